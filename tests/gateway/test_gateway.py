@@ -672,9 +672,9 @@ async def test_providers_of_its_own_are_closed() -> None:
     """And those that it was given are not."""
     given = Provider.from_config("ollama:qwen3")
     async with gateway({"given": given, "own": "ollama:qwen3"}) as app:
-        for provider in app.models._providers.values():
-            provider._connections.client()
-        own = app.models._providers["own"]
+        for served in app.models._providers.values():
+            served.model._connections.client()
+        own = app.models._providers["own"].model
         assert own._connections._bound is not None
     assert own._connections._bound is None
     assert given._connections._bound is not None

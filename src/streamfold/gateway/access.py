@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 from hmac import compare_digest
 from ipaddress import ip_address
 from typing import Any
@@ -80,6 +81,7 @@ class Access:
         return fits[0]
 
 
+@lru_cache(maxsize=64)
 def _name(host: str) -> str:
     """The name in a `Host` header, without port and brackets; an empty one for something else."""
     try:
@@ -93,6 +95,7 @@ def _arrived_here(server: Any) -> bool:
     return not server or "/" in str(server[0]) or is_loopback(str(server[0]))
 
 
+@lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     """Returns whether a name or an address is this machine's own.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from time import time
 from types import TracebackType
 from typing import Any, Self
@@ -24,15 +25,13 @@ from ..stores import Retention, WaitingStore, lasting_store
 from ..turns import TurnCache, TurnStore, read_turn_cache
 from .access import Access
 from .background import Background
-from .bodies import Receive
 from .clients import Client, read_keys
 from .failures import Refused, refused
-from .handler import RequestHandler
+from .handler import Endpoint, RequestHandler
 from .kept import KeptResponses, Responses
 from .keys import KeyRateLimits
 from .metrics import Metrics
 from .models import Models
-from .sink import Send
 from .sockets import no_sockets, refuse_socket, wants_socket
 from .wire import Wire
 from .wires import WIRES, ChatWire, ResponsesWire
@@ -130,6 +129,12 @@ class Gateway:
             exception_handlers={HTTPException: _http_error, Refused: _refusal},  # type: ignore[dict-item]
             lifespan=self._lifespan,
         )
+        # Found by their paths alone: starlette would look at one route after the other, and wrap every `send` twice.
+        self._direct = {
+            route.path: route.endpoint.answer
+            for route in self._app.routes
+            if isinstance(route, Route) and isinstance(route.endpoint, Endpoint) and route.methods == {"POST"}
+        }
 
     @property
     def running(self) -> int:
@@ -139,6 +144,9 @@ class Gateway:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "websocket":
             await refuse_socket(scope, receive, send)
+        elif scope["type"] == "http" and scope["method"] == "POST" and (answer := self._direct.get(_path(scope))):
+            scope.setdefault("path_params", {})
+            await answer(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
@@ -187,7 +195,7 @@ class Gateway:
     def _routes(self, wire: Wire) -> list[Route]:
         if self._responses is not None and isinstance(wire, ResponsesWire):
             return KeptResponses(self._handler, self._background, wire, self._responses).routes()
-        return [Route(wire.path, _Endpoint(self._handler, wire), methods=["POST"])]
+        return [Route(wire.path, Endpoint(partial(self._handler.answer, wire)), methods=["POST"])]
 
     async def _health(self, _: HTTPRequest) -> Response:
         return JSONResponse({"status": "ok"})
@@ -222,20 +230,14 @@ def _responses(options: GatewayOptions) -> Responses | None:
     return Responses(lasting_store(place, retention, table="responses", present=True), options.responses_bytes)
 
 
-class _Endpoint:
-    """The requests of one wire, as an ASGI app. Starlette would call a function with a request that it has read."""
-
-    def __init__(self, handler: RequestHandler, wire: Wire) -> None:
-        self._handler = handler
-        self._wire = wire
-
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        await self._handler.answer(self._wire, scope, receive, send)
+def _path(scope: Any) -> str:
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 def _wire_of(request: HTTPRequest) -> type[Wire]:
     """The API that a request belongs to, where its path does not say it."""
-    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    path = _path(request.scope)
     return next((wire for wire in WIRES if wire.owns(path, request.headers)), ChatWire)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -28,14 +27,9 @@ class Bodies:
         self._options = options
         self._held = 0
 
-    @contextmanager
-    def held(self) -> Iterator[HeldBody]:
-        """Gives a body to read. Its bytes count as held until the block is left."""
-        body = HeldBody(self)
-        try:
-            yield body
-        finally:
-            self._held -= body.size
+    def held(self) -> HeldBody:
+        """Returns a body to read. Its bytes count as held until it is let go."""
+        return HeldBody(self)
 
     def take(self, size: int) -> None:
         """Counts bytes as held. Raises Refused if they are too many together."""
@@ -44,7 +38,7 @@ class Bodies:
         self.add(size)
 
     def add(self, size: int) -> None:
-        """Counts bytes as held that have been counted before."""
+        """Counts bytes as held without a look at the bound; fewer than none: they are no longer."""
         self._held += size
 
 
@@ -59,6 +53,10 @@ class HeldBody:
         self._bodies = bodies
         self._options = bodies._options
         self.size = 0
+
+    def let_go(self) -> None:
+        """Must be called when nobody needs it any more."""
+        self._bodies.add(-self.size)
 
     async def read(self, headers: Headers, receive: Receive) -> bytes:
         """Returns the whole body.

@@ -57,6 +57,11 @@ class Charge:
         """Notes that the provider could not be asked."""
         self._began = None
 
+    async def aclose(self) -> None:
+        """Settles the reservation, and closes it."""
+        self.settle()
+        await self._reservation.aclose()
+
     def settle(self) -> None:
         """Settles the reservation by what is known now."""
         if self._began is None:

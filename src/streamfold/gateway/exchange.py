@@ -17,7 +17,7 @@ from .charging import Charge
 from .failures import Refused, of_error, refused, warning_header
 from .logs import RequestLog
 from .models import Served
-from .sink import EventSink, Send, Sink, send_json
+from .sink import EventSink, Send, Sink, send_json, until_left
 from .wire import ClientRequest, Warnings, Wire
 
 _PARTING = 1.0  # seconds to tell the client that the server stops
@@ -63,15 +63,12 @@ class Exchange:
         refusal: Refused | None = None
 
         async def watch() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
+            await until_left(receive, sink if self.asked.stream else None)
             self._leave()
 
         async with anyio.create_task_group() as tasks:
             self._scope = tasks.cancel_scope
             tasks.start_soon(watch)
-            if self.asked.stream:
-                tasks.start_soon(sink.keep_alive)
             try:
                 await (self._stream(writer, sink) if self.asked.stream else self._whole(send))
                 answered = True

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from time import time
-from typing import Any, TypeAlias, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeVar
 from uuid import uuid4
 
 import anyio.to_thread
@@ -18,7 +19,7 @@ from ..text import parse_object
 from ..turns import TurnCache
 from ..values import ConfigError
 from .access import Access
-from .bodies import Bodies, ClientGone, HeldBody, Receive
+from .bodies import Bodies, ClientGone, Receive
 from .clients import Client
 from .conversation import for_providers
 from .exchange import Exchange
@@ -28,7 +29,7 @@ from .logs import RequestLog
 from .metrics import Metrics
 from .models import Models, Served
 from .outcomes import write_json
-from .sink import Send, Sink, guarded, send_json
+from .sink import GuardedSend, Send, Sink, send_json
 from .wire import ClientRequest, Keeper, Wire
 
 T = TypeVar("T")
@@ -51,16 +52,52 @@ class Incoming:
 Handler: TypeAlias = Callable[[Incoming], Awaitable[None]]
 
 
+class Endpoint:
+    """What answers at one path, as an ASGI app. Starlette would call a function with a request that it has read."""
+
+    def __init__(self, answer: Callable[[Any, Receive, Send], Awaitable[None]]) -> None:
+        self.answer = answer
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        await self.answer(scope, receive, send)
+
+
 class Body:
-    """The body of a request, parsed.
+    """The body of a request, which is read and parsed when this is entered. The request counts as running inside.
 
     Attributes:
         value: what the JSON says.
     """
 
-    def __init__(self, value: Any, held: HeldBody) -> None:
-        self.value = value
-        self._held = held
+    def __init__(self, handler: RequestHandler, incoming: Incoming) -> None:
+        self.value: Any = None
+        self._handler = handler
+        self._incoming = incoming
+        self._held = handler.bodies.held()
+        self._counted = False
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._handler.check_room()
+            raw = await self._held.read(Headers(scope=self._incoming.scope), self._incoming.receive)
+            self._handler.check_room()  # one whose body is still on its way takes nobody's place
+            self._handler.count(1)
+            self._counted = True
+            self.value = await _beside(len(raw), partial(_parsed, raw))
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        self._held.let_go()
+        if self._counted:
+            self._handler.count(-1)
 
     @property
     def size(self) -> int:
@@ -110,30 +147,34 @@ class RequestHandler:
     async def handle(self, handle: Handler, wire: Wire, scope: Any, receive: Receive, send: Send) -> None:
         """Does with a request what `handle` does, if its client may use the server. What that refuses is the answer."""
         log = RequestLog(wire.id_prefix + uuid4().hex, wire.adapter, self._observers)
-        async with self._refusing(wire, send, log) as send:
-            client = self.access.check(scope)
-            log.key = client.name
-            await handle(Incoming(wire, scope, receive, send, client, log))
+        guarded = GuardedSend(send, self.options.send_timeout)
+        try:
+            try:
+                client = self.access.check(scope)
+                log.key = client.name
+                await handle(Incoming(wire, scope, receive, guarded, client, log))
+            except Refused as refusal:
+                log.failed(refusal)
+                await send_json(guarded, *wire.error(refusal, log.id), {**wire.headers(log.id), **refusal.headers})
+        except ClientGone:
+            log.disconnected()
+        finally:
+            guarded.close()
 
-    @asynccontextmanager
-    async def body(self, incoming: Incoming) -> AsyncIterator[Body]:
-        """Reads and parses the body of a request, which counts as running in the block."""
-        self._check_room()
-        with self.bodies.held() as held:
-            raw = await held.read(Headers(scope=incoming.scope), incoming.receive)
-            self._check_room()  # one whose body is still on its way takes nobody's place
-            with self._counted():
-                value = await _beside(len(raw), partial(_parsed, raw))
-                del raw
-                yield Body(value, held)
+    def body(self, incoming: Incoming) -> Body:
+        """Returns the body of a request, as a context manager."""
+        return Body(self, incoming)
 
     @contextmanager
     def place(self, size: int) -> Iterator[None]:
         """Counts an answer that goes on without its client: it takes the place of its request, and of its body."""
-        with self.bodies.held() as held, self._counted():
-            held.size = size
-            self.bodies.add(size)
+        self.bodies.add(size)
+        self.count(1)
+        try:
             yield
+        finally:
+            self.count(-1)
+            self.bodies.add(-size)
 
     async def reply(self, incoming: Incoming, body: Body) -> None:
         """Answers a request whose body has been read."""
@@ -158,21 +199,12 @@ class RequestHandler:
         self, exchange: Exchange, client: Client, receive: Receive, send: Send, sink: Sink | None = None
     ) -> None:
         """Has an answer made, within the limits of the client's key. Raises Refused, ClientGone; see `Exchange.run`."""
-        async with self._rate_limits.within(client, exchange.served, exchange.asked.request) as exchange.charge:
+        exchange.charge = await self._rate_limits.charge(client, exchange.served, exchange.asked.request)
+        try:
             await exchange.run(receive, send, sink)
-
-    @asynccontextmanager
-    async def _refusing(self, wire: Wire, send: Send, log: RequestLog) -> AsyncIterator[Send]:
-        """Gives a `send` that raises ClientGone when the client has left. A refusal in the block is sent with it."""
-        with guarded(send, self.options.send_timeout) as send:
-            try:
-                try:
-                    yield send
-                except Refused as refusal:
-                    log.failed(refusal)
-                    await send_json(send, *wire.error(refusal, log.id), {**wire.headers(log.id), **refusal.headers})
-            except ClientGone:
-                log.disconnected()
+        finally:
+            if exchange.charge is not None:
+                await exchange.charge.aclose()
 
     async def _read(self, incoming: Incoming, body: Body) -> tuple[ClientRequest, Served]:
         return await _beside(body.size, partial(self._parse, incoming, body.value))
@@ -217,21 +249,14 @@ class RequestHandler:
             if count > most:
                 raise refused(400, f"too many {what}: {count}; allowed are {most}")
 
-    def _check_room(self) -> None:
+    def check_room(self) -> None:
+        """Raises Refused if there are as many requests as there may be."""
         if self.running >= self.options.max_requests:
             message = f"{self.running} requests are being answered already; try again later"
             raise refused(503, message, "overloaded", retry_after="1")
 
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        """Counts a request as running."""
-        self._count(1)
-        try:
-            yield
-        finally:
-            self._count(-1)
-
-    def _count(self, more: int) -> None:
+    def count(self, more: int) -> None:
+        """Counts so many more requests as running."""
         self.running += more
         if self._metrics is not None:
             self._metrics.running(self.running)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
 from math import ceil
 from typing import Any
 
@@ -50,29 +50,21 @@ class KeyRateLimits:
                 )
                 store = limiter.store  # one connection for all of them
 
-    @asynccontextmanager
-    async def within(self, client: Client, served: Served, request: Request) -> AsyncIterator[Charge | None]:
-        """Reserves one request of a client. Gives what is to learn what it uses; None if the key has no limits.
+    async def charge(self, client: Client, served: Served, request: Request) -> Charge | None:
+        """Reserves one request of a client. Returns what is to learn what it uses; None if the key has no limits.
 
         Raises:
             Refused: a limit of the key is reached, its budget is spent, or what the model costs is not known.
         """
         limiter = self._limiters.get(client.name) if client.name else None
         if limiter is None:
-            yield None
-            return
+            return None
         bound: Cost | None = None
         if limiter.limits_cost and (bound := served.cost(most_expected(request))) is None and not served.priced:
             why = f"what the model costs is not known, and {limiter.label} has a budget: give its prices"
             said = "the server is misconfigured for this model; see its log"
             raise refused(500, said, x_should_retry="false") from ConfigError(why)
-        reservation = await _reserved(limiter, bound)
-        charge = Charge(reservation, request, served.cost)
-        try:
-            yield charge
-        finally:
-            charge.settle()
-            await reservation.aclose()
+        return Charge(await _reserved(limiter, bound), request, served.cost)
 
     async def aclose(self) -> None:
         """Closes the store."""

@@ -42,18 +42,19 @@ class Served:
         return facts_of(self.model)
 
     @property
-    def _endpoints(self) -> tuple[EndpointFacts, ...]:
+    def endpoints(self) -> tuple[EndpointFacts, ...]:
+        """Those that may answer; none for a model that does not know them."""
         return self._facts.endpoints if self._facts else ()
 
     @property
     def priced(self) -> bool:
         """Whether it can be known what answers cost, of all endpoints that may answer."""
-        endpoints = self._endpoints
+        endpoints = self.endpoints
         return not endpoints or all(endpoint.priced(model) for endpoint, model in self._asked(endpoints))
 
     def cost(self, usage: Usage) -> Cost | None:
         """Returns what so many tokens cost at the dearest endpoint that may answer; None if that is not known."""
-        asked = self._asked(self._endpoints)
+        asked = self._asked(self.endpoints)
         found = [cost for endpoint, model in asked if (cost := endpoint.cost(usage, model)) is not None]
         return max(found, key=lambda cost: cost.amount, default=None)
 
@@ -62,10 +63,10 @@ class Served:
         for at, endpoint in enumerate(endpoints):
             yield endpoint, None if at else self.other
 
-    @property
+    @cached_property
     def adapters(self) -> set[str]:
         """The wire formats of the providers; none where they are not known."""
-        return {endpoint.adapter_of(model) for endpoint, model in self._asked(self._endpoints)}
+        return {endpoint.adapter_of(model) for endpoint, model in self._asked(self.endpoints)}
 
     def stream(self, request: Request, *, repair: bool, fragments: bool, memory: TurnCache | None = None) -> ChatStream:
         """Returns the streamed answer to a client's request. Raises ConfigError if it can't be sent.
@@ -122,7 +123,7 @@ class Models:
     ) -> None:
         self._hooks = read_hooks(hooks)
         self._made: list[ChatModel] = []
-        self._providers: dict[str, ChatModel] = {}
+        self._providers: dict[str, Served] = {}
         self._aliases = options.aliases
         self._allowed = options.allow_models
         if providers is None:
@@ -132,7 +133,7 @@ class Models:
                 where = " or ".join(str(place.path) for place in found.looked_in)
                 raise ConfigError(f"no provider to serve: write one into {where}, or name one (-p, --provider)")
         for name, given in providers.items():
-            self._providers[name] = self._provider(given, config)
+            self._providers[name] = Served(self._provider(given, config))
         if not self._providers:
             raise ConfigError("no provider to serve: the mapping is empty")
         for alias, name in self._aliases.items():
@@ -167,14 +168,14 @@ class Models:
         """Returns one line for each name: the provider's own model, or what an alias stands for."""
         lines = []
         for name in self.names:
-            endpoints = () if name in self._aliases else _endpoints(self._providers[name])
+            endpoints = () if name in self._aliases else self._providers[name].endpoints
             means = self._aliases.get(name) or ", then ".join(each.model or "no model" for each in endpoints)
             lines.append(f"{name} ({means})" if means else name)
         return lines
 
     def missing(self) -> list[str]:
         """Returns what the configuration of the providers lacks, one text for each problem."""
-        found = [endpoint.problem for model in self._providers.values() for endpoint in _endpoints(model)]
+        found = [endpoint.problem for served in self._providers.values() for endpoint in served.endpoints]
         return list(dict.fromkeys(filter(None, found)))
 
     async def aclose(self) -> None:
@@ -191,10 +192,10 @@ class Models:
         return next((alias for alias in self._aliases if _is_pattern(alias) and fnmatchcase(name, alias)), name)
 
     def _find(self, name: str) -> Served | None:
-        if name in self._providers:
-            return Served(self._providers[name])
+        if (served := self._providers.get(name)) is not None:
+            return served
         first, _, other = name.partition(":")
-        return Served(self._providers[first], other) if other and first in self._providers else None
+        return Served(self._providers[first].model, other) if other and first in self._providers else None
 
     def check_key(self, client: Client) -> None:
         """Raises ConfigError if a key is to use a model that is not served."""
@@ -229,9 +230,3 @@ def _is_pattern(name: str) -> bool:
 
 def _stream(model: BaseChatModel, asked: Arguments) -> ChatStream:
     return model.stream_request(asked.request, repair=asked.repair, fragments=asked.fragments)
-
-
-def _endpoints(model: ChatModel) -> tuple[EndpointFacts, ...]:
-    """The endpoints behind a model; none for one that does not know them."""
-    facts = facts_of(model)
-    return facts.endpoints if facts else ()

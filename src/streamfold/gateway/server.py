@@ -18,7 +18,7 @@ from .configured import Page
 from .connections import bounded_protocol, connections_for
 from .logs import one_line
 from .models import Models
-from .server_log import log_config
+from .server_log import log_config, log_quickly
 from .wires import WIRES
 
 _CLOSE = (b"connection", b"close")
@@ -31,6 +31,7 @@ def run(app: Gateway, chosen: GatewaySettings, page: Page | None = None) -> int:
     """Serves an app in this process until it is told to stop. Returns the exit code of the process."""
     server = Server(app, chosen, page)
     collect_rarely()
+    log_quickly()
     try:
         server.run()
     except KeyboardInterrupt:

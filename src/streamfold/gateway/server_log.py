@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
+import sys
 from copy import deepcopy
+from http import HTTPStatus
 from typing import Any
 
 from .logs import one_line
+
+_OF_ACCESS = 5  # what uvicorn says of a request
+_PHRASES: dict[object, str] = {status.value: status.phrase for status in HTTPStatus}
 
 
 def log_config() -> dict[str, Any]:
@@ -14,6 +19,8 @@ def log_config() -> dict[str, Any]:
     from uvicorn.config import LOGGING_CONFIG
 
     made: dict[str, Any] = deepcopy(LOGGING_CONFIG)
+    if not sys.stderr.isatty() and not sys.stdout.isatty():  # there are no colours
+        made["formatters"] = {"default": {"()": PlainLine}, "access": {"()": PlainLine}}
     made["filters"] = {"one_line": {"()": OneLine}}
     made["filters"]["without_query"] = {"()": WithoutQuery}
     for handler in made["handlers"].values():
@@ -27,6 +34,32 @@ def log_config() -> dict[str, Any]:
     made["handlers"]["bare"] = {"class": "logging.StreamHandler", "stream": "ext://sys.stdout", "formatter": "bare"}
     made["loggers"]["streamfold.gateway.requests"] = {"handlers": ["bare"], "level": "INFO", "propagate": False}
     return made
+
+
+def log_quickly() -> None:
+    """Has records be made without what no line here shows: where they come from, the thread, the process.
+
+    For processes that have nothing else to do than to serve: it holds for all loggers
+    (https://docs.python.org/3/howto/logging.html#optimization).
+    """
+    for name in ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks"):
+        setattr(logging, name, False)
+    logging._srcfile = None
+
+
+class PlainLine(logging.Formatter):
+    """The lines of uvicorn's formatters without colours, which copy each record twice to make one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the line, and the traceback behind it if there is one."""
+        if record.name == "uvicorn.access" and isinstance(record.args, tuple) and len(record.args) == _OF_ACCESS:
+            client, method, path, version, status = record.args
+            said = f'{client} - "{method} {path} HTTP/{version}" {status} {_PHRASES.get(status, "")}'
+        elif record.exc_info or record.stack_info:
+            said = super().format(record)
+        else:
+            said = record.getMessage()
+        return f"{record.levelname + ':':<9} {said}"
 
 
 class OneLine(logging.Filter):

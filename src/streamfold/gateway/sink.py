@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from math import inf
+from time import monotonic
 from typing import Any, Protocol
 
 import anyio
 
 from ..adapters.emitting import json_text
 from ..net import Interrupted, waits
-from .bodies import ClientGone
+from .bodies import ClientGone, Receive
 
 Send = Callable[[Any], Awaitable[None]]
 
@@ -33,26 +33,31 @@ class _Patience:
         return self.ends
 
 
-@contextmanager
-def guarded(send: Send, seconds: float) -> Iterator[Send]:
-    """Gives a `send` that raises ClientGone for a client that has left, or does not read for so many seconds.
+class GuardedSend:
+    """A `send` that raises ClientGone for a client that has left, or does not read for so many seconds.
 
     Nearly every `send` is done at once: only one that waits needs a clock.
     """
-    patience = _Patience()
-    bounded = waits(patience)
 
-    async def guarded_send(message: Any) -> None:
-        patience.ends = bounded.now() + seconds
+    __slots__ = ("_patience", "_seconds", "_send", "_waits")
+
+    def __init__(self, send: Send, seconds: float) -> None:
+        self._send = send
+        self._seconds = seconds
+        self._patience = _Patience()
+        self._waits = waits(self._patience)
+
+    async def __call__(self, message: Any) -> None:
+        """Sends a message."""
+        self._patience.ends = self._waits.now() + self._seconds
         try:
-            await bounded.wait(send(message))
+            await self._waits.wait(self._send(message))
         except (OSError, Interrupted) as exc:
             raise ClientGone from exc
 
-    try:
-        yield guarded_send
-    finally:
-        bounded.close()
+    def close(self) -> None:
+        """Must be called when nothing more is sent."""
+        self._waits.close()
 
 
 async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, str]) -> None:
@@ -81,8 +86,8 @@ class Sink(Protocol):
         """Sends events."""
         ...
 
-    async def keep_alive(self) -> None:
-        """Says now and then that the answer is still being made."""
+    async def keep_alive(self) -> float:
+        """Says that the answer is still being made, if it is time. Returns the seconds until it may be time again."""
         ...
 
 
@@ -106,34 +111,59 @@ class EventSink:
         self._headers = {**_HEADERS, **headers}
         self._keepalive = keepalive
         self._sign = sign
-        self._lock = anyio.Lock(fast_acquire=True)  # taken for every event, and hardly ever by two
-        self._last = anyio.current_time()
+        self._last = monotonic()
+        self._writing = False
+        self._signed: anyio.Event | None = None  # set when a sign is out that is being sent
         self.started = False
         self.ended = False
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
         """Sends bytes; the head of the response goes before the first ones."""
-        async with self._lock:
-            if self.ended:
-                return
-            if not self.started:
-                self.started = True
-                await self._send({"type": "http.response.start", "status": 200, "headers": _encoded(self._headers)})
-            self.ended = last
-            await self._send({"type": "http.response.body", "body": data, "more_body": not last})
-            self._last = anyio.current_time()
+        if self._signed is not None:
+            await self._signed.wait()
+        self._writing = True
+        try:
+            await self._write(data, last)
+        finally:
+            self._writing = False
 
-    async def keep_alive(self) -> None:
-        """Sends the sign after each silence. Runs until it is cancelled or the client has left."""
-        while self._keepalive and not self.ended:
-            quiet_until = self._last + self._keepalive
-            if anyio.current_time() < quiet_until:
-                await anyio.sleep_until(quiet_until)
-                continue
-            try:
-                await self.write(self._sign)
-            except ClientGone:
-                return  # the task that writes the answer learns of it with its next piece, or from the server
+    async def _write(self, data: bytes, last: bool) -> None:
+        if self.ended:
+            return
+        if not self.started:
+            self.started = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": _encoded(self._headers)})
+        self.ended = last
+        await self._send({"type": "http.response.body", "body": data, "more_body": not last})
+        self._last = monotonic()
+
+    async def keep_alive(self) -> float:
+        """Sends the sign if there has been silence. Returns the seconds until it may be time again."""
+        if not self._keepalive or self.ended:
+            return inf
+        if self._writing:  # to a client that does not read
+            return self._keepalive
+        if (rest := self._last + self._keepalive - monotonic()) > 0:
+            return rest
+        self._signed = anyio.Event()
+        try:
+            await self._write(self._sign, False)
+        except ClientGone:
+            return inf  # the task that writes the answer learns of it with its next piece, or from the server
+        finally:
+            self._signed.set()
+            self._signed = None
+        return self._keepalive
+
+
+async def until_left(receive: Receive, sink: Sink | None = None) -> None:
+    """Returns when the client has left. Meanwhile it is told now and then that its answer is still being made."""
+    while True:
+        rest = inf if sink is None else await sink.keep_alive()
+        with anyio.CancelScope(deadline=anyio.current_time() + rest):
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            return
 
 
 def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

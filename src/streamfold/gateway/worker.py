@@ -22,6 +22,7 @@ from ..limits import count_memory_in
 from .configured import configured_app, settings
 from .metrics import METRICS_FOLDER
 from .server import Server, say_what_is_served
+from .server_log import log_quickly
 
 log = logging.getLogger("streamfold.gateway")
 
@@ -104,6 +105,7 @@ def work(recipe: Recipe, sockets: list[socket.socket], says: Connection, share: 
     signal.signal(signal.SIGUSR1, lambda *_: server.leave())
     threading.Thread(target=_stop_with_the_supervisor, daemon=True).start()
     collect_rarely()
+    log_quickly()
     server.run(sockets)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -25,8 +26,8 @@ from ..bodies import ClientGone, Receive
 from ..clients import Client
 from ..exchange import Exchange
 from ..failures import LONGEST_HEADER, Refused, refused
-from ..handler import Body, Handler, Incoming, RequestHandler
-from ..sink import EventSink, Send, send_json
+from ..handler import Body, Endpoint, Handler, Incoming, RequestHandler
+from ..sink import EventSink, Send, Sink, send_json, until_left
 from ..wire import Wire
 from .conversation import Conversation, input_items, listed_item, not_found
 from .making import Attached, Running
@@ -63,11 +64,11 @@ class KeptResponses:
         """Returns the paths that are served."""
         one = f"{self._wire.path}/{{response_id}}"
         return [
-            Route(self._wire.path, _Endpoint(self, self._create), methods=["POST"]),
-            Route(one, _Endpoint(self, self._get), methods=["GET"]),
-            Route(one, _Endpoint(self, self._delete), methods=["DELETE"]),
-            Route(f"{one}/cancel", _Endpoint(self, self._cancel), methods=["POST"]),
-            Route(f"{one}/input_items", _Endpoint(self, self._input_items), methods=["GET"]),
+            Route(self._wire.path, Endpoint(partial(self.answer, self._create)), methods=["POST"]),
+            Route(one, Endpoint(partial(self.answer, self._get)), methods=["GET"]),
+            Route(one, Endpoint(partial(self.answer, self._delete)), methods=["DELETE"]),
+            Route(f"{one}/cancel", Endpoint(partial(self.answer, self._cancel)), methods=["POST"]),
+            Route(f"{one}/input_items", Endpoint(partial(self.answer, self._input_items)), methods=["GET"]),
         ]
 
     async def answer(self, handle: Handler, scope: Any, receive: Receive, send: Send) -> None:
@@ -287,7 +288,7 @@ class KeptResponses:
         if running is not None:
             reads.close()
             reads = self._read_along(running, sink, incoming, after)
-        await _while_there(incoming.receive, reads, sink.keep_alive)
+        await _while_there(incoming.receive, reads, sink)
 
     async def _read_along(self, running: Running, sink: EventSink, incoming: Incoming, after: int) -> None:
         """Reads the events of an answer that this process makes."""
@@ -330,40 +331,24 @@ class KeptResponses:
         await send_json(incoming.send, status, body, {**self._wire.headers(incoming.log.id), **refusal.headers})
 
 
-class _Endpoint:
-    """One path, as an ASGI app. Starlette would call a function with a request that it has read."""
-
-    def __init__(self, responses: KeptResponses, handle: Handler) -> None:
-        self._responses = responses
-        self._handle = handle
-
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        await self._responses.answer(self._handle, scope, receive, send)
-
-
 async def _nobody(message: Any) -> None:
     """Stands for a client that does not wait."""
 
 
-async def _while_there(
-    receive: Receive, work: Coroutine[Any, Any, None], *beside: Callable[[], Coroutine[Any, Any, None]]
-) -> None:
+async def _while_there(receive: Receive, work: Coroutine[Any, Any, None], sink: Sink | None = None) -> None:
     """Does something for as long as the client is there. Raises ClientGone if it leaves before the end.
 
     Args:
-        beside: what is to run meanwhile.
+        sink: what keeps the connection alive meanwhile.
     """
     done, failure = False, None
 
     async def watch(scope: anyio.CancelScope) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await until_left(receive, sink)
         scope.cancel()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch, tasks.cancel_scope)
-        for each in beside:
-            tasks.start_soon(each)
         try:
             await work
             done = True

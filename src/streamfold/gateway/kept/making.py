@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import anyio
@@ -238,8 +239,9 @@ class Running(Making):
             else:
                 await self._changed.wait()
 
-    async def keep_alive(self) -> None:
+    async def keep_alive(self) -> float:
         """Does nothing: there is no connection."""
+        return inf
 
     async def keep_saving(self) -> None:
         """Keeps and tells events as they come, until it is cancelled."""
