@@ -18,7 +18,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=Fa
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An HTTP request for a streamed answer. It has no secrets: the base URL and the key are added by the provider.
+    """An HTTP request for an answer. It has no secrets: the base URL and the key are added by the provider.
 
     Attributes:
         request: the request as it was rewritten for the endpoint. Decoding needs its tools, `names` and `answer_tool`.

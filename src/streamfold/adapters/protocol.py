@@ -53,6 +53,9 @@ class Framing(Protocol):
     Attributes:
         invalid_utf8: the number of events so far with bytes that are not UTF-8.
         foreign: the beginning of the first text that is not part of the format; "" if there was none.
+
+    A class may have a third one, `is_binary = True`: the format is no text, so that a body which begins as JSON or
+    markup does is that, and not events.
     """
 
     invalid_utf8: int
@@ -121,7 +124,7 @@ class Adapter(ABC):
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def prepare(self, request: Request, *, repair: bool = False, endpoint: Endpoint | None = None) -> Prepared:
-        """Returns the HTTP request for a streamed answer, and a warning for everything that had to be changed.
+        """Returns the HTTP request for an answer, and a warning for everything that had to be changed.
 
         Args:
             request: what the application asks for. Never changed; `Prepared.request` is a copy.
@@ -215,7 +218,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def encode(self, request: Request) -> dict[str, Any]:
-        """Returns the JSON body of a request for a streamed answer.
+        """Returns the JSON body of a request for an answer: streamed, unless `request.stream` is false.
 
         Raises:
             ConfigError: the wire format has no place for something in the request.
@@ -240,7 +243,8 @@ class Adapter(ABC):
 
     def headers(self, request: Request) -> Mapping[str, str]:
         """Returns the headers of the wire format. Configured headers and the key are added to them, and win."""
-        return {"Accept": "text/event-stream", "Content-Type": "application/json"}
+        accepted = "text/event-stream" if request.stream else "application/json"
+        return {"Accept": accepted, "Content-Type": "application/json"}
 
     def continues(self, request: Request) -> Literal["exactly", "with_echo"] | None:
         """Returns whether the server goes on with a text that the last message, a partial one, has begun.
@@ -314,7 +318,7 @@ class Adapter(ABC):
         """
 
     def decode_body(self, body: Any) -> Iterable[Delta]:
-        """Returns the facts of a whole JSON answer, which some servers send although a stream was requested.
+        """Returns the facts of a whole JSON answer. Some servers send one although a stream was requested.
 
         Raises:
             ValueError: the body is not an answer in this format; the message says why.

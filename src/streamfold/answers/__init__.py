@@ -1,7 +1,7 @@
 """What every model is and what every answer does: the interface, the stream of chunks, and ways to watch it."""
 
 from .arguments import Arguments
-from .base_model import BaseChatModel, open_answer, pass_on
+from .base_model import BaseChatModel, open_answer, opened, pass_on
 from .extract import extract
 from .facts import DirectModel, EndpointFacts, ModelFacts, facts_of
 from .misuse import AsyncContext, AsyncIteration

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self, cast
 
 from ..config import timeouts_over
-from ..requests import ChatOptions, Options, Request, TimeoutOptions, read_headers
+from ..requests import ChatOptions, Options, Request, TimeoutOptions, check_stream, read_headers
 from ..values import Messages, Timeouts, ToolChoice, ToolLike
 
 
@@ -31,13 +31,20 @@ class Arguments:
 
     @classmethod
     def read(
-        cls, messages: Messages, tools: Iterable[ToolLike] | None, tool_choice: ToolChoice, given: ChatOptions
+        cls,
+        messages: Messages,
+        tools: Iterable[ToolLike] | None,
+        tool_choice: ToolChoice,
+        given: ChatOptions,
+        *,
+        stream: bool = True,
     ) -> Self:
-        """Reads and checks the arguments of `chat_stream`.
+        """Reads and checks the arguments of `chat_stream`, or those of `chat`.
 
         Raises:
             ConfigError: something in them is wrong, whatever the provider.
         """
+        check_stream(stream)
         options: dict[str, Any] = dict(given)
         model = options.pop("model", None)
         repair, fragments = bool(options.pop("repair", False)), bool(options.pop("fragments", False))
@@ -45,7 +52,7 @@ class Arguments:
         timeouts, headers = options.pop("timeouts", None), options.pop("extra_headers", None)
         read_headers(headers)
         timeouts_over(Timeouts(), timeouts)
-        request = Request.read(model or "", messages, tools, tool_choice, options)
+        request = Request.read(model or "", messages, tools, tool_choice, options, stream=stream)
         return cls(request, repair, fragments, None if coalesce is None else bool(coalesce), timeouts, headers)
 
     def given(self) -> ChatOptions:

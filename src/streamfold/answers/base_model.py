@@ -88,18 +88,18 @@ class BaseChatModel(AsyncContext, ABC):
         stream: bool = True,
         **options: Unpack[ChatOptions],
     ) -> Reply:
-        """Returns the whole answer, collected from the same stream. Takes the arguments of `chat_stream`.
+        """Returns the whole answer. Takes the arguments of `chat_stream`.
 
         Args:
-            stream: False allows the answer to be fetched in one piece. The reply is the same. Today every answer is
-                streamed all the same, because only a stream shows a provider that has fallen silent.
+            stream: False fetches the answer in one piece, where the provider's API has that. The reply is the same, and
+                costs less to read; but only a stream shows a provider that has fallen silent, so that a whole answer is
+                waited for longer: see `Timeouts`.
 
         Raises:
             ConfigError: the request can't be sent as it is.
             APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
         """
-        check_stream(stream)
-        return await read_whole(self.chat_stream(messages, tools, tool_choice=tool_choice, **options))
+        return await read_whole(opened(self, messages, tools, tool_choice, options, stream=stream))
 
     @hides_arguments
     async def extract(
@@ -123,9 +123,30 @@ class BaseChatModel(AsyncContext, ABC):
         """Closes the connections."""
 
 
+def opened(
+    model: ChatModel,
+    messages: Messages,
+    tools: Iterable[ToolLike] | None,
+    tool_choice: ToolChoice,
+    options: ChatOptions,
+    *,
+    stream: bool,
+) -> ChatStream:
+    """Returns the answer that `chat` collects, without sending the request. Raises ConfigError if it can't be sent.
+
+    A model that is not of this library streams, whatever was asked for.
+    """
+    if stream is True or not isinstance(model, BaseChatModel):
+        check_stream(stream)
+        return model.chat_stream(messages, tools, tool_choice=tool_choice, **options)
+    return model._stream(Arguments.read(messages, tools, tool_choice, options, stream=stream))
+
+
 def pass_on(model: ChatModel, arguments: Arguments) -> ChatStream:
     """Returns the answer of another model, without sending the request. Raises ConfigError if it can't be sent."""
     request = arguments.request
+    if not request.stream and isinstance(model, BaseChatModel):
+        return model._stream(arguments)
     return model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **arguments.given())
 
 

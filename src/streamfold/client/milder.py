@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from threading import Lock
 
 from ..adapters import Adapter
 from ..requests import Lesson, lesson_from
-from ..values import APIError, UnsupportedOptionError
+from ..values import APIError, BadRequestError, UnsupportedOptionError
 from .plan import Plan
 
 _MOST_MODELS = 100  # that something is remembered of; the names come from callers, those of a gateway included
+# How servers say that an answer can only be streamed: "must be set to false for non-streaming calls" (DashScope,
+# alibaba/spring-ai-alibaba#867, in Chinese too), "only support stream mode", "when `stream=False`".
+_STREAM = re.compile(r"\bstream|流式", re.IGNORECASE)
 _MOST_RETRIES = 3  # of one request, in a milder form each
 
 
 class Learned:
-    """The lessons of one provider, by model."""
+    """The lessons of one provider, by model.
+
+    Attributes:
+        streaming: the models that only stream: Qwen's do so while they think.
+    """
 
     def __init__(self) -> None:
+        self.streaming: set[str] = set()
         self._lessons: dict[str, tuple[Lesson, ...]] = {}
         self._lock = Lock()
 
     def of(self, model: str) -> tuple[Lesson, ...]:
         """Returns what is known of a model."""
         return self._lessons.get(model, ())
+
+    def only_streams(self, model: str) -> None:
+        """Remembers that a model has no whole answers."""
+        with self._lock:
+            if len(self.streaming) >= _MOST_MODELS:
+                self.streaming.clear()
+            self.streaming.add(model)
 
     def add(self, model: str, lessons: tuple[Lesson, ...]) -> None:
         """Remembers lessons. A later one about the same option and the same side of it replaces the earlier one."""
@@ -72,11 +88,21 @@ class MilderRequests:
         """Returns the request without what was refused; None if that can't be left out, or was not sent."""
         if self._retries >= _MOST_RETRIES:
             return None
+        if isinstance(error, BadRequestError) and (made := self._streamed(plan, error)) is not None:
+            self._retries += 1
+            return made
         milder = self._leave_out(plan.adapter, error)
         made = self._milder(plan, error) if milder is None else self._plan(milder, self._lessons())
         if made is not None:
             self._retries += 1
         return made
+
+    def _streamed(self, plan: Plan, error: BadRequestError) -> Plan | None:
+        """Returns the request for a stream, where the server has no whole answers."""
+        if plan.sent.stream or not _STREAM.search(error.message):
+            return None
+        self._learned.only_streams(self._model)
+        return self._plan(plan.adapter, self._lessons())
 
     def succeeded(self) -> None:
         """Remembers what was learned: the milder request was accepted."""

@@ -154,14 +154,15 @@ class Provider(BaseChatModel):
         tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
+        stream: bool = True,
         **options: Unpack[ChatOptions],
     ) -> Preview:
-        """Returns the request that `chat_stream` would send for the same arguments. Sends nothing, and needs no key.
+        """Returns the request that `chat` would send for the same arguments. Sends nothing, and needs no key.
 
         Raises:
             ConfigError: the request can't be sent as it is.
         """
-        return self._requester.preview(Arguments.read(messages, tools, tool_choice, options))
+        return self._requester.preview(Arguments.read(messages, tools, tool_choice, options, stream=stream))
 
     @hides_arguments
     async def count_tokens(

@@ -39,7 +39,7 @@ from .milder import Learned, MilderRequests
 from .plan import Plan
 from .preview import HIDDEN, Preview
 from .pricing import ModelPrices, ProfilePricing
-from .whole import WholeRequest, json_reader
+from .whole import WholeRequest, json_reader, patient
 
 if TYPE_CHECKING:
     from ..requests import TimeoutOptions
@@ -257,6 +257,8 @@ class Requester:
         self, adapter: Adapter, request: Request, arguments: Arguments, lessons: tuple[Lesson, ...] | None = None
     ) -> Prepared:
         """Returns the request as it is sent, after what was learned about the model, or after other lessons."""
+        if not request.stream and request.model in self.learned.streaming:
+            request = replace(request, stream=True)
         request, changes = self._defused(request)
         learned = self.learned.of(request.model) if lessons is None else lessons
         if learned and not self._is_strict(request):
@@ -286,7 +288,9 @@ class Requester:
         return Plan(
             adapter=adapter,
             sent=ready.request,
-            request=self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts),
+            request=self._http_request(
+                adapter, ready, arguments.extra_headers, arguments.timeouts, whole=not ready.request.stream
+            ),
             decoder=partial(self._decoder, adapter, ready.request, arguments.coalesce),
             resume=partial(self._resume, adapter, ready.request, arguments),
             warnings=(*ready.warnings, *changed),
@@ -349,7 +353,10 @@ class Requester:
         ready: Prepared | BatchCall,
         extra_headers: Mapping[str, str] | None,
         timeouts: Timeouts | TimeoutOptions | None,
+        *,
+        whole: bool = False,
     ) -> HTTPRequest:
+        configured = self._profile.timeouts
         urls, sent = self._endpoint.where(ready.path, extra_headers)
         return HTTPRequest(
             method=ready.method,
@@ -357,7 +364,7 @@ class Requester:
             url=urls.sent,
             headers={**_COMMON_HEADERS, **ready.headers, **sent.headers},
             body=ready.body,
-            timeouts=timeouts_over(self._profile.timeouts, timeouts),
+            timeouts=timeouts_over(patient(configured) if whole else configured, timeouts),
             limits=self._profile.limits,
             shown_url=urls.shown,
             hide_url=self._connections.owned,

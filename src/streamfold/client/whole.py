@@ -1,18 +1,21 @@
-"""One request whose answer is not a stream: a count of tokens, a call of a batch API, a file."""
+"""Answers that are no stream: a count of tokens, a call of a batch API, a file; and how long a whole reply may take."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from ..engine import PlainBody
 from ..net import Exchange, HTTPRequest
-from ..values import APIError, Limits, ProtocolError, Reply, StreamError
+from ..values import APIError, Limits, ProtocolError, Reply, StreamError, Timeouts
 from .attempts import Attempts
 from .connections import Connections
 from .hooks import Notifier
 
 T = TypeVar("T")
+
+_WHOLE_ANSWER = 600.0  # seconds, as the clients of OpenAI and Anthropic have it
 
 
 class WholeRequest(Generic[T]):
@@ -73,3 +76,9 @@ def json_reader(what: str, read: Callable[[Any], T], limits: Limits) -> Callable
             raise ProtocolError(f"the answer is not {what}: {exc}", body=value) from exc
 
     return read_json
+
+
+def patient(timeouts: Timeouts) -> Timeouts:
+    """Returns the configured timeouts as a whole reply has them: all of it comes when a stream would be at its end."""
+    first = timeouts.first_event
+    return timeouts if first is None else replace(timeouts, first_event=max(first, _WHOLE_ANSWER))

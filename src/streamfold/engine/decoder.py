@@ -326,13 +326,16 @@ class StreamDecoder:
 
     def _begin(self, data: bytes) -> bytes:
         """Finds out what the body is. Returns the bytes to begin with."""
-        if self._adapter.framing is not None:
-            self._sse, self._head = self._adapter.framing(self._limits), data[:HEAD]
+        framing = self._adapter.framing
+        if framing is not None and not getattr(framing, "is_binary", False):
+            self._sse, self._head = framing(self._limits), data[:HEAD]
             return data
         data = skip_blank(self._head + data)  # white space, as some servers send to keep a connection open
         self._head = data[:HEAD]
         kind = body_kind(data)
-        if kind == "events":
+        if kind == "events" and framing is not None:
+            self._sse = framing(self._limits)
+        elif kind == "events":
             self._sse = SSEDecoder(self._limits)
             if (passed := passed_on(self._adapter.decode)) is not None:
                 self._known = self._known or KnownEvents(

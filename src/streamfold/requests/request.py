@@ -35,6 +35,7 @@ class Request:
         renames: names of members of the body, and what this model calls them instead.
         capabilities: what the model can do at this endpoint.
         family: what else is known of it there.
+        stream: False: the answer comes in one piece, where the wire format has that.
     """
 
     model: str
@@ -48,6 +49,7 @@ class Request:
     renames: Mapping[str, str] = field(default_factory=dict)
     capabilities: Capabilities = field(default_factory=Capabilities)
     family: Family = NO_FAMILY
+    stream: bool = True
 
     def came_from_here(self, message: Message) -> bool:
         """Returns whether this endpoint can read the parts of a message that only its author can. True if unknown."""
@@ -61,6 +63,8 @@ class Request:
         tools: Iterable[ToolLike] | None,
         tool_choice: Any,
         options: Mapping[str, Any],
+        *,
+        stream: bool = True,
     ) -> Request:
         """Returns the request that a caller wrote. Raises ConfigError if something in it can't be sent."""
         read_tools = as_tools(tools)
@@ -76,4 +80,4 @@ class Request:
             how = "write it there too" if "tools" in read.extra_body else "pass tools=, or leave it out"
             where = "no tools but those in extra_body" if "tools" in read.extra_body else "no tools"
             raise ConfigError(f"tool_choice is {tool_choice!r}, and there are {where}: {how}")
-        return cls(model, read_messages(messages), read_tools, choice, read)
+        return cls(model, read_messages(messages), read_tools, choice, read, stream=stream)

@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 from weakref import finalize
 
-from ..answers import ChatModel, extract
+from ..answers import ChatModel, extract, opened
 from ..client import Hooks, Preview
 from ..client import Provider as AsyncProvider
 from ..net import hides_arguments
-from ..requests import Capabilities, ChatOptions, check_stream
+from ..requests import Capabilities, ChatOptions
 from ..turns import TurnCache, TurnStore
 from ..values import ConfigError, GeneratedFile, Messages, Reply, ToolChoice, ToolLike
 from .streams import ChatStream
@@ -129,7 +129,7 @@ class Provider:
         stream: bool = True,
         **options: Unpack[ChatOptions],
     ) -> Reply:
-        """Returns the whole answer, collected from the same stream. Takes the arguments of `chat_stream`.
+        """Returns the whole answer. Takes the arguments of `chat_stream`.
 
         Args:
             stream: as in `streamfold.Provider.chat`.
@@ -138,8 +138,8 @@ class Provider:
             ConfigError: the request can't be sent as it is.
             APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
         """
-        check_stream(stream)
-        return self.chat_stream(messages, tools, tool_choice=tool_choice, **options).read()
+        answer = opened(self.model, messages, tools, tool_choice, options, stream=stream)
+        return ChatStream(self, self.thread, answer).read()
 
     @hides_arguments
     def extract(
@@ -171,14 +171,15 @@ class Provider:
         tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
+        stream: bool = True,
         **options: Unpack[ChatOptions],
     ) -> Preview:
-        """Returns the request that `chat_stream` would send for the same arguments. Sends nothing, and needs no key.
+        """Returns the request that `chat` would send for the same arguments. Sends nothing, and needs no key.
 
         Raises:
             ConfigError: the request can't be sent as it is, or this provider wraps a model that has no preview.
         """
-        return self._member("preview")(messages, tools, tool_choice=tool_choice, **options)  # type: ignore[no-any-return]
+        return self._member("preview")(messages, tools, tool_choice=tool_choice, stream=stream, **options)  # type: ignore[no-any-return]
 
     @hides_arguments
     def count_tokens(

@@ -34,7 +34,7 @@ from ..recording import (
 )
 from ..values import PortableError
 
-_PATHS = ("/chat/completions", "/responses", "/messages", ":streamGenerateContent")
+_PATHS = ("/chat/completions", "/responses", "/messages", ":streamGenerateContent", ":generateContent")
 _HEAD_BYTES = 64 * 1024
 _BODY_BYTES = 64 * 1024 * 1024
 _LINGER = 1.0  # seconds that a client has to take note of a refusal

@@ -113,10 +113,11 @@ class SpyProvider(BaseChatModel):
         tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
+        stream: bool = True,
         **options: Unpack[ChatOptions],
     ) -> Preview:
         """See `Provider.preview`."""
-        return self.provider.preview(messages, tools, tool_choice=tool_choice, **options)
+        return self.provider.preview(messages, tools, tool_choice=tool_choice, stream=stream, **options)
 
     async def aclose(self) -> None:
         """Closes connections, if there are any. The double can still be used afterwards."""

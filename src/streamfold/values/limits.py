@@ -44,7 +44,8 @@ class Timeouts:
 
     Attributes:
         connect: until there is a connection, TLS and the wait for a free place in the pool included.
-        first_event: from the request to its first event.
+        first_event: from the request to its first event. Configured, it is at least 600 for an answer that is asked for
+            in one piece; given with a request, it is what it says.
         read: without any bytes, after the first event. Time that the reader of the stream spends does not count.
         stall: with bytes, but without an event that carries anything; comments and pings do not count.
         total: the whole answer, with all attempts and the pauses between them.

@@ -71,6 +71,9 @@ _COUNTED = (
     "anthropic_version", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control",
     "mcp_servers", "context_management",
 )  # fmt: skip
+# Where requests go on the other platforms, by whether the answer is streamed.
+_BEDROCK = {True: "/invoke-with-response-stream", False: "/invoke"}
+_VERTEX = {True: ":streamRawPredict", False: ":rawPredict"}
 _PATH = ":;@!$&'()*+,="  # what may stand in a part of a path (RFC 3986)
 _UNKNOWN = Facts(thinking="asked", efforts=("low", "medium", "high"))
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -160,20 +163,20 @@ class AnthropicAdapter(EventReader, Adapter):
         """
         match self.quirks.platform:
             case "bedrock":  # the path is signed: it may have no escapes that an HTTP library would take back
-                return f"/model/{quote(request.model, safe=_PATH)}/invoke-with-response-stream"
+                return f"/model/{quote(request.model, safe=_PATH)}{_BEDROCK[request.stream]}"
             case "vertex":
-                return f"/models/{quote(request.model, safe='@')}:streamRawPredict"
+                return f"/models/{quote(request.model, safe='@')}{_VERTEX[request.stream]}"
         return self.path
 
     def serves(self, path: str) -> bool:
         """Returns whether requests of this wire format go to URLs with this path."""
-        return path.endswith((self.path, ":streamRawPredict", "/invoke-with-response-stream"))
+        return path.endswith((self.path, *_VERTEX.values(), *_BEDROCK.values()))
 
     def headers(self, request: Request) -> Mapping[str, str]:
         """Returns the headers of the wire format, with the version of the API."""
-        if self.quirks.platform == "bedrock":
+        if self.quirks.platform == "bedrock" and request.stream:
             return {**super().headers(request), "Accept": "application/vnd.amazon.eventstream"}
-        if self.quirks.platform == "vertex":
+        if self.quirks.platform != "anthropic":
             return super().headers(request)
         betas = self._betas(request)
         allowed = {"anthropic-beta": ",".join(betas)} if betas else {}
@@ -186,7 +189,7 @@ class AnthropicAdapter(EventReader, Adapter):
         return list(dict.fromkeys([*self.quirks.betas, *mcp, *(asked if isinstance(asked, list) else ())]))
 
     def encode(self, request: Request) -> dict[str, Any]:
-        """Returns the JSON body for a streamed answer. Raises ConfigError for what this API can't carry."""
+        """Returns the JSON body. Raises ConfigError for what this API can't carry."""
         options = request.options
         opening, rest = split_system(request.messages)
         max_tokens = output_limit(request, self.quirks)
@@ -195,7 +198,7 @@ class AnthropicAdapter(EventReader, Adapter):
             block for at, message in enumerate(opening) for block in content_blocks(message, f"messages[{at}]")
         ]:
             body["system"] = system
-        body |= {"messages": read_turns(rest, request, self.quirks), "stream": True}
+        body |= {"messages": read_turns(rest, request, self.quirks), "stream": request.stream}
         add_hosted_members(body, request)
         if request.tools:
             body["tools"] = [self._tool(tool) for tool in request.tools]

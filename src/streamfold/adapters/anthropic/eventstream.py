@@ -40,6 +40,8 @@ class AWSEventStream:
         foreign: always empty: a body in another format is a ProtocolError.
     """
 
+    is_binary = True
+
     def __init__(self, limits: Limits) -> None:
         from httpx_sse import ServerSentEvent
 

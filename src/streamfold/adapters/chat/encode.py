@@ -50,13 +50,13 @@ class RequestWriter:
         return self.quirks.continues is not None
 
     def encode(self, request: Request) -> dict[str, Any]:
-        """Returns the JSON body for a streamed answer. Raises ConfigError for what this wire format can't carry."""
+        """Returns the JSON body. Raises ConfigError for what this wire format can't carry."""
         options = request.options
         messages = self._messages(request)
         if self.quirks.call_ids == "nine_alphanumeric":
             messages = with_short_ids(messages)
-        body: dict[str, Any] = {"model": request.model, "messages": messages, "stream": True}
-        if self.quirks.stream_usage:
+        body: dict[str, Any] = {"model": request.model, "messages": messages, "stream": request.stream}
+        if request.stream and self.quirks.stream_usage:
             body["stream_options"] = {"include_usage": True}
         if request.tools:  # an empty list is refused by vLLM
             body["tools"] = [self._tool(tool) for tool in request.tools]

@@ -32,7 +32,7 @@ from .thinking import thinking_config
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _PLACE = re.compile(r"(?:(?:publishers/[^/?#&]+/)?models|tunedModels|endpoints)/[A-Za-z0-9_.@-]+")
 _NEWEST = Facts(thinking="always", efforts=("low", "medium", "high"))
-_METHOD = "streamGenerateContent?alt=sse"
+_METHODS = {True: "streamGenerateContent?alt=sse", False: "generateContent"}  # by whether the answer is streamed
 _COUNTED = ("contents", "systemInstruction", "tools", "generationConfig")  # what Vertex AI takes
 _SYSTEM = ("system", "developer")
 _SAYS_NOTHING = ("type", "title", "description", "$schema")  # of a function without parameters: it is sent none
@@ -119,14 +119,14 @@ class GeminiAdapter(EventReader, Adapter):
 
     def request_path(self, request: Request) -> str:
         """Returns the path, in which the model stands."""
-        return f"/{_place(request.model)}:{_METHOD}"
+        return f"/{_place(request.model)}:{_METHODS[request.stream]}"
 
     def serves(self, path: str) -> bool:
         """Returns whether requests of this wire format go to URLs with this path."""
-        return path.endswith(":streamGenerateContent")
+        return path.endswith((":streamGenerateContent", ":generateContent"))
 
     def encode(self, request: Request) -> dict[str, Any]:
-        """Returns the JSON body for a streamed answer. Raises ConfigError for what this API can't carry."""
+        """Returns the JSON body. Raises ConfigError for what this API can't carry."""
         options = request.options
         contents = self._contents(request)
         if self.quirks.signatures == "required":

@@ -8,6 +8,7 @@ may be *sent* are `ResponsesQuirks`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 from urllib.parse import quote
 
@@ -48,6 +49,8 @@ class ResponsesAdapter(RequestWriter, EventReader, Adapter):
 
     def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
+        if not request.stream and request.options.extra_body.get("background"):
+            request = replace(request, stream=True)  # whole, it would be an answer that has only begun
         dropped = dropped_by_responses(request, stored=self.stores(request)).warnings()
         request, changes = super().rewrite(request)
         return request, dropped + changes

@@ -58,7 +58,7 @@ class RequestWriter:
     quirks: ResponsesQuirks
 
     def encode(self, request: Request) -> dict[str, Any]:
-        """Returns the JSON body for a streamed answer. Raises ConfigError for what this wire format can't carry."""
+        """Returns the JSON body. Raises ConfigError for what this wire format can't carry."""
         options = request.options
         store = self._store(options)
         stored = store is not False
@@ -68,7 +68,7 @@ class RequestWriter:
         body: dict[str, Any] = {
             "model": request.model,
             "input": [item for at, message in messages for item in self._message(message, at, request, stored, others)],
-            "stream": True,
+            "stream": request.stream,
         }
         if request.tools:
             body["tools"] = [self._tool(tool) for tool in request.tools]
