@@ -96,4 +96,4 @@ def test_arguments_at_paths() -> None:
     call = Block(None, "call", {"functionCall": {"name": "f"}}, "args", Call(None, "a", "f"), held=True)
     value = BlockPiece(None, "call", "args", PathValue("$.city", "Paris"), "path")
     assert shown(blocks, call, value, BlockEnd(None, call=True)) == []
-    assert blocks.settle(late=False) == [Call(0, "a", "f"), Call(0, arguments='{"city":"Paris"}')]
+    assert blocks.settle(late=False) == [Call(0, "a", "f", '{"city":"Paris"}')]

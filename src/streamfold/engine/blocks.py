@@ -69,7 +69,7 @@ class _OpenBlock:
 
     def whole(self, call: ToolCall | None) -> dict[str, Any]:
         """The block as it goes back into the history."""
-        whole: dict[str, Any] = {**without_surrogates(self.value)}
+        whole = dict(self.value)
         for member, pieces in self.pieces.items():
             if member in self.json:
                 text = "".join(pieces)
@@ -214,12 +214,12 @@ class Blocks:
     def _open(self, begun: Block) -> list[Delta]:
         out: list[Delta] = []
         if self._is_named_again(begun):
-            return out
+            return self._close(self._calling) if begun.whole and self._calling else out
         if begun.index is not None:
             self._by_index.pop(begun.index, None)  # a second block under one index is another block
         elif self._blocks and not self._blocks[-1].closed and not self._blocks[-1].begun.held:
             out += self._close(self._blocks[-1])  # without indexes blocks follow each other; a held call says its end
-        block = _OpenBlock(len(self._blocks), begun, dict(begun.value))
+        block = _OpenBlock(len(self._blocks), begun, dict(begun.value), closed=begun.whole, marked=begun.whole)
         self._blocks.append(block)
         if begun.index is not None:
             self._by_index[begun.index] = block
@@ -285,7 +285,7 @@ class Blocks:
         if piece.how == "add":
             before = block.value.get(member)
             value = [*(before if isinstance(before, list) else ()), value]
-        block.value[member] = value
+        block.value[member] = without_surrogates(value)
         return out
 
     # --- what is shown ------------------------------------------------------------------------------------------------
@@ -321,14 +321,16 @@ class Blocks:
         if call is None or block.counted or (block.begun.held and not ended):
             return []
         block.counted = True
-        out: list[Delta] = [self._head(block)] if block.begun.held else []
-        brought = any(piece.strip() for pieces in block.pieces.values() for piece in pieces)
-        with _putting_together():
-            if block.begun.held and not block.closed:  # more of it was to come
-                text = block.path_values().text(whole=False)
-            else:
-                text = block.values.text() if block.values else "" if brought else call.arguments
-        return [*out, Call(block.number, arguments=text, markup=call.markup)] if text else out
+        goes_on = block.begun.held and not block.closed  # more of it was to come
+        if goes_on or block.values:
+            with _putting_together():
+                text = block.path_values().text(whole=not goes_on)
+        else:
+            brought = any(piece.strip() for pieces in block.pieces.values() for piece in pieces)
+            text = "" if brought else call.arguments
+        if block.begun.held:
+            return [Call(block.number, call.id, call.name, text, extra=call.extra, markup=call.markup)]
+        return [Call(block.number, arguments=text, markup=call.markup)] if text else []
 
 
 @contextmanager

@@ -58,7 +58,7 @@ class OpenCall:
     guessed: bool = False
     stray: bool = False
     listed: int | None = None
-    _brackets: Brackets = field(default_factory=Brackets, init=False, repr=False)
+    _brackets: Brackets | None = field(default=None, init=False, repr=False)
     _followed: int = field(default=0, init=False, repr=False)  # pieces that the brackets have been followed through
     _closed: bool | None = field(default=None, init=False, repr=False)  # False: there is more behind the last bracket
     _value: Any = field(default=None, init=False, repr=False)  # of the arguments, if they had to be compared
@@ -124,6 +124,7 @@ class OpenCall:
         """Whether the pieces are one whole object, by its brackets. Asked only where it decides about a fragment."""
         if not (self.pieces and self.pieces[0].lstrip().startswith("{")):
             return False
+        self._brackets = self._brackets or Brackets()
         for piece in islice(self.pieces, self._followed, None):
             if self._closed is None:
                 if (end := self._brackets.feed(piece)) >= 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias, get_args
 
 from ..values import (
     Answered,
@@ -40,7 +40,8 @@ _RARE = frozenset({Done, Extra, Failure, Finish})
 _COUNTED = ("text", "reasoning", "call")  # kinds of blocks whose texts have limits of their own
 _SHOWN = frozenset({Text, Reasoning, Call})  # what pieces of blocks are to the reader
 _NO_PROGRESS = frozenset({MessageStart, Meta, Sequence, Usage, UsageUpdate, Warn})  # never a part of the answer
-_OF_BLOCKS = frozenset({Answered, Block, BlockPiece, BlockEnd, MessageStart})
+_OfBlocks: TypeAlias = Answered | Block | BlockPiece | BlockEnd | MessageStart
+_OF_BLOCKS = frozenset(get_args(_OfBlocks))
 
 
 class Pipeline:
@@ -148,7 +149,7 @@ class Pipeline:
                 for new in self._parts.feed(delta):
                     self._filter(new, chunks)
             elif kind in _OF_BLOCKS:
-                if self._take_block(delta, data, chunks):
+                if self._take_block(delta, data, chunks):  # type: ignore[arg-type]
                     return
             elif not self._passes or kind in _RARE:
                 if kind is Extra and not kept:
@@ -158,30 +159,31 @@ class Pipeline:
             elif (chunk := fold.feed(delta)) is not None:
                 chunks.append(chunk)
 
-    def _take_block(self, delta: Delta, data: str, chunks: list[StreamChunk]) -> bool:
+    def _take_block(self, delta: _OfBlocks, data: str, chunks: list[StreamChunk]) -> bool:
         """Takes a delta of a wire with blocks. Returns whether the rest of the event is to be skipped.
 
         Raises:
             ProtocolError: another message begins inside this one: two streams were spliced.
         """
-        match delta:
-            case MessageStart(id):
-                first, self._message = self._message is None, self._message or id or ""
-                if not first and id and id != self._message:
-                    raise ProtocolError(f"message {id} begins inside message {self._message}")
-                if not first:
-                    self._fold.warn("repeated_event", "the message began again; the second beginning is ignored")
-                return not first
-            case Block() | BlockPiece() | BlockEnd() | Answered():
-                if not isinstance(delta, BlockEnd):
-                    self._fold.keep(len(data))
-                self.feed(self._blocks.feed(delta), data, chunks)
-                for mark in self._blocks.marks(delta):
-                    self._fold.mark(mark)
-                    if mark.name == "block":
-                        self._show(mark.value, chunks)
-                if isinstance(delta, Block) and delta.kind == "other" and delta.index is not None:  # it grows
-                    self._show(delta.value, chunks)
+        if isinstance(delta, MessageStart):
+            first, self._message = self._message is None, self._message or delta.id or ""
+            if not first and delta.id and delta.id != self._message:
+                raise ProtocolError(f"message {delta.id} begins inside message {self._message}")
+            if not first:
+                self._fold.warn("repeated_event", "the message began again; the second beginning is ignored")
+            return not first
+        if not isinstance(delta, BlockEnd):
+            self._fold.keep(len(data))
+        if made := self._blocks.feed(delta):
+            self.feed(made, data, chunks)
+        if isinstance(delta, Block):
+            if delta.kind == "other" and delta.index is not None:  # it grows
+                self._show(delta.value, chunks)
+            return False
+        for mark in self._blocks.marks(delta):
+            self._fold.mark(mark)
+            if mark.name == "block":
+                self._show(mark.value, chunks)
         return False
 
     def _show(self, block: Any, chunks: list[StreamChunk]) -> None:

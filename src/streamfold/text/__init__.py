@@ -3,6 +3,7 @@
 from .arguments import ParsedArguments, is_empty, is_of_empty, read_arguments, unparsed
 from .canonical import canonical_json
 from .jsontext import (
+    compact,
     finite,
     join_surrogates,
     parse_event,

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import dropwhile, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from .jsontext import join_surrogates, parse_object, parse_values
 
 _EMPTY = ("", "{}", "null", "[]", '""')
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedArguments:
+class ParsedArguments(NamedTuple):
     """Arguments as they were read.
 
     Attributes:
@@ -36,7 +34,7 @@ class ParsedArguments:
     @property
     def valid(self) -> bool:
         """Whether the text was an object."""
-        return self.value != unparsed(self.raw)
+        return "_error" not in self.value or self.value != unparsed(self.raw)
 
 
 def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair: bool = True) -> ParsedArguments:
@@ -66,7 +64,7 @@ def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair:
     full = (reading for reading in readings if reading.valid and reading.value)
     empty = (reading for reading in readings if reading.valid)
     chosen = next(full, None) or next(iter(damaged), None) or next(empty, readings[0])
-    return replace(chosen, differ=len(readings) > 1)
+    return chosen._replace(differ=len(readings) > 1)
 
 
 def is_empty(arguments: str) -> bool:

@@ -37,15 +37,24 @@ def parse_object(text: str) -> Any:
 
     A number that is too large for a float (`1e999`) is refused as well: no JSON writer could send it back.
     """
-    if not _MAYBE_INFINITE.search(text):
-        try:
-            return from_json(text, allow_inf_nan=False)
-        except (ValueError, TypeError):
-            pass
+    try:
+        value = from_json(text, allow_inf_nan=False)
+        if (type(value) is dict and _SMALL.issuperset(map(type, value.values()))) or not _MAYBE_INFINITE.search(text):
+            return value
+    except (ValueError, TypeError):
+        pass
     try:
         return without_surrogates(_STRICT.decode(text))
     except RecursionError as exc:
         raise ValueError("nested too deeply") from exc
+
+
+def compact(value: Any) -> str:
+    """A value that was parsed as JSON text without blanks. What JSON does not have, NaN, stands in it as it came."""
+    try:
+        return to_json(value, inf_nan_mode="constants").decode()
+    except ValueError:  # nested deeper than it goes
+        return _COMPACT.encode(value)
 
 
 def parse_partial(text: str) -> bool:
@@ -164,7 +173,9 @@ _OPEN_NUMBER = re.compile(r"(?:^|(?<=[\s,:\[]))-?[0-9][0-9.eE+-]*$")  # 1 may be
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)  # behind those that are complete, a quote begins another one
 _LONGEST_INTEGER = 4300  # characters: beyond them `int` refuses, see sys.set_int_max_str_digits
 _MAYBE_INFINITE = re.compile(r"[0-9][eE]\+?[0-9]{2}|[0-9]{300}")
+_SMALL = frozenset([str, int, bool, type(None)])  # what holds no number that is too large for a float
 _STRICT = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _LENIENT = json.JSONDecoder(parse_int=_integer)
 
 

@@ -134,6 +134,7 @@ class Block(Slotted):
         call: the call that the block is; its arguments count only if no piece brings others.
         write: puts a call that was handed out into the block, for the history.
         held: the call is known to be the client's only when the message has ended: see `Answered`.
+        whole: nothing more of it comes, so that no `BlockEnd` follows.
     """
 
     index: int | None
@@ -143,6 +144,7 @@ class Block(Slotted):
     call: Call | None = None
     write: Callable[[dict[str, Any], ToolCall], dict[str, Any]] | None = None
     held: bool = False
+    whole: bool = False
 
 
 @dataclass(slots=True)

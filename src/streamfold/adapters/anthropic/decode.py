@@ -6,13 +6,12 @@ members say nothing. Blocks are put together in `engine/blocks.py`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ...text import parse_event
+from ...text import compact, parse_event
 from ...values import (
     Block,
     BlockEnd,
@@ -150,7 +149,7 @@ def _block(number: int | None, value: Any) -> Block:
             return Block(number, "reasoning", value, "thinking")
         case "tool_use":
             given = value.get("input")
-            text = given if isinstance(given, str) else _json(given) if given else ""
+            text = given if isinstance(given, str) else compact(given) if given else ""
             extra = {name: item for name, item in value.items() if name not in _CALL_MEMBERS}
             call = Call(None, word(value.get("id")), word(value.get("name")), text, extra=extra or None)
             return Block(number, "call", value, "input", call, _write_call)
@@ -317,7 +316,3 @@ def _list(payload: dict[str, Any], name: str) -> list[Any]:
     if not isinstance(value, list):
         raise ValueError(f"{name} must be a list, not {type(value).__name__}")
     return value
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...requests import Fields, kind_of
-from ...text import read_arguments
+from ...text import compact, read_arguments
 from ...values import AudioPart, ConfigError, FilePart, ImagePart, MediaPart, Message, TextPart, ToolCall, from_base64
 from .signatures import SIGNATURE
 from .spelling import camel_case
@@ -119,7 +118,7 @@ class _Reader:
         if not call_id:
             self._made += 1
             call_id = f"call_{self._made}_{name}"  # the same in every request that sends this conversation
-        text = json.dumps(given, ensure_ascii=False, separators=(",", ":"))
+        text = compact(given)
         return ToolCall(call_id, name, read_arguments([text], repair=False).value, text)
 
     def _asked(self, parts: list[Any], where: str) -> list[Message]:
@@ -159,12 +158,8 @@ def _result_text(response: dict[str, Any]) -> tuple[str, bool]:
     """
     if response.keys() == {"output"} or response.keys() == {"error"}:
         ((name, value),) = response.items()
-        return value if isinstance(value, str) else _json(value), name == "error"
-    return _json(response), "error" in response
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return value if isinstance(value, str) else compact(value), name == "error"
+    return compact(response), "error" in response
 
 
 def _part(part: Any, where: str) -> TextPart | MediaPart:

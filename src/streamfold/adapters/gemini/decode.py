@@ -11,7 +11,7 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ...text import PathValue, parse_event
+from ...text import PathValue, compact, parse_event
 from ...values import (
     Answered,
     Block,
@@ -67,7 +67,6 @@ _FAILURES = {
 OTHER_REASONS = frozenset([*_FAILURES, "OTHER", "FINISH_REASON_UNSPECIFIED", "NO_IMAGE", "IMAGE_OTHER", "CONTINUATION"])
 ABOUT_CANDIDATE = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 _MEMBERS = frozenset(["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"])
-_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _TEXT = Block(None, "text", {"text": ""}, "text")
 
 
@@ -206,10 +205,13 @@ def _call(part: dict[str, Any], call: dict[str, Any], out: list[Delta]) -> None:
     args = call.get("args")
     if name is not None:
         id_ = word(call.get("id"))
-        text = "" if args is None else args if isinstance(args, str) else _json(args)
+        text = "" if args is None else args if isinstance(args, str) else compact(args)
         # Most calls have no id here, and that is nothing to warn of.
         made = Call(None, id_, name, text, extra=_extra(part), markup=id_ is None)
-        out.append(Block(None, "call", part, "args", made, _write_call, held=True))
+        whole = not (values or goes_on)  # as nearly every call
+        out.append(Block(None, "call", part, "args", made, _write_call, held=True, whole=whole))
+        if whole:
+            return
     elif isinstance(args, dict):
         values = [PathValue(f"$[{json.dumps(key)}]", value) for key, value in args.items()] + values
     for value in values:
@@ -259,7 +261,3 @@ def _read_usage(numbers: dict[str, Any]) -> Usage:
         reasoning_tokens=thoughts or 0,
         raw=numbers,
     )
-
-
-def _json(value: Any) -> str:
-    return _JSON.encode(value)
