@@ -58,6 +58,25 @@ async def test_streams_that_are_left_at_random() -> None:
 
 
 @pytest.mark.transports
+async def test_an_answer_leaves_no_garbage() -> None:
+    """What was made for an answer goes with the last reference to it: nothing is left to the garbage collector."""
+    async with serving(trickling) as server, server.provider() as provider:
+        await provider.chat("whole")
+        gc.collect()
+        gc.disable()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            await provider.chat("whole")
+            gc.collect()
+            ours = [kind for item in gc.garbage if (kind := type(item)).__module__.startswith("streamfold.")]
+            assert ours == []
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+
+
+@pytest.mark.transports
 async def test_k1_a_handle_that_is_kept_keeps_nothing_open() -> None:
     """Streams that were left are closed although somebody still holds them, and their generators, in hand."""
     async with serving(trickling) as server, server.provider() as provider:

@@ -55,9 +55,7 @@ class NetworkAnswer:
         self._notifier = notifier
         self._milder = milder
         self._continuation = continuation
-        self._attempts = Attempts(
-            plan.request, notifier, connections, max_retries=max_retries, without=self._without, limiter=limiter
-        )
+        self._attempts = Attempts(plan.request, notifier, connections, max_retries=max_retries, limiter=limiter)
         self._decoder: StreamDecoder | None = None
         self.reply: Reply | None = None
         self._failed = False
@@ -99,7 +97,7 @@ class NetworkAnswer:
         if self._attempts.closed:
             return
         try:
-            exchange, reader, batch = await self._attempts.run(self._attempt)
+            exchange, reader, batch = await self._attempts.run(self._attempt, self._without)
             first_chunk = self._attempts.elapsed()
             if batch:
                 self._milder.succeeded()

@@ -25,7 +25,6 @@ class Attempts:
     Args:
         connections: gives out the HTTP client for each attempt.
         max_retries: how often a request that failed is sent again.
-        without: given an error, returns the request without the optional part of it that the server rejected, or None.
         limiter: each attempt waits for its turn there; None: nothing is limited.
 
     Attributes:
@@ -43,14 +42,12 @@ class Attempts:
         connections: Connections,
         *,
         max_retries: int,
-        without: Callable[[APIError], HTTPRequest | None],
         limiter: RateLimiter | None = None,
     ) -> None:
         self._request = request
         self._notifier = notifier
         self._connections = connections
         self._max_retries = max_retries
-        self._without = without
         self._turn = None if limiter is None else Turn(limiter)
         self.patient = True
         self._now = anyio.current_time
@@ -62,13 +59,18 @@ class Attempts:
         self.closed = False
         self.headers_after: float | None = None
 
-    async def run(self, attempt: Callable[[], Callable[[Exchange], Awaitable[T]]]) -> T:
+    async def run(
+        self,
+        attempt: Callable[[], Callable[[Exchange], Awaitable[T]]],
+        without: Callable[[APIError], HTTPRequest | None] = lambda error: None,
+    ) -> T:
         """Returns what the first attempt that succeeds brings.
 
         Nothing has been shown before, so nothing can be shown twice.
 
         Args:
             attempt: called for each attempt; returns the function that reads its response.
+            without: given an error, returns the request without the part of it that the server rejected, or None.
 
         Raises:
             APIError: the last attempt failed.
@@ -98,7 +100,7 @@ class Attempts:
                 await self.exchange.aclose()
                 if self._turn is not None:
                     await self._turn.failed(error)
-                if self.closed or (wanted := self._next_pause(error, clocks)) is None:
+                if self.closed or (wanted := self._next_pause(error, clocks, without)) is None:
                     raise
                 pause = wanted
 
@@ -172,10 +174,12 @@ class Attempts:
         redact_error(error, self.exchange.redactor if self.exchange else self._request.redactor)
         return error
 
-    def _next_pause(self, error: APIError, clocks: Clocks) -> float | None:
+    def _next_pause(
+        self, error: APIError, clocks: Clocks, without: Callable[[APIError], HTTPRequest | None]
+    ) -> float | None:
         """Returns the seconds to wait before the next attempt, or None if there is none."""
         self.signed(error)  # what is learned from it is shown
-        if (milder := self._without(error)) is not None:
+        if (milder := without(error)) is not None:
             self._request, pause = milder, 0.0
         elif self._turn is not None and self._turn.refuses(error):
             rest = retry_delay(error, self._refusals)

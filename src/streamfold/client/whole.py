@@ -38,7 +38,7 @@ class WholeRequest(Generic[T]):
     ) -> None:
         self._notifier = notifier
         self._read = read
-        self._attempts = Attempts(request, notifier, connections, max_retries=max_retries, without=lambda error: None)
+        self._attempts = Attempts(request, notifier, connections, max_retries=max_retries)
 
     async def send(self) -> T:
         """Returns what the response says. Called once.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from types import FunctionType
 from typing import Any
@@ -140,12 +140,17 @@ def _is_patched() -> bool:
     kinds: list[Any] = [httpx.AsyncHTTPTransport]
     if (httpcore := sys.modules.get("httpcore")) is not None:  # else nobody has replaced anything in it
         kinds += [httpcore.AsyncConnectionPool, httpcore.AsyncHTTPConnection]
-    methods = [getattr(kind, "handle_async_request", None) for kind in kinds]
-    # By the module in which a function was defined: a wrapper may copy the name and the module of what it wraps.
-    return not all(
-        type(method) is FunctionType and str(method.__globals__.get("__name__")).startswith(("httpx.", "httpcore."))
-        for method in methods
-    )
+    for kind in kinds:
+        method = getattr(kind, "handle_async_request", None)
+        if type(method) is not FunctionType or not _is_original(method):
+            return True
+    return False
+
+
+@lru_cache(8)
+def _is_original(method: FunctionType) -> bool:
+    """Whether a function is httpx's, by the module in which it was defined: a wrapper may copy name and module."""
+    return str(method.__globals__.get("__name__")).startswith(("httpx.", "httpcore."))
 
 
 class _Tidy(httpx.AsyncBaseTransport):

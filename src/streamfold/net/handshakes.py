@@ -27,6 +27,11 @@ class Handshake:
         self._extensions = request.extensions
         self._extensions["trace"] = self._trace
 
+    def end(self) -> None:
+        """Must be called when the head of the response has come."""
+        if self._extensions.get("trace") == self._trace:  # the steps behind it are none of ours
+            del self._extensions["trace"]
+
     async def aclose(self) -> None:
         """Closes the connection if it was opened and never used."""
         stream, self._stream = self._stream, None
@@ -39,5 +44,4 @@ class Handshake:
             self._stream = info["return_value"]
         elif step.endswith(_USED):
             self._stream = None
-            if self._extensions.get("trace") == self._trace:  # the steps behind it are none of ours
-                del self._extensions["trace"]
+            self.end()

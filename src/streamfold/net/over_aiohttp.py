@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 from weakref import finalize
@@ -90,7 +91,7 @@ class _Transport(httpx.AsyncBaseTransport):
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
         return await session.request(
             request.method,
-            URL(sent_url(request.url), encoded=True),
+            _read_url(sent_url(request.url)),
             headers=CIMultiDict(headers),
             data=Pieces(body, _PIECE) if len(body) > _PIECE else body or None,
             allow_redirects=False,
@@ -116,6 +117,11 @@ class _Transport(httpx.AsyncBaseTransport):
         finalize(self, _forget, session)
         self._session = session
         return session
+
+
+@lru_cache(64)
+def _read_url(text: str) -> URL:
+    return URL(text, encoded=True)
 
 
 def _forget(session: aiohttp.ClientSession) -> None:

@@ -9,7 +9,7 @@ import httpx
 
 _MOST_HEADS = 32  # that are kept
 _logger = logging.getLogger("httpx")  # whose line for each request is expected there
-_NO_AUTH = httpx.Auth()
+_USUAL = {"stream": True, "follow_redirects": False}  # options
 
 
 class OwnClient(httpx.AsyncClient):
@@ -41,15 +41,11 @@ class OwnClient(httpx.AsyncClient):
         request._content = body  # what `read` does, in many steps
         return request
 
-    def _build_request_auth(self, request: httpx.Request, auth: Any = None) -> httpx.Auth:
-        return super()._build_request_auth(request) if request.url.userinfo else _NO_AUTH
-
-    async def _send_handling_auth(
-        self, request: httpx.Request, auth: httpx.Auth, follow_redirects: bool, history: list[httpx.Response]
-    ) -> httpx.Response:
-        """Sends a request. httpx has three layers for what most requests need none of."""
-        if auth is not _NO_AUTH or follow_redirects or any(self.event_hooks.values()):
-            return await super()._send_handling_auth(request, auth, follow_redirects, history)
+    async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        """Sends a request. httpx has four layers for what most requests need none of."""
+        is_usual = options == _USUAL and "timeout" in request.extensions and not request.url.userinfo
+        if not is_usual or self.is_closed or any(self.event_hooks.values()):
+            return await super().send(request, **options)
         response = await self._transport.handle_async_request(request)
         response.request = request
         self.cookies.extract_cookies(response)

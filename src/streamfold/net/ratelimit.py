@@ -76,8 +76,10 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
         ("retry-after", lambda text: parsedate_to_datetime(text).timestamp() - time()),
     ]
     for name, read in ways:
+        if not (said := headers.get(name)):
+            continue
         try:
-            seconds = read(headers.get(name, ""))
+            seconds = read(said)
         except (ValueError, OverflowError):  # OverflowError: a date far outside of the calendar
             continue
         if seconds == seconds:  # not "nan"
