@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from contextlib import suppress
 from typing import Any
 
@@ -11,9 +13,15 @@ import pytest
 from folding import DONE, fin, text
 from gateways import RESPONSES, client_of
 from servers import END, STREAM, Connection, framed, serving
+from streamfold.adapters.emitting import ReplyWriter
+from streamfold.adapters.responses import ResponsesEmitter
+from streamfold.engine.fold import Fold
 from streamfold.gateway import gateway
 from streamfold.gateway.kept.making import Running
 from streamfold.gateway.kept.memory import Memory, _weight
+from streamfold.gateway.kept.responses import KeptResponse, Responses
+from streamfold.stores import MemoryStore, Retention
+from streamfold.values import Call, Done, ErrorInfo, Finish, Reasoning, Text
 from tables import each_row
 
 
@@ -141,3 +149,48 @@ async def test_many_long_answers_that_nobody_reads(monkeypatch: pytest.MonkeyPat
     assert statuses == ["cancelled" if at == 3 else "completed" for at in range(number)]
     assert all(len(answer["output"][0]["content"][0]["text"]) == length for answer in found if answer is not found[3])
     assert size / 2 < max(held) < size + 12 * length + number * 2**18
+
+
+@pytest.mark.slow
+@each_row("kind", [Text, Reasoning, Call])
+@each_row("end", ["completed", "failed", "cancelled"])
+async def test_a_long_answer_is_not_held_many_times(kind: type[Text | Reasoning | Call], end: str) -> None:
+    """At its end, the worst moment: as itself, in pieces, twice while an event is encoded, and in the store.
+
+    Arguments are there parsed, too, and as they were shown.
+    """
+    length, piece = 4_000_000, 20_000
+    responses = Responses(MemoryStore(Retention(size=5 * length)), 5 * length)
+    kept = KeptResponse("resp_1", "me", [], None, {"status": "queued"})
+    running = Running(responses, Memory(5 * length), kept, {"background": True})
+    running.emitter = ResponsesEmitter(id="resp_1", model="m", listener=running.note, returns=False)
+    fold, writer = Fold(fragments=True), ReplyWriter(running.emitter)
+
+    def feed(delta: Any) -> None:
+        chunk = fold.feed(delta)
+        assert chunk is None or writer.feed(chunk) == b""
+
+    tracemalloc.start()
+    try:
+        if kind is Call:
+            feed(Call(0, "call_a", "f", '{"x":"'))
+        for number in range(length // piece):
+            said = f"{number:06}" + "x" * (piece - 6)
+            feed(Call(0, arguments=said) if kind is Call else kind(said))
+            del said
+            await running.save()
+        if end == "completed":
+            for delta in (*([Call(0, arguments='"}')] if kind is Call else []), Finish("stop", "stop"), Done()):
+                feed(delta)
+            writer.finish(fold.reply)
+            await running.save()
+        elif end == "failed":
+            writer.fail(ErrorInfo("no more"), fold.partial())
+            await running.save()
+        else:
+            await running.cancel()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (json.loads(bytes(running.state))["status"], len(running.state) > length) == (end, True)
+    assert peak / length < (7.5 if kind is Call else 5.5)

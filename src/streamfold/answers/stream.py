@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from ..net import forget_locals
 from ..text import whole_characters
-from ..values import ChunkDetails, ProtocolWarning, Reply, StreamChunk, StreamfoldError, Writing
+from ..values import APIError, ChunkDetails, ProtocolWarning, Reply, StreamChunk, StreamfoldError, Writing
 from .misuse import AsyncContext, AsyncIteration
 from .partial import Partial, PartialReader
 from .watching import Watcher, Watchers
@@ -155,9 +155,10 @@ class ChatStream(AsyncIteration, AsyncContext):
                     raise StopAsyncIteration
                 await self._read()
             chunk = next(self._ready, None)
+        self._deltas.append(chunk.delta)
         if chunk.finished:
             self._ended = True
-        self._deltas.append(chunk.delta)
+            self._gather(self.source.reply)
         if self._watchers is not None:
             self._watchers.feed(chunk)
         return chunk
@@ -189,6 +190,11 @@ class ChatStream(AsyncIteration, AsyncContext):
     def _text(self) -> str:
         self._deltas, self._counted = ["".join(self._deltas)], 1
         return self._deltas[0]
+
+    def _gather(self, said: Reply | None) -> None:
+        """Lets go of the pieces of a text that is held as a whole from now on."""
+        if said is not None:
+            self._deltas, self._counted, self._size = [said.text], 0, 0
 
     async def aclose(self) -> None:
         """Closes the connection; it is closed when this returns. May be called from any task, and repeatedly.
@@ -231,6 +237,7 @@ class ChatStream(AsyncIteration, AsyncContext):
         except StopAsyncIteration:
             raise
         except BaseException as error:
+            self._gather(error.partial if isinstance(error, APIError) else None)
             forget_locals(error)
             raise
         finally:

@@ -100,9 +100,8 @@ class Exchange:
         waiting: list[bytes] = []
 
         async def write(chunk: StreamChunk, stream: ChatStream) -> None:
-            if events := writer.feed(chunk):
-                waiting.append(events)
-            if waiting and not stream.ready:  # what was read in one go is written in one go
+            waiting.append(writer.feed(chunk))
+            if not stream.ready:  # what was read in one go is written in one go
                 await sink.write(b"".join(waiting))
                 waiting.clear()
 

@@ -119,6 +119,8 @@ class EventSink:
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
         """Sends bytes; the head of the response goes before the first ones."""
+        if not (data or last):
+            return
         if self._signed is not None:
             await self._signed.wait()
         self._writing = True

@@ -41,8 +41,10 @@ class Keeper(Protocol):
     Attributes:
         about: members of the response that say how it is kept.
         emitter: what writes it, from its beginning on.
+        waits: whether it goes on without its client, and so is all that gets the events.
     """
 
+    waits: bool
     about: Mapping[str, Any]
     emitter: ResponsesEmitter | None
 

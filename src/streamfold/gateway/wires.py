@@ -125,6 +125,7 @@ class ResponsesWire(Wire):
             tools=asked.tools if isinstance(asked, _ResponsesRequest) else None,
             about=keeper.about if keeper else None,
             listener=keeper.note if keeper else None,
+            returns=not (keeper and keeper.waits),
         )
         if keeper is not None:
             keeper.emitter = emitter

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
@@ -111,7 +111,14 @@ class WrittenCall:
     @property
     def arguments(self) -> str:
         """The arguments so far."""
+        if self.written == len(self.pieces) > 1:
+            self.pieces, self.written = ["".join(self.pieces)], 1
         return "".join(self.pieces)
+
+    @property
+    def size(self) -> int:
+        """The characters of the arguments so far."""
+        return sum(map(len, self.pieces))
 
 
 class Emitter(ABC):
@@ -133,6 +140,7 @@ class Emitter(ABC):
         call_kinds: the kinds of calls that this wire has a form for.
         keeps_order: what comes behind the beginning of a call is not written before the end of that call.
         seen: what the event that is read says beside its deltas: for emitters that write over the events of a server.
+        said: whole texts of the answer that are held elsewhere, so that none has to be held twice.
     """
 
     calls_may_be_cut: ClassVar[bool] = True
@@ -164,6 +172,7 @@ class Emitter(ABC):
         self._begun = False
         self._streams = True
         self.seen: list[Extra] = []
+        self.said: Collection[str] = ()
 
     def begin(self) -> bytes:
         """Returns the events that open the answer. Without this call the first delta opens it."""
@@ -213,7 +222,7 @@ class Emitter(ABC):
 
     def feed_all(self, deltas: Iterable[Delta]) -> bytes:
         """Returns the events for several deltas."""
-        return b"".join([self.feed(delta) for delta in deltas])
+        return b"".join([events for delta in deltas if (events := self.feed(delta))])
 
     def finish(self) -> bytes:
         """Returns the events that end the answer; nothing after a failure or a second time."""
@@ -277,8 +286,7 @@ class Emitter(ABC):
         piece = part.arguments
         if part.whole:
             # More than the pieces, or the same: what was written can't be taken back.
-            before = call.arguments
-            piece = piece[len(before) :] if piece.startswith(before) else ""
+            piece = piece[call.size :] if piece.startswith(call.arguments) else ""
         call.pieces.append(piece)
         # A whole that adds nothing is not written: to readers that go one by one its entry would begin the call again.
         new = piece or not (part.whole and call.opened) or call.extra != known
@@ -286,6 +294,8 @@ class Emitter(ABC):
             self._write_call(call)
         if part.whole and part.arguments and call.opened:  # "" is how the Responses API begins
             call.closed = True
+            if call.arguments == part.arguments:
+                call.pieces = [part.arguments]
             self._close_call(call)
 
     def _reserve(self, call_id: str, name: str, text: str) -> WrittenCall:

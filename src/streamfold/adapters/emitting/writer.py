@@ -48,6 +48,7 @@ class ReplyWriter:
         except StreamError as error:
             error.partial = replace(reply, tool_calls=[])
             raise
+        self._emitter.said = (reply.text, reply.reasoning, reply.refusal or "")
         return self._emitter.feed_all(rest) + self._emitter.finish()
 
     def fail(self, info: ErrorInfo, partial: Reply | None = None) -> bytes:
@@ -56,5 +57,8 @@ class ReplyWriter:
         Args:
             partial: what had arrived, with what no chunk has shown: the text of a refusal.
         """
-        refusal = [Refusal(partial.refusal)] if partial is not None and partial.refusal else []
+        refusal = []
+        if partial is not None:
+            self._emitter.said = (partial.text, partial.reasoning, partial.refusal or "")
+            refusal = [Refusal(partial.refusal or "")]
         return self._emitter.feed_all([*self._order.rest(), *refusal, Failure(info)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,10 +41,22 @@ class OpenItem:
         """What has been written of a text."""
         return "".join([*map(_text, _parts(self.item)[:-1]), *self.pieces])
 
-    def leave(self) -> None:
+    def end_part(self, said: Collection[str]) -> dict[str, Any]:
+        """Ends the part that is open. Returns it, with its text.
+
+        Args:
+            said: see `Emitter.said`.
+        """
+        kind, text = self.kind or TEXT, "".join(self.pieces)
+        self.kind, self.pieces = None, []
+        part: dict[str, Any] = self.item[kind.container][-1]
+        part[kind.member] = next((known for known in said if known == text), text)
+        return part
+
+    def leave(self, said: Collection[str]) -> None:
         """Ends the item where it is, because nobody knows where it would have ended."""
         if self.kind is not None:
-            self.item[self.kind.container][-1][self.kind.member] = "".join(self.pieces)
+            self.end_part(said)
         if self.item["type"] == "message":
             self.item["status"] = "incomplete"
 

@@ -33,6 +33,7 @@ class ResponsesEmitter(Emitter):
         tools: the client's tools, by the names of the functions that stand for them.
         about: members of the response that the body does not say.
         listener: is told of each event that is written, for whoever keeps them.
+        returns: whether the events are returned; else the listener alone gets them.
         others: see `Emitter`.
 
     Attributes:
@@ -49,11 +50,12 @@ class ResponsesEmitter(Emitter):
         tools: ClientTools | None = None,
         about: Mapping[str, Any] | None = None,
         listener: EventListener | None = None,
+        returns: bool = True,
         **others: Any,
     ) -> None:
         super().__init__(**others)
         self.response = {**response_skeleton(request or {}), **(about or {})}
-        self._listener = listener
+        self._listener, self._returns = listener, returns
         self._sequence = 0
         self._output: list[dict[str, Any]] = []
         self._current: OpenItem | None = None
@@ -158,20 +160,17 @@ class ResponsesEmitter(Emitter):
         kind = current.kind
         if kind is None:
             return
-        at, text = current.position, "".join(current.pieces)
-        part = current.item[kind.container][-1]
-        part[kind.member] = text
+        at, part = current.position, current.end_part(self.said)
         logprobs: dict[str, Any] = {"logprobs": []} if kind.with_logprobs else {}
-        self._event(f"{kind.events}.done", **at, **{kind.member: text}, **logprobs)
+        self._event(f"{kind.events}.done", **at, **{kind.member: part[kind.member]}, **logprobs)
         self._event(f"{kind.part_events}.done", **at, part=part)
-        current.kind, current.pieces = None, []
 
     def _close_current(self, status: str = "completed") -> None:
         current, self._current = self._current, None
         if current is None:
             return
         if self._failed:  # nobody knows where it would have ended: clients (Codex) keep what is done
-            current.leave()
+            current.leave(self.said)
             return
         self._close_part(current)
         if current.item["type"] == "message":
@@ -365,6 +364,8 @@ class ResponsesEmitter(Emitter):
         if self._listener is not None:
             whole, delta = "response" in members, members.get("delta", "")
             self._listener(written_event(self._sequence, kind, self._out, delta=delta, has_response=whole))
+            if not self._returns:
+                self._out.clear()
         self._sequence += 1
 
     def _add(self, item: dict[str, Any]) -> int:

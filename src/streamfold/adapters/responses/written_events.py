@@ -18,14 +18,14 @@ class WrittenEvent:
     Attributes:
         number: its `sequence_number`.
         data: as clients get it, with the comments before it.
-        state: the JSON of the response, if the event has it; else empty.
+        state: the JSON of the response, if the event has it, as a part of `data`; else empty.
         last: whether the answer ends with it.
         chars: characters of a text or of arguments that it adds.
     """
 
     number: int
     data: bytes
-    state: bytes = b""
+    state: bytes | memoryview = b""
     last: bool = False
     chars: int = 0
 
@@ -41,9 +41,9 @@ def written_event(number: int, kind: str, out: Sequence[bytes], *, delta: str, h
         delta: what it adds to a text.
         has_response: whether its last member is the response as it is so far.
     """
-    data = out[-1]
     if not has_response:
-        return WrittenEvent(number, data, chars=len(delta))
-    state = data[data.index(_RESPONSE) + len(_RESPONSE) : -len(b"}\n\n")]
+        return WrittenEvent(number, out[-1], chars=len(delta))
     comments = [*takewhile(lambda written: written.startswith(b": "), reversed(out[:-1]))]
-    return WrittenEvent(number, b"".join([*reversed(comments), data]), state, kind not in _BEGINNINGS)
+    data = b"".join([*reversed(comments), out[-1]])
+    begin = data.index(_RESPONSE, sum(map(len, comments))) + len(_RESPONSE)
+    return WrittenEvent(number, data, memoryview(data)[begin : -len(b"}\n\n")], kind not in _BEGINNINGS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -39,7 +39,7 @@ class Making:
         waits: whether it can wait for room: it goes on without its client.
         stuck: whether it waits for somebody who reads slowly.
         resumable: whether they are kept.
-        state: the JSON of the response as it is so far.
+        state: the JSON of the response as it is so far, a part of an event.
         over: whether the event that ends it has been written.
     """
 
@@ -53,7 +53,7 @@ class Making:
         self.held = self.chars = self.pieces = 0
         self.stuck = False
         self.resumable = kept.resumable
-        self.state = b""
+        self.state: bytes | memoryview = b""
         self.over = False
         self._responses = responses
         self._memory = memory
@@ -70,7 +70,8 @@ class Making:
         if self._holds:
             self.events.append(KeptEvent(event.number, event.data))
             self._count(len(event.data))
-        if self.resumable and self.held > self._responses.most:
+        to_come = 0 if self.over else self.chars  # the last event has all texts again
+        if self.resumable and self.held + to_come > self._responses.most:
             self.forget_events()
 
     def close(self) -> None:
@@ -96,7 +97,7 @@ class Making:
         self.events = []
         self._count(-self.held)
 
-    async def _put(self, state: bytes, events: list[KeptEvent], **how: Any) -> bool:
+    async def _put(self, state: bytes | memoryview, events: list[KeptEvent], **how: Any) -> bool:
         kept = replace(self.kept, resumable=self.resumable)
         return await self._responses.put(kept, state, events if self.resumable else (), **how)
 
@@ -154,7 +155,10 @@ class Running(Making):
         self._news = anyio.Event()
         self._changed = anyio.Event()
         self._saving = anyio.Lock()
-        self._saved = b"", True  # the state that is kept, and whether it says that events are
+        self._saved: tuple[bytes | memoryview, bool] = (
+            b"",
+            True,
+        )  # the state that is kept, and whether it says that events are
         self._forgotten = self._unkept = False
         self.ended = False
         self.warnings: list[str] = []
@@ -201,6 +205,8 @@ class Running(Making):
             comments = [block[2:].decode() for block in event.data.split(b"\n\n") if block.startswith(b": ")]
             self.warnings = [text.removeprefix("streamfold warning ") for text in comments]
         super().note(event)
+        if not (self.resumable or self._followers):
+            self._release()
         self._news.set()
 
     @property
@@ -209,8 +215,7 @@ class Running(Making):
 
     def _release(self) -> None:
         """Forgets the events that nobody waits for."""
-        low = min([self._told, *(follower.at for follower in self._followers)])
-        left = self._behind(low)
+        left = self._behind(min((follower.at for follower in self._followers), default=self._last))
         freed, self.events = self.events[: len(self.events) - len(left)], left
         self._count(-sum(len(event.data) for event in freed))
 
@@ -294,9 +299,9 @@ class Running(Making):
     async def save(self) -> str:
         """Keeps what has come, and tells it. Its readers are told the rest: see `untold`."""
         async with self._saving:
-            while events := self._behind(self._told):
-                await self._keep(events)
-                self._told = events[-1].number
+            while (last := self._last) > self._told:
+                await self._keep(self._behind(self._told))
+                self._told = last
                 self._tell()
         return ""
 
@@ -305,8 +310,11 @@ class Running(Making):
         if self._forgotten or self._unkept:
             self.untold = _TOO_LONG if self._unkept else ""
             return
-        new = state if over or state != self._saved[0] else b""
+        new = state if over or state is not self._saved[0] else b""
         head = over or self.resumable != self._saved[1]
+        if head and self._saved[1] and not self.resumable:  # what is kept of its events is of no use, but takes room
+            await self._delete()
+            new = state
         self._saved = state, self.resumable
         fits = len(state) <= self._responses.most
         if not (fits and await self._put(new, events, ended=over, head=head)) and over:
@@ -314,7 +322,7 @@ class Running(Making):
         elif over and not self.resumable:
             self.untold = _NO_EVENTS
 
-    async def _keep_less(self, state: bytes, *, fits: bool) -> None:
+    async def _keep_less(self, state: bytes | memoryview, *, fits: bool) -> None:
         """Keeps the end of a response that is too long to keep all of it, or says that it is."""
         self.forget_events()
         await self._delete()
@@ -328,12 +336,13 @@ class Running(Making):
             await self._put(self.state_of(response), [], ended=True)
 
     async def _delete(self) -> None:
-        await self._responses.delete(self.kept.id, self.kept.owner)
+        with suppress(StoreError):  # it is out of reach: what it has of this answer is the beginning, without an end
+            await self._responses.delete(self.kept.id, self.kept.owner)
 
     @property
     def response(self) -> dict[str, Any]:
         """The response as it is so far."""
-        read: dict[str, Any] = json.loads(self.state) if self.state else self.kept.response
+        read: dict[str, Any] = json.loads(str(self.state, "utf-8")) if self.state else self.kept.response
         return read
 
     @contextmanager
@@ -351,9 +360,14 @@ class Running(Making):
             self.wake()
 
     async def next_events(self, follower: Follower) -> list[KeptEvent]:
-        """Waits for events that a reader has not got, or for the end. Returns them: none at the end."""
+        """Waits for events that a reader has not got, or for the end. Returns some of them: none at the end."""
         while True:
-            found = [event for event in self._behind(follower.at) if event.number <= self._told]
+            found, size = list[KeptEvent](), 0
+            for event in self._behind(follower.at):
+                if event.number > self._told or size > _BACKLOG:
+                    break
+                found.append(event)
+                size += len(event.data)
             if found or self.done:
                 return found
             await self._changed.wait()

@@ -72,7 +72,13 @@ class Responses:
         self.most = size // 2
 
     async def put(
-        self, kept: KeptResponse, state: bytes, events: Sequence[KeptEvent] = (), *, ended: bool, head: bool = True
+        self,
+        kept: KeptResponse,
+        state: bytes | memoryview,
+        events: Sequence[KeptEvent] = (),
+        *,
+        ended: bool,
+        head: bool = True,
     ) -> bool:
         """Keeps a response, or what is new of it. Returns whether it is kept.
 
@@ -86,7 +92,7 @@ class Responses:
             about = {"previous": kept.previous, "resumable": kept.resumable, "maker": self.store.name}
             values[kept.id] = json_text({**about, "items": list(kept.items)}).encode()
         if state:
-            values[f"{kept.id}/state"] = state
+            values[f"{kept.id}/state"] = bytes(state)
         if events:
             values[f"{kept.id}/event/{events[-1].number:012}"] = b"".join([each.data for each in events])
         return await self.store.put(kept.owner, values, ahead=0.0 if ended else _AHEAD)
