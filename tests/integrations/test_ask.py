@@ -59,6 +59,7 @@ async def asking(script: Callable[[Connection], Awaitable[None]] = echo, **setti
                 await made.aclose()
 
         ask.asked = lambda: asked(server)  # type: ignore[attr-defined]
+        ask.forms = lambda: [json.loads(one.partition(b"\r\n\r\n")[2])["stream"] for one in server.requests]  # type: ignore[attr-defined]
         yield ask
 
 
@@ -93,6 +94,14 @@ async def test_every_kind_of_batch(kind: str) -> None:
     assert type(made) is type(given)
     assert list(made["text"]) == ["one", "two"]
     assert list(made["id"]) == [1, 2]
+
+
+async def test_answers_in_one_piece() -> None:
+    """They are asked for so, and a server that streams all the same is read."""
+    async with asking(stream=False) as ask:
+        made = await ask({"prompt": ["one"]})
+        assert ask.forms() == [False]
+    assert list(made["text"]) == ["one"]
 
 
 async def test_values_that_pandas_says_are_absent() -> None:

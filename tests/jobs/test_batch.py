@@ -27,6 +27,7 @@ from streamfold import (
 )
 from streamfold.jobs import BatchJob, JobPausedError, Ledger, Rows, batch
 from tables import each_row
+from whole_bodies import whole_body
 
 
 class Server:
@@ -366,6 +367,38 @@ async def test_calls_are_part_of_an_answer() -> None:
     assert ran == []
     assert await finished(batch(server.provider(), rows(1), tools=[now], run_tools=True)) == [("r0", "noon!")]
     assert ran == [1]
+
+
+async def test_answers_in_one_piece(tmp_path: Path) -> None:
+    """They are asked for with `stream=False`, rows with tools too; the ledger does not say how they came."""
+    ran: list[int] = []
+
+    @tool
+    def now() -> str:
+        """The time."""
+        ran.append(1)
+        return "noon"
+
+    class Whole(Server):
+        async def __call__(self, request: httpx.Request) -> httpx.Response:
+            streamed = await super().__call__(request)
+            return whole(streamed) if self.bodies[-1]["stream"] is False else streamed
+
+    asked = streamed(call(entry(0, "call_a", "now", "{}")) + fin("tool_calls"))
+    server = Whole({"p0": [asked]})
+    job = batch(server.provider(), rows(2), ledger=tmp_path / "l", tools=[now], run_tools=True, stream=False)
+    assert await finished(job) == [("r0", "noon!"), ("r1", "p1!")]
+    assert (ran, [body["stream"] for body in server.bodies]) == ([1], [False] * 3)
+    again = batch(server.provider(), rows(2), ledger=tmp_path / "l", tools=[now], run_tools=True)
+    assert await finished(again) == [("r0", "noon!"), ("r1", "p1!")]
+    assert len(server.bodies) == 3
+    with pytest.raises(ConfigError, match="stream must be True or False, not 'no'"):
+        batch(server.provider(), rows(1), stream="no")  # type: ignore[arg-type]
+
+
+def whole(streamed: httpx.Response) -> httpx.Response:
+    """The same answer, as a server sends it in one piece."""
+    return httpx.Response(200, content=whole_body("chat", streamed.content))
 
 
 async def test_answers_are_checked() -> None:

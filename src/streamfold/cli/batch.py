@@ -88,6 +88,7 @@ Via = Annotated[
     Literal["live", "provider-batch"],
     typer.Option(help="Ask by live requests, or by the provider's batch API, which takes hours and costs less."),
 ]
+Stream = Annotated[bool, typer.Option(help="Stream the answers, or fetch each in one piece, which costs less to read.")]
 Wait = Annotated[bool, typer.Option(help="Wait for the answers of the provider's batches.")]
 
 
@@ -114,6 +115,7 @@ def run(
     in_flight: InFlight = "ask",
     via: Via = "live",
     wait: Wait = True,
+    stream: Stream = True,
     as_json: AsJson = False,
 ) -> None:
     """Ask about every row, and write the answers in the order of the rows.
@@ -131,7 +133,7 @@ def run(
         given: dict[str, Any] = {
             "concurrency": concurrency, "tries": tries, "rpm": rpm, "tpm": tpm, "max_cost": max_cost,
             "retry_errors": retry_errors, "in_flight": in_flight, "shard": _read_shard(shard),
-            "via": via, "wait": wait, "run_tools": run_tools,
+            "via": via, "wait": wait, "stream": stream, "run_tools": run_tools,
             **{name: value for name, value in sampling.items() if value is not None},
             **_form(schema), **_tools(tools, to_run=run_tools),
         }  # fmt: skip

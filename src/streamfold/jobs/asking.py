@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import anyio
 
+from ..answers import Arguments, BaseChatModel, ChatModel, ChatStream, ModelFacts, facts_of, pass_on
 from ..limits import BudgetExceededError, LimitReachedError, LimitStoreError, Reservation
 from ..tools import run_tools
 from ..values import (
@@ -120,11 +122,12 @@ class Asking:
         settings = self._settings
         options = {**settings.options, **row.options}
         tools = row.tools if row.tools is not None else settings.tools
+        model = self._pace.model if settings.stream else _Whole(self._pace.model)
         if settings.run_tools:
-            run = run_tools(self._pace.model, row.messages, tools or (), tool_choice=row.tool_choice, **options)
+            run = run_tools(model, row.messages, tools or (), tool_choice=row.tool_choice, **options)
             await run
             return run.reply, total_cost(run.replies)
-        reply = await self._pace.model.chat(row.messages, tools or None, tool_choice=row.tool_choice, **options)
+        reply = await model.chat(row.messages, tools or None, tool_choice=row.tool_choice, **options)
         return reply, reply.cost
 
     async def _turn(self) -> Reservation | None:
@@ -157,6 +160,26 @@ class Asking:
                 yield scope
             finally:
                 self._idle.discard(scope)
+
+
+class _Whole(BaseChatModel):
+    """A model whose answers are fetched in one piece, also for those who read them as streams."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    def facts(self) -> ModelFacts | None:
+        return facts_of(self._model)
+
+    def _stream(self, arguments: Arguments) -> ChatStream:
+        return pass_on(self._model, replace(arguments, request=replace(arguments.request, stream=False)))
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
 
 
 def _pause(before: int, error: StreamfoldError) -> float:

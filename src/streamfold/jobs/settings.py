@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+from ..answers import Arguments
 from ..limits import check_number
+from ..requests import ChatOptions
 from ..values import ConfigError, Reply, Tool
 
 __all__ = ["JobSettings"]
@@ -26,9 +28,12 @@ class JobSettings:
     run_tools: bool
     check: Callable[[Reply], str | None] | None
     options: Mapping[str, Any] = field(default_factory=dict)
+    stream: bool = True
 
     def __post_init__(self) -> None:
         check_number("max_cost", self.max_cost)
+        # A wrong option is wrong in each row.
+        Arguments.read("-", self.tools, "auto", cast("ChatOptions", self.options), stream=self.stream)
         first, count = self.shard
         if self.concurrency < 1 or self.tries < 1:
             raise ConfigError("concurrency and tries must be at least 1")

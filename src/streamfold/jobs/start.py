@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-from ..answers import Arguments, ChatModel, facts_of
-from ..requests import ChatOptions
+from ..answers import ChatModel, facts_of
 from ..values import ConfigError, Reply, ToolLike, as_tools
 from .job import BatchJob
 from .live import LiveAsker
@@ -38,6 +37,7 @@ def batch(
     check: Callable[[Reply], str | None] | None = None,
     via: Literal["live", "provider-batch"] = "live",
     wait: bool = True,
+    stream: bool = True,
     **options: Any,
 ) -> BatchJob:
     """Returns a job that asks a model about many rows, and has one answer for each.
@@ -68,27 +68,28 @@ def batch(
             half the price. It needs a ledger, and takes none of `rpm`, `tpm`, `max_cost` and `run_tools`.
         wait: with "provider-batch": wait for the answers. Otherwise the job pauses when all rows are handed over, and
             fetches the answers that are there when it is started again.
+        stream: False: answers are fetched in one piece, which costs less to read; see `Provider.chat`.
         options: for all rows, as for `chat_stream`; those of a row win.
 
     Raises:
         ConfigError: an argument is wrong. What is wrong with the rows or the ledger is raised by `async with`.
     """
     settings = JobSettings(
-        concurrency, tries, max_cost, in_flight, retry_errors, shard, as_tools(tools), run_tools, check, options
+        concurrency, tries, max_cost, in_flight, retry_errors, shard, as_tools(tools), run_tools, check, options, stream
     )
-    Arguments.read("-", settings.tools, "auto", cast("ChatOptions", options))  # a wrong option is wrong in each row
-    asker: Asker
-    if via == "provider-batch":
-        given = {"rpm": rpm, "tpm": tpm, "max_cost": max_cost, "run_tools": run_tools or None}
-        asker = _batch_asker(model, ledger, wait, [name for name, value in given.items() if value is not None])
-    elif via == "live":
-        asker = LiveAsker(settings, Pace(model, rpm, tpm))
-    else:
-        raise ConfigError(f"via: can't be {via!r}. Allowed: live, provider-batch")
+    asker = _asker(settings, model, via, ledger, wait, {"rpm": rpm, "tpm": tpm})
     return BatchJob(model, Rows(rows), ledger, settings, asker)
 
 
-def _batch_asker(model: ChatModel, ledger: object, wait: bool, given: list[str]) -> BatchAsker:
+def _asker(
+    settings: JobSettings, model: ChatModel, via: str, ledger: object, wait: bool, rates: Mapping[str, float | None]
+) -> Asker:
+    if via == "live":
+        return LiveAsker(settings, Pace(model, **rates))
+    if via != "provider-batch":
+        raise ConfigError(f"via: can't be {via!r}. Allowed: live, provider-batch")
+    limits = {**rates, "max_cost": settings.max_cost, "run_tools": settings.run_tools or None}
+    given = [name for name, value in limits.items() if value is not None]
     if given:
         raise ConfigError(f"{given[0]} is not available with batches of the provider: leave it out")
     if ledger is None:

@@ -62,6 +62,7 @@ class Ask:
         tools: for all rows that have none of their own. Calls are part of the answer; nothing is run.
         on_refused: a key or an account that is refused ends the job ("stop"), or is the error of each row ("error").
         config: the configuration file on the worker.
+        stream: False: answers are fetched in one piece, which costs less to read; see `Provider.chat`.
         options: for all rows, as for `chat_stream`; those of a row win.
 
     Raises:
@@ -84,11 +85,12 @@ class Ask:
         tools: Sequence[ToolLike] = (),
         on_refused: Literal["stop", "error"] = "stop",
         config: str | None = None,
+        stream: bool = True,
         **options: Any,
     ) -> None:
         self.__setstate__(AskSettings(
             provider, columns, prefix, concurrency, tries, answers, keep, job, schema, check, tools, on_refused,
-            config, options,
+            config, stream, options,
         ))  # fmt: skip
 
     def __getstate__(self) -> AskSettings:

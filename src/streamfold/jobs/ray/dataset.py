@@ -11,7 +11,7 @@ from ...values import ConfigError
 from .actor import Ask
 
 if TYPE_CHECKING:
-    from ray.data import Dataset
+    from ray.data import ActorPoolStrategy, Dataset
 
 __all__ = ["ask"]
 
@@ -57,23 +57,13 @@ def ask(
     Raises:
         ConfigError: a setting is wrong, or ids are not unique.
     """
-    try:
-        from ray.data import ActorPoolStrategy
-    except ModuleNotFoundError:
-        raise ConfigError('Ray is not installed: pip install "streamfold[ray]"') from None
+    pool = _pool((workers, workers) if isinstance(workers, int) else workers, blocks_in_flight)
     settings = {"provider": provider, "concurrency": concurrency, **settings}
     if checkpoint is not None:
         settings.setdefault("job", checkpoint)
     Ask(**settings)  # its mistakes are raised here, and not by each worker
     if checkpoint is not None:
         _set_checkpoint(ds, checkpoint, (settings.get("columns") or {}).get("id", "id"), check_ids)
-    size = (workers, workers) if isinstance(workers, int) else workers
-    pool = ActorPoolStrategy(
-        min_size=size[0],
-        max_size=size[1],
-        max_tasks_in_flight_per_actor=blocks_in_flight,
-        max_concurrent_calls_per_actor=blocks_in_flight,
-    )
     return ds.repartition(target_num_rows_per_block=rows_per_block).map_batches(
         Ask,
         batch_format="pyarrow",
@@ -81,6 +71,20 @@ def ask(
         fn_constructor_kwargs=settings,
         udf_modifying_row_count=False,
         **({"num_cpus": 0} if resources is None else resources),
+    )
+
+
+def _pool(size: tuple[int, int], blocks: int) -> ActorPoolStrategy:
+    """Returns the workers: the least and the most of them, with so many blocks under way each."""
+    try:
+        from ray.data import ActorPoolStrategy
+    except ModuleNotFoundError:
+        raise ConfigError('Ray is not installed: pip install "streamfold[ray]"') from None
+    return ActorPoolStrategy(
+        min_size=size[0],
+        max_size=size[1],
+        max_tasks_in_flight_per_actor=blocks,
+        max_concurrent_calls_per_actor=blocks,
     )
 
 

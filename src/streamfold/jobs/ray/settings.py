@@ -36,6 +36,7 @@ class AskSettings:
     tools: Sequence[ToolLike]
     on_refused: Literal["stop", "error"]
     config: str | None
+    stream: bool
     options: Mapping[str, Any]
 
     def __post_init__(self) -> None:
@@ -61,6 +62,7 @@ class AskSettings:
         return JobSettings(
             concurrency=self.concurrency, tries=self.tries, max_cost=None, in_flight="ask", retry_errors=False,
             shard=(0, 1), tools=as_tools(self.tools), run_tools=False, check=_first(checks), options=options,
+            stream=self.stream,
         )  # fmt: skip
 
     def members(self, names: Sequence[str]) -> dict[str, str]:
