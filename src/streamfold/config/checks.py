@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlsplit
@@ -114,14 +114,6 @@ def read_quirks(adapter: str, quirks: Mapping[str, Any]) -> Any:
     if quirks:
         raise invalid([((), f"the adapter {adapter!r} has no quirks")])
     return None
-
-
-def or_invalid(find: Callable[..., object], *args: Any) -> None:
-    """Calls a function; its ConfigError becomes a mistake of the field that is being validated."""
-    try:
-        find(*args)
-    except ConfigError as exc:
-        raise ValueError(str(exc)) from None
 
 
 def check_models(models: Iterable[ModelTable], adapter: str | None) -> None:

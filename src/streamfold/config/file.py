@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from ..values import ConfigError, nearest
 from .catalogue import catalogue_layers, provider_files
@@ -26,17 +26,16 @@ from .lines import spelled
 from .places import PROVIDER_VARIABLE, Place, places, read_file
 from .profile import Profile
 from .rate_limits import RateLimitSettings
-from .tables import Table
+from .tables import Table, accepted_by
 
 T = TypeVar("T", bound=Table)
 
 _FOR_ALL = ("rate_limits", "families")
 
 
-def _name(name: str) -> str:
+def _name(name: str) -> None:
     if not re.fullmatch(r"[^\s:]+", name):
         raise ValueError("the name of a provider has no spaces and no colon, which separates it from a model")
-    return name
 
 
 class FileSettings(Table):
@@ -44,7 +43,7 @@ class FileSettings(Table):
 
     default: str = ""
     families: str | None = None
-    providers: dict[Annotated[str, AfterValidator(_name)], dict[str, Any]] = Field(default={})
+    providers: dict[Annotated[str, accepted_by(_name)], dict[str, Any]] = Field(default={})
     gateway: GatewaySettings = GatewaySettings()
     rate_limits: RateLimitSettings = RateLimitSettings()
 

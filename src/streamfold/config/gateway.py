@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from .stores import StoreName
-from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Seconds, Table
+from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Seconds, Table, accepted_by
 
 
 class KeyOptions(Table):
@@ -53,10 +53,9 @@ class KeySettings(KeyOptions):
         return {name: getattr(self, name) for name in KeyOptions.model_fields}
 
 
-def _key_name(name: str) -> str:
+def _key_name(name: str) -> None:
     if not name.strip() or not name.isprintable():
         raise ValueError("the name of a key must have printable characters")
-    return name
 
 
 class GatewayOptions(Table):
@@ -164,7 +163,7 @@ class GatewaySettings(GatewayOptions):
     workers: Annotated[PositiveCount, Field(le=256)] = 1
     providers: Names = ()
     api_key_env: Names = ()
-    keys: dict[Annotated[str, AfterValidator(_key_name)], KeySettings] = Field(default={})
+    keys: dict[Annotated[str, accepted_by(_key_name)], KeySettings] = Field(default={})
     open: Flag = False
     max_connections: PositiveCount = 512
     head_timeout: PositiveNumber = 10.0

@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, SecretStr, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, PlainValidator, SecretStr, ValidationInfo, field_validator
 
 from ..adapters import find_adapter
 from ..adapters.batches import BatchSettings
@@ -25,7 +25,6 @@ from .checks import (
     check_models,
     check_url,
     joined_url,
-    or_invalid,
     read_prices,
     read_quirks,
     read_timeouts,
@@ -34,11 +33,53 @@ from .checks import (
 from .endpoint_models import ModelsOfEndpoint
 from .rate_limits import RateLimitSettings
 from .stores import StoreName, store_url
-from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Table, as_table, invalid
+from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Table, accepted_by, as_table, invalid
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # as a name it would be printed
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of HTTP
+
+
+def _is_of_catalogue(name: str) -> None:
+    if name not in (files := provider_files()):
+        raise ValueError(f"unknown profile {name!r}{nearest(name, files)}. Allowed: {', '.join(files)}")
+
+
+def _is_url(url: str) -> None:
+    if not url.startswith("${") and not referenced(url):  # else it is checked when the variables are read
+        check_url(url)
+    elif not url.startswith(("http://", "https://", "${")):
+        raise ValueError("must begin with http:// or https://")
+
+
+def _without_slash(url: str) -> str:
+    return url.rstrip("/")
+
+
+def _are_variables(names: tuple[str, ...]) -> None:
+    if any(_PASTED_KEY.fullmatch(name) or not _VARIABLE.fullmatch(name) for name in names):
+        raise ValueError("must be the name of an environment variable, not the key itself")
+
+
+def _is_header(name: str) -> None:
+    if not _HEADER.fullmatch(name):
+        raise ValueError('must be the name of a header, such as "api-key"')
+
+
+def _is_file(path: str) -> None:
+    if not Path(path).expanduser().is_file():
+        raise ValueError(f"there is no file {path!r}")
+
+
+def _are_options(options: dict[str, Any]) -> None:
+    mistakes = []
+    for name, value in options.items():
+        try:
+            Options.read({name: value})
+        except ConfigError as exc:
+            mistakes.append(((name,), str(exc)))
+    if mistakes:
+        raise invalid(mistakes)
 
 
 class Profile(ModelsOfEndpoint, Table):
@@ -115,23 +156,23 @@ class Profile(ModelsOfEndpoint, Table):
     required = {"base_url": 'required, unless the settings start from the catalogue, as with profile = "kimi"'}  # noqa: RUF012
 
     name: str = "custom"
-    profile: str | None = None
-    adapter: str = "chat"
-    base_url: str
-    api_key: SecretStr | None = None
-    api_key_env: Names = ()
-    key_header: str = "Authorization"
+    profile: Annotated[str, accepted_by(_is_of_catalogue)] | None = None
+    adapter: Annotated[str, accepted_by(find_adapter)] = "chat"
+    base_url: Annotated[str, accepted_by(check_references), accepted_by(_is_url), AfterValidator(_without_slash)]
+    api_key: Annotated[SecretStr, accepted_by(lambda key: check_references(key.get_secret_value()))] | None = None
+    api_key_env: Annotated[Names, accepted_by(_are_variables)] = ()
+    key_header: Annotated[str, accepted_by(_is_header)] = "Authorization"
     auth: Literal["key", "sigv4", "google"] = "key"
     wire: Literal["auto", "chat", "responses"] | None = None
     origin: str | None = None
-    model: str | None = None
+    model: Annotated[str, accepted_by(check_references)] | None = None
     model_family: str | None = None
-    families: str | None = None
-    dialect: str | None = None
+    families: Annotated[str, accepted_by(_is_file)] | None = None
+    dialect: Annotated[str, accepted_by(lambda name: find_dialect(name, DialectContext()))] | None = None
     defuse: Flag = True
     quirks: dict[str, Any] = Field(default={})
-    headers: dict[str, str] = Field(default={}, repr=False)  # their values are often secrets
-    options: dict[str, Any] = Field(default={})
+    headers: dict[str, Annotated[str, accepted_by(check_references)]] = Field(default={}, repr=False)  # often secrets
+    options: Annotated[dict[str, Any], accepted_by(_are_options)] = Field(default={})
     unsupported_options: Literal["adapt", "strict"] = "adapt"
     extra_body: dict[str, Any] = Field(default={})
     timeouts: Annotated[Timeouts, PlainValidator(read_timeouts)] = Timeouts()
@@ -149,63 +190,11 @@ class Profile(ModelsOfEndpoint, Table):
     memory: StoreName | None = None
     capabilities: Annotated[Capabilities, as_table(Capabilities)] = Capabilities()
     hosted: Names | None = None
-    prices: dict[str, Any] = Field(default={})
+    prices: Annotated[dict[str, Any], accepted_by(read_prices)] = Field(default={})
     batches: Annotated[BatchSettings, as_table(BatchSettings)] = BatchSettings()
     models: tuple[Annotated[ModelTable, as_table(ModelTable)], ...] = Field(default=(), repr=False)
     docs: str | None = None
     checked: date | None = None
-
-    @field_validator("profile")
-    @classmethod
-    def _profile_exists(cls, name: str | None) -> str | None:
-        if name is not None and name not in provider_files():
-            raise ValueError(
-                f"unknown profile {name!r}{nearest(name, provider_files())}. Allowed: {', '.join(provider_files())}"
-            )
-        return name
-
-    @field_validator("adapter")
-    @classmethod
-    def _adapter_exists(cls, name: str) -> str:
-        or_invalid(find_adapter, name)
-        return name
-
-    @field_validator("dialect")
-    @classmethod
-    def _dialect_exists(cls, name: str | None) -> str | None:
-        if name is not None:
-            or_invalid(find_dialect, name, DialectContext())
-        return name
-
-    @field_validator("base_url", "api_key", "model", "headers")
-    @classmethod
-    def _references_are_well_formed(cls, value: Any) -> Any:
-        for text in value.values() if isinstance(value, dict) else [value]:
-            check_references(text.get_secret_value() if isinstance(text, SecretStr) else text or "")
-        return value
-
-    @field_validator("base_url")
-    @classmethod
-    def _is_url(cls, url: str) -> str:
-        if not url.startswith("${") and not referenced(url):  # else it is checked when the variables are read
-            check_url(url)
-        elif not url.startswith(("http://", "https://", "${")):
-            raise ValueError("must begin with http:// or https://")
-        return url.rstrip("/")
-
-    @field_validator("api_key_env")
-    @classmethod
-    def _are_variables(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        if any(_PASTED_KEY.fullmatch(name) or not _VARIABLE.fullmatch(name) for name in names):
-            raise ValueError("must be the name of an environment variable, not the key itself")
-        return names
-
-    @field_validator("key_header")
-    @classmethod
-    def _is_header(cls, name: str) -> str:
-        if not _HEADER.fullmatch(name):
-            raise ValueError('must be the name of a header, such as "api-key"')
-        return name
 
     @field_validator("quirks")
     @classmethod
@@ -214,37 +203,11 @@ class Profile(ModelsOfEndpoint, Table):
             read_quirks(info.data["adapter"], quirks)
         return quirks
 
-    @field_validator("prices")
-    @classmethod
-    def _prices_fit(cls, prices: dict[str, Any]) -> dict[str, Any]:
-        read_prices(prices)
-        return prices
-
     @field_validator("models")
     @classmethod
     def _tables_of_models_fit(cls, models: tuple[ModelTable, ...], info: ValidationInfo) -> tuple[ModelTable, ...]:
         check_models(models, info.data.get("adapter"))
         return models
-
-    @field_validator("families")
-    @classmethod
-    def _families_exist(cls, path: str | None) -> str | None:
-        if path is not None and not Path(path).expanduser().is_file():
-            raise ValueError(f"there is no file {path!r}")
-        return path
-
-    @field_validator("options")
-    @classmethod
-    def _options_are_known(cls, options: dict[str, Any]) -> dict[str, Any]:
-        mistakes = []
-        for name, value in options.items():
-            try:
-                Options.read({name: value})
-            except ConfigError as exc:
-                mistakes.append(((name,), str(exc)))
-        if mistakes:
-            raise invalid(mistakes)
-        return options
 
     def default_options(self) -> Options:
         """Returns the configured options; `NO_OPTIONS` if there are none."""

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator
-
 from ..text import shown_url
 from .stores import check_store
-from .tables import PositiveCount, Table
-
-
-def _checked(where: str) -> str:
-    check_store(where)
-    return where
+from .tables import PositiveCount, Table, accepted_by
 
 
 class RateLimitSettings(Table):
@@ -29,7 +22,7 @@ class RateLimitSettings(Table):
         replicas: how many processes share the store.
     """
 
-    store: Annotated[str, AfterValidator(_checked)] = "memory"
+    store: Annotated[str, accepted_by(check_store)] = "memory"
     on_store_error: Literal["local", "refuse"] = "local"
     replicas: PositiveCount = 1
 

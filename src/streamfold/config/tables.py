@@ -15,6 +15,7 @@ from types import UnionType
 from typing import Annotated, Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -27,7 +28,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from ..values import nearest
+from ..values import ConfigError, nearest
 from .lines import KeyPath
 
 _TEXTS = {
@@ -120,6 +121,19 @@ def invalid(mistakes: Iterable[tuple[KeyPath, str]]) -> ValidationError:
 def mistakes_in(error: ValidationError) -> list[tuple[KeyPath, str]]:
     """Returns the path and the text of each mistake in an error of a `Table`."""
     return [(_path(found), found["msg"]) for found in error.errors(include_url=False)]
+
+
+def accepted_by(check: Callable[[Any], object]) -> AfterValidator:
+    """Returns the validator of a field whose value a function refuses with ValueError or ConfigError, or accepts."""
+
+    def validate(value: Any) -> Any:
+        try:
+            check(value)
+        except ConfigError as exc:
+            raise ValueError(str(exc)) from None
+        return value
+
+    return AfterValidator(validate)
 
 
 def as_table(kind: type, *rules: Any) -> Any:
