@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..text import parse_event, parse_partial
-from ..values import IncompleteStreamError, Limits, ProtocolError
+from ..values import Delta, IncompleteStreamError, Limits, ProtocolError
 from .sse import SSEDecoder
 
 HEAD = 512  # bytes that are enough to show what a body is
+REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 
 
 class PlainBody:
@@ -66,6 +68,15 @@ class PlainBody:
             lines = "\n{" in text
             what = "newline-delimited JSON instead of server-sent events" if lines else "JSON that can't be read"
             raise ProtocolError(f"the answer is {what}: {shown(text)}", body=text[:HEAD]) from exc
+
+    def deltas(self, decode: Callable[[Any], Iterable[Delta]], interrupted: str | None) -> list[Delta]:
+        """Returns what the body says as an answer, read by an adapter. Raises as `finish` does."""
+        body = self.finish(interrupted)
+        try:
+            return list(decode(body))
+        except ValueError as exc:
+            text = self.text
+            raise ProtocolError(f"the answer can't be read ({exc}): {shown(text)}", body=text[:HEAD]) from exc
 
 
 def error_body(text: str) -> Any:

@@ -24,7 +24,7 @@ from ..values import (
     as_tools,
     read_tool_choice,
 )
-from .body import HEAD, PlainBody, not_a_stream, shown
+from .body import HEAD, REPLACED, PlainBody, not_a_stream, shown
 from .coalescing import coalesced
 from .dialects import Dialect, DialectContext, find_dialect
 from .drafts import Drafts
@@ -39,9 +39,6 @@ from .transcript import Transcript
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
-
-_LONG = 12  # events; a shorter answer is read sooner than its kinds of events are learned
-_REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 
 
 class StreamDecoder:
@@ -112,8 +109,6 @@ class StreamDecoder:
         self._transcript = Transcript()
         self._coalesce = coalesce
         self._known: KnownEvents | None = None
-        self._blank_line = b"\n\n"
-        self._blank_lines = 0  # in the bytes so far, up to `_LONG`
         self.events = 0
         self._error: StreamError | None = None
         self._closed = False
@@ -244,18 +239,10 @@ class StreamDecoder:
             self._head += data[: HEAD - len(self._head)]
         if self._plain is not None:
             self._plain.feed(data)
-        elif self._known is not None and isinstance(self._sse, SSEDecoder) and self._is_long(data):
+        elif self._known is not None and isinstance(self._sse, SSEDecoder) and self._known.is_worth(data):
             self._read_with_known(self._sse, self._known, data, chunks)
         elif self._sse is not None:
             self._read(self._sse, data, chunks)
-
-    def _is_long(self, data: bytes) -> bool:
-        """Whether so many events have come that it is worth the time to learn their kinds."""
-        if self._blank_lines < _LONG:
-            if b"\r\n\r\n" in data:  # as Google writes
-                self._blank_line = b"\n\r\n"
-            self._blank_lines += data.count(self._blank_line)
-        return self._blank_lines >= _LONG
 
     def _read_with_known(self, sse: SSEDecoder, known: KnownEvents, data: bytes, chunks: list[StreamChunk]) -> None:
         """Reads known events at once, and those between them on the full path, one by one."""
@@ -265,8 +252,8 @@ class StreamDecoder:
                 self._take_known(run, data, at, chunks)
                 at = run[2][-1]
                 continue
-            blank = data.find(self._blank_line, at)
-            whole, behind = (False, end) if blank < 0 else (whole, blank + len(self._blank_line))
+            blank = data.find(known.blank_line, at)
+            whole, behind = (False, end) if blank < 0 else (whole, blank + len(known.blank_line))
             self._read(sse, data[at:behind], chunks, known if whole else None)
             at, whole = behind, sse.between_events
             if self._fold.finished:
@@ -354,7 +341,12 @@ class StreamDecoder:
 
     def _finish(self, interrupted: str | None, chunks: list[StreamChunk]) -> None:
         if self._plain is not None:
-            self._whole_body(self._plain, interrupted, chunks)
+            if self._plain.kind == "json":
+                self._transcript.add(self._plain.text)
+            deltas = self._plain.deltas(self._adapter.decode_body, interrupted)
+            if not self._plain.is_utf8:
+                self._fold.warn("invalid_utf8", REPLACED)
+            self._pipeline.feed(deltas, self._plain.text, chunks)
         elif self._sse is not None:
             if event := self._sse.finish():
                 self._last_event(event, chunks)
@@ -382,22 +374,9 @@ class StreamDecoder:
                 deltas = list(self._adapter.decode(type(event)(event.event, data)))
         self._pipeline.feed(deltas, data, chunks)
 
-    def _whole_body(self, plain: PlainBody, interrupted: str | None, chunks: list[StreamChunk]) -> None:
-        text = plain.text
-        if plain.kind == "json":
-            self._transcript.add(text)
-        body = plain.finish(interrupted)
-        try:
-            deltas = list(self._adapter.decode_body(body))
-        except ValueError as exc:
-            raise ProtocolError(f"the answer can't be read ({exc}): {shown(text)}", body=text[:HEAD]) from exc
-        if not plain.is_utf8:
-            self._fold.warn("invalid_utf8", _REPLACED)
-        self._pipeline.feed(deltas, text, chunks)
-
     def _warn_of_bytes(self, sse: SSEDecoder | Framing) -> None:
         if sse.invalid_utf8:
-            self._fold.warn("invalid_utf8", _REPLACED)
+            self._fold.warn("invalid_utf8", REPLACED)
         if sse.foreign:
             self._fold.warn("malformed_event", f"a line that is not part of an event was ignored: {shown(sse.foreign)}")
 

@@ -30,6 +30,7 @@ from .parts import Resumption
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
+_LONG = 12  # events; a shorter answer is read sooner than its kinds of events are learned
 _MOST_KNOWN = 16  # kinds of events
 _LARGEST = 64 * 1024  # bytes of an event that is learned
 _PATIENCE = 80  # events that are not known before it is given up
@@ -200,6 +201,7 @@ class KnownEvents:
         numbers: the numbers of the events so far.
 
     Attributes:
+        blank_line: what ends an event.
         hopeless: the events of this answer are not alike: to look at more of them is not worth the time.
     """
 
@@ -212,7 +214,17 @@ class KnownEvents:
         self._next = 0  # the one to begin with
         self._seen: dict[_Shape, None] = {}  # a set that keeps its order
         self._patience = _PATIENCE
+        self._blank_lines = 0  # in the bytes so far, up to `_LONG`
+        self.blank_line = b"\n\n"
         self.hopeless = False
+
+    def is_worth(self, data: bytes) -> bool:
+        """Returns whether so many events have come that it is worth the time to learn their kinds."""
+        if self._blank_lines < _LONG:
+            if b"\r\n\r\n" in data:  # as Google writes
+                self.blank_line = b"\n\r\n"
+            self._blank_lines += data.count(self.blank_line)
+        return self._blank_lines >= _LONG
 
     def read(self, data: bytes, at: int) -> Run | None:
         """Returns the known events that stand at `at`, as many as are of one kind; None if there is none."""

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..values import ConfigError
-from . import vocabulary
 from .steps import Chain
-from .vocabulary import Fault, hang_up, slow, status
+from .vocabulary import FAULTS, Fault, hang_up, slow, status
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,7 @@ class Injector:
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
         given = None if isinstance(faults, Fault | str | bytes) or not isinstance(faults, Iterable) else list(faults)
         if given is None or not all(isinstance(fault, Fault) for fault in given):
-            names = ", ".join(name for name in vocabulary.__all__ if name != "Fault")
-            raise ConfigError(f"faults are a list of values of streamfold.faults ({names}), not {faults!r}")
+            raise ConfigError(f"faults are a list of values of streamfold.faults ({', '.join(FAULTS)}), not {faults!r}")
         self._faults = given
         self._happened = [0] * len(given)
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from inspect import signature
 
 from ..values import ConfigError, nearest
-from . import vocabulary
-from .vocabulary import Fault
+from .vocabulary import FAULTS, Fault
 
 
 def read_fault(text: str) -> Fault:
@@ -32,14 +31,14 @@ def read_fault(text: str) -> Fault:
             raise ValueError("options have names")
     except (ValueError, SyntaxError, RecursionError) as exc:
         raise ConfigError(f"a fault is written as in Python, as status(429, times=2), not as {text!r}") from exc
-    names = [name for name in vocabulary.__all__ if name != "Fault"]
-    if call.func.id not in names:
-        raise ConfigError(f"unknown fault {call.func.id!r}{nearest(call.func.id, names)}. Allowed: {', '.join(names)}")
-    kind: Callable[..., Fault] = getattr(vocabulary, call.func.id)
+    name = call.func.id
+    if name not in FAULTS:
+        raise ConfigError(f"unknown fault {name!r}{nearest(name, FAULTS)}. Allowed: {', '.join(FAULTS)}")
+    kind: Callable[..., Fault] = FAULTS[name]
     try:
         return kind(*arguments, **options)
     except TypeError as exc:
         known = list(signature(kind).parameters)
-        wrong = next((f"{name!r}{nearest(name, known)}" for name in options if name not in known), None)
+        wrong = next((f"{option!r}{nearest(option, known)}" for option in options if option not in known), None)
         why = f"unknown option {wrong}" if wrong else str(exc).partition("__init__() ")[2] or str(exc)
-        raise ConfigError(f"{text!r}: {why}; {call.func.id} takes {', '.join(known)}") from exc
+        raise ConfigError(f"{text!r}: {why}; {name} takes {', '.join(known)}") from exc

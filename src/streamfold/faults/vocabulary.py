@@ -18,22 +18,6 @@ from ..values import ConfigError
 from .checks import check_number, check_place, check_text
 from .steps import Edit, Filter, Insert, Late, Step
 
-__all__ = [
-    "Fault",
-    "corrupt",
-    "cut_after",
-    "drop",
-    "duplicate",
-    "garbage",
-    "hang_up",
-    "keepalive",
-    "reset",
-    "slow",
-    "stall",
-    "status",
-    "truncate_json",
-]
-
 _WEB_PAGE = "<html><head><title>502 Bad Gateway</title></head><body>The proxy lost its server.</body></html>\n\n"
 
 
@@ -324,6 +308,15 @@ class status(Fault):
         """The body of the answer."""
         error = {"error": {"message": self.message, "type": None, "code": None}}
         return (json.dumps(error) if self.body is None else self.body).encode()
+
+
+FAULTS: Mapping[str, type[Fault]] = {
+    kind.__name__: kind
+    for kind in (
+        corrupt, cut_after, drop, duplicate, garbage, hang_up, keepalive, reset, slow, stall, status, truncate_json,
+    )
+}  # fmt: skip
+"""The faults by their names."""
 
 
 def _ended(event: bytes) -> bytes:

@@ -10,6 +10,8 @@ from .deciding import Approve
 from .journal import CallJournal
 from .tool_results import OnToolError
 
+MAX_TURNS = 10  # where nothing else is said
+
 
 class RunOptions(ChatOptions, total=False):
     """The keywords that `run_tools` and `resume_tools` share; `run_tools` documents them."""

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar, Unpack
 import anyio.to_thread
 
 from ..net import hides_arguments
-from ..requests import ChatOptions, read_messages
+from ..requests import read_messages
 from ..values import Message, Messages, ToolChoice, ToolLike
-from .deciding import Approve
-from .journal import CallJournal
+from .run_options import MAX_TURNS, RunOptions
 from .run_state import RunState, read_state
-from .tool_results import OnToolError
 from .tool_run import ToolRun
 
 if TYPE_CHECKING:
@@ -30,14 +28,8 @@ def run_tools(
     messages: Messages,
     tools: Iterable[ToolLike],
     *,
-    external: Iterable[ToolLike] = (),
-    max_turns: int = 10,
     tool_choice: ToolChoice = "auto",
-    on_tool_error: OnToolError | None = None,
-    approve: Approve | None = None,
-    journal: CallJournal | None = None,
-    run_id: str | None = None,
-    **options: Unpack[ChatOptions],
+    **options: Unpack[RunOptions],
 ) -> ToolRun:
     """Streams the answer of a model that may call tools, and runs the calls between its turns.
 
@@ -64,7 +56,7 @@ def run_tools(
         messages: the conversation. A string is one user message.
         tools: functions as `tool` takes them, or `Tool`s that have one.
         external: tools that somebody else runs, a browser for example; they need no function.
-        max_turns: the maximum number of requests to the model.
+        max_turns: the maximum number of requests to the model; 10 by default.
         tool_choice: for the first turn; the others use "auto", because a forced choice would never let the model end.
             "none" is used for all turns.
         on_tool_error: called with the call and the exception when a tool raises; may be async. The text that it returns
@@ -85,19 +77,7 @@ def run_tools(
         TurnLimitError: while iterating: the model still asked for tools in the last turn.
         APIError: while iterating: a request failed.
     """
-    return ToolRun(
-        provider,
-        read_messages(messages),
-        tools,
-        external=external,
-        max_turns=max_turns,
-        tool_choice=tool_choice,
-        on_tool_error=on_tool_error,
-        approve=approve,
-        journal=journal,
-        run_id=run_id,
-        options=options,
-    )
+    return ToolRun(provider, read_messages(messages), tools, options, tool_choice=tool_choice)
 
 
 @hides_arguments
@@ -105,14 +85,7 @@ def resume_tools(
     provider: ChatModel,
     state: str | Sequence[Message],
     tools: Iterable[ToolLike],
-    *,
-    external: Iterable[ToolLike] = (),
-    max_turns: int = 10,
-    on_tool_error: OnToolError | None = None,
-    approve: Approve | None = None,
-    journal: CallJournal | None = None,
-    run_id: str | None = None,
-    **options: Unpack[ChatOptions],
+    **options: Unpack[RunOptions],
 ) -> ToolRun:
     """Continues a run that paused, in this process or in another one.
 
@@ -136,21 +109,12 @@ def resume_tools(
         ConfigError: the state can't be read, or the conversation does not end with calls; and as for `run_tools`.
         CallInDoubtError: while iterating: another run of the same state has started a call, and has no result yet.
     """
-    saved = read_state(state) if isinstance(state, str) else RunState(run_id, tuple(read_messages(state)), max_turns)
-    return ToolRun(
-        provider,
-        saved.messages,
-        tools,
-        external=external,
-        max_turns=saved.max_turns,
-        tool_choice="auto",
-        on_tool_error=on_tool_error,
-        approve=approve,
-        journal=journal,
-        run_id=saved.run_id,
-        options=options,
-        resumed=saved,
-    )
+    if isinstance(state, str):
+        saved = read_state(state)
+    else:
+        saved = RunState(options.get("run_id"), tuple(read_messages(state)), options.get("max_turns", MAX_TURNS))
+    options["max_turns"], options["run_id"] = saved.max_turns, saved.run_id
+    return ToolRun(provider, saved.messages, tools, options, resumed=saved)
 
 
 def in_thread(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:

@@ -28,11 +28,12 @@ from ..values import (
     total_cost,
 )
 from .approvals import PendingCall, TurnCalls, take_open_calls
-from .deciding import Approve, checked_approve, decides, needs
-from .journal import CallInDoubtError, CallJournal, journal_key, kept_approval, needed_journal, new_approval
+from .deciding import checked_approve, decides, needs
+from .journal import CallInDoubtError, journal_key, kept_approval, needed_journal, new_approval
 from .run_events import RunEvents
+from .run_options import MAX_TURNS, RunOptions
 from .run_state import RunState
-from .tool_results import OnToolError, ToolResult, denied_result, made_result, run_call, tools_by_name
+from .tool_results import ToolResult, denied_result, made_result, run_call, tools_by_name
 
 if TYPE_CHECKING:
     from ..answers import ChatModel, ChatStream, Watcher
@@ -59,35 +60,31 @@ class ToolRun(AsyncIteration, AsyncContext):
         model: ChatModel,
         messages: Iterable[Message],
         tools: Iterable[ToolLike],
+        given: RunOptions,
         *,
-        external: Iterable[ToolLike],
-        max_turns: int,
-        tool_choice: ToolChoice,
-        on_tool_error: OnToolError | None,
-        journal: CallJournal | None,
-        run_id: str | None,
-        options: ChatOptions,
+        tool_choice: ToolChoice = "auto",
         resumed: RunState | None = None,
-        approve: Approve | None = None,
     ) -> None:
-        if max_turns < 1:
-            raise ConfigError(f"max_turns must be at least 1, not {max_turns}")
-        if on_tool_error is not None and not callable(on_tool_error):
-            raise ConfigError(f"on_tool_error must be a function, not {type(on_tool_error).__name__}")
-        self.id = run_id or secrets.token_hex(16)
+        options = given.copy()
+        outside = as_tools(options.pop("external", ()))
+        self._max_turns = options.pop("max_turns", MAX_TURNS)
+        self._on_tool_error = options.pop("on_tool_error", None)
+        self._approve = checked_approve(options.pop("approve", None))
+        self._journal = options.pop("journal", None)
+        self.id = options.pop("run_id", None) or secrets.token_hex(16)
+        self._options: ChatOptions = options  # what is left: those of the requests
+        if self._max_turns < 1:
+            raise ConfigError(f"max_turns must be at least 1, not {self._max_turns}")
+        if self._on_tool_error is not None and not callable(self._on_tool_error):
+            raise ConfigError(f"on_tool_error must be a function, not {type(self._on_tool_error).__name__}")
         self.messages: list[Message] = list(messages)
         self.replies: list[Reply] = []
         self._model = model
-        outside = as_tools(external)
         self._external = {tool.name for tool in outside}
         self._tools = tools_by_name([*as_tools(tools), *outside], self._external)
-        self._max_turns = max_turns
         self._turns = 0
         self._tool_choice = tool_choice
-        self._on_tool_error, self._approve = on_tool_error, checked_approve(approve)
         self._pauses = 0  # turns that the model broke off, to go on
-        self._journal = journal
-        self._options = options
         self._ended = self._answered = False  # answered: by a turn without calls
         self._trusted = False  # the state is one that `dump` wrote
         self._read = False  # to its end
