@@ -2,7 +2,11 @@
 
 from .batch_request import BatchRequest
 from .batches import BatchClient
+from .connections import Connections
+from .endpoint import Endpoint
 from .fallback import Fallback
 from .hooks import Hooks, RequestInfo, read_hooks
 from .preview import Preview
 from .provider import Provider
+from .requester import Requester
+from .whole import json_reader

@@ -1,15 +1,26 @@
-"""Works out once what all requests of a provider share: URLs, headers, secrets. Anew when a variable changes."""
+"""Requests as they are sent. What they share (URLs, headers, secrets) is worked out anew when a variable changes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ..config import Profile, variable_values
-from ..net import Redactor
+from ..adapters import Adapter, Prepared
+from ..adapters.batches import BatchCall
+from ..config import Profile, timeouts_over, variable_values
+from ..net import HTTPRequest, Redactor, Signer
 from ..requests import read_headers
 from ..text import referenced
+from ..values import Timeouts
 
+if TYPE_CHECKING:
+    from ..requests import TimeoutOptions
+
+COMMON_HEADERS = {
+    "Accept-Encoding": "identity",  # a proxy that compresses a stream also holds it back
+    "Cache-Control": "no-store",
+}
 _MOST_PATHS = 64  # whose URLs are kept; a path may hold the id of an answer or of a file
 
 
@@ -61,20 +72,52 @@ class Endpoint:
         self._profile = profile
         self._variables = _variables(profile)
         self._last = _Kept([])
+        self._signer: Signer | None = None
 
     def urls(self, path: str) -> URLs:
         """Returns the URLs of a path. Raises ConfigError."""
         return self._urls(self._kept(), path)
 
-    def where(self, path: str, extra: Mapping[str, str] | None) -> tuple[URLs, Sent]:
-        """Returns the URLs of a path, and the headers of a request with its own ones, `extra`. Raises ConfigError."""
+    def request(
+        self,
+        adapter: Adapter,
+        ready: Prepared | BatchCall,
+        timeouts: Timeouts | TimeoutOptions | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+        *,
+        hide_url: bool,
+    ) -> HTTPRequest:
+        """Returns a request as it is sent, with URL, key and headers. Raises ConfigError.
+
+        Args:
+            extra_headers: those of this request alone.
+            hide_url: for `HTTPRequest`.
+        """
         kept = self._kept()
-        urls = self._urls(kept, path)
-        if extra is not None:
-            return urls, self._made(extra)
-        if kept.sent is None:
-            kept.sent = self._made(None)
-        return urls, kept.sent
+        urls = self._urls(kept, ready.path)
+        if extra_headers is not None:
+            sent = self._made(extra_headers)
+        else:
+            sent = kept.sent = kept.sent or self._made(None)
+        return HTTPRequest(
+            method=ready.method,
+            read_error=adapter.read_error,
+            url=urls.sent,
+            headers={**COMMON_HEADERS, **ready.headers, **sent.headers},
+            body=ready.body,
+            timeouts=timeouts_over(self._profile.timeouts, timeouts),
+            limits=self._profile.limits,
+            shown_url=urls.shown,
+            hide_url=hide_url,
+            redactor=sent.redactor,
+            signer=None if sent.has_key else self._credentials(),
+        )
+
+    def _credentials(self) -> Signer | None:
+        """Returns what authenticates requests without a key; the same one always, which keeps what it was given."""
+        if self._signer is None:
+            self._signer = self._profile.make_signer()
+        return self._signer
 
     def _urls(self, kept: _Kept, path: str) -> URLs:
         if (urls := kept.urls.get(path)) is None:

@@ -14,7 +14,7 @@ from ..config import Profile, timeouts_over
 from ..engine import StreamDecoder, WireNames
 from ..engine.dialects import marks_of
 from ..limits import RateLimiter, is_limited, provider_limiter
-from ..net import Exchange, HTTPRequest, Signer
+from ..net import Exchange, HTTPRequest
 from ..requests import (
     NO_FAMILY,
     CachedPrefixes,
@@ -33,7 +33,7 @@ from .answer import NetworkAnswer
 from .batch_request import BatchRequest
 from .connections import Connections
 from .continuing import ContinuedAnswer, continued_arguments
-from .endpoint import Endpoint
+from .endpoint import COMMON_HEADERS, Endpoint
 from .hooks import Hooks, Notifier, RequestInfo
 from .milder import Learned, MilderRequests
 from .plan import Plan
@@ -47,10 +47,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_MODELS = 100  # whose facts are kept; the names come from callers, those of a gateway included
-_COMMON_HEADERS = {
-    "Accept-Encoding": "identity",  # a proxy that compresses a stream also holds it back
-    "Cache-Control": "no-store",
-}
 
 
 class _Model(NamedTuple):
@@ -86,7 +82,6 @@ class Requester:
         self._prefixes = CachedPrefixes()
         self.learned = learned or Learned()
         self._remembering = Hooks(on_request=partial(_remember, self._prefixes))
-        self._signer: Signer | None = None
         self._limiter = limiter
         self._is_limited = is_limited(profile)
         self._owns_limiter = limiter is None
@@ -206,7 +201,7 @@ class Requester:
         hidden = [*profile.headers, *read_headers(arguments.extra_headers)]
         if profile.api_key is not None or profile.api_key_env or profile.auth != "key":
             hidden.append(profile.key_header)
-        headers = {**_COMMON_HEADERS, **ready.headers, **dict.fromkeys(hidden, HIDDEN)}
+        headers = {**COMMON_HEADERS, **ready.headers, **dict.fromkeys(hidden, HIDDEN)}
         return Preview(ready.method, profile.url_of(ready.path), headers, ready.body, warnings)
 
     def _notifier(self, ready: Prepared, request: Request, hooks: tuple[Hooks, ...]) -> Notifier:
@@ -341,12 +336,6 @@ class Requester:
             coalesce=self._profile.coalesce if coalesce is None else coalesce,
         )
 
-    def _credentials(self) -> Signer | None:
-        """Returns what authenticates requests without a key; the same one always, which keeps what it was given."""
-        if self._signer is None:
-            self._signer = self._profile.make_signer()
-        return self._signer
-
     def _http_request(
         self,
         adapter: Adapter,
@@ -356,21 +345,9 @@ class Requester:
         *,
         whole: bool = False,
     ) -> HTTPRequest:
-        configured = self._profile.timeouts
-        urls, sent = self._endpoint.where(ready.path, extra_headers)
-        return HTTPRequest(
-            method=ready.method,
-            read_error=adapter.read_error,
-            url=urls.sent,
-            headers={**_COMMON_HEADERS, **ready.headers, **sent.headers},
-            body=ready.body,
-            timeouts=timeouts_over(patient(configured) if whole else configured, timeouts),
-            limits=self._profile.limits,
-            shown_url=urls.shown,
-            hide_url=self._connections.owned,
-            redactor=sent.redactor,
-            signer=None if sent.has_key else self._credentials(),
-        )
+        if whole:
+            timeouts = timeouts_over(patient(self._profile.timeouts), timeouts)
+        return self._endpoint.request(adapter, ready, timeouts, extra_headers, hide_url=self._connections.owned)
 
 
 def _remember(prefixes: CachedPrefixes, info: RequestInfo) -> None:

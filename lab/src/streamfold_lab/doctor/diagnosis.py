@@ -17,7 +17,7 @@ import httpx
 
 from streamfold.config import Profile, read_config, read_profile
 from streamfold.text import shown_url
-from streamfold.values import APIError, APIStatusError, ConfigError, Timeouts, __version__
+from streamfold.values import APIError, APIStatusError, ConfigError, StreamError, Timeouts, __version__
 
 from .examine import Examination
 from .listing import read_models
@@ -159,7 +159,7 @@ async def _with_model(endpoint: ExaminedEndpoint) -> Profile:
         if error.status_code not in _ABSENT:
             raise
         names = []
-    except ValueError:
+    except StreamError:  # no list
         names = []
     return profile.model_copy(update={"model": names[0]}) if names else profile
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
 
 from streamfold.config import Profile
 from streamfold.requests import NO_FAMILY
-from streamfold.values import APIError, ProtocolError, Timeouts
+from streamfold.values import Timeouts
 
-from .sending import ExaminedEndpoint
+from .sending import fetched
 
 _TIMEOUTS = Timeouts(connect=10.0, first_event=30.0, read=30.0, total=60.0)
 _PAGES = 50  # of a list; more would be a server that never ends it
@@ -50,23 +49,14 @@ async def served_models(profile: Profile, *, http_client: httpx.AsyncClient | No
         ConfigError: the key or a variable is not set.
     """
     found: list[ServedModel] = []
-    async with ExaminedEndpoint(profile, Path(), _TIMEOUTS, http_client) as endpoint:
-        path: str | None = "/models"
-        for _ in range(_PAGES):
-            if path is None:
-                break
-            try:
-                page = await endpoint.get(path)
-            except ValueError as exc:
-                raise _named(ProtocolError(f"the list of models is not JSON: {exc}"), profile) from exc
-            found += read_models(page, profile)
-            path = _next_page(page)
+    path: str | None = "/models"
+    for _ in range(_PAGES):
+        if path is None:
+            break
+        page = await fetched(profile, path, _TIMEOUTS, http_client)
+        found += read_models(page, profile)
+        path = _next_page(page)
     return found
-
-
-def _named(error: APIError, profile: Profile) -> APIError:
-    error.provider = profile.name
-    return error
 
 
 def _next_page(page: Any) -> str | None:

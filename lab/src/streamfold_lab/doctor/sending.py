@@ -14,9 +14,11 @@ import anyio
 import httpx
 
 from streamfold.adapters import Adapter, Prepared
+from streamfold.adapters.batches import BatchCall
+from streamfold.client import Connections, Endpoint, Requester, json_reader
 from streamfold.config import Profile
 from streamfold.engine import StreamDecoder, WireNames
-from streamfold.net import Clocks, Exchange, HTTPRequest, Redactor, Signer, make_client, redact_error
+from streamfold.net import Clocks, Exchange, HTTPRequest, make_client, redact_error
 from streamfold.recording import Recording, expected, recording_client
 from streamfold.requests import Request
 from streamfold.values import (
@@ -35,7 +37,6 @@ from ..inspection import Inspection, inspect_stream
 from .values import Ask, Seen, Way
 
 _MOST_BYTES = 4 * 2**20  # of one answer; nothing that is asked for here is nearly as long
-_HEADERS = {"Accept-Encoding": "identity", "Cache-Control": "no-store"}
 # Statuses that are about the request. A server that can't do something often answers a request for it with a 500.
 _CONNECTS = ("connect_tcp.started", "connect_unix_socket.started")
 _REFUSALS = frozenset({400, 404, 405, 413, 415, 422, 500, 501})
@@ -68,7 +69,7 @@ class ExaminedEndpoint:
         self._client = http_client or make_client("httpx" if profile.transport == "auto" else profile.transport)
         self._client.event_hooks["request"].append(self._watch)
         self._client.event_hooks["response"].append(self._note)
-        self._signer: Signer | None = None
+        self._endpoint = Endpoint(profile)
         self._connects: int | None = None
         self._headers: Mapping[str, str] = {}
 
@@ -83,7 +84,7 @@ class ExaminedEndpoint:
 
     def use(self, profile: Profile) -> None:
         """Asks with other settings from here on."""
-        self.profile = profile
+        self.profile, self._endpoint = profile, Endpoint(profile)
 
     async def ask(self, probe: str, ask: Ask) -> Seen:
         """Sends one request and returns what came of it. Network errors are part of the answer."""
@@ -95,7 +96,7 @@ class ExaminedEndpoint:
             self._client, self.folder, name=name, secrets=self.profile.secrets(), adapter=self.profile.adapter
         )
         self._connects, self._headers = None, {}
-        request = self._http_request(prepared, body, adapter)
+        request = self._request(adapter, prepared, body)
         sent = await _exchanged(client, request, self._decoder(adapter, prepared.request), leave=ask.leave)
         recording = self._described(recorder.written[-1], ask) if recorder.written else None
         return Seen(
@@ -114,50 +115,13 @@ class ExaminedEndpoint:
 
     async def get(self, path: str) -> Any:
         """Returns the JSON at a path below the base URL. Raises APIError."""
-        adapter = self.profile.make_adapter()
-        asked = Request.read(self.profile.model or "any", "any", None, "auto", {})
-        headers = {**adapter.headers(asked), "Accept": "application/json"}
-        wanted = self._request("GET", path, headers, b"", adapter)
-        exchange = Exchange(self._client, wanted, Clocks(self._timeouts, anyio.current_time()))
-        data = b""
-        try:
-            await exchange.open()
-            while (piece := await exchange.read()) is not None:
-                data += piece
-                _check_end(len(data))
-        finally:
-            await exchange.aclose()
-        return json.loads(data)
+        return await fetched(self.profile, path, self._timeouts, self._client)
 
-    def _http_request(self, prepared: Prepared, body: Mapping[str, Any], adapter: Adapter) -> HTTPRequest:
+    def _request(self, adapter: Adapter, prepared: Prepared, body: Mapping[str, Any]) -> HTTPRequest:
         content = json.dumps(body, ensure_ascii=False).encode()
-        return self._request(prepared.method, prepared.path, prepared.headers, content, adapter)
-
-    def _request(
-        self, method: str, path: str, headers: Mapping[str, str], content: bytes, adapter: Adapter
-    ) -> HTTPRequest:
-        url = self.profile.sent_url(path)
-        key = self.profile.key_headers()
-        sent = {**_HEADERS, **headers, **key, **self.profile.sent_headers()}
-        return HTTPRequest(
-            method=method,
-            read_error=adapter.read_error,
-            url=url,
-            headers=sent,
-            body=content,
-            timeouts=self._timeouts,
-            limits=self.profile.limits,
-            shown_url=self.profile.shown_url(url),
-            hide_url=self._given is None,
-            redactor=Redactor(self.profile.secrets(), guess=True),
-            signer=None if key else self._credentials(),
-        )
-
-    def _credentials(self) -> Signer | None:
-        """Returns what authenticates requests without a key; it keeps what it was given."""
-        if self._signer is None:
-            self._signer = self.profile.make_signer()
-        return self._signer
+        hide_url = self._given is None
+        sent = self._endpoint.request(adapter, replace(prepared, body=content), self._timeouts, hide_url=hide_url)
+        return replace(sent, redactor=sent.redactor.with_secrets((), guess=True))
 
     def _decoder(self, adapter: Adapter, request: Request) -> StreamDecoder:
         return StreamDecoder(
@@ -228,6 +192,19 @@ def prepare(
     prepared = adapter.prepare(replace(asked, options=asked.options.over(profile.default_options())), repair=True)
     body = json.loads(prepared.body)
     return prepared, body if ask.edit is None else ask.edit(body)
+
+
+async def fetched(profile: Profile, path: str, timeouts: Timeouts, http_client: httpx.AsyncClient | None) -> Any:
+    """Returns the JSON at a path below the base URL of a server. Raises APIError."""
+    asked = Request.read(profile.model or "any", "any", None, "auto", {})
+    call = BatchCall.get(path, profile.make_adapter().headers(asked))
+    limits = replace(profile.limits, event_bytes=_MOST_BYTES)
+    connections = Connections(profile, http_client)
+    read = json_reader("JSON", lambda value: value, limits)
+    try:
+        return await Requester(profile, connections, ()).call(call, read, timeouts, limits, None).send()
+    finally:
+        await connections.aclose()
 
 
 @dataclass(slots=True)

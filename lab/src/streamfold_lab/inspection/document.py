@@ -23,7 +23,14 @@ _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 def document(
-    body: str, *, command: str, title: str, style: str, script: str, framed: Sequence[tuple[str, str]] = ()
+    body: str,
+    *,
+    command: str,
+    title: str,
+    style: str,
+    script: str,
+    framed: Sequence[tuple[str, str]] = (),
+    connects: bool = False,
 ) -> tuple[str, str]:
     """Returns a page before and after its data, which `json_block` writes. All of it is UTF-8.
 
@@ -31,9 +38,11 @@ def document(
         body: its HTML.
         command: the command that makes such pages, for the title.
         framed: styles and scripts of pages that this one shows in a frame: its policy has to allow them too.
+        connects: the page asks its own server for more.
     """
+    styles, scripts = [style, *(style for style, _ in framed)], [script, *(script for _, script in framed)]
     values = {
-        "policy": _policy([style, *(style for style, _ in framed)], [script, *(script for _, script in framed)]),
+        "policy": _policy(styles, scripts) + "; connect-src 'self'" * connects,
         "command": command,
         "title": html.escape(_encodable(title)),
         "style": style,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,23 +19,21 @@ from starlette.routing import Route
 from streamfold.client import Hooks
 from streamfold.values import ConfigError
 
+from ..inspection import document
 from .viewers import Viewers
 from .views import Glance, recording_of, timeline
 from .watched import AnswerWatch, WatchedAnswer
 
 _PREFIX = "/ui"
 _NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}", re.ASCII)
-_TYPES = {"page.html": "text/html", "page.js": "text/javascript", "page.css": "text/css"}
 _COMMON = {
     "cache-control": "no-store",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none';"
-    " form-action 'none'; frame-ancestors 'none'"
-)
+# The pages have their own policy, with hashes of their script and style; this adds what a page can't say itself.
+_PAGE = {**_COMMON, "content-security-policy": "frame-ancestors 'none'"}
 
 
 class LivePage:
@@ -67,9 +66,7 @@ class LivePage:
         self.path = f"{_PREFIX}?token={self._viewers.token}" if self._viewers.token else _PREFIX
         self._app = Starlette(
             routes=[
-                Route(_PREFIX, self._asset("page.html", {"content-security-policy": _POLICY})),
-                Route(f"{_PREFIX}/page.js", self._asset("page.js")),
-                Route(f"{_PREFIX}/page.css", self._asset("page.css")),
+                Route(_PREFIX, self._show),
                 Route(f"{_PREFIX}/answers", self._list),
                 Route(f"{_PREFIX}/answers/{{number:int}}", self._timeline),
                 Route(f"{_PREFIX}/answers/{{number:int}}/fixture", self._save, methods=["POST"]),
@@ -87,15 +84,9 @@ class LivePage:
 
         return serve
 
-    def _asset(self, name: str, headers: Mapping[str, str] | None = None) -> Any:
-        content = files(__package__).joinpath("assets", name).read_bytes()
-
-        async def answer(request: Request) -> Response:
-            self._viewers.check(request.scope)
-            cookie = self._viewers.cookie(request.scope)
-            return Response(content, headers={**_COMMON, **(headers or {}), **cookie}, media_type=_TYPES[name])
-
-        return answer
+    async def _show(self, request: Request) -> Response:
+        self._viewers.check(request.scope)
+        return HTMLResponse(_page(), headers={**_PAGE, **self._viewers.cookie(request.scope)})
 
     async def _list(self, request: Request) -> Response:
         """The answers that have changed since `since`, and the numbers of all."""
@@ -114,8 +105,7 @@ class LivePage:
     async def _timeline(self, request: Request) -> Response:
         self._viewers.check(request.scope)
         page = await anyio.to_thread.run_sync(timeline, self._found(request))
-        # The page has its own policy, with hashes of its script and style; this one adds what a page can't say itself.
-        return HTMLResponse(page, headers={**_COMMON, "content-security-policy": "frame-ancestors 'none'"})
+        return HTMLResponse(page, headers=_PAGE)
 
     async def _save(self, request: Request) -> Response:
         self._viewers.check(request.scope)
@@ -144,6 +134,15 @@ class LivePage:
         if (watched := self._watch.find(request.path_params["number"])) is None:
             raise HTTPException(404, "this answer is not kept any more")
         return watched
+
+
+@cache
+def _page() -> str:
+    body, style, script = (
+        files(__package__).joinpath("assets", f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js")
+    )
+    before, after = document(body, command="serve", title="gateway", style=style, script=script, connects=True)
+    return f"{before}null{after}"
 
 
 def _number(text: str | None) -> int:
