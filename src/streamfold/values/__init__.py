@@ -64,6 +64,7 @@ from .folder import catalogue_folder
 from .functions import as_tool, as_tools, tool
 from .growing import GrowingJSON, PathPattern, path_pattern
 from .hosted import (
+    PAUSED,
     PLAIN_ITEMS,
     Citation,
     CodeExecution,

@@ -8,58 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..text import join_surrogates
-from .meanings import ErrorMeaning, read_meaning
+from .meanings import ErrorMeaning, passes_by, read_meaning
 
-# Words that servers put into `code` or `type`, in lower case. They are looked at before the status.
-_TRANSIENT = {
-    "rate_limit_error",
-    "rate_limit_exceeded",
-    "rate_limit_reached_error",
-    "too_many_requests",
-    "engine_overloaded_error",
-    "overloaded",
-    "overloaded_error",
-    "server_error",
-    "server_overloaded",
-    "internal_error",
-    "internal_server_error",
-    "internalservererror",
-    "api_error",
-    "service_unavailable",
-    "service_unavailable_error",
-    "unexpected_output",
-    "timeout",
-    "timeout_error",
-    "insufficient_system_resource",
-    "network_error",
-    "batch_expired",  # of a request that a batch of the provider did not get to
-    "batch_canceled",
-    "malformed_function_call",
-    "function_call_filter: malformed_function_call",
-}
 _LONGEST_MESSAGE = 4000  # characters; all of it is in the error's body
 _DEEPEST_MESSAGE = 8  # objects inside objects
 _WORDLESS = "the server gave no message"
 _SPEAKING = (  # the members that may hold the message, the best first
     "message", "msg", "detail", "error", "error_message", "error_msg", "error_description", "errors", "title", "reason",
 )  # fmt: skip
-
-_FINAL = {
-    "invalid_request_error",
-    "badrequesterror",
-    "context_length_exceeded",
-    "authentication_error",
-    "invalid_authentication_error",
-    "incorrect_api_key_error",
-    "invalid_api_key",
-    "permission_error",
-    "permission_denied_error",
-    "not_found_error",
-    "resource_not_found_error",
-    "model_not_found",
-    "content_filter",
-    "content_policy_violation",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +63,8 @@ class ErrorInfo:
         if self.retry is not None or self.meaning() is not None:
             return bool(self.retry)
         for word in self._words():
-            if word in _TRANSIENT:
-                return True
-            if word in _FINAL:
-                return False
+            if (passes := passes_by(word)) is not None:
+                return passes
         return self.status is not None and (self.status in (408, 409, 425, 429) or self.status >= 500)
 
     def _words(self) -> list[str]:

@@ -201,9 +201,18 @@ def _underscored(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda found: f"_{found[1].lower()}", name)
 
 
+def passes_by(word: str) -> bool | None:
+    """Returns whether an error with this code or type, in lower case, may be over later; None: the word is unknown."""
+    return True if word in _table()["transient"] else False if word in _table()["final"] else None
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads((catalogue_folder() / "facts" / "errors.toml").read_text("utf-8"))
+
+
 @cache
 def _rows() -> tuple[_Row, ...]:
-    table = tomllib.loads((catalogue_folder() / "facts" / "errors.toml").read_text("utf-8"))
     return tuple(
         _Row(
             row["kind"],
@@ -213,7 +222,7 @@ def _rows() -> tuple[_Row, ...]:
             row.get("member"),
             row.get("param"),
         )
-        for row in table["errors"]
+        for row in _table()["errors"]
     )
 
 

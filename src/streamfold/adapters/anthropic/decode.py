@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...text import compact, parse_event
 from ...values import (
+    PAUSED,
     Block,
     BlockEnd,
     BlockPiece,
@@ -44,7 +45,6 @@ from ...values import (
 )
 from ..blocks import arguments_object
 from ..passing import passes_on
-from .hosted_tools import PAUSED
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 MCP_BETA = "mcp-client-2025-11-20"
 FILES_BETA = "files-api-2025-04-14"
-PAUSED = ("pause_turn", "compaction")  # stop reasons after which the turn goes back as it is, to go on
 
 
 def _given(**members: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ So a message that was stored says the same as the reply that it came with.
 from .openai import PLAIN_ITEMS, arguments_text, item_part
 from .parts import Citation, GeneratedFile, HostedPart
 from .reading import (
+    PAUSED,
     call_order,
     citations_in,
     files_in,

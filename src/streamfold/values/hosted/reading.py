@@ -100,10 +100,10 @@ def text_in(extras: Mapping[str, Any]) -> str:
     return openai.text(_items(extras, "output"))
 
 
-_PAUSES = ("pause_turn", "compaction")  # https://docs.anthropic.com/en/api/handling-stop-reasons
+PAUSED = ("pause_turn", "compaction")  # https://docs.anthropic.com/en/api/handling-stop-reasons
 
 
 def is_paused(extras: Mapping[str, Any]) -> bool:
     """Returns whether the model goes on with a turn that is sent back as it is."""
     said = extras.get("stop_reason")
-    return isinstance(said, list) and any(reason in _PAUSES for reason in said)
+    return isinstance(said, list) and any(reason in PAUSED for reason in said)
