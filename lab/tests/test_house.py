@@ -10,8 +10,6 @@ import zipfile
 from importlib import import_module
 from pathlib import Path
 
-import pytest
-
 import streamfold
 
 LAB = Path(__file__).resolve().parents[1]
@@ -73,10 +71,3 @@ def test_the_wheel_draws_pages(tmp_path: Path) -> None:
     page = subprocess.run(run, capture_output=True, encoding="utf-8", check=True).stdout
     assert page.startswith("<!doctype html>")
     assert page.rstrip().endswith("</html>")
-
-
-@pytest.mark.parametrize("folder", ["doctor", "conformance", "inspection", "live", "commands"])
-def test_each_folder_has_a_face(folder: str) -> None:
-    """The names that a folder hands out exist."""
-    face = import_module(f"streamfold_lab.{folder}")
-    assert [name for name in face.__all__ if not hasattr(face, name)] == []

@@ -5,18 +5,3 @@ from __future__ import annotations
 from .errors import print_error, reported_errors
 from .options import AdapterName, DialectNames, File, read_json
 from .output import console, harmless, prepare_streams, print_json, print_rows, say
-
-__all__ = [
-    "AdapterName",
-    "DialectNames",
-    "File",
-    "console",
-    "harmless",
-    "prepare_streams",
-    "print_error",
-    "print_json",
-    "print_rows",
-    "read_json",
-    "reported_errors",
-    "say",
-]

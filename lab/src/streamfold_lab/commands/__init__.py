@@ -7,5 +7,3 @@ from .doctor import doctor
 from .inspect import diff, inspect
 from .models import models
 from .swap import swap_check
-
-__all__ = ["conformance", "diff", "doctor", "inspect", "models", "swap_check"]

@@ -3,5 +3,3 @@
 from __future__ import annotations
 
 from .judge import RULES, Judged, Ruling, judge, rulings_to_dict
-
-__all__ = ["RULES", "Judged", "Ruling", "judge", "rulings_to_dict"]

@@ -9,26 +9,3 @@ from .page import render_card
 from .probes import NOT_EXAMINED
 from .profile import write_profile
 from .values import VERDICTS, Card, Finding, Seen
-
-__all__ = [
-    "AUTO",
-    "NOT_EXAMINED",
-    "VERDICTS",
-    "Card",
-    "Change",
-    "Diagnosis",
-    "Finding",
-    "Seen",
-    "ServedModel",
-    "cards_from",
-    "cards_to_dict",
-    "compare_cards",
-    "find_wires",
-    "plan",
-    "read_cards",
-    "read_models",
-    "read_target",
-    "render_card",
-    "served_models",
-    "write_profile",
-]

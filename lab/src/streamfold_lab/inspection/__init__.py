@@ -16,30 +16,3 @@ from .steps import Step, steps
 from .trace import inspect_stream
 from .values import Caused, Event, Failed, Inspection, Placement, TracedCall
 from .words import called, stream_words, usage_words
-
-__all__ = [
-    "ANSWER_FIELDS",
-    "Caused",
-    "Comparison",
-    "Event",
-    "Failed",
-    "FirstDifference",
-    "Inspection",
-    "Placement",
-    "Step",
-    "TracedCall",
-    "called",
-    "compare",
-    "comparison_to_dict",
-    "document",
-    "inspect_stream",
-    "json_block",
-    "page_assets",
-    "page_data",
-    "page_frame",
-    "render_page",
-    "steps",
-    "stream_words",
-    "to_dict",
-    "usage_words",
-]

@@ -30,8 +30,6 @@ from .dialect import Dialect, DialectContext
 from .leaks import describe_leak, leaked_markup
 from .marks import Marks, marks_of
 
-__all__ = ["Dialect", "DialectContext", "Marks", "describe_leak", "find_dialect", "leaked_markup", "marks_of"]
-
 # Imported when asked for.
 _BUILT_IN = {
     "cohere": "cohere:Cohere",
