@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from streamfold.terminal import read_json
 from streamfold.values import ConfigError
 
-from .values import VERDICTS, Card, Finding, Setting
+from .values import Card, Finding
 
 FORMAT = "streamfold.doctor/1"
 TIMED = ("pace",)  # what differs from one run to the next
 
 
+_HEAD = ("name", "base_url", "adapter", "model", "server", "date", "version", "requests", "seconds")
+
+
 def cards_to_dict(cards: Iterable[Card]) -> dict[str, Any]:
     """Returns cards as data for `json.dumps`. The answers themselves are not in it."""
-    return {"format": FORMAT, "cards": [_card(card) for card in cards]}
-
-
-def _card(card: Card) -> dict[str, Any]:
-    return {**{name: getattr(card, name) for name in _HEAD}, "findings": [asdict(each) for each in card.findings]}
-
-
-_HEAD = ("name", "base_url", "adapter", "model", "server", "date", "version", "requests", "seconds")
+    heads = [({name: getattr(card, name) for name in _HEAD}, card.findings) for card in cards]
+    return {"format": FORMAT, "cards": [{**head, "findings": [*map(asdict, findings)]} for head, findings in heads]}
 
 
 def read_cards(path: Path) -> list[Card]:
@@ -41,20 +40,11 @@ def read_cards(path: Path) -> list[Card]:
 
 def cards_from(data: Mapping[str, Any]) -> list[Card]:
     """Returns the cards in the data of `cards_to_dict`."""
-    return [_read_card(cast("Mapping[str, Any]", card)) for card in data["cards"]]
-
-
-def _read_card(card: Mapping[str, Any]) -> Card:
-    findings = tuple(_read_finding(finding) for finding in card["findings"])
-    return Card(**{name: card[name] for name in _HEAD}, findings=findings)
-
-
-def _read_finding(finding: Mapping[str, Any]) -> Finding:
-    if finding["verdict"] not in VERDICTS:
-        raise ValueError(f"unknown verdict {finding['verdict']!r}")
-    settings = tuple(Setting(tuple(each["key"]), each["value"], each["why"]) for each in finding["settings"])
-    rest = {name: value for name, value in finding.items() if name not in ("settings", "answers")}
-    return Finding(**rest, settings=settings, answers=tuple(finding["answers"]))
+    findings = TypeAdapter(tuple[Finding, ...])
+    return [
+        Card(**{name: card[name] for name in _HEAD}, findings=findings.validate_python(card["findings"]))
+        for card in data["cards"]
+    ]
 
 
 @dataclass(frozen=True, slots=True)

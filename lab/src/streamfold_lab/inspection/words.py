@@ -35,36 +35,16 @@ from streamfold.values import (
 
 from .values import Inspection
 
-_KINDS: dict[type[object], str] = {
-    Text: "text",
-    Reasoning: "reasoning",
-    Refusal: "refusal",
-    Call: "call",
-    Summary: "summary",
-    Extra: "extra",
-    Sequence: "sequence",
-    Meta: "meta",
-    Warn: "warning",
-    Failure: "failure",
-    Usage: "usage",
-    Finish: "finish",
-    Done: "done",
-    Stopped: "stopped",
-    MessageStart: "message",
-    UsageUpdate: "usage",
-    Block: "block",
-    BlockPiece: "block",
-    BlockEnd: "block",
-    Answered: "answered",
-    HostedPart: "tool",
-    ToolRequests: "requests",
-    Served: "meta",
-}
+_KINDS: dict[type[object], str] = {  # where it is not the name of the class
+    Warn: "warning", MessageStart: "message", UsageUpdate: "usage", BlockPiece: "block", BlockEnd: "block",
+    HostedPart: "tool", ToolRequests: "requests", Served: "meta",
+}  # fmt: skip
 
 
 def delta_kind(delta: Delta) -> str:
     """Returns the kind of a delta in one word."""
-    return _KINDS[type(delta)]
+    kind = type(delta)
+    return _KINDS.get(kind) or kind.__name__.lower()
 
 
 def called(number: int, name: str) -> str:
