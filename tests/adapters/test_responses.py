@@ -25,7 +25,7 @@ from streamfold import (
 from streamfold.adapters import Adapter, find_adapter
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.engine.lanes import Lane
-from streamfold.engine.parts import Parts, Resumption
+from streamfold.engine.parts import EventNumbers, Parts
 from streamfold.values import ErrorInfo
 from streamfold.values.deltas import (
     Call,
@@ -413,9 +413,9 @@ def test_halves_of_a_character():
 
 def test_numbers_that_number_nothing():
     """The same number for every event, or on some of them only, tells neither repetitions nor gaps."""
-    numbers = Resumption()
+    numbers = EventNumbers()
     assert [numbers.feed(Sequence(0), data) for data in "abbb"] == [None] * 4
-    numbers = Resumption()
+    numbers = EventNumbers()
     assert [numbers.feed(Sequence(n), str(n)) for n in (None, 3, 9)] == [None] * 3
 
 

@@ -7,7 +7,7 @@ import pytest
 from streamfold import StreamDecoder, ToolCall
 from streamfold.engine.fold import Fold
 from streamfold.engine.lanes import Lane
-from streamfold.engine.parts import Parts, Resumption
+from streamfold.engine.parts import EventNumbers, Parts
 from streamfold.values.deltas import Call, Delta, Finish, Part, Reasoning, Sequence, Summary, Text, Warn
 from tables import each_row
 
@@ -68,7 +68,7 @@ def test_kinds_are_apart():
 
 def test_repeated_events():
     """An event that is the same to the byte under the same number came before; a number alone proves nothing."""
-    numbers = Resumption()
+    numbers = EventNumbers()
     fed = [(0, "a"), (1, "b"), (1, "b"), (0, "a"), (2, "c"), (5, "d"), (4, "e"), (4, "f"), (4, "f")]
     assert [warning and warning.code for warning in (numbers.feed(Sequence(n), data) for n, data in fed)] == [
         None, None, "repeated_event", "repeated_event", None, "missing_event", None, None, "repeated_event",

@@ -104,23 +104,23 @@ class Attempts:
                     raise
                 pause = wanted
 
-    async def resume(self, request: HTTPRequest, error: APIError, after: int, resumptions: int) -> Exchange | None:
+    async def reconnect(self, request: HTTPRequest, error: APIError, after: int, reconnects: int) -> Exchange | None:
         """Continues an answer that broke off on another connection.
 
         Args:
             request: asks for the rest.
             error: how it broke off.
             after: the number of the last event.
-            resumptions: how often the rest has been asked for, without an event since.
+            reconnects: how often the rest has been asked for, without an event since.
 
         Returns:
             None if the rest can't be had; nothing more can be done then.
         """
-        while resumptions < self._max_retries and self._clocks is not None:
-            pause = retry_delay(error, resumptions - 1) if resumptions else 0.0
+        while reconnects < self._max_retries and self._clocks is not None:
+            pause = retry_delay(error, reconnects - 1) if reconnects else 0.0
             if pause is None or self._now() + pause >= self._clocks.ends:
                 return None
-            resumptions += 1
+            reconnects += 1
             self._failed(error, pause, after)
             if self.exchange is not None:
                 await self.exchange.aclose()

@@ -21,8 +21,8 @@ class Plan:
         adapter: the adapter that wrote it.
         sent: what it was written from.
         decoder: makes a new decoder, given whether it is to return chunks of fragments; each attempt needs one.
-        resume: given the id of an answer and the number of its last event, returns the request for the rest of it; None
-            if the provider does not keep it.
+        reconnect: given the id of an answer and the number of its last event, returns the request for the rest of it;
+            None if the provider does not keep it.
         warnings: what had to be changed in the request.
         origin: the `origin` of the message that the answer becomes.
         one_call: one call at a time was asked for, and the server could not be told.
@@ -33,7 +33,7 @@ class Plan:
     sent: Request
     request: HTTPRequest
     decoder: Callable[[bool], StreamDecoder]
-    resume: Callable[[str, int], HTTPRequest | None]
+    reconnect: Callable[[str, int], HTTPRequest | None]
     warnings: Sequence[ProtocolWarning] = ()
     origin: str | None = None
     pricing: ProfilePricing | None = None

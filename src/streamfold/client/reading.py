@@ -14,8 +14,8 @@ class AnswerReader:
     """Reads one answer. What comes after a broken connection goes on where it broke off: nobody notices.
 
     Args:
-        resume: given the id of the answer and the number of its last event, returns the request for the rest; None if
-            the provider does not keep the answer.
+        reconnect: given the id of the answer and the number of its last event, returns the request for the rest; None
+            if the provider does not keep the answer.
         tap: called with each piece of the body; None: nobody wants them.
     """
 
@@ -24,14 +24,14 @@ class AnswerReader:
         exchange: Exchange,
         decoder: StreamDecoder,
         attempts: Attempts,
-        resume: Callable[[str, int], HTTPRequest | None],
+        reconnect: Callable[[str, int], HTTPRequest | None],
         tap: Callable[[bytes], None] | None = None,
     ) -> None:
         self._tap = tap
         self._attempts = attempts
-        self._resume = resume
-        self._resumed_after = -1
-        self._resumptions = 0  # since the last event
+        self._reconnect = reconnect
+        self._reconnected_after = -1
+        self._reconnects = 0  # since the last event
         self._exchange = exchange
         self._decoder = decoder
         self._shown = False  # a batch has been handed out
@@ -64,7 +64,7 @@ class AnswerReader:
             except APIConnectionError as error:
                 if exchange.closed:
                     return []
-                if not await self._resumed(error):
+                if not await self._reconnected(error):
                     self._broke = error
                     return self._rest()
                 continue
@@ -72,7 +72,7 @@ class AnswerReader:
                 if exchange.closed:
                     return []
                 ended = APIConnectionError("the stream ended before the answer was finished", retryable=True)
-                if not await self._resumed(ended):
+                if not await self._reconnected(ended):
                     return self._rest()
                 continue
             if self._tap is not None:
@@ -86,16 +86,16 @@ class AnswerReader:
         if not self._decoder.stopped:
             await self._exchange.drain()
 
-    async def _resumed(self, error: APIConnectionError) -> bool:
+    async def _reconnected(self, error: APIConnectionError) -> bool:
         """Continues on another connection, if that is possible."""
         place = self._decoder.broken_off_at
-        request = place and self._resume(*place)
+        request = place and self._reconnect(*place)
         if place is None or request is None:
             return False
         after = place[1]
-        self._resumptions = 0 if after > self._resumed_after else self._resumptions + 1
-        self._resumed_after = after
-        exchange = await self._attempts.resume(request, error, after, self._resumptions)
+        self._reconnects = 0 if after > self._reconnected_after else self._reconnects + 1
+        self._reconnected_after = after
+        exchange = await self._attempts.reconnect(request, error, after, self._reconnects)
         if exchange is None:
             return False
         self._exchange = exchange

@@ -287,7 +287,7 @@ class Requester:
                 adapter, ready, arguments.extra_headers, arguments.timeouts, whole=not ready.request.stream
             ),
             decoder=partial(self._decoder, adapter, ready.request, arguments.coalesce),
-            resume=partial(self._resume, adapter, ready.request, arguments),
+            reconnect=partial(self._reconnect, adapter, ready.request, arguments),
             warnings=(*ready.warnings, *changed),
             origin=ready.request.origin,
             pricing=self._pricing(ready.request.model),
@@ -312,7 +312,7 @@ class Requester:
             self._adapters[self._facts(model).quirks] = milder
         return milder
 
-    def _resume(
+    def _reconnect(
         self, adapter: Adapter, request: Request, arguments: Arguments, answer_id: str, after: int
     ) -> HTTPRequest | None:
         """Returns the request for the rest of an answer that the provider keeps; None if it does not."""

@@ -25,7 +25,7 @@ from pydantic_core import from_json
 
 from ..adapters import Passed
 from ..values import BlockPiece, Call, Delta, Meta, Reasoning, Sequence, Text, UsageUpdate
-from .parts import Resumption
+from .parts import EventNumbers
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -108,7 +108,7 @@ class Known:
         self.of_call = isinstance(made, Call) or (isinstance(made, BlockPiece) and made.kind == "call")
         self._numbered = _NUMBERED in shape.holes
 
-    def run(self, data: bytes, at: int, numbers: Resumption, limit: int) -> Run | None:
+    def run(self, data: bytes, at: int, numbers: EventNumbers, limit: int) -> Run | None:
         """Returns the events of this kind that stand at `at`, and counts their numbers; None if there is none."""
         # One step of this loop is all that is done for nearly every event.
         startswith, find, steps, last, behind = data.startswith, data.find, self._steps, self._last, self._behind
@@ -173,7 +173,7 @@ class _Counting(Known):
         self._match = re.compile(pattern + last).match
         self.counts = lambda event: counts(shape.payload(event))
 
-    def run(self, data: bytes, at: int, numbers: Resumption, limit: int) -> Run | None:
+    def run(self, data: bytes, at: int, numbers: EventNumbers, limit: int) -> Run | None:
         texts: list[str] = []
         ends: list[int] = []
         while (found := self._match(data, at)) is not None and found[1] and found.end() - at <= limit:
@@ -205,7 +205,7 @@ class KnownEvents:
         hopeless: the events of this answer are not alike: to look at more of them is not worth the time.
     """
 
-    def __init__(self, passed: Passed, decode: Decode, limit: int, numbers: Resumption) -> None:
+    def __init__(self, passed: Passed, decode: Decode, limit: int, numbers: EventNumbers) -> None:
         self._passed = passed
         self._decode = decode
         self._limit = limit

@@ -152,8 +152,8 @@ class Parts:
         return form != part.form
 
 
-class Resumption:
-    """Tells an event that was sent again, as when a stream is resumed, from the next one.
+class EventNumbers:
+    """Tells an event that was sent again, as after a reconnect, from the next one.
 
     A number that does not rise proves nothing by itself: some gateways number at random, or give every event the same
     number. Only an event that is the same to the byte as an earlier one of its number is taken for a repetition. A gap

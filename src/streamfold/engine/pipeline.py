@@ -34,7 +34,7 @@ from .dialects import Dialect, describe_leak
 from .drafts import Drafts
 from .fold import Fold
 from .lanes import Lane
-from .parts import Parts, Resumption
+from .parts import EventNumbers, Parts
 
 _RARE = frozenset({Done, Extra, Failure, Finish})
 _COUNTED = ("text", "reasoning", "call")  # kinds of blocks whose texts have limits of their own
@@ -77,7 +77,7 @@ class Pipeline:
         self._blocks = fold.blocks
         self._message: str | None = None
         self._meta: Delta | None = None
-        self.numbers = Resumption()
+        self.numbers = EventNumbers()
         self._finishes: list[Finish] = []  # kept until the dialect has given what came before them
         self._finished = False  # a finish reason has come that nothing should follow
         self._has_late_text = False  # text came after a finish reason, which a dialect may hold back

@@ -3,8 +3,8 @@
 from .clients import make_client
 from .clocks import Clocks
 from .compression import body_codings, unpacked_pieces
+from .cut_secrets import Splice, secrets_in_body, spliced
 from .exceptions import forget_locals, hides_arguments, redact_error
-from .lanes import Splice, secrets_in_body, spliced
 from .ratelimit import read_rate_limit
 from .redaction import HIDDEN, Redactor
 from .retries import retry_delay

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ..values import APIError, StreamError
-from .lanes import redacted_events
+from .cut_secrets import redacted_events
 from .redaction import Redactor
 
 F = TypeVar("F", bound=Callable[..., Any])

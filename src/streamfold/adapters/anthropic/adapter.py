@@ -38,7 +38,7 @@ from ...values import (
 )
 from ..batches.messages import MessagesAPI
 from ..batches.protocol import BatchAPI, BatchSettings
-from ..blocks import find_dropped
+from ..block_messages import find_dropped
 from ..chat.thinking import only_allowed_tools
 from ..dropped import dropped_media_members
 from ..passing import passes_on

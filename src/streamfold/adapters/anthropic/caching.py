@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...values import CacheMark, Message, ProtocolWarning
-from ..blocks import cache_mark
+from ..block_messages import cache_mark
 
 if TYPE_CHECKING:
     from ...requests import Request

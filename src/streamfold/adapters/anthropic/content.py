@@ -15,7 +15,7 @@ from ...values import (
     result_content,
     to_base64,
 )
-from ..blocks import cache_mark, readable_part
+from ..block_messages import cache_mark, readable_part
 from .caching import mark_last, marked
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")

@@ -43,7 +43,7 @@ from ...values import (
     unlisted_steps,
     word,
 )
-from ..blocks import arguments_object
+from ..block_messages import arguments_object
 from ..passing import passes_on
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ...values import ConfigError, Message
-from ..blocks import arguments_object, blocks_of, cache_mark, own_name, said_text
+from ..block_messages import arguments_object, blocks_of, cache_mark, own_name, said_text
 from .caching import mark_last
 from .content import content_blocks, result_block
 from .quirks import AnthropicQuirks

@@ -16,7 +16,7 @@ from ...requests.schema import openapi_subset
 from ...values import AllowedTools, ConfigError, ErrorInfo, FilePart, Message, NamedTool, ProtocolWarning, Tool
 from ..batches.gemini import GeminiBatchAPI
 from ..batches.protocol import BatchAPI, BatchSettings
-from ..blocks import find_dropped
+from ..block_messages import find_dropped
 from ..chat.content import results_without_media
 from ..chat.thinking import only_allowed_tools
 from ..prepared import whole_number

@@ -21,7 +21,7 @@ from ...values import (
     result_content,
     to_base64,
 )
-from ..blocks import arguments_object, blocks_of, own_name, readable_part, said_text
+from ..block_messages import arguments_object, blocks_of, own_name, readable_part, said_text
 from .quirks import GeminiQuirks
 from .signatures import SIGNATURE, signature_of
 

@@ -42,7 +42,7 @@ from ...values import (
     unlisted_reason,
     word,
 )
-from ..blocks import arguments_object
+from ..block_messages import arguments_object
 from ..passing import passes_on
 from .errors import read_google_error
 from .signatures import SIGNATURE

@@ -1,7 +1,7 @@
 """Finds secrets that events cut in pieces, or that are escaped inside JSON, in the texts that the events add up to.
 
-A lane is a string that several events continue, such as the arguments of one call. Each piece of it is known with its
-place in the bytes, so that bytes change where a secret is and nowhere else.
+A string may be continued by several events, as the arguments of a call are. Each piece of it is known with its place in
+the bytes, so that bytes change where a secret is and nowhere else.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ def spliced(body: bytes, splices: Iterable[Splice]) -> bytes:
 
 
 def _changes(documents: Iterable[tuple[Any, list[tuple[int, bytes]]]], redactor: Redactor) -> list[Splice]:
-    lanes: dict[Any, list[_Piece]] = {}
+    by_place: dict[Any, list[_Piece]] = {}
     for value, lines in documents:
-        for lane, piece in _pieces(value, lines):
-            lanes.setdefault(lane, []).append(piece)
+        for place, piece in _pieces(value, lines):
+            by_place.setdefault(place, []).append(piece)
     changes = []
-    for pieces in lanes.values():
+    for pieces in by_place.values():
         cleaned = redactor.pieces([piece.text for piece in pieces])
         for piece, text in zip(pieces, cleaned, strict=True):
             if piece.text != text:
@@ -107,7 +107,7 @@ def _parsed(text: bytes) -> Any:
 
 
 def _pieces(value: Any, lines: list[tuple[int, bytes]]) -> list[tuple[tuple[Any, ...], _Piece]]:
-    """Returns the strings of a document with their lanes. Strings that continue each other have the same lane."""
+    """Returns the strings of a document with their places. Strings that continue each other have the same place."""
     tokens = [
         (offset + found.start(), offset + found.end())
         for offset, line in lines
@@ -120,13 +120,11 @@ def _pieces(value: Any, lines: list[tuple[int, bytes]]) -> list[tuple[tuple[Any,
         return []
     if len(strings) != len(tokens):
         return []
-    return [
-        (lane, _Piece(text, *token)) for (lane, text), token in zip(strings, tokens, strict=True) if lane is not None
-    ]
+    return [(at, _Piece(text, *token)) for (at, text), token in zip(strings, tokens, strict=True) if at is not None]
 
 
 def _strings(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...] | None, str]]:
-    """Yields the strings in the order of the text; names of members have no lane."""
+    """Yields the strings in the order of the text; names of members have no place."""
     match value:
         case str():
             yield path, value
