@@ -8,7 +8,7 @@ from streamfold.values import user
 
 from ..questions import COUNT, LINE, LINE_WORDS, UNICODE, UNICODE_TEXT, capped, words
 from ..values import Answers, Ask, Outcome, Seen
-from .judging import Theme, refusal, sets, shown, unclear, was_refused, with_members, without_members
+from .judging import Theme, edited, refusal, sets, shown, unclear, was_refused, with_members, without_members
 
 _CHAT = ("chat", "kimi")
 _LIMIT = 12  # tokens that the probe about limits allows
@@ -189,9 +189,7 @@ _STOPS = (17, 16, 5, 4, 3, 2)
 def _stops(count: int, before: int | None) -> Ask:
     texts = [f"~{number}~" for number in range(count)]
     when = was_refused(str(before)) if before else None
-    return Ask(
-        str(count), LINE, options=capped(32), special=f"{count} stop texts", when=when, edit=with_members(stop=texts)
-    )
+    return edited(str(count), f"{count} stop texts", with_members(stop=texts), tokens=32, when=when)
 
 
 @BASICS.several(
@@ -232,14 +230,9 @@ def _length(seen: Seen) -> Outcome:
 @BASICS.several(
     "seed",
     "Under which name does it take a seed?",
-    Ask("seed", LINE, options=capped(32), special="seed: 7", edit=without_members("random_seed", seed=7)),
-    Ask(
-        "random_seed",
-        LINE,
-        options=capped(32),
-        special="random_seed: 7",
-        when=was_refused("seed"),
-        edit=without_members("seed", random_seed=7),
+    edited("seed", "seed: 7", without_members("random_seed", seed=7), tokens=32),
+    edited(
+        "random_seed", "random_seed: 7", without_members("seed", random_seed=7), tokens=32, when=was_refused("seed")
     ),
     wires=("chat",),
 )

@@ -11,6 +11,7 @@ from .judging import (
     call_to,
     capability,
     dialect_of,
+    edited,
     force_a_call,
     refusal,
     sets,
@@ -256,13 +257,10 @@ def _no_arguments(seen: Seen) -> Outcome:
 @CALLS.one(
     "allowed_tools",
     "Can a choice be limited to some of the tools?",
-    Ask(
+    edited(
         "allowed",
-        ONE_CALL,
-        (WEATHER, TIME),
-        options=capped(),
-        special="allowed_tools: get_time",
-        edit=with_members(
+        "allowed_tools: get_time",
+        with_members(
             tool_choice={
                 "type": "allowed_tools",
                 "allowed_tools": {
@@ -271,6 +269,9 @@ def _no_arguments(seen: Seen) -> Outcome:
                 },
             }
         ),
+        ONE_CALL,
+        (WEATHER, TIME),
+        tokens=256,
     ),
     wires=("chat",),
     needs="one_call",

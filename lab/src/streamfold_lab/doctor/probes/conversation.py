@@ -8,7 +8,7 @@ from streamfold.values import assistant, image, system, user
 
 from ..questions import DAYS, LINE, PICTURE, capped, words
 from ..values import Answers, Ask, Outcome, Seen
-from .judging import Theme, capability, edit_messages, if_refused, refusal, sets, shown, unclear
+from .judging import Theme, capability, edit_messages, edited, if_refused, refusal, sets, shown, unclear
 
 _BEGUN = "monday tuesday wednesday"
 _REST = ["thursday", "friday", "saturday", "sunday"]
@@ -41,12 +41,11 @@ def _system(seen: Seen) -> Outcome:
 @CONVERSATION.one(
     "inline_system",
     "May a system message stand in the middle?",
-    Ask(
+    edited(
         "middle",
+        "a system message",
+        edit_messages(lambda m: [*m[:2], {"role": "system", "content": "Be brief."}, *m[2:]]),
         [user(LINE), assistant("Hello!"), user(LINE)],
-        options=capped(48),
-        special="a system message",
-        edit=edit_messages(lambda m: [*m[:2], {"role": "system", "content": "Be brief."}, *m[2:]]),
     ),
     wires=("anthropic",),
     refused=("ok", "moved to the beginning"),
@@ -58,12 +57,8 @@ def _inline_system(seen: Seen) -> Outcome:
 CONVERSATION.one(
     "developer_role",
     "Is the role developer known?",
-    Ask(
-        "developer",
-        LINE,
-        options=capped(48),
-        special="role: developer",
-        edit=edit_messages(lambda m: [{"role": "developer", "content": "Be brief."}, *m]),
+    edited(
+        "developer", "role: developer", edit_messages(lambda m: [{"role": "developer", "content": "Be brief."}, *m])
     ),
     wires=("chat",),
 )(if_refused("the role developer is accepted", "developer_role", False, "sent as system: developer_role = false"))
@@ -72,13 +67,7 @@ CONVERSATION.one(
 CONVERSATION.one(
     "message_names",
     "May a message have a name?",
-    Ask(
-        "name",
-        LINE,
-        options=capped(48),
-        special="name: anna",
-        edit=edit_messages(lambda m: [{**m[0], "name": "anna"}, *m[1:]]),
-    ),
+    edited("name", "name: anna", edit_messages(lambda m: [{**m[0], "name": "anna"}, *m[1:]])),
     wires=("chat",),
 )(if_refused("a name in a message is accepted", "message_names", False, "message_names = false"))
 
@@ -86,12 +75,10 @@ CONVERSATION.one(
 @CONVERSATION.one(
     "empty_turns",
     "May a turn be empty?",
-    Ask(
+    edited(
         "empty",
-        LINE,
-        options=capped(48),
-        special="an empty turn of the user",
-        edit=edit_messages(lambda m: [{"role": "user", "content": ""}, {"role": "assistant", "content": "Yes?"}, *m]),
+        "an empty turn of the user",
+        edit_messages(lambda m: [{"role": "user", "content": ""}, {"role": "assistant", "content": "Yes?"}, *m]),
     ),
     wires=("chat",),
     refused=("ok", "refused before it is sent"),
@@ -124,19 +111,19 @@ def _images(seen: Seen) -> Outcome:
 @CONVERSATION.several(
     "continues",
     "Can it go on with a text that was begun?",
-    Ask(
+    edited(
         "prefix",
+        "a last message of the assistant with prefix: true",
+        edit_messages(lambda m: [*m, {"role": "assistant", "content": _BEGUN, "prefix": True}]),
         DAYS,
-        options=capped(64),
-        special="a last message of the assistant with prefix: true",
-        edit=edit_messages(lambda m: [*m, {"role": "assistant", "content": _BEGUN, "prefix": True}]),
+        tokens=64,
     ),
-    Ask(
+    edited(
         "final",
+        "continue_final_message: true",
+        _begun_message,
         DAYS,
-        options=capped(64),
-        special="continue_final_message: true",
-        edit=_begun_message,
+        tokens=64,
         when=lambda so_far: not (so_far["prefix"].fine and _goes_on(so_far["prefix"])),
     ),
     wires=("chat",),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
-from streamfold.values import Reply, ToolCall
+from streamfold.values import Messages, Reply, ToolCall, ToolLike
 
 from ..damage import reread
+from ..questions import LINE, capped
 from ..values import Answers, Ask, Outcome, Probe, Seen, Setting, Verdict
 
 DIALECTS = (
@@ -64,6 +65,20 @@ class Theme:
             return judge
 
         return decorate
+
+
+def edited(
+    name: str,
+    special: str,
+    edit: Callable[[dict[str, Any]], dict[str, Any]],
+    messages: Messages = LINE,
+    tools: Sequence[ToolLike] = (),
+    *,
+    tokens: int = 48,
+    when: Callable[[Answers], bool] | None = None,
+) -> Ask:
+    """Returns a request whose body is edited before it is sent: see `Ask`."""
+    return Ask(name, messages, tools, options=capped(tokens), special=special, edit=edit, when=when)
 
 
 def if_refused(ok: str, name: str, value: Any, does: str) -> Judge[Seen]:

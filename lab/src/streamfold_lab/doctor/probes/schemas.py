@@ -10,7 +10,7 @@ from streamfold.values import Tool
 
 from ..questions import CAPITAL, HELLO, WEATHER, capped
 from ..values import Answers, Ask, Outcome, Seen
-from .judging import Theme, accepted, capability, refusal, sets, shown, unclear, was_refused, with_members
+from .judging import Theme, accepted, capability, edited, refusal, sets, shown, unclear, was_refused, with_members
 
 _REFS = {
     "type": "object",
@@ -95,14 +95,7 @@ STRUCTURED = Theme("structured output")
 @SCHEMAS.several(
     "refs",
     "Is $ref accepted in the schema of a tool?",
-    Ask(
-        "refs",
-        HELLO,
-        (Tool("go", "Goes to a place.", _REFS),),
-        options=capped(48),
-        special="$ref",
-        edit=_with_schema(_REFS),
-    ),
+    edited("refs", "$ref", _with_schema(_REFS), HELLO, (Tool("go", "Goes to a place.", _REFS),)),
     Ask("inlined", HELLO, (WEATHER,), options=capped(48), when=was_refused("refs")),
     wires=("chat",),
     needs="one_call",
@@ -119,23 +112,12 @@ def _refs(answers: Answers) -> Outcome:
 @SCHEMAS.several(
     "keywords",
     "Which keywords are accepted in the schema of a tool?",
-    Ask(
-        "all",
-        HELLO,
-        (_tool(*_KEYWORDS),),
-        options=capped(48),
-        special=f"{len(_KEYWORDS)} keywords",
-        edit=_with_schema(_tool(*_KEYWORDS).parameters),
+    edited(
+        "all", f"{len(_KEYWORDS)} keywords", _with_schema(_tool(*_KEYWORDS).parameters), HELLO, (_tool(*_KEYWORDS),)
     ),
     *(
-        Ask(
-            name,
-            HELLO,
-            (_tool(name),),
-            options=capped(16),
-            special=name,
-            when=was_refused("all"),
-            edit=_with_schema(_tool(name).parameters),
+        edited(
+            name, name, _with_schema(_tool(name).parameters), HELLO, (_tool(name),), tokens=16, when=was_refused("all")
         )
         for name in _KEYWORDS
     ),
@@ -167,14 +149,14 @@ def _names(seen: Seen) -> Outcome:
 @STRUCTURED.several(
     "json_schema",
     "Is an answer held to a JSON schema?",
-    Ask("schema", CAPITAL, options=capped(128), special="response_format: json_schema", edit=_format(_ANSWER)),
-    Ask(
+    edited("schema", "response_format: json_schema", _format(_ANSWER), CAPITAL, tokens=128),
+    edited(
         "json",
+        "response_format: json_object",
+        with_members(response_format={"type": "json_object"}),
         CAPITAL,
-        options=capped(128),
-        special="response_format: json_object",
+        tokens=128,
         when=was_refused("schema"),
-        edit=with_members(response_format={"type": "json_object"}),
     ),
     Ask("tool", CAPITAL, (WEATHER,), "required", capped(), "a forced call instead", when=was_refused("json")),
     wires=("chat",),
@@ -200,14 +182,14 @@ def _schema(answers: Answers) -> Outcome:
 @STRUCTURED.several(
     "strict_output",
     "Is there a strict mode with a subset of its own?",
-    Ask("strict", CAPITAL, options=capped(128), special="strict: true", edit=_format(_ANSWER, strict=True)),
-    Ask(
+    edited("strict", "strict: true", _format(_ANSWER, strict=True), CAPITAL, tokens=128),
+    edited(
         "loose",
+        "strict: true, and an optional property",
+        _format(_LOOSE, strict=True),
         CAPITAL,
-        options=capped(128),
-        special="strict: true, and an optional property",
+        tokens=128,
         when=accepted("strict"),
-        edit=_format(_LOOSE, strict=True),
     ),
     wires=("chat",),
     needs="json_schema",
@@ -240,11 +222,16 @@ def _json_mode(seen: Seen) -> Outcome:
 @STRUCTURED.one(
     "says_json",
     'Is there a JSON mode without the word "json"?',
-    Ask("json", HELLO, options=capped(128), special="response_format: json_object, and no message says it",
-        edit=with_members(response_format={"type": "json_object"})),
+    edited(
+        "json",
+        "response_format: json_object, and no message says it",
+        with_members(response_format={"type": "json_object"}),
+        HELLO,
+        tokens=128,
+    ),
     wires=("chat",),
     needs="json_mode",
-)  # fmt: skip
+)
 def _says_json(seen: Seen) -> Outcome:
     if not seen.refused:
         return Outcome("ok", "JSON mode needs no word in a message")

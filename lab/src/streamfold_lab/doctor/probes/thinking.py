@@ -9,6 +9,7 @@ from ..values import Answers, Ask, Outcome, Seen, Setting
 from .judging import (
     Theme,
     capability,
+    edited,
     if_refused,
     read_again,
     refusal,
@@ -44,9 +45,15 @@ def _leaks_in(answers: Answers) -> bool:
 
 def _asked_back(name: str) -> Ask:
     turn: dict[str, Any] = {name: "The user wants the weather."}
-    return Ask(name, HISTORY, (WEATHER,), options=capped(64), special=f"a turn with {name}",
-               edit=raw_history(drop=_FIELDS, **turn), when=lambda so_far: _FIELDS[0] not in so_far
-               or so_far[_FIELDS[0]].refused)  # fmt: skip
+    return edited(
+        name,
+        f"a turn with {name}",
+        raw_history(drop=_FIELDS, **turn),
+        HISTORY,
+        (WEATHER,),
+        tokens=64,
+        when=lambda so_far: _FIELDS[0] not in so_far or so_far[_FIELDS[0]].refused,
+    )
 
 
 def _quiet(seen: Seen) -> bool:
@@ -60,14 +67,7 @@ THINKING = Theme("thinking")
     "reasoning",
     "Where does reasoning arrive?",
     Ask("plain", REASON, options=capped(512), edit=without_members("reasoning_split")),
-    Ask(
-        "split",
-        REASON,
-        options=capped(512),
-        special="reasoning_split: true",
-        when=_leaks_in,
-        edit=with_members(reasoning_split=True),
-    ),
+    edited("split", "reasoning_split: true", with_members(reasoning_split=True), REASON, tokens=512, when=_leaks_in),
 )
 def _reasons(answers: Answers) -> Outcome:
     seen = answers.get("plain") or answers["split"]
@@ -95,12 +95,12 @@ def _reasons(answers: Answers) -> Outcome:
     "thinking_switch",
     "Which member switches thinking off?",
     *(
-        Ask(
+        edited(
             name,
+            f"{members}",
+            with_members(**members),
             REASON,
-            options=capped(512),
-            special=f"{members}",
-            edit=with_members(**members),
+            tokens=512,
             when=lambda so_far: not any(map(_quiet, so_far.values())),
         )
         for name, members in _OFF.items()
@@ -118,9 +118,7 @@ def _switch(answers: Answers) -> Outcome:
 THINKING.one(
     "effort",
     "Are grades of effort accepted?",
-    Ask(
-        "low", REASON, options=capped(512), special='reasoning_effort: "low"', edit=with_members(reasoning_effort="low")
-    ),
+    edited("low", 'reasoning_effort: "low"', with_members(reasoning_effort="low"), REASON, tokens=512),
     wires=("chat",),
 )(if_refused("reasoning_effort is accepted", "effort_grades", False, "grades are not sent, with a warning"))
 
@@ -128,13 +126,8 @@ THINKING.one(
 @THINKING.several(
     "reasoning_back",
     "Does reasoning go back in the history?",
-    Ask(
-        "without",
-        HISTORY,
-        (WEATHER,),
-        options=capped(64),
-        special="a turn with calls and without reasoning",
-        edit=raw_history(drop=_FIELDS),
+    edited(
+        "without", "a turn with calls and without reasoning", raw_history(drop=_FIELDS), HISTORY, (WEATHER,), tokens=64
     ),
     *(_asked_back(name) for name in _FIELDS),
     wires=("chat",),

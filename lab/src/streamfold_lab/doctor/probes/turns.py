@@ -9,7 +9,7 @@ from streamfold.values import ToolCall, assistant, tool_result, user
 
 from ..questions import PICTURE, WEATHER, capped, words
 from ..values import Answers, Ask, Outcome, Seen
-from .judging import Theme, edit_messages, refusal, sets, shown, unclear, was_refused
+from .judging import Theme, edit_messages, edited, refusal, sets, shown, unclear, was_refused
 
 _LONG_ID = "call_0123456789abcdefghijklmn"
 _SHORT_ID = "a1b2c3d4e"
@@ -68,13 +68,13 @@ TURNS = Theme("conversation")
     "tool_history",
     "Are earlier calls and their results accepted?",
     Ask("history", HISTORY, (WEATHER,), options=capped(), edit=_signed_calls()),
-    Ask(
+    edited(
         "signed",
+        "a call with the placeholder of a thought signature",
+        _signed_calls(extra_content=PLACEHOLDER),
         HISTORY,
         (WEATHER,),
-        options=capped(),
-        special="a call with the placeholder of a thought signature",
-        edit=_signed_calls(extra_content=PLACEHOLDER),
+        tokens=256,
         when=was_refused("history"),
     ),
     whim=True,
@@ -96,16 +96,8 @@ def _tool_history(answers: Answers) -> Outcome:
 @TURNS.several(
     "call_ids",
     "Are ids of calls of other providers accepted?",
-    Ask("long", HISTORY, (WEATHER,), options=capped(64), special=_LONG_ID, edit=raw_history(_LONG_ID)),
-    Ask(
-        "short",
-        HISTORY,
-        (WEATHER,),
-        options=capped(64),
-        special=_SHORT_ID,
-        when=was_refused("long"),
-        edit=raw_history(_SHORT_ID),
-    ),
+    edited("long", _LONG_ID, raw_history(_LONG_ID), HISTORY, (WEATHER,), tokens=64),
+    edited("short", _SHORT_ID, raw_history(_SHORT_ID), HISTORY, (WEATHER,), tokens=64, when=was_refused("long")),
     wires=("chat",),
     needs="tool_history",
 )
@@ -122,13 +114,13 @@ def _call_ids(answers: Answers) -> Outcome:
 @TURNS.one(
     "result_images",
     "May a tool's result be an image?",
-    Ask(
+    edited(
         "image",
+        "an image in the result",
+        raw_history(result=[{"type": "image_url", "image_url": {"url": PICTURE}}]),
         HISTORY,
         (WEATHER,),
-        options=capped(64),
-        special="an image in the result",
-        edit=raw_history(result=[{"type": "image_url", "image_url": {"url": PICTURE}}]),
+        tokens=64,
     ),
     wires=("chat",),
     needs="tool_history",
