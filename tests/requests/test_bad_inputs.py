@@ -283,7 +283,7 @@ OPTIONS: list[Row] = [
         "the request can't be written as JSON: extra_body.since.when is of the type object",
     ),
     (lambda: ask(temperature=float("nan")), "the request can't be written as JSON: temperature is nan"),
-    (lambda: ask(extra_headers={"X-Team": 5}), "extra_headers.X-Team must be a string, not int"),
+    (lambda: ask(extra_headers={"X-Team": 5}), "extra_headers.X-Team: must be a string, not int"),
     (lambda: ask(extra_headers={"X Team": "a"}), "extra_headers: 'X Team' can't be the name of a header"),
     (lambda: ask(extra_headers={"X-Team": "ü"}), "extra_headers.X-Team: has a character that a header can't carry"),
     (lambda: ask(timeouts={"raed": 5}), f"timeouts.raed: unknown key (did you mean 'read'?). Allowed: {CLOCKS}"),

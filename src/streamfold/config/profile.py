@@ -16,7 +16,7 @@ from ..adapters import find_adapter
 from ..adapters.batches import BatchSettings
 from ..engine.dialects import DialectContext, find_dialect
 from ..net import Redactor, Signer, make_signer, secrets_in_headers, secrets_in_url
-from ..requests import NO_OPTIONS, Capabilities, ModelTable, Options
+from ..requests import HEADER_NAME, NO_OPTIONS, Capabilities, ModelTable, Options, header_problem
 from ..text import check_references, filled, referenced, shown_url
 from ..values import ConfigError, Limits, NotConfiguredError, Timeouts, nearest
 from .catalogue import provider_files
@@ -37,7 +37,6 @@ from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Table, ac
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # as a name it would be printed
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of HTTP
 
 
 def _is_of_catalogue(name: str) -> None:
@@ -62,7 +61,7 @@ def _are_variables(names: tuple[str, ...]) -> None:
 
 
 def _is_header(name: str) -> None:
-    if not _HEADER.fullmatch(name):
+    if not HEADER_NAME.fullmatch(name):
         raise ValueError('must be the name of a header, such as "api-key"')
 
 
@@ -342,8 +341,6 @@ class Profile(ModelsOfEndpoint, Table):
 
     def _sendable(self, key: str, value: str) -> str:
         # The HTTP library's own error would quote the value, escaped, so that no redaction finds it.
-        if not isinstance(value, str):
-            raise ConfigError(f'provider "{self.name}": {key}: must be a string, not {type(value).__name__}')
-        if not value.isascii() or not (value.isprintable() or not value):
-            raise ConfigError(f'provider "{self.name}": {key}: has a character that a header can\'t carry')
+        if problem := header_problem(value):
+            raise ConfigError(f'provider "{self.name}": {key}: {problem}')
         return value

@@ -1,4 +1,4 @@
-"""The option `extra_headers`."""
+"""What can be sent in a header, and the option `extra_headers`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import Any
 
 from ..values import ConfigError
 
-_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # https://www.rfc-editor.org/rfc/rfc9110#name-tokens
+HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # https://www.rfc-editor.org/rfc/rfc9110#name-tokens
+
+
+def header_problem(value: Any) -> str | None:
+    """Returns why a value can't be sent in a header, without quoting it; None if it can."""
+    if not isinstance(value, str):
+        return f"must be a string, not {type(value).__name__}"
+    return (
+        None if not value or (value.isascii() and value.isprintable()) else "has a character that a header can't carry"
+    )
 
 
 def read_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
@@ -17,10 +26,8 @@ def read_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
         raise ConfigError(f"extra_headers must be a mapping of names to strings, not {type(headers).__name__}")
     given: Mapping[Any, Any] = headers or {}
     for name, value in given.items():
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
             raise ConfigError(f"extra_headers: {name!r} can't be the name of a header")
-        if not isinstance(value, str):
-            raise ConfigError(f"extra_headers.{name} must be a string, not {type(value).__name__}")
-        if not value.isascii() or (value and not value.isprintable()):
-            raise ConfigError(f"extra_headers.{name}: has a character that a header can't carry")
+        if problem := header_problem(value):
+            raise ConfigError(f"extra_headers.{name}: {problem}")
     return dict(given)

@@ -1,8 +1,8 @@
 """Text that is JSON, or nearly: parsing, repairs, paths, references."""
 
 from .arguments import ParsedArguments, is_empty, is_of_empty, read_arguments, unparsed
-from .canonical import canonical_json
 from .jsontext import (
+    canonical_json,
     compact,
     finite,
     join_surrogates,
