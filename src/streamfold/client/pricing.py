@@ -109,9 +109,8 @@ class ProfilePricing:
             if cost is None or (total is not None and cost.currency != total.currency):
                 return None
             total = cost if total is None else total + cost
-        return (
-            replace(total, estimated=True) if total and replaced else total
-        )  # the first model may have cost something
+        # Of a replaced model, the first one may have cost something.
+        return replace(total, estimated=True) if total and replaced else total
 
     def _by_package(self, usage: Usage, prices: ModelPrices, served: str | None = None) -> Cost | None:
         if not _has_package():

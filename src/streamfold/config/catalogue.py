@@ -35,9 +35,7 @@ def catalogue_layers(name: str) -> list[Layer]:
         raise ConfigError(f"unknown provider {name!r}{nearest(name, files)}. The catalogue has: {', '.join(files)}")
     layer = Layer.of_file(_read(files[name]))
     base = layer.values.get("profile")
-    if (
-        not base and "hosted" not in layer.values
-    ):  # what a file of the catalogue does not say, the endpoint does not run
+    if not base and "hosted" not in layer.values:  # what a file does not say, the endpoint does not run
         layer = replace(layer, values={**layer.values, "hosted": []})
     return [*(catalogue_layers(base) if base else []), layer]
 

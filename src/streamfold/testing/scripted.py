@@ -59,9 +59,8 @@ class ScriptedProvider(SpyProvider):
         self._then = None if then is None else _checked_turn(then, "then")
         self._problems: list[str] = []
         self._calls = 0
-        AnswerWriter(
-            self.profile.adapter_of(self.profile.model)
-        )  # an adapter without an emitter is an error now, not with the first request
+        # An adapter without an emitter is an error now, not with the first request.
+        AnswerWriter(self.profile.adapter_of(self.profile.model))
 
     def assert_done(self) -> None:
         """Raises ScriptError if a turn was not used, or if a request had no turn or failed to play."""
