@@ -206,6 +206,16 @@ def test_exports() -> None:
     assert all(hasattr(streamfold, name) for name in streamfold.__all__)
 
 
+def test_lists_of_names_stand_at_doors() -> None:
+    """What users import from says what it hands out; behind a face, a name without an underscore is for others."""
+    behind = (name for name in MODULES if not _is_package(name) and not re.fullmatch(r"integrations\.\w+", name))
+    names = {
+        name: [getattr(node, "targets", [getattr(node, "target", None)])[0] for node in _tree(name).body]
+        for name in behind
+    }
+    assert [name for name, bound in names.items() if any(getattr(each, "id", "") == "__all__" for each in bound)] == []
+
+
 @each_row("module", MODULES)
 def test_every_module_says_why_it_exists(module: str) -> None:
     """Each module opens with a docstring."""

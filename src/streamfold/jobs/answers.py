@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 from ..values import APIError, Cost, Reply, Usage
 
-__all__ = ["Answer", "JobSummary", "error_members"]
-
 _COUNTS = tuple(member.name for member in fields(Usage) if member.name != "raw")
 Check = Callable[[Reply], str | None]
 

@@ -30,8 +30,6 @@ from .pace import Pace
 from .rows import Row
 from .settings import JobSettings
 
-__all__ = ["Asking"]
-
 _PAUSE = 1.0  # seconds until a row that failed is asked again; doubled each time
 _LONGEST_PAUSE = 60.0
 # Nothing that is asked afterwards will be answered either.

@@ -9,8 +9,6 @@ from typing import Any
 from ..values import ConfigError
 from .answers import Answer
 
-__all__ = ["ANSWER_COLUMNS", "answer_cells", "answer_schema", "row_members"]
-
 # A column has values of one type; members of a row that have several may be JSON text.
 _JSON_MEMBERS = ("messages", "options", "tools", "body")
 

@@ -17,8 +17,6 @@ import anyio.to_thread
 
 from .errors import JobPausedError
 
-__all__: list[str] = []
-
 _GROUP = 0.005  # seconds between two commits
 _MANY = 1000  # statements that would hold up the event loop
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ..values import StreamfoldError
 
-__all__ = ["JobPausedError"]
-
 
 class JobPausedError(StreamfoldError):
     """A job stopped asking: the key or the account is refused, the money is spent, or the ledger can't be written.

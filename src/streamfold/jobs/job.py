@@ -26,8 +26,6 @@ from .settings import JobSettings
 from .tables import DONE, ERROR
 from .work import Asker, Work
 
-__all__ = ["BatchJob"]
-
 _BATCH = 100  # answers that are read from the ledger at once
 
 

@@ -25,8 +25,6 @@ from . import tables
 from .answers import Answer, JobSummary
 from .commits import Commits
 
-__all__ = ["Ledger"]
-
 _PAGE = 100  # answers that are read at once
 
 

@@ -18,9 +18,6 @@ from .settings import JobSettings
 from .tables import SENT
 from .work import Work
 
-__all__ = ["LiveAsker"]
-
-
 _FEW = 3  # refusals of the last rows that are taken for their own
 
 

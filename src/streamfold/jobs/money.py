@@ -7,8 +7,6 @@ from typing import Literal
 
 from .answers import Answer, JobSummary
 
-__all__ = ["Money"]
-
 
 class Money:
     """Decides whether one row more can be paid.

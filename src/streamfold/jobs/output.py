@@ -15,8 +15,6 @@ from .answers import Answer
 from .columns import answer_cells, answer_schema
 from .ledger import Ledger
 
-__all__ = ["check_output", "export"]
-
 _SHOWN = 5  # missing shards that an error names
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from ..answers import ChatModel, facts_of
 from ..limits import MemoryLimitStore, RateLimiter, check_number, provider_limiter
 
-__all__ = ["Pace"]
-
 
 class Pace:
     """The limiter of a job, and the model that waits for it.

@@ -22,8 +22,6 @@ from ..answers import Arguments
 from ..values import ConfigError, nearest
 from .columns import row_members
 
-__all__ = ["ROW_MEMBERS", "Row", "Rows"]
-
 ROW_MEMBERS = ("id", "prompt", "messages", "system", "model", "options", "tools", "tool_choice")
 """The members that a row may have."""
 _BODIES = {"/v1/chat/completions": parse_chat, "/v1/responses": parse_responses}

@@ -8,8 +8,6 @@ from typing import Any
 
 from ..values import ConfigError, Reply
 
-__all__ = ["schema_check"]
-
 
 def schema_check(schema: Mapping[str, Any], place: str = "schema") -> Callable[[Reply], str | None]:
     """Returns a check of replies: what is wrong with one, or None. Needs jsonschema.

@@ -11,8 +11,6 @@ from ..limits import check_number
 from ..requests import ChatOptions
 from ..values import ConfigError, Reply, Tool
 
-__all__ = ["JobSettings"]
-
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:

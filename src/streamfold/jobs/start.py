@@ -16,8 +16,6 @@ from .rows import Rows
 from .settings import JobSettings
 from .work import Asker
 
-__all__ = ["batch"]
-
 
 def batch(
     model: ChatModel,

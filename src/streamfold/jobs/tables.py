@@ -11,8 +11,6 @@ from typing import Any
 
 from .answers import Answer, encoded
 
-__all__ = ["DONE", "ERROR", "SENT"]
-
 SENT, DONE, ERROR = 1, 2, 3  # the states of a row in memory; 0 for one that has none of them
 FORMAT = "2"
 TABLES = """

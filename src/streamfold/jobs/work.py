@@ -20,8 +20,6 @@ from .rows import Row, Rows
 from .settings import JobSettings
 from .tables import DONE, ERROR, SENT
 
-__all__ = ["Asker", "Work"]
-
 
 class Asker(Protocol):
     """Asks the rows of a job.

@@ -14,23 +14,6 @@ from typing import Literal, TypeAlias
 
 from .belief import FIRST_NEED, NO_BELIEF, Belief, State, belief_in, change, count_answers, count_sent
 
-__all__ = [
-    "DAY",
-    "FARTHEST",
-    "LARGEST",
-    "MEAN_OF",
-    "MOMENTS",
-    "POLL",
-    "Ask",
-    "Grant",
-    "Settlement",
-    "alive",
-    "believe",
-    "read",
-    "settle",
-    "take",
-]
-
 DAY = 86400.0
 POLL = 0.1  # seconds until a process that found all places taken asks again
 MEAN_OF = 30  # answers that a learned mean goes back to

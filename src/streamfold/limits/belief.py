@@ -5,20 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = [
-    "BELIEVED",
-    "COUNTED",
-    "FIRST_NEED",
-    "NO_BELIEF",
-    "Belief",
-    "State",
-    "belief_in",
-    "change",
-    "count_answers",
-    "count_sent",
-    "told_belief",
-]
-
 State: TypeAlias = dict[str, float]
 """What a store keeps of one limit. A member that is missing is 0."""
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from ..values import APIConnectionError, QuotaExceededError, RateLimitError
 
-__all__ = ["BudgetExceededError", "LimitReachedError", "LimitStoreError"]
-
 
 class LimitReachedError(RateLimitError):
     """A limit of one's own is reached, and the caller does not wait for it. `retry_after` has the seconds to go."""

@@ -15,8 +15,6 @@ from .belief import Belief
 from .errors import LimitStoreError
 from .store import LimitStore, MemoryLimitStore
 
-__all__ = ["GuardedStore"]
-
 _AGAIN = 1.0  # seconds until a store that failed is tried again
 _MOST_OWED = 10_000  # settlements that are kept one by one for a store that is away; more are added up
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from math import isinf
 from threading import Event, Lock, Thread
 
-__all__ = ["Heartbeat"]
-
 
 class Heartbeat:
     """Calls a function from time to time, in a thread of its own, as long as something is held.

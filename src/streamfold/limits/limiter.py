@@ -23,8 +23,6 @@ from .reservation import BILLION, Reservation, Reserving, current_reservation
 from .search import FIRST_RATE, better_belief, first_doubt
 from .store import LimitStore, MemoryLimitStore, check_number
 
-__all__ = ["RateLimiter"]
-
 _HORIZON = 1.0  # seconds that a reserved moment may be away: a pause or a new rate counts for all later ones
 _LEASE = 10  # requests that are reserved at once
 _FIRST_TOKENS = 1000.0  # of an answer, before one is known

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     import valkey
 
-__all__ = ["Command", "ScriptError", "ScriptLine"]
-
 _MOST_OWED = 10_000  # commands that are kept for a server that is away
 _MOST_LATE = 8  # connections whose answers are still hoped for
 _UNREAD = 32  # answers that nobody needs, until it is worth looking for them

@@ -8,8 +8,6 @@ from __future__ import annotations
 from .algorithm import DAY, FARTHEST, LARGEST, MEAN_OF, MOMENTS, POLL
 from .belief import BELIEVED, COUNTED, FIRST_NEED
 
-__all__ = ["SCRIPT"]
-
 
 def _table(names: tuple[str, ...]) -> str:
     return f"{{{', '.join(map(repr, names))}}}"

@@ -11,8 +11,6 @@ from .sqlite import SQLiteLimitStore
 from .store import LimitStore, MemoryLimitStore, process_store
 from .valkey import ValkeyLimitStore
 
-__all__ = ["count_memory_in", "guarded_store", "open_limit_store"]
-
 _instead: list[str] = []  # where "memory" is, if it is not this process alone
 
 

@@ -8,8 +8,6 @@ from ..config import Profile, RateLimitSettings, store_url
 from .limiter import RateLimiter
 from .store import LimitStore
 
-__all__ = ["account_digest", "is_limited", "provider_limiter"]
-
 
 def account_digest(profile: Profile) -> str:
     """Returns a name for the account that a base URL and a key belong to, which shows neither of them.

@@ -13,8 +13,6 @@ from ..values import Cost, RateLimit, Usage
 from .algorithm import Grant, Settlement
 from .search import told_rate
 
-__all__ = ["BILLION", "Reservation", "Reserving", "Settled", "current_reservation"]
-
 BILLION = 1_000_000_000
 _SENDING = 3.0  # seconds that settling may take
 _NOTHING = Settlement()  # of a request that reserved nothing which has to be settled

@@ -12,8 +12,6 @@ from dataclasses import replace
 from ..values import RateLimit, RateLimitWindow
 from .belief import FIRST_NEED, Belief
 
-__all__ = ["FIRST_RATE", "better_belief", "first_doubt", "told_rate"]
-
 FIRST_RATE = 40.0  # requests per second
 _LOWEST_RATE = 1 / 60
 _FIRST_SECONDS, _SECONDS = 0.3, 1.0  # for which a rate is looked at: as long as it doubles, and from then on

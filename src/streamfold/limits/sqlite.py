@@ -16,8 +16,6 @@ from .algorithm import Ask, Grant, Settlement, alive, believe, read, settle, tak
 from .belief import Belief, State
 from .errors import LimitStoreError
 
-__all__ = ["SQLiteLimitStore"]
-
 T = TypeVar("T")
 
 _SHORTLY = 1.0  # seconds to wait for another process

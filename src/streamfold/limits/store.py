@@ -15,8 +15,6 @@ from .belief import Belief, State
 
 _SMALLEST, _LARGEST = 1e-9, 1e12
 
-__all__ = ["LimitStore", "MemoryLimitStore", "check_number", "process_store"]
-
 
 class LimitStore(Protocol):
     """Counts limits by their names, for all that use the same store.

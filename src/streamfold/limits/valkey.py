@@ -16,8 +16,6 @@ from .errors import LimitStoreError
 from .line import Command, ScriptError, ScriptLine
 from .lua import SCRIPT
 
-__all__ = ["ValkeyLimitStore"]
-
 _KNOWN_OR_NOT = ("tokens", "cost")
 _getters = {kind: attrgetter(*kind.__slots__) for kind in (Ask, Settlement)}
 _REFUSALS = ("NOAUTH", "WRONGPASS", "NOPERM")

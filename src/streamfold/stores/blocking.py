@@ -16,8 +16,6 @@ from anyio.lowlevel import RunVar
 
 from .store import Retention, StoreError
 
-__all__ = ["PATIENCE", "BlockingCalls", "BlockingStore", "close_in_thread"]
-
 T = TypeVar("T")
 
 PATIENCE = 1.5  # seconds for which anything waits for a store

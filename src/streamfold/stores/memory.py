@@ -10,8 +10,6 @@ from uuid import uuid4
 
 from .store import Retention, by_record, split_key
 
-__all__ = ["MemoryStore"]
-
 _TIED = 50  # owners with equally much, among which the oldest record is looked for
 _PRUNED = 0.05  # after this part of the age, records that nobody asks for are looked through
 

@@ -9,8 +9,6 @@ from .store import Retention, Store
 from .valkey import ValkeyStore
 from .waiting import WaitingStore
 
-__all__ = ["lasting_store", "open_store"]
-
 
 def open_store(where: str, retention: Retention | None = None, *, table: str = "kept", present: bool = False) -> Store:
     """Returns a store by its name.

@@ -7,8 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-__all__ = ["Presence", "locked_file"]
-
 
 def locked_file(path: Path, mode: str) -> IO[bytes]:
     """Opens a file and locks it until it is closed, also by the end of the process.

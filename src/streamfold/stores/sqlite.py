@@ -22,8 +22,6 @@ from .store import Retention, by_record, split_key
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["PrivateDatabase", "SQLiteStore", "private_database"]
-
 _PATIENCE = 10  # seconds to wait for another process
 _SHORTLY = 1.0  # the same, where an answer waits
 # NAME_total and NAME_owners are kept by triggers, so that nothing is counted twice, whoever is killed when.

@@ -8,8 +8,6 @@ from typing import Protocol
 
 from ..values import ConfigError, StreamfoldError
 
-__all__ = ["Retention", "Store", "StoreError", "by_record", "joined_key", "split_key"]
-
 
 class StoreError(StreamfoldError):
     """A store could not do what it was asked.

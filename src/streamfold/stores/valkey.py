@@ -15,8 +15,6 @@ from .store import Retention, split_key
 if TYPE_CHECKING:
     import valkey
 
-__all__ = ["ValkeyStore", "shown_server", "valkey_client"]
-
 _UNVERIFIED = ("ssl_cert_reqs", "ssl_check_hostname")
 _TIMEOUT = 1.0  # seconds for a connection or an answer
 

@@ -14,8 +14,6 @@ from .blocking import PATIENCE
 from .memory import MemoryStore
 from .store import Retention, Store, StoreError, joined_key
 
-__all__ = ["WaitingStore"]
-
 _AGAIN = 1.0  # seconds between two looks whether a store is back
 _PAUSE = 15.0  # seconds for which a record is not tried again that the store did not take
 

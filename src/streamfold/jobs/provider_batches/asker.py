@@ -21,8 +21,6 @@ from .drafts import BatchDraft, BatchDrafts, lines_of, request_of
 from .results import ForeignBatchError, Results
 from .store import BatchStore, ProviderBatch
 
-__all__ = ["BatchAsker"]
-
 # Seconds between two looks at a batch: at first, and at last.
 _FIRST_LOOK = 1.0
 _LAST_LOOK = 60.0

@@ -22,8 +22,6 @@ from ...client import BatchClient
 from ...values import APIError, APIStatusError, BadRequestError, NotFoundError, RateLimitError, StreamfoldError
 from .store import BatchStore, ProviderBatch
 
-__all__ = ["Creator", "Lines", "patiently", "pauses"]
-
 T = TypeVar("T")
 Lines: TypeAlias = Callable[[], Awaitable[tuple[bytes, Prepared]]]
 

@@ -15,8 +15,6 @@ from ...values import ConfigError
 from ..rows import Row
 from ..settings import JobSettings
 
-__all__ = ["BatchDraft", "BatchDrafts", "lines_of", "new_key", "request_of", "row_name"]
-
 # A batch is smaller than most providers take them, so that it fits into memory while it is sent.
 _MOST_BYTES = 32 * 2**20
 

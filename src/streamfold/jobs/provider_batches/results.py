@@ -23,8 +23,6 @@ from .creating import patiently
 from .drafts import request_of, row_name
 from .store import ProviderBatch
 
-__all__ = ["ForeignBatchError", "Results"]
-
 _PIECE = 2**18
 
 

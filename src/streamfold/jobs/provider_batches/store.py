@@ -8,8 +8,6 @@ from typing import Any
 
 from ..ledger import Ledger
 
-__all__ = ["BatchStore", "ProviderBatch"]
-
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS batch (key TEXT PRIMARY KEY, id TEXT, account TEXT NOT NULL, file TEXT,"
     " state TEXT NOT NULL, created REAL NOT NULL, asked REAL, model TEXT NOT NULL, rows INTEGER NOT NULL,"

@@ -22,8 +22,6 @@ from .kept import KeptAnswers, fingerprint
 from .settings import AskSettings
 from .table import check_columns, column_names, rows_of, with_answers
 
-__all__ = ["Ask", "AskStoppedError"]
-
 _logger = logging.getLogger("streamfold")
 
 _FORBIDDEN = 20  # rows in succession that are refused with 403: it is the key, and not these rows

@@ -13,8 +13,6 @@ from .actor import Ask
 if TYPE_CHECKING:
     from ray.data import ActorPoolStrategy, Dataset
 
-__all__ = ["ask"]
-
 
 def ask(
     ds: Dataset,

@@ -14,8 +14,6 @@ from ...stores import Retention, Store, StoreError, open_store
 from ...values import ConfigError
 from ..answers import Answer
 
-__all__ = ["KeptAnswers", "check_answers", "fingerprint"]
-
 _logger = logging.getLogger("streamfold")
 
 

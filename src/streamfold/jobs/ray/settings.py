@@ -14,8 +14,6 @@ from ..schema import schema_check
 from ..settings import JobSettings
 from .kept import check_answers
 
-__all__ = ["AskSettings"]
-
 Check = Callable[[Reply], str | None]
 
 

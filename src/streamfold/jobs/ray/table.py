@@ -9,8 +9,6 @@ from ...values import ConfigError
 from ..answers import Answer
 from ..columns import ANSWER_COLUMNS, answer_cells, answer_schema
 
-__all__ = ["check_columns", "column_names", "rows_of", "with_answers"]
-
 
 def column_names(batch: Any) -> list[str]:
     """Returns the names of the columns of a batch: a table of pyarrow, a data frame, or a mapping of arrays."""
