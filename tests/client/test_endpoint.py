@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from streamfold.client.endpoint import Endpoint
+from streamfold.adapters import find_adapter
+from streamfold.adapters.batches import BatchCall
+from streamfold.client import Endpoint
 from streamfold.config import Profile
+from streamfold.net import HTTPRequest
 from streamfold.values import NotConfiguredError
 
 SETTINGS = {
@@ -23,9 +26,14 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Endpoint:
     return Endpoint(Profile.model_validate(SETTINGS))
 
 
+def sent(endpoint: Endpoint, headers: dict[str, str] | None = None) -> HTTPRequest:
+    """A request to the endpoint."""
+    return endpoint.request(find_adapter("chat")(), BatchCall.get("/chat"), None, headers, hide_url=True)
+
+
 def test_once(endpoint: Endpoint) -> None:
     """The second request gets what the first one got."""
-    assert endpoint.where("/chat", None)[1] is endpoint.where("/chat", None)[1]
+    assert sent(endpoint).redactor is sent(endpoint).redactor
     assert endpoint.urls("/chat") is endpoint.urls("/chat")
     assert endpoint.urls("/chat").sent == "https://one.example/v1/chat"
     assert endpoint.urls("/other").named == "https://${ENDPOINT_HOST}/v1/other"
@@ -34,12 +42,12 @@ def test_once(endpoint: Endpoint) -> None:
 
 def test_another_value(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that is rotated is sent at once, and is the one that is hidden."""
-    before = endpoint.where("/chat", None)[1]
+    before = sent(endpoint)
     monkeypatch.setenv("ENDPOINT_KEY", "sk-two-key")
     monkeypatch.setenv("ENDPOINT_HOST", "two.example")
-    after = endpoint.where("/chat", None)[1]
-    assert before.headers == {"Authorization": "Bearer sk-one-key", "X-Team": "team-one"}
-    assert after.headers == {"Authorization": "Bearer sk-two-key", "X-Team": "team-one"}
+    after = sent(endpoint)
+    assert [each.headers["Authorization"] for each in (before, after)] == ["Bearer sk-one-key", "Bearer sk-two-key"]
+    assert before.headers["X-Team"] == after.headers["X-Team"] == "team-one"
     assert after.redactor.text("sk-one-key sk-two-key team-one") == "sk-one-key *** ***"
     assert endpoint.urls("/chat").sent == "https://two.example/v1/chat"
     assert "sk-" not in repr(after)
@@ -47,18 +55,18 @@ def test_another_value(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_variable_that_is_gone(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is an error again, also after a request that had it."""
-    endpoint.where("/chat", None)
+    sent(endpoint)
     monkeypatch.delenv("ENDPOINT_TEAM")
     with pytest.raises(NotConfiguredError, match="ENDPOINT_TEAM is not set"):
-        endpoint.where("/chat", None)[1]
+        sent(endpoint)
 
 
 def test_headers_of_one_request(endpoint: Endpoint) -> None:
     """They are in no other one, and hidden in this one."""
-    own = endpoint.where("/chat", {"X-User": "user-secret"})[1]
+    own = sent(endpoint, {"X-User": "user-secret"})
     assert own.headers["X-User"] == "user-secret"
     assert own.redactor.text("user-secret") == "***"
-    assert "X-User" not in endpoint.where("/chat", None)[1].headers
+    assert "X-User" not in sent(endpoint).headers
 
 
 def test_many_paths(endpoint: Endpoint) -> None:
