@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 import scale
 from repaired_clients import Seen, is_right, provider_of, request_of
-from streamfold import ConfigError, IncompleteStreamError
+from streamfold import ConfigError, IncompleteStreamError, WebSearch
 from streamfold.integrations.langchain import ChatStreamfold
 from streamfold.recording import Recording
 from streamfold.testing import ScriptedProvider, call, fail, say, think
@@ -194,3 +194,106 @@ def test_a_tool_that_the_provider_runs_is_no_function() -> None:
     except ConfigError as error:
         sent = str(error)
     assert "web_search_20250305" in sent
+
+
+def test_tools_of_the_provider_as_values() -> None:
+    """One that it does not run is refused when it is bound."""
+    script = ScriptedProvider("x", provider="anthropic:claude-sonnet-4-5")
+    ChatStreamfold(client=script).bind_tools([WebSearch(max_uses=1)]).invoke("Hi")
+    assert script.requests[-1].body["tools"][0]["name"] == "web_search"
+    with pytest.raises(ConfigError, match="does not run the tool 'web_search'"):
+        ChatStreamfold(model="kimi:kimi-k2.6", api_key="x").bind_tools([WebSearch()])  # type: ignore[arg-type]
+
+
+@each_row(
+    ("provider", "names", "sent"),
+    [
+        ("deepseek:deepseek-chat", ["top_k", "presence_penalty"], {"top_k": 4, "presence_penalty": 0.5}),
+        ("anthropic:claude-sonnet-4-5", ["top_k", "service_tier"], {"top_k": 4, "service_tier": "standard_only"}),
+        ("gemini:gemini-2.5-pro", ["top_k", "presence_penalty"], {"topK": 4, "presencePenalty": 0.5}),
+        ("openai-responses:gpt-4o", ["service_tier", "top_p"], {"service_tier": "default", "top_p": 0.5}),
+    ],
+)
+def test_options_that_only_some_apis_have(provider: str, names: list[str], sent: dict[str, Any]) -> None:
+    """Set on the model, or given with a call, they are written as the API has them."""
+    values = {"top_k": 4, "presence_penalty": 0.5, "service_tier": "default", "top_p": 0.5}
+    options: Any = {name: values[name] for name in names}
+    script = ScriptedProvider(then="x", provider=provider)
+    ChatStreamfold(client=script, extra_body={"x_own": 1}, **options).invoke("Hello")
+    ChatStreamfold(client=script).invoke("Hello", **options)
+    for request in script.requests:
+        body = {**request.body, **request.body.get("generationConfig", {})}
+        assert {name: body.get(name) for name in sent} == sent
+    assert "x_own" in script.requests[0].body
+
+
+@each_row(
+    ("provider", "options", "wrong"),
+    [
+        ("openai-responses:gpt-4o", {"top_k": 4}, "can't be sent top_k"),
+        (
+            "anthropic:claude-sonnet-4-5",
+            {"logit_bias": {"1": 2}, "frequency_penalty": 1.0},
+            "frequency_penalty and logit",
+        ),
+        ("openai:gpt-4o", {"options": {"logprobs": True}}, "unknown option 'logprobs'"),
+        ("openai:gpt-4o", {"options": {"n": 2}}, "n must be 1"),
+        ("openai:gpt-4o", {"seed": 1, "reasoning_effort": "hgh"}, "reasoning_effort must be"),
+    ],
+)
+def test_what_no_request_can_have_is_refused_when_the_model_is_made(provider: str, options: Any, wrong: str) -> None:
+    """And not at a turn for which a program has waited."""
+    with pytest.raises(ConfigError, match=wrong):
+        ChatStreamfold(model=provider, api_key="x", **options)
+
+
+def test_a_form_has_its_name_and_description() -> None:
+    """Models read both."""
+    script = ScriptedProvider('{"name": "Oslo", "people": 7}', provider="openai:gpt-4o")
+    model = ChatStreamfold(client=script).with_structured_output(City, strict=True)
+    assert model.invoke("Where?") == City(name="Oslo", people=7)
+    said = script.requests[-1].body["response_format"]["json_schema"]
+    assert (said["name"], said["description"], said["strict"]) == ("City", "A city.", True)
+
+
+def test_a_refusal_has_the_place_of_openais() -> None:
+    """In the message, and not only in its metadata: programs look there."""
+    refused = b'data: {"choices":[{"index":0,"delta":{"refusal":"I can not."},"finish_reason":"stop"}]}\n\n'
+    recording = Recording("refusal", refused + b"data: [DONE]\n\n", "chat")
+    model = ChatStreamfold(client=provider_of(recording))
+    assert asyncio.run(whole(model)).additional_kwargs["refusal"] == "I can not."
+
+
+def test_files_by_their_ids() -> None:
+    """A file that was uploaded before, in both shapes that LangChain has."""
+    for block in ({"type": "file", "file_id": "file-1"}, {"type": "file", "source_type": "id", "id": "file-1"}):
+        script = ScriptedProvider("x", provider="anthropic:claude-sonnet-4-5")
+        ChatStreamfold(client=script).invoke([HumanMessage([{"type": "text", "text": "Read."}, block])])
+        source = script.requests[-1].body["messages"][0]["content"][1]["source"]
+        assert source == {"type": "file", "file_id": "file-1"}
+
+
+def test_an_answer_of_another_maker() -> None:
+    """Its texts stay apart. What its provider's tools did can't be sent, and is not left out without a word."""
+    other = AIMessage(
+        [
+            {"type": "text", "text": "I search."},
+            {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
+            {"type": "text", "text": "Found."},
+        ]
+    )
+    script = ScriptedProvider("x", provider="openai:gpt-4o")
+    with pytest.warns(UserWarning, match="can't send the blocks server_tool_use"):
+        ChatStreamfold(client=script).invoke([HumanMessage("Hi"), other, HumanMessage("More")])
+    said = [{"type": "text", "text": "I search."}, {"type": "text", "text": "Found."}]
+    assert script.requests[-1].body["messages"][1] == {"role": "assistant", "content": said}
+
+
+def test_audio_is_counted_apart() -> None:
+    """As OpenAI's class does."""
+    counts = {"prompt_tokens": 9, "completion_tokens": 5, "prompt_tokens_details": {"audio_tokens": 4}}
+    chunk = {"choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": "stop"}], "usage": counts}
+    body = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
+    usage = asyncio.run(whole(ChatStreamfold(client=provider_of(Recording("usage", body, "chat"))))).usage_metadata
+    assert usage is not None
+    assert usage["input_token_details"] == {"audio": 4}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,18 @@ pytest.importorskip("pydantic_ai")
 
 from pydantic import BaseModel
 from pydantic_ai import Agent, BinaryContent, CachePoint, NativeOutput, PromptedOutput
-from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UserError
-from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequest, ModelResponse, ThinkingPart, ToolCallPart
+from pydantic_ai.exceptions import ContentFilterError, ModelAPIError, ModelHTTPError, UserError
+from pydantic_ai.messages import (
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    NativeToolCallPart,
+    NativeToolReturnPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    UploadedFile,
+)
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.test import TestModel
@@ -208,3 +219,124 @@ async def test_tools_that_the_provider_runs() -> None:
         {"type": "web_search_20260318", "name": "web_search", "max_uses": 2, "allowed_domains": ["met.no"]},
         {"type": "code_execution_20260521", "name": "code_execution"},
     ]
+
+
+@each_row(
+    ("provider", "sent"),
+    [
+        ("deepseek:deepseek-chat", {"top_k": 4, "presence_penalty": 0.5, "service_tier": "default"}),
+        ("openai:gpt-4o", {"presence_penalty": 0.5, "service_tier": "default"}),
+        ("anthropic:claude-sonnet-4-5", {"top_k": 4, "service_tier": "standard_only"}),
+        ("gemini:gemini-2.5-pro", {"generationConfig": {"topK": 4, "presencePenalty": 0.5}, "serviceTier": "standard"}),
+        ("openai-responses:gpt-5.5", {"service_tier": "default"}),
+    ],
+)
+async def test_settings_that_only_some_apis_have(provider: str, sent: dict[str, Any]) -> None:
+    """They are written as each API has them; of a run they are left out where there is none, as pydantic-ai does."""
+    settings: Any = {"top_k": 4, "presence_penalty": 0.5, "service_tier": "default", "extra_body": {"x_own": 1}}
+    model, script = model_of("x", provider=provider)
+    await Agent(model, model_settings=settings).run("Hello")
+    body = script.requests[-1].body
+    names = {"top_k", "presence_penalty", "service_tier", "serviceTier", "x_own"}
+    found = {name: value for name, value in body.items() if name in names}
+    if "generationConfig" in sent:
+        found["generationConfig"] = {name: body["generationConfig"].get(name) for name in sent["generationConfig"]}
+    assert found == {**sent, "x_own": 1}
+
+
+@each_row(
+    ("provider", "settings", "wrong"),
+    [
+        ("openai-responses:gpt-5.5", {"top_k": 4, "seed": 1}, "top_k"),
+        (
+            "anthropic:claude-sonnet-4-5",
+            {"logit_bias": {"1": 2}, "presence_penalty": 1},
+            "logit_bias, presence_penalty",
+        ),
+        ("openai:gpt-4o", {"openai_logprobs": True}, "openai_logprobs"),
+    ],
+)
+def test_a_setting_that_can_not_be_sent_is_refused_when_the_model_is_made(
+    provider: str, settings: Any, wrong: str
+) -> None:
+    """And not at a turn for which a program has waited."""
+    with pytest.raises(UserError, match=f"can't be sent the settings {wrong} through"):
+        StreamfoldModel(ScriptedProvider(provider=provider), settings=settings)
+
+
+def test_the_tools_that_a_provider_runs_are_known_before_a_run() -> None:
+    """So that an agent uses its own search, or is told at once."""
+    runs = {
+        name: {kind.kind for kind in StreamfoldModel(name, api_key="x").profile["supported_native_tools"]}
+        for name in ("kimi:kimi-k2.6", "anthropic:claude-sonnet-4-5", "openai-responses:gpt-5.5")
+    }
+    assert runs == {
+        "kimi:kimi-k2.6": set(),
+        "anthropic:claude-sonnet-4-5": {"web_search", "web_fetch", "code_execution", "mcp_server"},
+        "openai-responses:gpt-5.5": {"web_search", "code_execution", "file_search", "mcp_server"},
+    }
+
+
+async def test_a_form_has_its_name_and_description() -> None:
+    """Models read both."""
+    model, script = model_of('{"name": "Oslo", "people": 7}', provider="openai-responses:gpt-5.5")
+    form = NativeOutput(City, name="town", description="A place.", strict=True)
+    assert (await Agent(model, output_type=form).run("Where?")).output == City(name="Oslo", people=7)
+    said = script.requests[-1].body["text"]["format"]
+    assert (said["name"], said["description"], said["strict"]) == ("town", "A place.", True)
+
+
+async def test_a_refusal_is_a_finish() -> None:
+    """The agent raises with the model's words, instead of asking again for an answer that will not come."""
+    refused = b'data: {"choices":[{"index":0,"delta":{"refusal":"I can not."},"finish_reason":"stop"}]}\n\n'
+    recording = Recording("refusal", refused + b"data: [DONE]\n\n", "chat")
+    model = StreamfoldModel(provider_of(recording))
+    assert (await streamed(model)).finish_reason == "content_filter"
+    with pytest.raises(ContentFilterError, match="I can not"):
+        await Agent(model).run("Hello")
+
+
+async def test_files_by_their_ids() -> None:
+    """A file that was uploaded before; Google's ids are addresses."""
+    uploaded = UploadedFile("file-1", "anthropic", media_type="application/pdf")
+    model, script = model_of("x", provider="anthropic:claude-sonnet-4-5")
+    await Agent(model).run(["Read.", uploaded])
+    assert script.requests[-1].body["messages"][0]["content"][1]["source"] == {"type": "file", "file_id": "file-1"}
+    address = "https://generativelanguage.googleapis.com/v1beta/files/1"
+    model, script = model_of("x", provider="gemini:gemini-2.5-pro")
+    await Agent(model).run(["Look.", UploadedFile(address, "google", media_type="image/png")])
+    assert script.requests[-1].body["contents"][0]["parts"][1]["fileData"]["fileUri"] == address
+
+
+async def test_an_answer_of_another_maker() -> None:
+    """Its texts stay apart. What its provider's tools did can't be sent, and is not left out without a word."""
+    other = ModelResponse(
+        [
+            TextPart("I search."),
+            NativeToolCallPart("web_search", {"query": "x"}, "s1", provider_name="openai"),
+            NativeToolReturnPart("web_search", {"found": 1}, "s1", provider_name="openai"),
+            TextPart("Found."),
+        ],
+        provider_name="openai",
+    )
+    history: Any = [ModelRequest.user_text_prompt("Hello"), other]
+    model, script = model_of("x", provider="openai:gpt-4o")
+    with pytest.warns(UserWarning, match=r"of an answer that openai gave.*NativeToolCallPart, NativeToolReturnPart"):
+        await Agent(model).run("More", message_history=history)
+    said = [{"type": "text", "text": "I search."}, {"type": "text", "text": "Found."}]
+    assert script.requests[-1].body["messages"][1] == {"role": "assistant", "content": said}
+
+
+async def test_usage_by_kind() -> None:
+    """Audio and predictions are counted apart, as their own classes do."""
+    counts = {
+        "prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14,
+        "prompt_tokens_details": {"audio_tokens": 4},
+        "completion_tokens_details": {"audio_tokens": 2, "accepted_prediction_tokens": 1, "reasoning_tokens": 1},
+    }  # fmt: skip
+    chunk = {"choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": "stop"}], "usage": counts}
+    body = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
+    model = StreamfoldModel(provider_of(Recording("usage", body, "chat")))
+    usage = (await streamed(model)).usage
+    assert (usage.input_audio_tokens, usage.output_audio_tokens) == (4, 2)
+    assert usage.details == {"reasoning_tokens": 1, "accepted_prediction_tokens": 1}

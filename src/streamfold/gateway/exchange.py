@@ -21,6 +21,7 @@ from .sink import EventSink, Send, Sink, send_json, until_left
 from .wire import ClientRequest, Warnings, Wire
 
 _PARTING = 1.0  # seconds to tell the client that the server stops
+_APART = 0.1  # seconds between two pieces that must not be read as one: Node joins what comes at once
 _GRACE = 10.0  # seconds for which an answer is read on whose client has left, where it counts what it used
 
 
@@ -122,6 +123,7 @@ class Exchange:
             *rest, last = self.wire.writes(said)
             for piece in rest:
                 await sink.write(piece)
+                await anyio.sleep(_APART)
             await self._end(sink, last)
 
     async def _end(self, sink: Sink, events: bytes) -> None:

@@ -7,6 +7,7 @@ agent = create_agent(model, [get_weather])
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
@@ -14,15 +15,7 @@ from typing import Any, Literal
 
 from langchain_core import output_parsers as parsers
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    ChatMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
@@ -34,15 +27,20 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 import streamfold
 import streamfold.sync
 import streamfold.types
-from streamfold import Message, Reply, ToolCall
+from streamfold import ChatOptions, Reply, ToolCall
+from streamfold.types import Options, ResponseFormat
+from streamfold.values import ServerTool
 
 from .hosted_steps import HostedSteps
-from .langchain_blocks import citations, content_of, file_blocks, server_blocks
+from .langchain_blocks import citations, file_blocks, server_blocks
+from .langchain_turns import KEPT, turns
+from .members import NAMES, by_kind, unsendable, written
 
 __all__ = ["ChatStreamfold"]
 
-_KEPT = "streamfold"  # the member of `additional_kwargs` that has the message as streamfold keeps it
 _OF_FUNCTIONS = (None, "function", "object")  # types of dicts that describe a function; a schema is an object
+_OPTIONS = ("temperature", "top_p", "seed", "reasoning_effort", "extra_body")
+_NOT_IN_BODIES = {*NAMES, *(ChatOptions.__annotations__.keys() - Options.__dataclass_fields__.keys())}
 _CHOICES = {"any": "required", True: "required", False: "none"}
 
 
@@ -60,11 +58,13 @@ class ChatStreamfold(BaseChatModel):
         client: a model to use instead: a `Provider`, a `Fallback`, a double. It remains the caller's, and is for
             asynchronous or for synchronous calls, not for both.
         config: further keys of `Provider.from_config` (`base_url`, `dialect`, `headers`, ...).
-        options: further options of each request (`ChatOptions`), such as `seed` or `reasoning_effort`.
-        temperature, max_tokens, stop, timeout, max_retries, api_key, base_url, streaming: as in other models of
-            LangChain. The timeout is for the whole answer, in seconds.
+        options: further options of each request (`ChatOptions`), such as `unsupported_options`.
+        temperature, top_p, seed, max_tokens, stop, reasoning_effort, timeout, max_retries, api_key, base_url,
+            streaming: as in other models of LangChain. The timeout is for the whole answer, in seconds.
+        top_k, presence_penalty, frequency_penalty, logit_bias, service_tier, extra_body: sent where the API has them.
 
-    A provider that can't be configured so raises ConfigError with the first request.
+    Raises:
+        ConfigError: the provider can't be configured so, there is no such option, or this model can't be sent it.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", ignored_types=(cached_property,))
@@ -75,6 +75,15 @@ class ChatStreamfold(BaseChatModel):
     config: dict[str, Any] = Field(default_factory=dict)
     options: dict[str, Any] = Field(default_factory=dict)
     temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    reasoning_effort: Any = None
+    top_k: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, int] | None = None
+    service_tier: str | None = None
+    extra_body: dict[str, Any] | None = None
     max_tokens: int | None = None
     stop: list[str] | str | None = None
     timeout: float | None = None
@@ -82,6 +91,15 @@ class ChatStreamfold(BaseChatModel):
     api_key: SecretStr | None = None
     base_url: str | None = None
     streaming: bool = False
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuses at once what no request could have."""
+        model = self.client if self.client is not None else self._made()
+        options = self._options(None, {})
+        if wrong := [name for name in NAMES if options.get(name) is not None and name in unsendable(model)]:
+            raise streamfold.ConfigError(f"{model.name} can't be sent {' and '.join(wrong)}: leave it out")
+        if isinstance(model, streamfold.Provider):
+            Options.read({name: value for name, value in options.items() if name not in _NOT_IN_BODIES})
 
     @property
     def _llm_type(self) -> str:
@@ -115,8 +133,16 @@ class ChatStreamfold(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Returns the arguments of `chat_stream` for a call of LangChain's."""
+        options = self._options(stop, kwargs)
+        if any(options.get(name) is not None for name in NAMES):
+            options["extra_body"] = {**written(self._async, options), **(options.get("extra_body") or {})}
+        options = {name: value for name, value in options.items() if name not in NAMES}
+        return {"messages": [made for message in messages for made in turns(message)], **options}
+
+    def _options(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the options of a call, with those that only some APIs have."""
         options = {
-            "temperature": self.temperature,
+            **{name: value for name in (*_OPTIONS, *NAMES) if (value := getattr(self, name)) is not None},
             "max_output_tokens": self.max_tokens,
             "stop": stop or self.stop,
             "timeouts": None if self.timeout is None else {"total": self.timeout},
@@ -126,7 +152,7 @@ class ChatStreamfold(BaseChatModel):
         }
         if "max_tokens" in options:
             options["max_output_tokens"] = options.pop("max_tokens")
-        return {"messages": [made for message in messages for made in _messages(message)], **options}
+        return options
 
     # --- what LangChain calls -----------------------------------------------------------------------------------------
 
@@ -173,11 +199,19 @@ class ChatStreamfold(BaseChatModel):
         """Returns the model with tools.
 
         Args:
-            tools: anything that LangChain can make a tool of, and tools that the provider runs, as it writes them.
+            tools: anything that LangChain can make a tool of, and tools that the provider runs: as values, such as
+                `WebSearch()`, or as it writes them.
             tool_choice: "auto", "none", "required" or "any", or the name of the tool to call.
             strict: whether the server holds arguments to the schema.
+
+        Raises:
+            ConfigError: the provider does not run one of the tools.
         """
         made = [_bound_tool(tool, strict) for tool in tools]
+        if hosted := [tool for tool in made if isinstance(tool, ServerTool)]:
+            model = self.client if self.client is not None else self._made()
+            if isinstance(model, streamfold.Provider):
+                model.preview([streamfold.user("?")], tools=hosted)
         if tool_choice is not None:
             kwargs["tool_choice"] = _choice(tool_choice)
         return self.bind(tools=made, **kwargs)
@@ -219,16 +253,26 @@ class ChatStreamfold(BaseChatModel):
             if is_model:
                 return model, parsers.PydanticToolsParser(tools=[schema], first_tool_only=True)
             return model, parsers.JsonOutputKeyToolsParser(key_name=name, first_tool_only=True)
-        form: Any = "json" if method == "json_mode" else convert_to_json_schema(schema)
+        form: Any = "json" if method == "json_mode" else _form(schema, strict)
         parser: Any = parsers.PydanticOutputParser(pydantic_object=schema) if is_model else parsers.JsonOutputParser()
         return self.bind(response_format=form, **bound), parser
+
+
+def _form(schema: Any, strict: bool | None) -> ResponseFormat:
+    """Returns the form of an answer, with the name and the description that a schema has beside it."""
+    made = convert_to_json_schema(schema)
+    about = convert_to_openai_tool(schema)["function"]
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", about["name"])[:64]
+    return ResponseFormat(made, name, strict, is_basemodel_subclass(schema), about.get("description") or None)
 
 
 _LANGCHAINS_OWN = ("stream", "stream_usage", "strict", "ls_structured_output_format")
 
 
-def _bound_tool(tool: Any, strict: bool | None) -> dict[str, Any]:
+def _bound_tool(tool: Any, strict: bool | None) -> Any:
     """Returns a tool as the core takes it. A provider's own stays as it is: LangChain would make a function of it."""
+    if isinstance(tool, ServerTool):
+        return tool
     if isinstance(tool, Mapping) and tool.get("type") not in _OF_FUNCTIONS and "input_schema" not in tool:
         return dict(tool)
     function: dict[str, Any] = convert_to_openai_tool(tool, strict=strict)
@@ -241,66 +285,6 @@ def _choice(choice: str | bool | dict[str, Any]) -> Any:
     return _CHOICES.get(choice) or {"type": "function", "function": {"name": choice}}
 
 
-# --- messages to streamfold -------------------------------------------------------------------------------------------
-
-
-def _messages(message: BaseMessage) -> Iterator[Message]:
-    match message:
-        case AIMessage():
-            yield _answer(message)
-        case HumanMessage():
-            blocks = _blocks(message)
-            results = [block for block in blocks if block.get("type") == "tool_result"]  # as Anthropic writes them
-            for result in results:
-                yield _tool(result.get("content"), str(result.get("tool_use_id")), failed=bool(result.get("is_error")))
-            rest = [block for block in blocks if block not in results]
-            if rest or not results:
-                yield Message("user", content_of(rest if results else message.content), name=message.name)
-        case SystemMessage():
-            developer = message.additional_kwargs.get("__openai_role__") == "developer"
-            yield Message("developer" if developer else "system", content_of(message.content))
-        case ToolMessage():
-            yield _tool(message.content, message.tool_call_id, failed=message.status == "error")
-        case ChatMessage():
-            yield Message(message.role, content_of(message.content))  # type: ignore[arg-type]  # checked there
-        case _:
-            raise TypeError(f"a message of LangChain was expected, not {type(message).__name__}")
-
-
-def _tool(content: Any, call_id: str, *, failed: bool) -> Message:
-    return Message("tool", content_of(content), tool_call_id=call_id, error=failed)
-
-
-def _answer(message: AIMessage) -> Message:
-    """Returns an answer as streamfold keeps it, if it made it and nobody has changed it."""
-    blocks = _blocks(message)
-    calls = [_call_of(call["id"], call["name"], call["args"]) for call in message.tool_calls]
-    known = {call.id for call in calls}
-    for block in blocks:  # as Anthropic writes them
-        if block.get("type") == "tool_use" and block.get("id") not in known:
-            calls.append(_call_of(block.get("id"), block["name"], block.get("input") or {}))
-    text = "".join(str(block.get("text") or "") for block in blocks)
-    if isinstance(kept := message.additional_kwargs.get(_KEPT), dict):
-        own = Message.from_dict(kept)
-        runnable = [(call.id, call.name, call.arguments) for call in own.tool_calls if call.error is None]
-        if (own.content or "") == text and runnable == [(call.id, call.name, call.arguments) for call in calls]:
-            return own
-    reasoning = message.additional_kwargs.get("reasoning_content")
-    if reasoning is None:
-        thoughts = [block.get("reasoning") or block.get("thinking") for block in blocks]
-        reasoning = "".join(thought for thought in thoughts if isinstance(thought, str)) or None
-    return Message("assistant", text or None, tuple(calls), reasoning=reasoning)
-
-
-def _call_of(call_id: str | None, name: str, arguments: dict[str, Any]) -> ToolCall:
-    return ToolCall(call_id or "", name, arguments, json.dumps(arguments, ensure_ascii=False))
-
-
-def _blocks(message: BaseMessage) -> list[dict[str, Any]]:
-    content = message.content if isinstance(message.content, list) else [message.content]
-    return [{"type": "text", "text": block} if isinstance(block, str) else block for block in content]
-
-
 # --- answers to LangChain ---------------------------------------------------------------------------------------------
 
 
@@ -309,7 +293,7 @@ def _result(reply: Reply) -> ChatResult:
         content=_whole_content(reply),
         tool_calls=[_call(call) for call in reply.tool_calls if call.error is None],
         invalid_tool_calls=[_invalid(call) for call in reply.tool_calls if call.error is not None],
-        additional_kwargs={**_kept(reply), **({"reasoning_content": reply.reasoning} if reply.reasoning else {})},
+        additional_kwargs={**_beside(reply), **({"reasoning_content": reply.reasoning} if reply.reasoning else {})},
         response_metadata=_metadata(reply),
         usage_metadata=_usage(reply.usage),
         id=reply.id,
@@ -328,7 +312,7 @@ def _chunk(chunk: streamfold.StreamChunk, steps: HostedSteps, reply: Reply | Non
     message = AIMessageChunk(
         content=[*([chunk.delta] if chunk.delta else []), *rest] if rest else chunk.delta,
         tool_call_chunks=[_call_chunk(number, call) for number, call in enumerate(reply.tool_calls)],
-        additional_kwargs={**said, **_kept(reply)},
+        additional_kwargs={**said, **_beside(reply)},
         response_metadata=_metadata(reply),
         usage_metadata=_usage(reply.usage),
         id=reply.id,
@@ -361,11 +345,16 @@ def _call_chunk(number: int, call: ToolCall) -> Any:
     return {"type": "tool_call_chunk", "index": number, "id": call.id, "name": call.name, "args": text}
 
 
+def _beside(reply: Reply) -> dict[str, Any]:
+    """Returns what a whole answer has beside its content: the message as streamfold keeps it, and a refusal."""
+    return {**_kept(reply), **({"refusal": reply.refusal} if reply.refusal else {})}
+
+
 def _kept(reply: Reply) -> dict[str, Any]:
     """Returns what LangChain has no place for: the text of arguments as the model wrote it, signatures, items."""
     message = reply.message
     more = message.tool_calls or message.extras or message.refusal or message.reasoning is not None
-    return {_KEPT: message.to_dict()} if more else {}
+    return {KEPT: message.to_dict()} if more else {}
 
 
 def _metadata(reply: Reply) -> dict[str, Any]:
@@ -387,9 +376,11 @@ def _usage(usage: streamfold.Usage | None) -> UsageMetadata | None:
         return None
     given, written = usage.input_tokens or 0, usage.output_tokens or 0
     made = UsageMetadata(input_tokens=given, output_tokens=written, total_tokens=usage.total_tokens or given + written)
-    cached = {"cache_read": usage.cached_tokens, "cache_creation": usage.cache_write_tokens}
-    if details := {name: count for name, count in cached.items() if count is not None}:
-        made["input_token_details"] = details  # type: ignore[typeddict-item]
-    if usage.reasoning_tokens is not None:
-        made["output_token_details"] = {"reasoning": usage.reasoning_tokens}
+    kinds: dict[str, Any] = by_kind(usage)
+    read = {"cache_read": usage.cached_tokens, "cache_creation": usage.cache_write_tokens}
+    read["audio"] = kinds.get("input_audio_tokens")
+    wrote = {"reasoning": usage.reasoning_tokens, "audio": kinds.get("output_audio_tokens")}
+    for side, counts in (("input_token_details", read), ("output_token_details", wrote)):
+        if details := {name: count for name, count in counts.items() if count is not None}:
+            made[side] = details  # type: ignore[literal-required]
     return made

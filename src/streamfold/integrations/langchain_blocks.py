@@ -27,11 +27,16 @@ def _media_part(block: dict[str, Any]) -> Any:
     source = block.get("source") or {}
     data = block.get("base64") or block.get("data") or source.get("data")
     url = block.get("url") or source.get("url")
-    if part is None or not (data or url):
+    file_id = (
+        block.get("file_id") or source.get("file_id") or (block.get("source_type") == "id" and block["id"]) or None
+    )
+    if part is None or not (data or url or file_id):
         return block
+    if file_id and "://" in file_id:  # Google's ids are addresses
+        url, file_id = file_id, None
     named = {"name": block.get("filename") or block.get("name")} if part is FilePart else {}
     media_type = block.get("mime_type") or source.get("media_type")
-    return part(data=b64decode(data) if data else None, url=url, media_type=media_type, **named)
+    return part(data=b64decode(data) if data else None, url=url, file_id=file_id, media_type=media_type, **named)
 
 
 def server_blocks(steps: Iterable[HostedStep]) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ agent = Agent(StreamfoldModel("kimi:kimi-k2.6"), output_type=City)
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -29,6 +30,7 @@ from pydantic_ai.messages import (
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
+    UploadedFile,
     UserPromptPart,
 )
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, check_allow_model_requests
@@ -48,11 +50,12 @@ from streamfold import (
     ToolCall,
     Usage,
 )
-from streamfold.types import AudioPart, FilePart, ImagePart
+from streamfold.types import AudioPart, FilePart, ImagePart, ResponseFormat
 from streamfold.types import TextPart as Text
 
 from .hosted_steps import HostedSteps
-from .pydantic_ai_tools import NATIVE_TOOLS, function, hosted_tools, native_parts, offered, other_parts
+from .members import NAMES, by_kind, unsendable, written
+from .pydantic_ai_tools import NATIVE_TOOLS, function, hosted_tools, native_parts, offered, other_parts, runs_natively
 
 __all__ = ["StreamfoldModel"]
 
@@ -75,6 +78,9 @@ _OPTIONS = {
 }
 
 
+_SETTINGS = {*_OPTIONS, *NAMES, "timeout", "request_timeout", "first_event_timeout", "tool_choice", "thinking", "cache"}
+
+
 class StreamfoldModel(Model[Any]):
     """A model of pydantic-ai that reads every answer as streamfold does.
 
@@ -92,9 +98,11 @@ class StreamfoldModel(Model[Any]):
 
     Raises:
         ConfigError: the provider is unknown, or can't be configured so.
+        UserError: this provider can't be sent one of the settings. Of settings of a single run it is left out, as
+            pydantic-ai's own models do.
     """
 
-    unsupported_settings = frozenset({"top_k", "presence_penalty", "frequency_penalty", "logit_bias", "service_tier"})
+    unsupported_settings = frozenset({"max_retries"})
 
     def __init__(
         self,
@@ -113,6 +121,10 @@ class StreamfoldModel(Model[Any]):
             "supports_json_object_output": True,
             "supports_thinking": True,
         }
+        if wrong := sorted({*(settings or {})} - _SETTINGS | {*(settings or {})} & unsendable(self.client)):
+            raise UserError(f"{self.system} can't be sent the settings {', '.join(wrong)} through streamfold")
+        if (runs := runs_natively(self.client)) is not None:
+            can["supported_native_tools"] = runs
         super().__init__(settings=settings, profile={**can, **(profile or {})})
 
     @property
@@ -153,7 +165,7 @@ class StreamfoldModel(Model[Any]):
             provider_name=self.system,
             provider_response_id=reply.id,
             provider_details=_details(reply),
-            finish_reason=_FINISH_REASONS.get(reply.finish_reason),
+            finish_reason=_finish_reason(reply),
         )
 
     @asynccontextmanager
@@ -178,13 +190,17 @@ class StreamfoldModel(Model[Any]):
         """Returns the arguments of `chat_stream` for a request of pydantic-ai's."""
         given: Mapping[str, Any] = settings or {}
         request: dict[str, Any] = {_OPTIONS[name]: value for name, value in given.items() if name in _OPTIONS}
+        if more := written(self.client, given):
+            request["extra_body"] = more | dict(request.get("extra_body") or {})
         if isinstance(timeout := given.get("timeout"), int | float):
             request["timeouts"] = {"first_event": timeout, "read": timeout}
         if parameters.thinking is not None:
             switched: dict[Any, str | None] = {True: None, False: "none"}
             request["reasoning_effort"] = switched.get(parameters.thinking, str(parameters.thinking))
         if parameters.output_mode == "native" and (form := parameters.output_object) is not None:
-            request["response_format"] = form.json_schema
+            request["response_format"] = ResponseFormat(
+                form.json_schema, form.name or "answer", form.strict, description=form.description
+            )
         tools, request["tool_choice"] = offered(given.get("tool_choice"), parameters)
         request["tools"] = [*map(function, tools), *hosted_tools(parameters.native_tools)]
         instructions = self._get_instruction_parts(messages, parameters) or ()
@@ -219,8 +235,12 @@ def _turns(message: ModelMessage) -> Iterator[Message]:
 
 
 def _answer(message: ModelResponse) -> Message:
-    """Returns an answer as streamfold keeps it, if it made it and nobody has changed it."""
-    text = "".join(part.content for part in message.parts if isinstance(part, TextPart))
+    """Returns an answer as streamfold keeps it, if it made it and nobody has changed it.
+
+    What tools of a provider did in an answer that another model made can't be sent, which a warning says.
+    """
+    texts = [part.content for part in message.parts if isinstance(part, TextPart) and part.content]
+    text = "".join(texts)
     thoughts = [part.content for part in message.parts if isinstance(part, ThinkingPart)]
     calls = tuple(
         ToolCall(part.tool_call_id, part.tool_name, part.args_as_dict(), part.args_as_json_str())
@@ -232,7 +252,12 @@ def _answer(message: ModelResponse) -> Message:
         same = [(call.id, call.name) for call in own.tool_calls] == [(call.id, call.name) for call in calls]
         if (own.content or "") == text and same:
             return own
-    return Message("assistant", text or None, calls, reasoning="".join(thoughts) if thoughts else None)
+    known = (TextPart, ThinkingPart, ToolCallPart)
+    if lost := sorted({type(part).__name__ for part in message.parts if not isinstance(part, known)}):
+        why = f"of an answer that {message.provider_name or 'another model'} gave, streamfold can't send the parts"
+        warnings.warn(f"{why} {', '.join(lost)}: they are left out", UserWarning, stacklevel=2)
+    said = texts[0] if len(texts) == 1 else tuple(map(Text, texts))
+    return Message("assistant", said or None, calls, reasoning="".join(thoughts) if thoughts else None)
 
 
 def _content(content: str | Sequence[Any]) -> Any:
@@ -258,11 +283,16 @@ def _part(item: Any) -> Any:
         case BinaryContent():
             kind = ImagePart if item.is_image else AudioPart if item.is_audio else FilePart
             return kind(data=item.data, media_type=item.media_type)
-        case ImageUrl():
-            return ImagePart(url=item.url)
         case FileUrl():
-            return (AudioPart if item.media_type.startswith("audio/") else FilePart)(url=item.url)
+            return _kind_of(item)(url=item.url)
+        case UploadedFile():  # Google's ids are addresses
+            return _kind_of(item)(**{"url" if "://" in item.file_id else "file_id": item.file_id})
     raise UserError(f"streamfold can't send a {type(item).__name__}")
+
+
+def _kind_of(item: FileUrl | UploadedFile) -> Any:
+    kind = "image" if isinstance(item, ImageUrl) else item.media_type.partition("/")[0]
+    return {"image": ImagePart, "audio": AudioPart}.get(kind, FilePart)
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -279,6 +309,11 @@ def _parts(reply: Reply, provider: str) -> list[ModelResponsePart]:
     ]
 
 
+def _finish_reason(reply: Reply) -> Any:
+    """Returns their word for the end. A refusal is one: the agent raises, instead of asking again for an answer."""
+    return "content_filter" if reply.refusal else _FINISH_REASONS.get(reply.finish_reason)
+
+
 def _arguments(call: ToolCall) -> str:
     """Returns the model's own text; an empty object for one that means so (`""`, `null`)."""
     if call.kind == "custom":  # any text, and arguments are JSON here
@@ -288,8 +323,8 @@ def _arguments(call: ToolCall) -> str:
 
 def _details(reply: Reply) -> dict[str, Any]:
     """Returns what pydantic-ai has no place for: signatures, items, citations, files elsewhere, and the warnings."""
-    warnings = [{"code": warning.code, "detail": warning.detail} for warning in reply.warnings]
-    details = {"finish_reason": reply.raw_finish_reason, "refusal": reply.refusal, "warnings": warnings}
+    warned = [{"code": warning.code, "detail": warning.detail} for warning in reply.warnings]
+    details = {"finish_reason": reply.raw_finish_reason, "refusal": reply.refusal, "warnings": warned}
     cited = [asdict(citation) for citation in reply.citations]
     files = [asdict(file) for file in reply.files if file.data is None]
     details |= {"citations": cited, "files": files}
@@ -299,14 +334,17 @@ def _details(reply: Reply) -> dict[str, Any]:
 def _usage(usage: Usage | None) -> RequestUsage:
     if usage is None:
         return RequestUsage()
-    reasoning = {} if usage.reasoning_tokens is None else {"reasoning_tokens": usage.reasoning_tokens}
+    kinds = by_kind(usage)
+    details = {name: count for name, count in kinds.items() if "audio" not in name}
     requests = {f"{kind}_requests": number for kind, number in usage.tools.items()}
     return RequestUsage(
         input_tokens=usage.input_tokens or 0,
         output_tokens=usage.output_tokens or 0,
         cache_read_tokens=usage.cached_tokens or 0,
         cache_write_tokens=usage.cache_write_tokens or 0,
-        details={**reasoning, **requests},
+        input_audio_tokens=kinds.get("input_audio_tokens", 0),
+        output_audio_tokens=kinds.get("output_audio_tokens", 0),
+        details={**details, **requests},
     )
 
 
@@ -354,7 +392,7 @@ class _Streamed(StreamedResponse):
         self._usage = _usage(reply.usage)
         self._model_name = reply.model or self._model_name
         self.provider_response_id, self.provider_details = reply.id, _details(reply)
-        self.finish_reason = _FINISH_REASONS.get(reply.finish_reason)
+        self.finish_reason = _finish_reason(reply)
 
     async def close_stream(self) -> None:
         """Closes the connection."""

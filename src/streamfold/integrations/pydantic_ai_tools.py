@@ -26,13 +26,21 @@ from pydantic_ai.native_tools import (
 from pydantic_ai.settings import ToolOrOutput
 from pydantic_ai.tools import ToolDefinition
 
-from streamfold import CodeExecution, FileSearch, McpServer, NamedTool, Reply, UrlContext, WebSearch
+from streamfold import (
+    ChatModel,
+    CodeExecution,
+    ConfigError,
+    FileSearch,
+    McpServer,
+    NamedTool,
+    Provider,
+    Reply,
+    UrlContext,
+    WebSearch,
+    user,
+)
 
 from .hosted_steps import HostedCall, HostedStep
-
-NATIVE_TOOLS: frozenset[type[AbstractNativeTool]] = frozenset(
-    [WebSearchTool, WebFetchTool, CodeExecutionTool, FileSearchTool, MCPServerTool]
-)
 
 
 def hosted_tools(tools: Sequence[AbstractNativeTool]) -> list[Any]:
@@ -42,6 +50,31 @@ def hosted_tools(tools: Sequence[AbstractNativeTool]) -> list[Any]:
         UserError: a kind that has no word here.
     """
     return [_hosted(tool) for tool in tools]
+
+
+def runs_natively(model: ChatModel) -> frozenset[type[AbstractNativeTool]] | None:
+    """Returns the tools that a provider runs, so that an agent can use its own in their place; None: it can't say."""
+    if not isinstance(model, Provider):
+        return None
+    return frozenset(kind for kind, tool in _EXAMPLES.items() if _is_run(model, tool))
+
+
+def _is_run(model: Provider, tool: Any) -> bool:
+    try:
+        model.preview([user("?")], tools=[tool])
+    except ConfigError:
+        return False
+    return True
+
+
+_EXAMPLES: dict[type[AbstractNativeTool], Any] = {
+    WebSearchTool: WebSearch(),
+    WebFetchTool: UrlContext(),
+    CodeExecutionTool: CodeExecution(),
+    FileSearchTool: FileSearch(["store"]),
+    MCPServerTool: McpServer("server", "https://example.com/mcp"),
+}
+NATIVE_TOOLS = frozenset(_EXAMPLES)
 
 
 def _hosted(tool: AbstractNativeTool) -> Any:

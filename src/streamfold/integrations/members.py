@@ -1,0 +1,87 @@
+"""What frameworks have a name for and streamfold has not, as each API writes it: settings, and kinds of tokens.
+
+Settings go into `extra_body`, which only means something to one API:
+https://platform.openai.com/docs/api-reference/chat/create, https://docs.claude.com/en/api/messages,
+https://ai.google.dev/api/generate-content#generationconfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streamfold import Usage
+
+__all__ = ["NAMES", "by_kind", "unsendable", "written"]
+
+_SAMPLING = ("presence_penalty", "frequency_penalty")
+_CHAT = {name: name for name in (*_SAMPLING, "logit_bias", "top_k", "service_tier")}
+_MEMBERS: dict[str, dict[str, str]] = {
+    "chat": _CHAT,
+    "kimi": {name: name for name in _SAMPLING},
+    "responses": {"service_tier": "service_tier"},
+    "anthropic": {"top_k": "top_k", "service_tier": "service_tier"},
+    "gemini": {
+        "top_k": "generationConfig.topK",
+        "presence_penalty": "generationConfig.presencePenalty",
+        "frequency_penalty": "generationConfig.frequencyPenalty",
+        "service_tier": "serviceTier",
+    },
+}
+_REFUSED = {("openai", "top_k"), ("azure", "top_k")}  # by Chat Completions of these providers
+# The tiers of each API, by the words of OpenAI; None: nothing is sent, which means the same there, or nothing at all.
+_TIERS: dict[str, dict[str, str | None]] = {
+    "anthropic": {"default": "standard_only", "flex": None, "priority": None},
+    "gemini": {"auto": None, "default": "standard"},
+}
+NAMES = (*_SAMPLING, "logit_bias", "top_k", "service_tier")
+
+
+def unsendable(model: Any) -> frozenset[str]:
+    """Returns the names of settings that this model can't be sent: all of them if it does not say what API it has."""
+    profile = getattr(model, "profile", None)
+    places = _MEMBERS.get(str(getattr(profile, "adapter", None)), {})
+    return frozenset(name for name in NAMES if name not in places or (model.name, name) in _REFUSED)
+
+
+def written(model: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns these settings as members of a body, without those that the model can't be sent and those that are None.
+
+    Args:
+        settings: may have others, too.
+    """
+    body: dict[str, Any] = {}
+    without = unsendable(model)
+    for name in NAMES:
+        value = settings.get(name)
+        if value is None or name in without:
+            continue
+        adapter = model.profile.adapter
+        if name == "service_tier":
+            value = _TIERS.get(adapter, {}).get(value, value)
+        *outer, member = _MEMBERS[adapter][name].split(".")
+        if value is not None:
+            (body.setdefault(outer[0], {}) if outer else body)[member] = value
+    return body
+
+
+def by_kind(usage: Usage) -> dict[str, int]:
+    """Returns the tokens of an answer by kind, where the server counted them so: audio, predictions, reasoning."""
+    found: dict[str, Any] = {"reasoning_tokens": usage.reasoning_tokens}
+    for side, names in _DETAILS.items():
+        for name in names:
+            match usage.raw.get(name):
+                case Mapping() as said:  # of both APIs of OpenAI
+                    found[f"{side}_audio_tokens"] = said.get("audio_tokens")
+                    found |= {kind: said.get(kind) for kind in _PREDICTED if kind in said}
+                case list() as said:  # of Gemini's
+                    audio = [one.get("tokenCount") for one in said if one.get("modality") == "AUDIO"]
+                    found[f"{side}_audio_tokens"] = sum(count for count in audio if isinstance(count, int)) or None
+    return {name: count for name, count in found.items() if isinstance(count, int)}
+
+
+_DETAILS = {
+    "input": ("prompt_tokens_details", "input_tokens_details", "promptTokensDetails"),
+    "output": ("completion_tokens_details", "output_tokens_details", "candidatesTokensDetails"),
+}
+_PREDICTED = ("accepted_prediction_tokens", "rejected_prediction_tokens")
