@@ -317,6 +317,21 @@ class Trip(BaseModel):
     when: date | None = None
 
 
+async def test_what_a_partial_gives_is_not_the_models() -> None:
+    """A program's own values stay its own: the model is not shown them, and can't give others."""
+
+    def refund(order: int, customer: str) -> str:
+        """Pays an order back."""
+        return f"{order} of {customer}"
+
+    made = tool(partial(refund, customer="Ann"))
+    assert (made.name, made.description) == ("refund", "Pays an order back.")
+    assert made.parameters["properties"].keys() == {"order"}
+    assert await made.call(ToolCall("a", "refund", {"order": 7}, '{"order": 7}')) == "7 of Ann"
+    with pytest.raises(InvalidToolArgumentsError):
+        await made.call(ToolCall("a", "refund", {"order": 7, "customer": "Bob"}, ""))
+
+
 async def test_call_runs_functions_of_every_kind() -> None:
     """Plain and async, with the fields by name or the instance of a model, or with the arguments as they are."""
 

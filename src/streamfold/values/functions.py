@@ -59,7 +59,8 @@ def tool(
     A parameter without a default is required; a parameter without a type accepts anything. Descriptions of the tool and
     its parameters come from the docstring in Google's, NumPy's or Sphinx's style, if the package `docstring-parser` is
     installed (the extra `tools`); without it, the whole docstring describes the tool.
-    `Annotated[int, Field(ge=1, description="...")]` says more, and wins over the docstring.
+    `Annotated[int, Field(ge=1, description="...")]` says more, and wins over the docstring. What a `functools.partial`
+    gives by name is not shown to the model.
 
     Args:
         name: the name of the tool, if it is not the function's.
@@ -80,7 +81,7 @@ def tool(
         raise ConfigError(f"tool() makes a tool from a function, not from {type(function).__name__}{hint}")
     from pydantic import PydanticUserError
 
-    chosen = name or getattr(function, "__name__", None)
+    chosen = name or getattr(function.func if isinstance(function, partial) else function, "__name__", None)
     if not chosen:
         raise ConfigError(f"a tool needs a name: pass name=, because {function!r} has none")
     about, of_parameters = _descriptions(function)
@@ -126,7 +127,9 @@ def _arguments(function: Callable[..., Any], name: str) -> type[BaseModel]:
 
     fields: dict[str, Any] = {}
     hints = get_type_hints(_defined(function), include_extras=True)
-    for number, parameter in enumerate(signature(function).parameters.values()):
+    given = function.keywords if isinstance(function, partial) else {}
+    parameters = [one for one in signature(function).parameters.values() if one.name not in given]
+    for number, parameter in enumerate(parameters):
         if parameter.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
             raise ConfigError(f"{name}: the parameter {parameter} can't be given by name, as models do")
         default = ... if parameter.default is Parameter.empty else parameter.default
