@@ -18,7 +18,6 @@ from ..client import Provider
 from ..net import make_client
 from ..recording import Recording, RecordingDraft, failure_in, find_recording, recording_client
 from ..terminal import File, console, print_error, read_json, reported_errors, say
-from ..testing import serve_replay
 from ..values import ConfigError, Message, Reply, StreamfoldError, image, system, user
 from .show import ERROR_LINE, Screen, screen_for
 
@@ -112,6 +111,8 @@ def demo(
 
 
 async def _demo(screen: Screen, as_json: bool, speed: float) -> None:
+    from ..testing import serve_replay  # late: it knows every wire
+
     target = console()
     recordings = [find_recording(name) for name, _ in _DEMO]
     async with (

@@ -13,7 +13,6 @@ from ..engine import StreamDecoder
 from ..faults import read_fault
 from ..recording import Speed, load_source, open_recording, paced
 from ..terminal import AdapterName, DialectNames, reported_errors, say
-from ..testing import serve_replay as serve_recordings
 from ..values import ConfigError
 from .ask import AsJson
 from .show import ERROR_LINE, screen_for
@@ -67,11 +66,13 @@ def serve_replay(
 
 
 async def _serve(sources: list[Path], port: int, speed: str, cuts: str, match: Any, faults: list[str]) -> None:
+    from ..testing import serve_replay  # late: it knows every wire
+
     recordings = [recording for source in sources for recording in load_source(source)]
     timed = all(recording.cuts or not recording.body for recording in recordings)
     pace = _speed("instant" if speed == "recorded" and not timed else speed)
     broken = [read_fault(text) for text in faults]
-    serving = serve_recordings(recordings, port=port, speed=pace, cuts=cuts, match=match, faults=broken)
+    serving = serve_replay(recordings, port=port, speed=pace, cuts=cuts, match=match, faults=broken)
     try:
         async with serving as base_url:
             say(f"{base_url} answers with {', '.join(recording.name for recording in recordings)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from time import monotonic
 
 import anyio
 
@@ -85,12 +86,12 @@ class Asking:
                 if not await sending(row):
                     reservation.cancel()
                     return None
-                tries, began = tries + 1, anyio.current_time()
+                tries, began = tries + 1, monotonic()
                 try:
                     reply, cost = await self._reply(row)
                     reservation.answered(reply.rate_limit)
                     reservation.settle(reply.usage, cost)
-                    return checked_answer(row, reply, cost, tries, anyio.current_time() - began, self._settings.check)
+                    return checked_answer(row, reply, cost, tries, monotonic() - began, self._settings.check)
                 except _HOPELESS as error:
                     reservation.failed()
                     await unsent(row)
@@ -108,7 +109,7 @@ class Asking:
                     if (partial := getattr(error, "partial", None)) is not None:
                         reservation.settle(partial.usage, partial.cost, partial=True)
                     if tries >= self._settings.tries or not (isinstance(error, APIError) and error.retryable):
-                        seconds = anyio.current_time() - began
+                        seconds = monotonic() - began
                         return Answer(row.id, row.number, None, error_members(error), tries, seconds)
                     pause = _pause(tries - 1, error)
             if not await self._rested(pause):
@@ -136,8 +137,11 @@ class Asking:
         """
         while not self._stopped:
             try:
+                limiter = self._pace.limiter
+                if (now := await limiter.at_once()) is not None:
+                    return now
                 with self._waiting():
-                    return await self._pace.limiter.acquire()
+                    return await limiter.acquire()
             except (BudgetExceededError, ConfigError) as error:
                 raise _paused(error) from error
             except (LimitReachedError, LimitStoreError) as error:

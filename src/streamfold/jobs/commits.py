@@ -36,8 +36,9 @@ class Commits:
 
     def note(self, statement: str, values: tuple[Any, ...]) -> None:
         """Notes a statement. What is noted without an `await` in between is committed in one transaction."""
+        if not self._waiting:
+            self._wanted.set()
         self._waiting.append((statement, values))
-        self._wanted.set()
 
     def tell(self, then: Callable[[], None]) -> None:
         """Calls a function when what was noted so far is on disk."""

@@ -60,7 +60,7 @@ class Work:
         self.stopped: JobPausedError | None = None
         self.doing = ""
         self.stopping = anyio.Event()
-        self._changed = anyio.Event()
+        self._changed: anyio.Event | None = None  # of those who wait
 
     def begin(self, identity: Mapping[str, str], priced: Callable[[str | None], bool]) -> None:
         """Checks the rows unless they were checked before, and counts what earlier runs have done.
@@ -167,12 +167,14 @@ class Work:
 
     async def change(self) -> None:
         """Waits until a row has ended or the work is stopped."""
+        self._changed = self._changed or anyio.Event()
         await self._changed.wait()
 
     def notice(self) -> None:
         """Wakes whoever waits for a change."""
-        changed, self._changed = self._changed, anyio.Event()
-        changed.set()
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
 
 def unpriced(model: str) -> str:

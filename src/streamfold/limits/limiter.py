@@ -141,8 +141,8 @@ class RateLimiter:
             raise ConfigError(f"{self.label}: max_cost_per_day: {self._unusable}")
         if max_wait is not None:
             return self._reservation(await self._within(max_wait, cost or Decimal(0)))
-        if self.counts_here and not self._waiting and (grant := await self._take(1, 0.0)).requests:
-            return self._reservation(grant)
+        if (reservation := await self.at_once()) is not None:
+            return reservation
         self._waiting += 1
         try:
             async with self._gate:  # one waits, the others behind it: a new rate counts for them
@@ -151,6 +151,18 @@ class RateLimiter:
             self._waiting -= 1
             if not self._waiting and self._leases:
                 await self._give_back()
+
+    async def at_once(self) -> Reservation | None:
+        """Returns the right to send a request now, if it is counted in this process that nobody has to wait; else None.
+
+        Raises:
+            ConfigError: costs can't be counted.
+        """
+        if self._unusable and self._budget:
+            raise ConfigError(f"{self.label}: max_cost_per_day: {self._unusable}")
+        if self.counts_here and not self._waiting and (grant := await self._take(1, 0.0)).requests:
+            return self._reservation(grant)
+        return None
 
     def claimed(self) -> Reservation | None:
         """Returns the reservation of the block of `reserve` that this is called in, once; else None."""
