@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from ..adapters import find_adapter
 from ..requests import ModelTable
-from ..values import ConfigError, Prices, Timeouts
+from ..values import ConfigError, NotConfiguredError, Prices, Timeouts
 from .lines import spelled
 from .tables import invalid, mistakes_in, read_table
 
@@ -23,6 +23,20 @@ POSITIVE = Field(gt=0)
 def variable_is_set(name: str) -> bool:
     """Whether an environment variable is set and not blank."""
     return bool(os.environ.get(name, "").strip())
+
+
+def variable_value(variable: str, where: str) -> str:
+    """Returns the value of an environment variable.
+
+    Args:
+        where: the setting that names it.
+
+    Raises:
+        NotConfiguredError: it is not set; the message begins with `where`.
+    """
+    if not variable_is_set(variable):
+        raise NotConfiguredError(f"{where}: {variable} is not set")
+    return os.environ[variable].strip()
 
 
 def variable_values(names: Iterable[str]) -> list[str | None]:

@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 
 from ..values import ConfigError, nearest
 from .catalogue import catalogue_layers, provider_files
-from .checks import variable_is_set
+from .checks import variable_is_set, variable_value
 from .gateway import GatewaySettings
 from .layers import Layer, TomlFile, find_layer, merge, place_mistakes
 from .lines import spelled
@@ -223,9 +223,7 @@ class Config:
         Raises:
             ConfigError: it is not set.
         """
-        if not variable_is_set(variable):
-            raise ConfigError(f"{where}: {variable} is not set")
-        return os.environ[variable].strip()
+        return variable_value(variable, where)
 
     @cached_property
     def tables(self) -> Mapping[str, Mapping[str, Any]]:

@@ -29,6 +29,7 @@ from .checks import (
     read_quirks,
     read_timeouts,
     variable_is_set,
+    variable_value,
 )
 from .endpoint_models import ModelsOfEndpoint
 from .rate_limits import RateLimitSettings
@@ -332,12 +333,7 @@ class Profile(ModelsOfEndpoint, Table):
             yield name, shown_url(value) if name in ("base_url", "memory") and isinstance(value, str) else value
 
     def _filled(self, key: str, text: str) -> str:
-        def value_of(variable: str) -> str:
-            if not variable_is_set(variable):
-                raise NotConfiguredError(f'provider "{self.name}": {key}: {variable} is not set')
-            return os.environ[variable].strip()
-
-        return filled(text, value_of)
+        return filled(text, lambda variable: variable_value(variable, f'provider "{self.name}": {key}'))
 
     def _sendable(self, key: str, value: str) -> str:
         # The HTTP library's own error would quote the value, escaped, so that no redaction finds it.

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator
 
 from ..text import check_references, filled, referenced
-from ..values import ConfigError, NotConfiguredError, nearest
-from .checks import variable_is_set
+from ..values import ConfigError, nearest
+from .checks import variable_value
 
 STORE_SCHEMES = ("memory", "sqlite", "valkey", "valkeys", "redis", "rediss")
 
@@ -42,13 +41,7 @@ def store_place(where: str, what: str) -> tuple[str, str]:
 
 def store_url(where: str, what: str = "memory") -> str:
     """Returns the text with the values of its variables. Raises NotConfiguredError for one that is not set."""
-
-    def value_of(variable: str) -> str:
-        if not variable_is_set(variable):
-            raise NotConfiguredError(f"{what}: {variable} is not set")
-        return os.environ[variable].strip()
-
-    return filled(where, value_of)
+    return filled(where, lambda variable: variable_value(variable, what))
 
 
 def _host(where: str) -> str | None:
