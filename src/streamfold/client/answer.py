@@ -36,7 +36,7 @@ class NetworkAnswer:
         max_retries: how often a request that failed before its first chunk is sent again.
         milder: decides how the request is sent again after a part of it was refused.
         continuation: given the error of an answer that has begun, returns the rest of it: `error.resume()`.
-        limiter: each attempt waits for its turn there; None: nothing is limited.
+        limiter: each attempt needs a permit of it; None: nothing is limited.
     """
 
     def __init__(

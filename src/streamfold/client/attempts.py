@@ -12,7 +12,7 @@ from ..net import Clocks, Exchange, HTTPRequest, event_loop, redact_error, retry
 from ..values import APIError, Attempt, Reply
 from .connections import Connections
 from .hooks import Notifier
-from .turns import Turn
+from .permit import Permit
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class Attempts:
     Args:
         connections: gives out the HTTP client for each attempt.
         max_retries: how often a request that failed is sent again.
-        limiter: each attempt waits for its turn there; None: nothing is limited.
+        limiter: each attempt needs a permit of it; None: nothing is limited.
 
     Attributes:
         exchange: the attempt that is under way, or the last one.
@@ -48,7 +48,7 @@ class Attempts:
         self._notifier = notifier
         self._connections = connections
         self._max_retries = max_retries
-        self._turn = None if limiter is None else Turn(limiter)
+        self._permit = None if limiter is None else Permit(limiter)
         self.patient = True
         self._now = anyio.current_time
         self._began = 0.0
@@ -86,20 +86,20 @@ class Attempts:
             read = attempt()
             await exchange.pause(pause)
             try:
-                if self._turn is not None:
-                    await exchange.wait_for(self._turn.begin())
+                if self._permit is not None:
+                    await exchange.wait_for(self._permit.begin())
                 if not self.closed:
                     self._notifier.notify("on_request")
                 with self._notifier.sending():
                     await exchange.open()
                 self.headers_after = self.elapsed()
-                if self._turn is not None:
-                    self._turn.answered(exchange.rate_limit)
+                if self._permit is not None:
+                    self._permit.answered(exchange.rate_limit)
                 return await read(exchange)
             except APIError as error:
                 await self.exchange.aclose()
-                if self._turn is not None:
-                    await self._turn.failed(error)
+                if self._permit is not None:
+                    await self._permit.failed(error)
                 if self.closed or (wanted := self._next_pause(error, clocks, without)) is None:
                     raise
                 pause = wanted
@@ -139,8 +139,8 @@ class Attempts:
 
     def settle(self, reply: Reply) -> None:
         """Notes what the answer has used, for the limits."""
-        if self._turn is not None:
-            self._turn.settle(reply)
+        if self._permit is not None:
+            self._permit.settle(reply)
 
     def settle_left(self, used: Callable[[], Reply]) -> None:
         """Notes what an answer has used that nobody reads to its end.
@@ -148,16 +148,16 @@ class Attempts:
         Args:
             used: returns the best count there is.
         """
-        if self._turn is not None and self._turn.is_answered:
-            self._turn.settle(used(), partial=True)
+        if self._permit is not None and self._permit.is_answered:
+            self._permit.settle(used(), partial=True)
 
     async def aclose(self) -> None:
         """Closes the connection and wakes the task that waits for it."""
         self.closed = True
         if self.exchange is not None:
             await self.exchange.aclose()
-        if self._turn is not None:
-            await self._turn.aclose()
+        if self._permit is not None:
+            await self._permit.aclose()
 
     def elapsed(self) -> float:
         """Returns the seconds since the request was first sent."""
@@ -181,7 +181,7 @@ class Attempts:
         self.signed(error)  # what is learned from it is shown
         if (milder := without(error)) is not None:
             self._request, pause = milder, 0.0
-        elif self._turn is not None and self._turn.refuses(error):
+        elif self._permit is not None and self._permit.refuses(error):
             rest = retry_delay(error, self._refusals)
             if not self.patient or rest is None or self.elapsed() >= _PATIENCE:
                 return None

@@ -1,4 +1,4 @@
-"""The turn of one request: its reservation at a limiter, from one attempt to the next."""
+"""The permit of one request: its reservation at a limiter, from one attempt to the next."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..limits import LimitReachedError, RateLimiter, Reservation
 from ..values import APIError, QuotaExceededError, RateLimit, Reply, is_no_answer
 
 
-class Turn:
+class Permit:
     """Waits for the reservation of each attempt, and closes it.
 
     Args:
