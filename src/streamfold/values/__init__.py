@@ -86,7 +86,7 @@ from .hosted import (
     shown_part,
 )
 from .limits import Limits, Timeouts
-from .meanings import ErrorMeaning, MeaningKind
+from .meanings import ErrorMeaning
 from .media import audio_format, from_base64, media_type_of, read_data_url, to_base64
 from .messages import (
     Content,

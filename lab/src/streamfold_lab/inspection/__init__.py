@@ -8,11 +8,11 @@ Nothing here decodes a stream by itself. `trace.py` runs the library's own decod
 
 from __future__ import annotations
 
-from .compare import ANSWER_FIELDS, Comparison, FirstDifference, compare
+from .compare import Comparison, compare
 from .document import document, json_block
 from .export import comparison_to_dict, to_dict
 from .page import page_assets, page_data, page_frame, render_page
 from .steps import Step, steps
 from .trace import inspect_stream
-from .values import Caused, Event, Failed, Inspection, Placement, TracedCall
+from .values import Caused, Event, Failed, Inspection, TracedCall
 from .words import called, stream_words, usage_words

@@ -28,7 +28,7 @@ from importlib import import_module
 from ...values import ConfigError, Delta, nearest
 from .dialect import Dialect, DialectContext
 from .leaks import describe_leak, leaked_markup
-from .marks import Marks, marks_of
+from .marks import marks_of
 
 # Imported when asked for.
 _BUILT_IN = {
