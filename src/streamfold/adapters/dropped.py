@@ -10,9 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..values import AudioPart, FilePart, ImagePart, Message, ProtocolWarning, hosted_kind
-
-_LONGEST_REPORT = 20  # places
+from ..values import AudioPart, FilePart, ImagePart, Message, ProtocolWarning, hosted_kind, listed
 
 
 @dataclass(slots=True)
@@ -31,10 +29,10 @@ class DroppedParts:
         """Returns at most one warning of each kind, with the places."""
         found = []
         if self.reasoning:
-            detail = f"{_listed(self.reasoning)}: the reasoning was not sent, this provider takes none back"
+            detail = f"{listed(self.reasoning)}: the reasoning was not sent, this provider takes none back"
             found.append(ProtocolWarning("reasoning_dropped", detail))
         if self.members:
-            detail = f"{_listed(self.members)}: not sent, this provider has no place for it or can't read it"
+            detail = f"{listed(self.members)}: not sent, this provider has no place for it or can't read it"
             found.append(ProtocolWarning("extras_dropped", detail))
         return found
 
@@ -98,8 +96,3 @@ def _plain(block: Mapping[str, Any]) -> set[str]:
         case "tool_use":
             return {*common, "id", "name", "input", "caller"}  # the last one is also an extra of the call
     return set()
-
-
-def _listed(places: list[str]) -> str:
-    more = len(places) - _LONGEST_REPORT
-    return ", ".join(places[:_LONGEST_REPORT]) + (f" and {more} more" if more > 0 else "")

@@ -14,14 +14,13 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Literal
 
-from ..values import ConfigError, Message, ProtocolWarning, TextPart, ToolCall
+from ..values import ConfigError, Message, ProtocolWarning, TextPart, ToolCall, listed
 
 _ALL_ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 _SYSTEM = ("system", "developer")
 _PLAIN = frozenset({"system", "user"})
 _NOT_ANSWERED = "this call was not answered"
 GO_ON = "Continue."
-_MOST_ERRORS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +142,7 @@ class _Check:
         self._check_results()
         self._check_reasoning()
         if self._errors:
-            more = len(self._errors) - _MOST_ERRORS
-            shown = [*self._errors[:_MOST_ERRORS], *([f"and {more} more problems"] if more > 0 else [])]
-            refused = ConfigError("; ".join(shown))
+            refused = ConfigError(listed(self._errors, "; ", "more problems"))
             refused.hint = "pass repair=True to have this repaired" if self._repairable else ""
             raise refused
         if not any(warning.code == "history_repaired" for warning in self._warnings):

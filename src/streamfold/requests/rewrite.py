@@ -22,6 +22,7 @@ from ..values import (
     ProtocolWarning,
     ReadToolChoice,
     Tool,
+    listed,
     system,
 )
 from .fit import refuse_if_strict
@@ -39,7 +40,6 @@ _Pass: TypeAlias = Callable[..., Passed]  # (schema, *, at=...)
 # https://platform.openai.com/docs/api-reference/chat/create: "a-z, A-Z, 0-9, or contain underscores and dashes, with a
 # maximum length of 64". Names with dots and slashes come from MCP servers.
 _OPENAI_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_LONGEST_REPORT = 20  # changes of one schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +191,7 @@ def _passed(schema: Mapping[str, Any], passes: tuple[_Pass, ...], at: str) -> Pa
 
 def _report(warnings: list[ProtocolWarning], code: WarningCode, what: str, changes: list[str]) -> None:
     if changes:
-        rest = [f"and {len(changes) - _LONGEST_REPORT} more"] if len(changes) > _LONGEST_REPORT else []
-        warnings.append(ProtocolWarning(code, f"{what}: {'; '.join(changes[:_LONGEST_REPORT] + rest)}"))
+        warnings.append(ProtocolWarning(code, f"{what}: {listed(changes, '; ')}"))
 
 
 # --- the form of the answer -------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ from .ratelimit import RateLimit, RateLimitResource, RateLimitWindow
 from .reasons import FinishReason
 from .refusederrors import status_error, upstream_error
 from .replies import Attempt, InvalidReplyError, Pricing, ProtocolWarning, Reply, Timing, WarningCode, total_cost
-from .suggestions import nearest
+from .suggestions import listed, nearest
 from .toolcalls import KINDS, CallKind, InvalidToolArgumentsError, ToolCall
 from .tools import (
     AllowedTools,

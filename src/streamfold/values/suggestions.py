@@ -1,9 +1,21 @@
-"""Suggestions for misspelled words in error messages."""
+"""Parts of messages: suggestions for misspelled words, and lists that may be long."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+
+_MOST = 20  # items of a list
+
+
+def listed(items: Sequence[str], between: str = ", ", rest: str = "more") -> str:
+    """Returns a list as text; of a long one the beginning, and how many more there are.
+
+    >>> listed([f"tools[{at}]" for at in range(22)])[-21:]
+    'tools[19], and 2 more'
+    """
+    more = len(items) - _MOST
+    return between.join([*items[:_MOST], *([f"and {more} {rest}"] if more > 0 else [])])
 
 
 def nearest(word: str, words: Iterable[str]) -> str:

@@ -35,6 +35,7 @@ from ...values import (
     Tool,
     ToolCall,
     UsageUpdate,
+    listed,
 )
 from ..batches.messages import MessagesAPI
 from ..batches.protocol import BatchAPI, BatchSettings
@@ -128,7 +129,7 @@ class AnthropicAdapter(EventReader, Adapter):
         request, loose = fit_strict(request)
         warnings = [*dropped, *changes, *only, *fitted, *marks, *loose]
         if ids := changed_ids(request.messages):
-            detail = f"ids of calls were sent as the API accepts them: {', '.join(ids[:20])}"
+            detail = f"ids of calls were sent as the API accepts them: {listed(ids)}"
             warnings.append(ProtocolWarning("ids_renumbered", detail))
         rest = split_system(request.messages)[1]
         inline = inline_places(rest) if self.quirks.inline_system else ()

@@ -8,9 +8,8 @@ from hashlib import sha256
 from string import ascii_letters, digits
 from typing import Any
 
-from ...values import Message, ProtocolWarning
+from ...values import Message, ProtocolWarning, listed
 
-_LONGEST_REPORT = 20  # ids
 _SHORT = re.compile(r"[A-Za-z0-9]{9}")
 _ALPHABET = digits + ascii_letters
 _TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}  # what is encrypted comes whole
@@ -27,9 +26,8 @@ def ids_changed(
         changed.update({call["id"]: made["id"] for call, made in pairs if call["id"] != made["id"]})
     if not changed:
         return []
-    shown = [f"{old!r} as {new!r}" for old, new in list(changed.items())[:_LONGEST_REPORT]]
-    more = [f"and {len(changed) - len(shown)} more"] if len(changed) > len(shown) else []
-    detail = f"ids of calls are sent in the provider's own style: {', '.join([*shown, *more])}"
+    shown = listed([f"{old!r} as {new!r}" for old, new in changed.items()])
+    detail = f"ids of calls are sent in the provider's own style: {shown}"
     return [ProtocolWarning("ids_renumbered", detail)]
 
 
