@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from weakref import finalize
 
 from ..answers import ChatModel, extract, opened
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..config import ProviderConfig
 
     M = TypeVar("M", bound=BaseModel)
-
-T = TypeVar("T")
 
 
 class Provider:
@@ -162,7 +160,7 @@ class Provider:
             APIError: a request failed.
         """
         asked = partial(extract, self.model, form, messages, tools, attempts=attempts, **options)
-        return self._waited(asked)
+        return self.thread.run(asked)
 
     @hides_arguments
     def preview(
@@ -197,16 +195,13 @@ class Provider:
             APIError: the request failed.
         """
         count = partial(self._member("count_tokens"), messages, tools, tool_choice=tool_choice, **options)
-        tokens: int = self._waited(count)
+        tokens: int = self.thread.run(count)
         return tokens
 
     def fetch_file(self, file: GeneratedFile, *, max_bytes: int = 64 * 2**20) -> bytes:
         """Returns the bytes of a file that a tool of the provider made. See `streamfold.Provider.fetch_file`."""
-        data: bytes = self._waited(partial(self._member("fetch_file"), file, max_bytes=max_bytes))
+        data: bytes = self.thread.run(partial(self._member("fetch_file"), file, max_bytes=max_bytes))
         return data
-
-    def _waited(self, step: Callable[[], Awaitable[T]]) -> T:
-        return self.thread.run(lambda pending: pending.result(), _Pending(step))
 
     def close(self) -> None:
         """Closes the connections and ends the thread. Threads that wait for an answer get a StreamfoldError."""
@@ -227,16 +222,3 @@ class Provider:
             return getattr(self.model, name)
         except AttributeError:
             raise ConfigError(f"a {type(self.model).__name__} has no {name}") from None
-
-
-class _Pending(Generic[T]):
-    """Something that ends by itself, and that nobody else can close: its caller or the thread cancels it."""
-
-    def __init__(self, step: Callable[[], Awaitable[T]]) -> None:
-        self._step = step
-
-    async def result(self) -> T:
-        return await self._step()
-
-    async def aclose(self) -> None:
-        """Does nothing."""

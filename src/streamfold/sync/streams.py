@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ..answers import ChatStream as AsyncChatStream
@@ -91,7 +92,7 @@ class Chunks(Generic[S]):
 
     def _run(self, function: Callable[[S], Awaitable[T]]) -> T:
         self._started = True
-        return self._thread.run(function, self._source)
+        return self._thread.run(partial(function, self._source), self._source)
 
 
 class ChatStream(Chunks[AsyncChatStream]):

@@ -32,8 +32,6 @@ class Closeable(Protocol):
     async def aclose(self) -> None: ...
 
 
-S = TypeVar("S", bound=Closeable)
-
 # On Windows, Ctrl-C does not interrupt a wait for another thread, so it is a series of short ones:
 # https://github.com/python/cpython/issues/79953
 _POLL_SECONDS = 0.2 if sys.platform == "win32" else None
@@ -62,10 +60,12 @@ class LoopThread:
         self._thread = threading.Thread(target=self._serve, name="streamfold", daemon=True)
         self._process = 0
 
-    def run(self, function: Callable[[S], Awaitable[T]], source: S) -> T:
-        """Calls an async function with a stream or run on the event loop, and waits for its result.
+    def run(self, step: Callable[[], Awaitable[T]], source: Closeable | None = None) -> T:
+        """Calls an async function on the event loop, and waits for its result.
 
-        If the waiting thread is interrupted, as by Ctrl-C, the source is closed before the interruption goes on.
+        Args:
+            source: the stream or run that it reads. If the waiting thread is interrupted, as by Ctrl-C, it is closed
+                before the interruption goes on.
 
         Raises:
             StreamfoldError: the thread was stopped, or can't be used from here.
@@ -73,7 +73,7 @@ class LoopThread:
         """
         future: Future[T] = Future()  # made first: an interruption at any moment finds what it has to cancel
         try:
-            self._submit(future, function, source)
+            self._submit(future, step, source)
             while _POLL_SECONDS is not None and not wait([future], _POLL_SECONDS).done:
                 pass
             return future.result()
@@ -82,14 +82,14 @@ class LoopThread:
                 raise
             if isinstance(exc, CancelledError):
                 raise self._closed_error() from None
-            if not isinstance(exc, StreamfoldError) and future.cancel():  # a StreamfoldError: nothing was begun
-                self.close(source)
+            if not isinstance(exc, StreamfoldError) and future.cancel() and source is not None:
+                self.close(source)  # of a StreamfoldError nothing was begun
             raise
 
     def close(self, source: Closeable) -> None:
         """Closes a stream or run, unless that was done with the whole provider."""
         if not self.closed:
-            self.run(_close, source)
+            self.run(source.aclose, source)
 
     def stop(self) -> None:
         """Asks the thread to close everything and end. Does not wait, and may be called from any thread."""
@@ -103,7 +103,7 @@ class LoopThread:
         if self._loop is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
-    def _submit(self, future: Future[T], function: Callable[[S], Awaitable[T]], source: S) -> None:
+    def _submit(self, future: Future[T], step: Callable[[], Awaitable[T]], source: Closeable | None) -> None:
         with self._lock:
             if self.closed:
                 raise self._closed_error()
@@ -122,14 +122,14 @@ class LoopThread:
                     f'the provider "{self._model.name}" was called from a hook or an async tool of its own, where it'
                     " would wait for itself forever"
                 )
-            self._loop.call_soon_threadsafe(self._begin, self._loop, future, function, source)
+            self._loop.call_soon_threadsafe(self._begin, self._loop, future, step, source)
 
     def _begin(
         self,
         loop: asyncio.AbstractEventLoop,
         future: Future[T],
-        function: Callable[[S], Awaitable[T]],
-        source: S,
+        step: Callable[[], Awaitable[T]],
+        source: Closeable | None,
     ) -> None:
         """Starts a call, on the loop. A coroutine made by the caller would be lost if Ctrl-C came before it is here."""
 
@@ -138,16 +138,17 @@ class LoopThread:
                 loop.call_soon_threadsafe(task.cancel)
 
         if not future.cancelled():
-            task = loop.create_task(self._call(function, source))
+            task = loop.create_task(self._call(step, source))
             task.add_done_callback(partial(_settle, future))
             future.add_done_callback(cancel)
 
     def _closed_error(self) -> StreamfoldError:
         return StreamfoldError(f'the provider "{self._model.name}" is closed')
 
-    async def _call(self, function: Callable[[S], Awaitable[T]], source: S) -> T:
-        self._open.add(source)
-        return await function(source)
+    async def _call(self, step: Callable[[], Awaitable[T]], source: Closeable | None) -> T:
+        if source is not None:
+            self._open.add(source)
+        return await step()
 
     def _serve(self) -> None:
         assert self._loop is not None  # noqa: S101 # for the type checker
@@ -178,10 +179,6 @@ def _settle(future: Future[T], task: asyncio.Task[T]) -> None:
         future.cancel()
     elif future.set_running_or_notify_cancel():
         future.set_result(task.result()) if error is None else future.set_exception(error)
-
-
-async def _close(source: Closeable) -> None:
-    await source.aclose()
 
 
 async def _end_tasks() -> None:
