@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import sys
+from copy import deepcopy
+from types import FrameType
+from typing import Any, Self
 
 import anyio
 import httpx
@@ -13,29 +16,32 @@ from folding import DONE, fin, text
 from gateways import RESPONSES, client_of
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.adapters.responses import emit
-from streamfold.gateway import Gateway, gateway, handler
+from streamfold.gateway import Gateway, gateway
 from streamfold.stores import Store
 from streamfold.text import parse_object
 
+_READS = {parse_object.__code__: "text", json.JSONDecoder.raw_decode.__code__: "s"}  # and what it is that they read
 
-class Counts:
-    """How often bodies were parsed, and events written."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.parsed: list[str] = []
-        self.written: list[bytes] = []
-        write = emit.event
+class Walk:
+    """All JSON that is read and written while a request is answered, whoever does it: a tracer sees each call."""
 
-        def parse(given: str) -> Any:
-            self.parsed.append(given)
-            return parse_object(given)
+    def __init__(self) -> None:
+        self.read: list[str] = []
+        self.written: list[Any] = []
 
-        def written(*args: Any, **how: Any) -> bytes:
-            self.written.append(write(*args, **how))
-            return self.written[-1]
+    def __enter__(self) -> Self:
+        sys.setprofile(self._step)
+        return self
 
-        monkeypatch.setattr(handler, "parse_object", parse)
-        monkeypatch.setattr(emit, "event", written)
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _step(self, frame: FrameType, what: str, _: object) -> None:
+        if what == "call" and frame.f_code in _READS:
+            self.read.append(frame.f_locals[_READS[frame.f_code]])
+        elif what == "call" and frame.f_code is json.JSONEncoder.encode.__code__:
+            self.written.append(deepcopy(frame.f_locals["o"]))
 
 
 async def says_hello(connection: Connection) -> None:
@@ -53,10 +59,10 @@ async def kept_events(app: Gateway, response_id: str) -> bytes:
     return b"".join(value for name, value in parts.items() if name.startswith("event/"))
 
 
-async def answered(client: httpx.AsyncClient, body: str) -> bytes:
+async def answered(client: httpx.AsyncClient, body: str, *, background: bool) -> bytes:
     """The body of an answer, waited for if nobody else does."""
     answer = await client.post(RESPONSES, content=body)
-    while json.loads(body).get("background") and answer.json()["status"] in ("queued", "in_progress"):
+    while background and answer.json()["status"] in ("queued", "in_progress"):
         await anyio.sleep(0.01)
         answer = await client.get(f"{RESPONSES}/{answer.json()['id']}")
     return answer.content
@@ -73,24 +79,23 @@ async def answered(client: httpx.AsyncClient, body: str) -> bytes:
         {},
     ],
 )
-async def test_a_body_is_parsed_once_and_an_event_written_once(
-    how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_body_is_parsed_once_and_an_event_written_once(how: dict[str, Any]) -> None:
     """Whether the answer is kept or not, streamed or not, and whatever the request refers to."""
     async with serving(says_hello) as upstream, upstream.provider() as main, gateway({"main": main}) as app:
         async with client_of(app) as client:
             before = (await client.post(RESPONSES, json={"model": "main", "input": "One"})).json()
-            counts = Counts(monkeypatch)
             body = json.dumps({"model": "main", "input": "Two", "previous_response_id": before["id"], **how})
-            answer = await answered(client, body)
-        assert counts.parsed == [body]
-        payloads = [json.loads(event.partition(b"data: ")[2]) for event in counts.written]
+            with Walk() as walk:
+                answer = await answered(client, body, background="background" in how)
+        assert [text for text in walk.read if "Two" in text and "previous_response_id" in text] == [body]
+        assert [text for text in walk.read if "sequence_number" in text] == []
+        payloads = [value for value in walk.written if isinstance(value, dict) and "sequence_number" in value]
         assert [payload["sequence_number"] for payload in payloads] == list(range(len(payloads)))
         assert (payloads[0]["type"], payloads[-1]["type"]) == ("response.created", "response.completed")
         response = payloads[-1]["response"]
         stored = how.get("store") is not False
         assert response["store"] is stored
-        events = b"".join(counts.written)
+        events = b"".join(emit.event(payload, payload["type"]) for payload in payloads)
         if how.get("stream"):
             assert answer == events
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -15,10 +15,13 @@ from folding import DONE, fin, text
 from gateways import RESPONSES, asking, client_of
 from processes import free_port
 from servers import END, STREAM, Connection, framed, serving
+from streamfold.adapters.responses import ResponsesEmitter
 from streamfold.gateway import gateway
 from streamfold.gateway.kept import Responses
+from streamfold.gateway.kept.making import Running
+from streamfold.gateway.kept.memory import Memory
 from streamfold.gateway.kept.responses import KeptResponse
-from streamfold.stores import SQLiteStore
+from streamfold.stores import MemoryStore, SQLiteStore
 from valkeys import valkey_server
 
 BACKGROUND = asking(RESPONSES, background=True, store=True, stream=False)
@@ -141,3 +144,25 @@ async def test_a_process_that_is_gone(tmp_path: Path) -> None:
     assert await other.get("b", "me") is None
     await other.aclose()
     assert [found.name for found in tmp_path.iterdir() if found.suffix == ".lock"] == []
+
+
+async def test_what_is_not_kept_yet_is_not_shown_either() -> None:
+    """Else a client that asks one process and then another sees an answer go back."""
+    puts, go_on = anyio.Event(), anyio.Event()
+
+    class Slow(MemoryStore):
+        async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
+            puts.set()
+            await go_on.wait()
+            return await super().put(owner, values, new=new, ahead=ahead)
+
+    kept = KeptResponse("resp_1", "me", [], None, {"status": "queued"})
+    running = Running(Responses(Slow(), 10**6), Memory(10**6), kept, {"background": True})
+    running.emitter = ResponsesEmitter(id="resp_1", model="m", listener=running.note, returns=False)
+    running.emitter.begin()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(running.save)
+        await puts.wait()
+        assert running.as_kept().response["status"] == "queued"
+        go_on.set()
+    assert running.as_kept().response["status"] == "in_progress"

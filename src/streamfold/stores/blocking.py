@@ -28,21 +28,34 @@ class BlockingCalls:
     """Calls of a store, in threads of their own, so that nobody else waits for one.
 
     Nobody waits longer than a second and a half. A call that takes longer is given up, but goes on in its thread; the
-    store is not asked again before that has ended. After a failure, calls fail at once for a second.
+    store is not asked again before that has ended. After a failure, calls fail at once for a while.
 
     Args:
         store: what errors call it.
         failures: returns what calls raise when the store can't be used.
         threads: how many calls run at once.
+        rest: seconds for which they fail at once then.
+
+    Attributes:
+        why: why the last call failed; None if it did not.
+        failures: how many calls failed.
     """
 
-    def __init__(self, store: object, failures: Callable[[], tuple[type[Exception], ...]], threads: int = 1) -> None:
+    def __init__(
+        self,
+        store: object,
+        failures: Callable[[], tuple[type[Exception], ...]],
+        threads: int = 1,
+        *,
+        rest: float = _AGAIN,
+    ) -> None:
         self._store = store
         self._raised = failures
         self._threads = threads
-        self._why: str | None = None
+        self._rest = rest
+        self.why: str | None = None
         self._again = 0.0
-        self.failures = 0  # how many there were
+        self.failures = 0
         self._given_up: list[_Call[Any]] = []  # those that may still run
 
     async def ask(self, ask: Callable[[], T]) -> T:
@@ -58,7 +71,7 @@ class BlockingCalls:
         except self._raised() as error:
             raise self._failed(f"{self._store!r} can't be used: {error}") from error
         if call.found:  # in time, or while the event loop was too busy to see it
-            self._why = None
+            self.why = None
             return call.found[0]
         if not call.began:
             raise StoreError(f"{self._store!r} has too much to do")
@@ -67,13 +80,13 @@ class BlockingCalls:
 
     def check(self) -> None:
         """Raises StoreError while the store is not to be asked."""
-        if self._why is not None:
+        if self.why is not None:
             if monotonic() < self._again:
-                raise StoreError(self._why)
-            self._again = monotonic() + _AGAIN  # the others wait for how this one fares
+                raise StoreError(self.why)
+            self._again = monotonic() + self._rest  # the others wait for how this one fares
 
     def _failed(self, why: str) -> StoreError:
-        self._why, self._again = why, monotonic() + _AGAIN
+        self.why, self._again = why, monotonic() + self._rest
         self.failures += 1
         return StoreError(why)
 
@@ -103,8 +116,8 @@ class _Call(Generic[T]):
         self.found: list[T] = []
 
     def run(self) -> None:
-        if self._calls.failures != self._failures:  # while it waited for its thread
-            self._calls.check()
+        if self._calls.failures != self._failures and self._calls.why:  # while it waited for its thread
+            raise StoreError(self._calls.why)
         self.began = True
         try:
             self.found.append(self._call())

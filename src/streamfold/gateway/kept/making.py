@@ -151,6 +151,7 @@ class Running(Making):
         self._closed = False
         self._told = -1
         self._last = -1  # the number of the last event
+        self._shown: bytes | memoryview = b""  # the state that is told
         self._gone = anyio.Event()
         self._news = anyio.Event()
         self._changed = anyio.Event()
@@ -187,7 +188,7 @@ class Running(Making):
         finally:
             self._users -= 1
             if self._closed and not self._users:  # a cancelled task may refer to it until it is collected
-                self.emitter, self.events, self.state = None, [], b""
+                self.emitter, self.events, self.state, self._shown = None, [], b"", b""
 
     @staticmethod
     def state_of(response: Mapping[str, Any]) -> bytes:
@@ -300,8 +301,9 @@ class Running(Making):
         """Keeps what has come, and tells it. Its readers are told the rest: see `untold`."""
         async with self._saving:
             while (last := self._last) > self._told:
+                state = self.state
                 await self._keep(self._behind(self._told))
-                self._told = last
+                self._told, self._shown = last, state
                 self._tell()
         return ""
 
@@ -341,8 +343,8 @@ class Running(Making):
 
     @property
     def response(self) -> dict[str, Any]:
-        """The response as it is so far."""
-        read: dict[str, Any] = json.loads(str(self.state, "utf-8")) if self.state else self.kept.response
+        """The response as far as it is told: other processes know as much."""
+        read: dict[str, Any] = json.loads(str(self._shown, "utf-8")) if self._shown else self.kept.response
         return read
 
     @contextmanager
