@@ -40,7 +40,7 @@ class SQLiteLimitStore:
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
         self._database = PrivateDatabase(path, _SCHEMA, patience=_SHORTLY)
-        self._calls = BlockingCalls(self, lambda: (LimitStoreError,), rest=0.0)  # whoever guards it lets it rest
+        self._calls = BlockingCalls(self, lambda: (LimitStoreError,), rests=False)  # `GuardedStore` lets it rest
         self._clock = clock
 
     async def take(self, name: str, ask: Ask) -> Grant:

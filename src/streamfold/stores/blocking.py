@@ -28,13 +28,13 @@ class BlockingCalls:
     """Calls of a store, in threads of their own, so that nobody else waits for one.
 
     Nobody waits longer than a second and a half. A call that takes longer is given up, but goes on in its thread; the
-    store is not asked again before that has ended. After a failure, calls fail at once for a while.
+    store is not asked again before that has ended. After a failure, calls fail at once for a second.
 
     Args:
         store: what errors call it.
         failures: returns what calls raise when the store can't be used.
         threads: how many calls run at once.
-        rest: seconds for which they fail at once then.
+        rests: whether they do; else whoever asks knows when to ask again.
 
     Attributes:
         why: why the last call failed; None if it did not.
@@ -47,12 +47,12 @@ class BlockingCalls:
         failures: Callable[[], tuple[type[Exception], ...]],
         threads: int = 1,
         *,
-        rest: float = _AGAIN,
+        rests: bool = True,
     ) -> None:
         self._store = store
         self._raised = failures
         self._threads = threads
-        self._rest = rest
+        self._rests = rests
         self.why: str | None = None
         self._again = 0.0
         self.failures = 0
@@ -80,13 +80,13 @@ class BlockingCalls:
 
     def check(self) -> None:
         """Raises StoreError while the store is not to be asked."""
-        if self.why is not None:
+        if self.why is not None and self._rests:
             if monotonic() < self._again:
                 raise StoreError(self.why)
-            self._again = monotonic() + self._rest  # the others wait for how this one fares
+            self._again = monotonic() + _AGAIN  # the others wait for how this one fares
 
     def _failed(self, why: str) -> StoreError:
-        self.why, self._again = why, monotonic() + self._rest
+        self.why, self._again = why, monotonic() + _AGAIN
         self.failures += 1
         return StoreError(why)
 
