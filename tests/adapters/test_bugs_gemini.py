@@ -316,6 +316,7 @@ def test_gme3_the_placeholder() -> None:
     talk = [user("Hi"), assistant(tool_calls=[CALL, OTHER]), tool_result(CALL, "noon"), tool_result(OTHER, "two")]
     assert [part.get("thoughtSignature") for part in contents(talk)[1]["parts"]] == [PLACEHOLDER, None]
     assert changes(talk) == ["lost_reasoning"]
+    assert PLACEHOLDER not in json.dumps(contents(talk, quirks=OLD))
 
 
 def test_gme6_tools_that_are_shown() -> None:

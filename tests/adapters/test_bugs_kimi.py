@@ -33,7 +33,6 @@ from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.requests.request import Request
 from tables import each_row
 
-SEARCH = Tool("search", "Searches.", {"type": "object", "properties": {"q": {"type": "string"}}})
 ENGINE = KimiAdapter(KimiQuirks("max_tokens", hosted=False))
 FINISH = fin("tool_calls") + DONE
 

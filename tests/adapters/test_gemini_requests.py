@@ -73,22 +73,6 @@ def test_system_messages() -> None:
     assert gemma["contents"][0]["parts"] == [{"text": "One."}, {"text": "Hi"}]
 
 
-def test_results_stand_alone_in_the_order_of_the_calls() -> None:
-    """By the name of the function, as objects; what the user says besides is a content of its own."""
-    results = tool_result(B, "noon"), tool_result(A, {"sky": "clear"})
-    talk = [user("Hi"), assistant(tool_calls=[A, B]), *results, user("So?")]
-    contents = sent(talk, [WEATHER, TIME], quirks=OLD)["contents"]
-    assert contents[1]["parts"] == [
-        {"functionCall": {"name": "get_weather", "args": {"city": "Paris"}}},
-        {"functionCall": {"name": "get_time", "args": {}}},
-    ]
-    assert contents[2]["parts"] == [
-        {"functionResponse": {"name": "get_weather", "response": {"sky": "clear"}}},
-        {"functionResponse": {"name": "get_time", "response": {"output": "noon"}}},
-    ]
-    assert contents[3] == {"role": "user", "parts": [{"text": "So?"}]}
-
-
 @each_row(
     ("result", "error", "wanted"),
     [
@@ -214,13 +198,6 @@ def test_options() -> None:
     assert "responseJsonSchema" not in sent("Hi", response_format="json")["generationConfig"]
 
 
-def test_a_form_beside_tools() -> None:
-    """Before Gemini 3 the answer is asked for as a call, because JSON mode is refused beside tools."""
-    body = sent("Hi", [TIME], response_format=Person, quirks=OLD)
-    assert body["toolConfig"]["functionCallingConfig"]["mode"] == "ANY"
-    assert "generationConfig" not in body
-
-
 def test_what_has_no_place() -> None:
     """It is left out or emulated, with a warning; or refused, by name."""
     assert "parallel_tool_calls" not in sent("Hi", [TIME], parallel_tool_calls=False)
@@ -236,17 +213,6 @@ def test_extra_body_is_merged() -> None:
 
 
 # --- signatures -------------------------------------------------------------------------------------------------------
-
-
-def test_a_history_from_elsewhere_gets_the_placeholder() -> None:
-    """On the first call of each answer of the current turn, for models that check; never for the others."""
-    talk = [user("Hi"), assistant(tool_calls=[A, B]), tool_result(A, "sunny"), tool_result(B, "noon")]
-    parts = sent(talk, [WEATHER, TIME])["contents"][1]["parts"]
-    assert [part.get("thoughtSignature") for part in parts] == ["skip_thought_signature_validator", None]
-    assert codes(talk, [WEATHER, TIME]) == ["lost_reasoning"]
-    earlier = [*talk, assistant("Sunny."), user("And tomorrow?")]
-    assert "thoughtSignature" not in json.dumps(sent(earlier, [WEATHER, TIME]))
-    assert "thoughtSignature" not in json.dumps(sent(talk, [WEATHER, TIME], quirks=OLD))
 
 
 @each_row("name", corpus.names("corpus/gemini/*.sse"))

@@ -353,7 +353,7 @@ def test_c14_words_that_are_known(word: str, reason: str):
         ("content_filter: PROHIBITED_CONTENT", "content_filter"),
     ],
 )
-def test_c14_words_that_drop_calls(word: str, reason: str):
+def test_b8_c14_words_that_drop_calls(word: str, reason: str):
     """In whatever words an answer was cut off or filtered: it hands out no calls, and says which ones it dropped."""
     reply = assert_any_cut(text("Hi") + CALL + fin(word) + DONE)
     assert (reply.text, reply.tool_calls) == ("Hi", [])
@@ -415,8 +415,8 @@ def test_c14_finish_reason_that_is_no_word(reason: Any):
 
 
 @each_row("after", [b"", b": ping\n\n", text("!"), DONE])
-def test_c15_the_end_is_known_at_done(after: bytes):
-    """The finished chunk comes with `[DONE]` itself, so nobody has to wait for the connection to close."""
+def test_b9_c15_the_end_is_known_at_done(after: bytes):
+    """The finished chunk comes with `[DONE]` itself, and none before it shows a call, however whole it looks."""
     decoder = StreamDecoder("chat")
     chunks = decoder.feed(CALL + fin("tool_calls") + DONE[:-1])
     assert chunks == []

@@ -636,27 +636,6 @@ def test_web_page_over_the_limit() -> None:
 # --- what a client can keep of the order of things --------------------------------------------------------------------
 
 
-def test_arguments_are_parsed_once_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arguments are joined, and parsed once per call when the stream has ended; a cut stream parses nothing."""
-    parsed: list[str] = []
-
-    def parse_object(argument: str) -> Any:
-        parsed.append(argument)
-        return json.loads(argument)
-
-    monkeypatch.setattr("streamfold.text.arguments.parse_object", parse_object)
-    monkeypatch.setattr("streamfold.engine.opencall.parse_object", parse_object)
-    one = fragments('0 call_a f {"x"', "0 - - :1}")
-    decoder = StreamDecoder("chat")
-    for piece in bytewise(one + fragments("1 call_b g {}") + fin("tool_calls")):
-        decoder.feed(piece)
-    assert parsed == []
-    decoder.feed(DONE)
-    assert parsed == ['{"x":1}', "{}"]
-    fold_error(one)
-    assert parsed == ['{"x":1}', "{}"]
-
-
 def test_many_calls_keep_their_order() -> None:
     """Calls keep the model's order, by index or by appearance, however many there are."""
     numbers = range(24)

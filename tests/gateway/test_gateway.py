@@ -317,7 +317,7 @@ async def test_a_refusal_of_the_provider(wire: str, status: int, body: Any, expe
         {"message": "bad", "type": None, "param": "messages[1].content", "code": "invalid_value"},
     ],
 )
-async def test_b7_the_error_object_of_the_provider(wire: str, error: dict[str, Any]) -> None:
+async def test_the_error_object_of_the_provider(wire: str, error: dict[str, Any]) -> None:
     """Message, type, param and code reach the client unchanged, as a status or inside a stream."""
     for stream in (True, False):
         async with behind(json.dumps({"error": error}).encode(), status=429, name="kimi") as client:
@@ -332,7 +332,7 @@ async def test_b7_the_error_object_of_the_provider(wire: str, error: dict[str, A
 
 @BOTH
 @each_row("status", [401, 403])
-async def test_b8_the_key_of_the_gateway_is_not_the_clients(wire: str, status: int) -> None:
+async def test_the_key_of_the_gateway_is_not_the_clients(wire: str, status: int) -> None:
     """A provider that does not take the gateway's key is a bad gateway: the client's own key was good."""
     error = {"message": "Incorrect API key", "type": "auth", "param": None, "code": "invalid_api_key"}
     refused = json.dumps({"error": error}).encode()

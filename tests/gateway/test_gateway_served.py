@@ -380,7 +380,7 @@ async def test_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_b9_the_start_says_what_is_served_and_what_is_missing(tmp_path: Path) -> None:
+async def test_the_start_says_what_is_served_and_what_is_missing(tmp_path: Path) -> None:
     """The address for clients, the models, and each provider that has no key yet, with the variable to set."""
     file = tmp_path / "streamfold.toml"
     file.write_text(

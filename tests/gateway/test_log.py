@@ -37,7 +37,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @BOTH
 @pytest.mark.parametrize("stream", [True, False])
-async def test_b18_a_whole_answer(wire: str, stream: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_whole_answer(wire: str, stream: bool, caplog: pytest.LogCaptureFixture) -> None:
     """It is one line with the provider, the finish reason and the tokens."""
     caplog.set_level(logging.INFO, "streamfold.gateway")
     async with behind(HELLO, name="kimi") as client:
@@ -48,7 +48,7 @@ async def test_b18_a_whole_answer(wire: str, stream: bool, caplog: pytest.LogCap
 
 @BOTH
 @pytest.mark.parametrize("begun", [True, False])
-async def test_b18_a_failure(wire: str, begun: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failure(wire: str, begun: bool, caplog: pytest.LogCaptureFixture) -> None:
     """It is called one, with the status that the client got and what the provider said."""
     caplog.set_level(logging.INFO, "streamfold.gateway")
     body = (text("Hel") if begun else b"") + event({"error": {"message": "overloaded", "code": 529}})
@@ -58,7 +58,7 @@ async def test_b18_a_failure(wire: str, begun: bool, caplog: pytest.LogCaptureFi
     assert caplog.records[-1].levelno == logging.WARNING
 
 
-async def test_b18_the_provider_of_a_fallback(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_provider_of_a_fallback(caplog: pytest.LogCaptureFixture) -> None:
     """The line names the one that answered; the others have lines of their own."""
     caplog.set_level(logging.INFO, "streamfold.gateway")
     busy = Recording("busy", b'{"error":{"message":"slow down"}}', status=429)

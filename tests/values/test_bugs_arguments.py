@@ -20,12 +20,9 @@ from folding import (
     entry,
     fin,
     fold,
-    fold_chunks,
-    fold_error,
     fragments,
-    text,
 )
-from streamfold import IncompleteStreamError, Reply, ToolCall
+from streamfold import Reply, ToolCall
 from tables import each_row
 
 END = fin("tool_calls") + DONE
@@ -218,55 +215,6 @@ def test_b7_encoded_three_times():
     reply = with_arguments(arguments)
     assert calls(reply) == [("call_a", "f", {"_raw": arguments, "_error": "invalid_json"})]
     assert codes(reply) == ["invalid_arguments"]
-
-
-@each_row("arguments", ['{"path":"a","text":"half', "{", '{"x":1', "", '{"x":1}'])
-def test_b8_length_hands_out_no_call(arguments: str):
-    """An answer cut off by its length has no calls, not even one that parses (NousResearch/hermes-agent#6638)."""
-    reply = assert_any_cut(text("Writing. ") + call(entry(0, "call_a", "write_file", arguments)) + fin("length") + DONE)
-    assert reply.tool_calls == []
-    assert reply.text == "Writing. "
-    assert (reply.finish_reason, reply.raw_finish_reason) == ("length", "length")
-    assert codes(reply) == ["calls_dropped"]
-    assert "write_file" in reply.warnings[0].detail
-
-
-@pytest.mark.parametrize("reason", ["tool_calls", "stop"])
-def test_b8_truncated_arguments_under_a_lying_reason(reason: str):
-    """Arguments that were cut in spite of the reason can't be run by accident (anthropics/claude-code#67765)."""
-    reply = assert_any_cut(call(entry(0, "call_a", "f", '{"path":"a","te')) + fin(reason) + DONE)
-    assert calls(reply) == [("call_a", "f", {"_raw": '{"path":"a","te', "_error": "invalid_json"})]
-    assert reply.tool_calls[0].error == "invalid_json"
-    assert codes(reply) == ["invalid_arguments"]
-
-
-def test_b8_truncated_by_a_clean_end():
-    """A body that ends in the middle of arguments is an error, without calls (earendil-works/pi#5964)."""
-    error = fold_error(text("Writing. ") + call(entry(0, "call_a", "f", '{"path":"a"')))
-    assert type(error) is IncompleteStreamError
-    assert error.partial is not None
-    assert error.partial.text == "Writing. "
-
-
-def test_b9_no_call_before_the_end():
-    """No chunk but the last one shows a call, however whole it looks on the way (langchain-ai/langchain#38682)."""
-    body = (
-        call(entry(0, "call_a", "f", ""))
-        + text("a")
-        + call(entry(0, arguments='{"x":1}'))
-        + text("b")
-        + fin("tool_calls")
-        + text("c")
-        + DONE
-    )
-    chunks, reply = fold_chunks(body)
-    assert [(made.delta, made.tool_calls, made.finished) for made in chunks] == [
-        ("a", None, False),
-        ("b", None, False),
-        ("c", None, False),
-        ("", [ToolCall("call_a", "f", {"x": 1}, '{"x":1}')], True),
-    ]
-    assert assert_any_cut(body) == reply
 
 
 @each_row(
