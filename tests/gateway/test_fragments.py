@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 import scale
-from folding import DONE, call, chunk, entry, fin, fragments, text
+from folding import DONE, call, entry, fin, fragments, text
 from gateways import MESSAGES, PATHS, asking, behind, served_before
 from mirror import looks_whole, openai_chat, openai_response, payloads, read, written_calls
 from sdks import anthropic, openai
@@ -89,23 +89,6 @@ async def test_fragments_arrive_before_the_rest_is_written(wire: str, anyio_back
     assert [made.raw_arguments for made in read(wire, got).tool_calls] == [WHOLE]
 
 
-@pytest.mark.slow
-@EACH
-async def test_the_official_clients_read_it(wire: str) -> None:
-    """Text, and the call with the arguments that the model wrote."""
-    answer = accumulated(wire, await streamed(wire, HEAD + TAIL))
-    if wire == "chat":
-        (made,) = answer.choices[0].message.tool_calls
-        told = (made.id, made.function.name, made.function.arguments)
-    elif wire == "responses":
-        made = answer.output[1]
-        told = (made.call_id, made.name, made.arguments)
-    else:
-        made = answer.content[1]
-        told = (made.id, made.name, json.dumps(made.input, separators=(",", ":")))
-    assert told == ("call_1", "write", WHOLE)
-
-
 @EACH
 async def test_an_answer_that_is_not_streamed_is_what_it_was(wire: str) -> None:
     """It is sent when it is whole, and has no part of a call that is not handed out."""
@@ -115,29 +98,6 @@ async def test_an_answer_that_is_not_streamed_is_what_it_was(wire: str) -> None:
     assert read(wire, whole).tool_calls[0].arguments == json.loads(WHOLE)
     reply = read(wire, cut)
     assert (reply.text, reply.tool_calls, reply.finish_reason) == ("I write. ", [], "length")
-
-
-@EACH
-async def test_an_answer_that_reaches_its_limit_inside_a_call(wire: str) -> None:
-    """No official client has a call that it could run: they raise, or have arguments that nobody can parse."""
-    body = await streamed(wire, HEAD + fin("length") + DONE)
-    assert not looks_whole(written_calls(body)["call_1"])
-    if wire == "anthropic":  # its client makes an input of whatever came, and its tool runner runs it
-        with pytest.raises(anthropic.APIError, match="reached its limit"):
-            accumulated(wire, body)
-        with pytest.raises(UpstreamError, match="reached its limit of tokens inside a call of write"):
-            read(wire, body)
-        return
-    reply = read(wire, body)
-    assert (reply.text, reply.tool_calls, reply.finish_reason) == ("I write. ", [], "length")
-    if wire == "chat":
-        with pytest.raises(openai.LengthFinishReasonError):
-            openai_chat(body)
-    else:
-        last = payloads(body)[-1]["response"]
-        assert (last["status"], last["output"][1]["status"]) == ("incomplete", "incomplete")
-        assert not looks_whole(last["output"][1]["arguments"])
-        assert "function_call_arguments.done" not in body.decode()
 
 
 @EACH
@@ -168,18 +128,6 @@ async def test_a_call_that_ends_as_another(wire: str, caplog: pytest.LogCaptureF
     with pytest.raises(UpstreamError, match="ended otherwise than it had begun, with another call of write, or none"):
         read(wire, body)
     assert "ProtocolError" in caplog.text
-
-
-@EACH
-async def test_text_and_calls_in_the_order_of_the_provider(wire: str) -> None:
-    """Also thinking and text between two calls."""
-    thinks = chunk({"reasoning_content": "Hm."})
-    late = thinks + HEAD + text("Then. ") + call(entry(1, "call_2", "write", '{"path":"b"}')) + text("Done.")
-    body = await streamed(wire, late + TAIL)
-    places = [body.index(word) for word in (b"I write. ", b"call_1", b"Then. ", b"call_2", b"Done.")]
-    assert places == sorted(places)
-    assert read(wire, body).text == "I write. Then. Done."
-    assert [made.id for made in read(wire, body).tool_calls] == ["call_1", "call_2"]
 
 
 @EACH

@@ -14,11 +14,11 @@ import httpx
 import pytest
 
 import streamfold.gateway
-from folding import DONE, call, entry, event, fin, fragments, text
+from folding import DONE, call, entry, event, fin, text
 from gateways import CHAT, PATHS, RESPONSES, asking, behind, client_of, sent
-from mirror import WIRES, check_open_responses, check_response_events, comments, openai_chat, payloads, read
+from mirror import WIRES, check_open_responses, check_response_events, comments, payloads, read
 from sdks import openai
-from streamfold import ConfigError, NotConfiguredError, Provider, ToolCall
+from streamfold import ConfigError, NotConfiguredError, Provider
 from streamfold.config import GatewaySettings, config_problems, read_config
 from streamfold.gateway import gateway
 from streamfold.gateway.configured import settings
@@ -96,24 +96,6 @@ async def test_an_answer_that_is_not_streamed(wire: str) -> None:
 
 
 @BOTH
-async def test_calls_come_whole(wire: str) -> None:
-    """Fragments of a provider that mixes them are handed on as one entry for each call, at the end."""
-    body = fragments("0 a f {", "1 b g {", "0 - - }")
-    body += call(entry(1, arguments="}")) + text("Wait.") + fin("tool_calls") + DONE
-    async with behind(body) as client:
-        answer = await ask(client, wire, stream=True)
-    assert read(wire, answer.content).tool_calls == [ToolCall("a", "f", {}, "{}"), ToolCall("b", "g", {}, "{}")]
-    if wire == "chat":
-        deltas = [payload["choices"][0]["delta"] for payload in payloads(answer.content)]
-        assert [len(delta.get("tool_calls", ())) for delta in deltas] == [
-            1,
-            1,
-            0,
-            0,
-        ]  # text that came after the calls is behind them
-
-
-@BOTH
 async def test_what_was_mended_is_said(wire: str, caplog: pytest.LogCaptureFixture) -> None:
     """In a comment of a stream and in a header of any other answer; the log has the codes alone."""
     body = call(entry(0, None, "f", '{}{"x":1}')) + fin("stop") + DONE
@@ -145,48 +127,6 @@ async def test_markup_becomes_calls(wire: str) -> None:
         none = read(wire, (await ask(client, wire, stream=True, tools=tools, tool_choice="none")).content)
     assert (reply.reasoning, reply.text, reply.tool_calls[0].arguments) == ("Hm.", "", {"x": 1})
     assert (none.reasoning, none.tool_calls, none.finish_reason) == ("Hm.", [], "stop")
-
-
-@BOTH
-@each_row("adapter", WIRES)
-async def test_any_wire_before_any_provider(wire: str, adapter: str) -> None:
-    """A conversation with calls and results reaches a provider of either wire, whole."""
-    made = ToolCall("functions.f:0", "f", {"x": 1}, '{"x": 1}')
-    if wire == "chat":
-        entry_ = {"id": made.id, "type": "function", "function": {"name": "f", "arguments": made.raw_arguments}}
-        turns: dict[str, Any] = {
-            "messages": [
-                {"role": "user", "content": "Go."},
-                {"role": "assistant", "content": None, "tool_calls": [entry_]},
-                {"role": "tool", "tool_call_id": made.id, "content": "18"},
-            ],
-            "max_tokens": 9,
-        }
-    else:
-        turns = {
-            "input": [
-                {"role": "user", "content": "Go."},
-                {"type": "function_call", "call_id": made.id, "name": "f", "arguments": made.raw_arguments},
-                {"type": "function_call_output", "call_id": made.id, "output": "18"},
-            ],
-            "max_output_tokens": 9,
-        }
-    body = HELLO
-    if adapter == "responses":
-        response = {"id": "r", "object": "response", "status": "completed", "output": []}
-        body = event({"type": "response.output_text.delta", "output_index": 0, "delta": "Hello"})
-        body += event({"type": "response.completed", "response": response})
-    async with behind(body, adapter=adapter) as client:
-        answer = await client.post(PATHS[wire], json={"model": "main", "stream": True, **turns})
-    assert read(wire, answer.content).text == "Hello"
-    asked = sent(client)
-    if adapter == "chat":
-        assert [message["role"] for message in asked["messages"]] == ["user", "assistant", "tool"]
-        assert asked["messages"][1]["tool_calls"][0]["id"] == made.id
-        assert (asked["model"], asked["max_tokens"]) == ("m-1", 9)
-    else:
-        assert [item["type"] for item in asked["input"]] == ["message", "function_call", "function_call_output"]
-        assert (asked["input"][1]["call_id"], asked["max_output_tokens"]) == (made.id, 16)  # the fewest that it takes
 
 
 async def test_options_of_one_wire_only() -> None:
@@ -392,15 +332,6 @@ async def test_a_failure_after_the_first_byte(wire: str, tail: bytes, broken: bo
         assert [item["status"] for item in last["response"]["output"]] == ["incomplete"]
         check_response_events(answer.content)
     assert whole.status_code == 502
-
-
-async def test_openai_raises_what_we_say() -> None:
-    """OpenAI's client has the message of an error in the middle of a stream."""
-    body = text("Hel") + event({"error": {"message": "overloaded", "type": "server_error", "code": "busy"}})
-    async with behind(body) as client:
-        answer = await ask(client, "chat", stream=True)
-    with pytest.raises(openai.APIError, match="overloaded"):
-        openai_chat(answer.content)
 
 
 @BOTH

@@ -98,33 +98,6 @@ async def test_thoughts_are_for_clients_that_ask(asked: Any) -> None:
     assert (found.thoughts, found.text) == ("Hm." if asked else "", "Hello")
 
 
-async def test_a_loop_of_tools() -> None:
-    """Calls with the provider's own ids, results in any order: the provider gets its own conversation."""
-    two = CALL + call(entry(1, "functions.f:1", "f", '{"a":2}')) + fin("tool_calls") + DONE
-    async with behind(two, HELLO) as client:
-        first = await client.post(STREAM, json=body(tools=[TOOL]), params=EVENTS)
-        parts = [
-            part for c in payloads(first.content) for part in c["candidates"][0].get("content", {}).get("parts", [])
-        ]
-        results = [
-            {"functionResponse": {"id": f"functions.f:{at}", "name": "f", "response": {"output": str(at)}}}
-            for at in (1, 0)
-        ]
-        turns = [{"role": "model", "parts": parts}, {"role": "user", "parts": results}]
-        answer = await client.post(WHOLE, json=body(*turns, tools=[TOOL]))
-        assert read("gemini", answer.content).text == "Hello"
-        asked = sent(client, 1)["messages"]
-    assert [made["id"] for made in asked[1]["tool_calls"]] == ["functions.f:0", "functions.f:1"]
-    assert {(made["tool_call_id"], made["content"]) for made in asked[2:]} == {
-        ("functions.f:0", "0"),
-        ("functions.f:1", "1"),
-    }
-    assert sent(client)["tools"][0]["function"]["parameters"] == {
-        "type": "object",
-        "properties": {"a": {"type": "integer"}},
-    }
-
-
 async def test_signatures_make_the_round() -> None:
     """A signed call of Gemini's reaches the client signed, and Gemini gets it back on its part."""
     model = ScriptedProvider(calls("f", a=1), "Done.", provider="gemini:gemini-3-pro-preview")
@@ -259,17 +232,6 @@ async def test_an_error_of_the_provider(status: int, error: Any, word: str) -> N
     )
     waits = [detail["retryDelay"] for detail in told["details"] if "retryDelay" in detail]
     assert waits == ["7s"]
-
-
-@pytest.mark.parametrize("params", [EVENTS, {}])
-async def test_an_answer_that_breaks(params: Any) -> None:
-    """It ends with an error, and no call of it is written."""
-    async with behind(text("Hi") + CALL) as client:
-        answer = await client.post(STREAM, json=body(tools=[TOOL]), params=params)
-    assert answer.status_code == 200
-    assert b"functionCall" not in answer.content
-    last = (payloads(answer.content) if params else answer.json())[-1]
-    assert last["error"]["code"] == 502
 
 
 async def test_mistakes_are_told_in_googles_form() -> None:

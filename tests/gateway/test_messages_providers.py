@@ -11,7 +11,7 @@ import pytest
 import corpus
 from gateways import MESSAGES, behind
 from mirror import emit, looks_whole, payloads, read, written_calls
-from streamfold import Reply, StreamError
+from streamfold import StreamError
 from streamfold.adapters.anthropic import MessagesEmitter
 from streamfold.recording import Recording
 from streamfold.values import Call, Delta, Extra, Finish, Reasoning, Text, Usage
@@ -69,59 +69,6 @@ def body(*messages: Any, **members: Any) -> dict[str, Any]:
 def sent(client: Any, at: int) -> str:
     found: str = client.upstream.requests[at].content.decode()
     return found
-
-
-@each_row("stream", [True, False])
-@each_row("adapter", ADAPTERS)
-async def test_a_conversation(adapter: str, stream: bool) -> None:
-    """Thinking, text and parallel calls as the provider meant them; the results, one an image, reach it."""
-    calls = [Call(0, "c-1", "look", '{"at":1}', True), Call(1, "c-2", "edit", '{"to":"ä"}', True)]
-    first = written(adapter, Reasoning("Hm. "), Reasoning("Yes."), Text("I look."), *calls, reason="tool_calls")
-    async with behind(first, written(adapter, Text("Done.")), adapter=adapter) as client:
-        answer = await client.post(MESSAGES, json=body(stream=stream))
-        assert answer.status_code == 200, answer.text
-        reply = read("anthropic", answer.content)
-        assert (reply.text, reply.reasoning, reply.finish_reason) == ("I look.", "Hm. Yes.", "tool_calls")
-        assert [(call.name, call.arguments) for call in reply.tool_calls] == [
-            ("look", {"at": 1}),
-            ("edit", {"to": "ä"}),
-        ]
-        assert reply.usage
-        assert (reply.usage.input_tokens, reply.usage.output_tokens) == (7, 3)
-        results = [
-            {"type": "tool_result", "tool_use_id": reply.tool_calls[0].id, "content": [PICTURE]},
-            {"type": "tool_result", "tool_use_id": reply.tool_calls[1].id, "content": "no", "is_error": True},
-        ]
-        turns = [{"role": "assistant", "content": _blocks(reply)}, {"role": "user", "content": results}]
-        answer = await client.post(MESSAGES, json=body(*turns, stream=stream))
-        assert read("anthropic", answer.content).text == "Done.", answer.text
-        asked = sent(client, 1)
-    assert "iVBORw0KGgo=" in asked
-    assert "I look." in asked
-    if adapter in ("kimi", "anthropic"):
-        assert ("Hm. Yes." in asked) is (adapter == "kimi")  # Anthropic takes none back that it has not signed
-
-
-def _blocks(reply: Reply) -> list[dict[str, Any]]:
-    """The turn as a client sends it back."""
-    return [
-        {"type": "thinking", "thinking": reply.reasoning, "signature": ""},
-        {"type": "text", "text": reply.text},
-        *({"type": "tool_use", "id": c.id, "name": c.name, "input": c.arguments} for c in reply.tool_calls),
-    ]
-
-
-@each_row("stream", [True, False])
-@each_row("adapter", ADAPTERS)
-async def test_an_answer_at_its_limit(adapter: str, stream: bool) -> None:
-    """It says so, and has no call, because nobody knows whether it is whole."""
-    cut = written(adapter, Text("I"), Call(0, "c-1", "look", "{}"), reason="length")
-    if adapter == "anthropic":  # our writer takes calls only where they may be run
-        cut = cut.replace(b'"stop_reason":"tool_use"', b'"stop_reason":"max_tokens"')
-    async with behind(cut, adapter=adapter) as client:
-        answer = await client.post(MESSAGES, json=body(stream=stream))
-    reply = read("anthropic", answer.content)
-    assert (reply.text, reply.tool_calls, reply.raw_finish_reason) == ("I", [], "max_tokens")
 
 
 @each_row("adapter", ADAPTERS)
