@@ -153,7 +153,7 @@ def every_split(body: bytes) -> Iterator[list[bytes]]:
 
 def _cuts() -> dict[str, int]:
     """How many cuts are tried: in two pieces, and in random ones; byte by byte always."""
-    return {"splits": scale.pick(300, 15), "random_cuts": scale.pick(25, 3)}
+    return {"splits": scale.pick(300, 6), "random_cuts": scale.pick(25, 2)}
 
 
 def assert_any_cut(body: bytes, expected: Reply | None = None, **decoder: Any) -> Reply:

@@ -92,7 +92,7 @@ def count_known(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-@each_row("name", scale.some(FIXTURES, 120))
+@each_row("name", scale.some(FIXTURES, 60))
 def test_fixtures(name: str) -> None:
     """Every fixture, in every way in which it is cut."""
     recording = Recording.load(FOLDER / name)

@@ -32,7 +32,7 @@ def told(parts: tuple[HostedPart, ...]) -> list[tuple[str, str, str | None]]:
 @EACH
 def test_what_was_done_is_told_at_any_cut(wire: str) -> None:
     """Hosted parts, citations, files, calls and text."""
-    for seed in range(scale.pick(3000, 150)):
+    for seed in range(scale.pick(3000, 60)):
         rng = Random(seed)
         made = MAKERS[wire](rng)
         decoder = StreamDecoder(wire)
@@ -76,7 +76,7 @@ def sent_back(wire: str, body: dict[str, Any]) -> list[dict[str, Any]]:
 async def test_it_goes_back_to_its_maker_and_to_nobody_else(wire: str) -> None:
     """Verbatim and in order; another provider gets the text and the calls, and a warning names the rest."""
     others = {name: Provider.from_config(profile, api_key="k") for name, profile in PROFILES.items()}
-    for seed in range(scale.pick(1000, 60)):
+    for seed in range(scale.pick(1000, 24)):
         made = MAKERS[wire](Random(seed))
         message = await answered(PROFILES[wire], made.body)
         turns = [user("Hi"), message, *(results(message) or [user("On")])]
@@ -118,7 +118,7 @@ def everything(reply: Reply) -> list[Any]:
 @EACH
 def test_it_is_the_same_when_it_is_written_again(wire: str) -> None:
     """By a gateway and by the repair of somebody else's client, at any cut; and from the reply alone."""
-    for seed in range(scale.pick(1000, 60)):
+    for seed in range(scale.pick(1000, 24)):
         rng = Random(seed)
         body = MAKERS[wire](rng).body
         reply = read(wire, body)

@@ -93,7 +93,7 @@ def mixed(rng: Random) -> bytes:
 @each_row("wire", WIRES)
 def test_calls_whose_fragments_are_mixed(wire: str) -> None:
     """Each call is whole before the next one begins, on every wire, and the first one is written live."""
-    for seed in range(scale.pick(1500, 150)):
+    for seed in range(scale.pick(1500, 60)):
         rng = Random(seed)
         body = mixed(rng) + fin("tool_calls") + DONE
         made = Rewriter("chat", emitter(wire))
@@ -117,7 +117,7 @@ def test_servers_with_random_habits(wire: str, server: str) -> None:
             check_one_by_one(out, made.reply, wire)
 
 
-@each_row("name", scale.some(NAMES, 120))
+@each_row("name", scale.some(NAMES, 60))
 def test_recordings_under_the_repair(name: str) -> None:
     """The same for the bundled recordings, repaired on their own wire."""
     recording = Recording.load(FOLDER / name)
@@ -130,7 +130,7 @@ def test_recordings_under_the_repair(name: str) -> None:
 
 def test_openai_helper_and_accumulator() -> None:
     """OpenAI's own helper calls a call done when the next one begins: each has all of its arguments then, once."""
-    for seed in range(scale.pick(200, 25)):
+    for seed in range(scale.pick(200, 10)):
         repair = Repairs().stream("chat", {"model": "m", "stream": True})
         out = repair.feed(mixed(Random(seed)) + fin("tool_calls") + DONE) + repair.close()
         reply = repair.repaired.reply

@@ -261,10 +261,14 @@ REASONING_BACK: dict[str, Sequence[str]] = {
 TAKES_NONE = ("chat",)  # OpenAI's own models do not read reasoning on this wire
 
 
-@each_row("memory", ["memory", False])
 @each_row(("client", "provider"), PAIRS)
-async def test_histories(client: str, provider: str, memory: Any) -> None:
+async def test_histories(client: str, provider: str) -> None:
     """The provider is sent the conversation that it is sent without a gateway; reasoning that is lost is told."""
+    for memory in share(["memory", False], (client, provider), 1):
+        await _check_history(client, provider, memory)
+
+
+async def _check_history(client: str, provider: str, memory: Any) -> None:
     turns = [[think("Two cities."), say("I look."), *CALLS], ["Done."]]
     direct, inner = scripted(provider, *turns), scripted(provider, *turns)
     await talk(direct)

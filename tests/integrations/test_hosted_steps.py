@@ -283,7 +283,7 @@ def test_steps_without_ids() -> None:
 @pytest.mark.parametrize("wire", MAKERS)
 def test_each_step_is_told_once(wire: str) -> None:
     """While an answer is written and at its end, the same steps as from the whole of it."""
-    for seed in range(scale.pick(2000, 100)):
+    for seed in range(scale.pick(2000, 50)):
         rng = Random(seed)
         body = MAKERS[wire](rng).body
         decoder, live = StreamDecoder(wire), HostedSteps()

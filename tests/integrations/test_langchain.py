@@ -42,7 +42,7 @@ async def whole(model: Any, *messages: Any) -> AIMessageChunk:
     return made
 
 
-@each_row("name", scale.some(NAMES, 120))
+@each_row("name", scale.some(NAMES, 50))
 def test_each_kind_of_stream_is_right(name: str) -> None:
     """A program on LangChain sees what the bytes mean: text, whole calls, the end, or an error."""
     recording = Recording.load(FOLDER / name)

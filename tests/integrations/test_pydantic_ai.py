@@ -61,7 +61,7 @@ async def streamed(model: Model, parameters: ModelRequestParameters | None = Non
         return stream.get()
 
 
-@each_row("name", scale.some(NAMES, 120))
+@each_row("name", scale.some(NAMES, 50))
 async def test_each_kind_of_stream_is_right(name: str) -> None:
     """A program on pydantic-ai sees what the bytes mean: text, whole calls, the end, or an error."""
     recording, seen = Recording.load(FOLDER / name), Seen()

@@ -12,6 +12,7 @@ from batch_servers import ANSWER, KEY, FilesServer, GeminiServer, MessagesServer
 LINE = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions"}
 
 
+@pytest.mark.slow
 def test_the_sdk_of_openai_uses_files_and_batches() -> None:
     """Upload, creation, looks, lists over several pages and results are what the SDK sends and understands."""
     openai = pytest.importorskip("openai")
@@ -57,6 +58,7 @@ def test_wrong_requests_are_refused(line: dict[str, Any], problem: str) -> None:
             client.files.create(file=("a.jsonl", json.dumps(line).encode() + b"\n"), purpose="batch")
 
 
+@pytest.mark.slow
 def test_the_sdk_of_anthropic_uses_message_batches() -> None:
     """Creation, looks, lists over several pages and results are what the SDK sends and understands."""
     anthropic = pytest.importorskip("anthropic")
@@ -86,6 +88,7 @@ def test_the_sdk_of_anthropic_uses_message_batches() -> None:
     assert found["p"].message.content[0].text == ANSWER.format("p")
 
 
+@pytest.mark.slow
 def test_the_sdk_of_google_uses_batches_of_gemini() -> None:
     """Creation, looks, lists over several pages and results are what the SDK sends and understands."""
     genai = pytest.importorskip("google.genai")

@@ -78,7 +78,7 @@ def sent(provider: Provider, messages: Any, *, repair: bool) -> Any:
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(conversations(), st.booleans())
 def test_dicts_and_messages(endpoint: str, conversation: Turn, repair: bool) -> None:
     """An empty text beside calls, a reasoning of nothing, a refusal: each is the same body, or the same error."""
