@@ -66,6 +66,8 @@ def _format_state(fact: Fact, body: Mapping[str, Any]) -> tuple[Literal["kept", 
         tools = [tool.get("function", tool) for tool in body.get("tools") or ()]
         if any(tool.get("parameters") == wanted for tool in tools):
             return "changed", "a tool that the model must call", True
+        if wanted is None and "JSON object" in repr(body.get("messages")):
+            return "changed", "an instruction", True
         return "lost", "", True
     if sent.get("type") == "json_object":
         return ("kept", "", False) if wanted is None else ("changed", "JSON mode and an instruction", True)
