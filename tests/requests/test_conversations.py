@@ -1,7 +1,6 @@
-"""The same conversations on every wire: what is sent, and what the answers fold to.
+"""The same conversations on every wire: what is sent, and that an answer of one is a turn of any other.
 
-`CONVERSATIONS` is the one table. A row has a request in our own words, its body as each wire writes it, and for most of
-them an answer as each wire sends it, with the one reply that all of these must fold to.
+`CONVERSATIONS` is the one table. A row has a request in our own words, and its body as each wire writes it.
 """
 
 from __future__ import annotations
@@ -12,13 +11,16 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import httpx
 import pytest
 from pydantic import ValidationError
 
-from folding import DONE, assert_any_cut, chunk, codes, entry, event
+from answers_by_api import WIRES as ANSWERS
+from answers_by_api import Answer, told
+from folding import fold
 from sdks import TypeOf, openai
 from streamfold import (
     BadRequestError,
@@ -26,7 +28,6 @@ from streamfold import (
     Message,
     NamedTool,
     Provider,
-    Reply,
     Tool,
     ToolCall,
     assistant,
@@ -35,7 +36,6 @@ from streamfold import (
     user,
 )
 from streamfold.adapters import Adapter
-from streamfold.adapters.chat.content import chat_part
 from streamfold.config import read_profile
 from streamfold.requests.request import Request
 from tables import each_row
@@ -45,7 +45,6 @@ EVERY_WIRE = ("anthropic", "chat", "gemini", "kimi", "responses")
 MODELS = {"chat": "m", "responses": "m", "kimi": "kimi-k2.6"}
 CHAT_BODY = TypeOf(lambda: openai.types.chat.completion_create_params.CompletionCreateParamsStreaming)
 RESPONSES_BODY = TypeOf(lambda: openai.types.responses.response_create_params.ResponseCreateParamsStreaming)
-RESPONSES_EVENT = TypeOf(lambda: openai.types.responses.ResponseStreamEvent)
 
 
 # --- what every body of a wire has ------------------------------------------------------------------------------------
@@ -68,110 +67,27 @@ def kimi(*messages: dict[str, Any], **members: Any) -> dict[str, Any]:
     return {**chat(*messages, **members), "model": "kimi-k2.6"}
 
 
-# --- what every answer of a wire has ----------------------------------------------------------------------------------
+# --- how each wire writes the same turn -------------------------------------------------------------------------------
 
 
-def chat_answer(*deltas: dict[str, Any], finish: str) -> bytes:
-    """OpenAI's stream: the finish reason in a chunk of its own, then the usage in one without choices."""
-    usage = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}
-    head = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    return b"".join(map(chunk, deltas)) + chunk({}, finish) + event({**head, "choices": [], "usage": usage}) + DONE
+def called(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    """A call in a turn of Chat Completions."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def kimi_answer(*deltas: dict[str, Any], finish: str) -> bytes:
-    """Moonshot's stream: finish reason and usage inside the choice of the last chunk, cached tokens on top."""
-    usage = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14, "cached_tokens": 3}
-    head = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "kimi-k2.6"}
-    last = {"index": 0, "delta": {}, "finish_reason": finish, "usage": usage}
-    return b"".join(map(chunk, deltas)) + event({**head, "choices": [last]}) + DONE
+def asked(text: str) -> dict[str, Any]:
+    """What a user says, as an item."""
+    return {"type": "message", "role": "user", "content": text}
 
 
-def responses_answer(*parts: list[dict[str, Any]]) -> bytes:
-    """OpenAI's events: the response begins, its items come one after the other, and the end has all of them again."""
-    items = [said for part in parts for said in part]
-    usage = {
-        "input_tokens": 9, "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": 5, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 14,
-    }  # fmt: skip
-    response = {
-        "id": "resp_1", "object": "response", "created_at": 1, "model": "m", "parallel_tool_calls": True,
-        "tool_choice": "auto", "tools": [],
-    }  # fmt: skip
-    output = [said["item"] for said in items if said["type"] == "response.output_item.done"]
-    events = [
-        {"type": "response.created", "response": {**response, "status": "in_progress", "output": []}},
-        *items,
-        {
-            "type": "response.completed",
-            "response": {**response, "status": "completed", "output": output, "usage": usage},
-        },
-    ]
-    return b"".join(
-        f"event: {said['type']}\n".encode() + event({**said, "sequence_number": number})
-        for number, said in enumerate(events)
-    )
+def said(*parts: dict[str, Any], at: int) -> dict[str, Any]:
+    """What the model says, as an item."""
+    return {"type": "message", "role": "assistant", "id": f"msg_{at}", "status": "completed", "content": list(parts)}
 
 
-def item(at: int, done: dict[str, Any], begun: dict[str, Any], *between: dict[str, Any]) -> list[dict[str, Any]]:
-    """The events of one item: added as it begins, done as it is in the end, and what is said of it between."""
-    place = {"output_index": at, "item_id": done["id"]}
-    added = {**done, **begun}
-    if done["type"] != "reasoning":  # which has no status here
-        done, added = {**done, "status": "completed"}, {**added, "status": "in_progress"}
-    return [
-        {"type": "response.output_item.added", "output_index": at, "item": added},
-        *({**said, **place, "type": f"response.{said['type']}"} for said in between),
-        {"type": "response.output_item.done", "output_index": at, "item": done},
-    ]
-
-
-def says(at: int, *pieces: str) -> list[dict[str, Any]]:
-    """A message item with this text in pieces."""
-    whole = {"type": "output_text", "text": "".join(pieces), "annotations": []}
-    message = {"id": f"msg_{at}", "type": "message", "role": "assistant", "content": [whole]}
-    return item(
-        at, message, {"content": []},
-        {"type": "content_part.added", "content_index": 0, "part": {**whole, "text": ""}},
-        *({"type": "output_text.delta", "content_index": 0, "delta": piece, "logprobs": []} for piece in pieces),
-        {"type": "output_text.done", "content_index": 0, "text": whole["text"], "logprobs": []},
-        {"type": "content_part.done", "content_index": 0, "part": whole},
-    )  # fmt: skip
-
-
-def refuses(at: int, *pieces: str) -> list[dict[str, Any]]:
-    """A message item with this refusal in pieces."""
-    whole = {"type": "refusal", "refusal": "".join(pieces)}
-    message = {"id": f"msg_{at}", "type": "message", "role": "assistant", "content": [whole]}
-    return item(
-        at, message, {"content": []},
-        {"type": "content_part.added", "content_index": 0, "part": {**whole, "refusal": ""}},
-        *({"type": "refusal.delta", "content_index": 0, "delta": piece} for piece in pieces),
-        {"type": "refusal.done", "content_index": 0, "refusal": whole["refusal"]},
-        {"type": "content_part.done", "content_index": 0, "part": whole},
-    )  # fmt: skip
-
-
-def thinks(at: int, *pieces: str) -> list[dict[str, Any]]:
-    """A reasoning item with this summary in pieces, and the reasoning itself encrypted."""
-    whole = {"type": "summary_text", "text": "".join(pieces)}
-    reasoning = {"id": f"rs_{at}", "type": "reasoning", "summary": [whole], "encrypted_content": "gAAAA"}
-    return item(
-        at, reasoning, {"summary": []},
-        {"type": "reasoning_summary_part.added", "summary_index": 0, "part": {**whole, "text": ""}},
-        *({"type": "reasoning_summary_text.delta", "summary_index": 0, "delta": piece} for piece in pieces),
-        {"type": "reasoning_summary_text.done", "summary_index": 0, "text": whole["text"]},
-        {"type": "reasoning_summary_part.done", "summary_index": 0, "part": whole},
-    )  # fmt: skip
-
-
-def calls(at: int, call_id: str, name: str, *pieces: str) -> list[dict[str, Any]]:
-    """A function call item with these arguments in pieces."""
-    made = {"id": f"fc_{at}", "type": "function_call", "call_id": call_id, "name": name, "arguments": "".join(pieces)}
-    return item(
-        at, made, {"arguments": ""},
-        *({"type": "function_call_arguments.delta", "delta": piece} for piece in pieces),
-        {"type": "function_call_arguments.done", "name": name, "arguments": made["arguments"]},
-    )  # fmt: skip
+def spoken(text: str) -> dict[str, Any]:
+    """A text in such an item."""
+    return {"type": "output_text", "text": text, "annotations": []}
 
 
 # --- the tools --------------------------------------------------------------------------------------------------------
@@ -204,41 +120,6 @@ NOW = ToolCall("call_3", "get_time", {}, "")
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What must not depend on the wire that an answer has come by."""
-
-    text: str = ""
-    reasoning: str = ""
-    refusal: str | None = None
-    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
-    finish_reason: str = "stop"
-    usage: tuple[int | None, int | None, int | None] = (9, 5, 14)  # input, output, total
-
-    @classmethod
-    def of(cls, reply: Reply) -> Facts:
-        assert reply.usage is not None
-        return cls(
-            reply.text,
-            reply.reasoning,
-            reply.refusal,
-            tuple((call.name, call.arguments) for call in reply.tool_calls),
-            reply.finish_reason,
-            (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.total_tokens),
-        )
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What is answered on each wire, and what all of that must fold to. None: the wire has no such thing."""
-
-    chat: bytes | None
-    responses: bytes | None
-    kimi: bytes | None
-    facts: Facts
-    ids: dict[str, list[str]] = field(default_factory=dict)  # of the calls: each wire has its own
-
-
-@dataclass(frozen=True)
 class Conversation:
     """A request and its body on each wire. A word in place of a body is in the error: the wire has no such thing.
 
@@ -255,7 +136,6 @@ class Conversation:
     tool_choice: Any = "auto"
     options: dict[str, Any] = field(default_factory=dict)
     changes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    answer: Answer | None = None
 
 
 CONVERSATIONS = [
@@ -265,21 +145,9 @@ CONVERSATIONS = [
         chat=chat({"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello?"}),
         responses=responses(
             {"type": "message", "role": "system", "content": "Be brief."},
-            {"type": "message", "role": "user", "content": "Hello?"},
+            asked("Hello?"),
         ),
         kimi=kimi({"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello?"}),
-        answer=Answer(
-            chat=chat_answer(
-                {"role": "assistant", "content": ""}, {"content": "Hé"}, {"content": "llo"},
-                finish="stop",
-            ),
-            responses=responses_answer(says(0, "Hé", "llo")),
-            kimi=kimi_answer(
-                {"role": "assistant", "content": ""}, {"content": "Hél"}, {"content": "lo"},
-                finish="stop",
-            ),
-            facts=Facts(text="Héllo"),
-        ),
     ),
     Conversation(
         "parallel calls",
@@ -295,14 +163,8 @@ CONVERSATIONS = [
                 "role": "assistant",
                 "content": "Both.",
                 "tool_calls": [
-                    {
-                        "id": "call_1", "type": "function",
-                        "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'},
-                    },
-                    {
-                        "id": "call_2", "type": "function",
-                        "function": {"name": "get_weather", "arguments": '{"city":"Lagos"}'},
-                    },
+                    called("call_1", "get_weather", '{"city": "Oslo"}'),
+                    called("call_2", "get_weather", '{"city":"Lagos"}'),
                 ],
             },
             {"role": "tool", "tool_call_id": "call_2", "content": "31 °C"},
@@ -312,16 +174,13 @@ CONVERSATIONS = [
             tool_choice="auto",
         ),
         responses=responses(
-            {"type": "message", "role": "user", "content": "Oslo or Lagos?"},
-            {
-                "type": "message", "role": "assistant", "id": "msg_1", "status": "completed",
-                "content": [{"type": "output_text", "text": "Both.", "annotations": []}],
-            },
+            asked("Oslo or Lagos?"),
+            said(spoken("Both."), at=1),
             {"type": "function_call", "call_id": "call_1", "name": "get_weather", "arguments": '{"city": "Oslo"}'},
             {"type": "function_call", "call_id": "call_2", "name": "get_weather", "arguments": '{"city":"Lagos"}'},
             {"type": "function_call_output", "call_id": "call_2", "output": "31 °C"},
             {"type": "function_call_output", "call_id": "call_1", "output": "-3 °C"},
-            {"type": "message", "role": "user", "content": "And now?"},
+            asked("And now?"),
             tools=RESPONSES_TOOLS,
             tool_choice="auto",
         ),
@@ -333,14 +192,8 @@ CONVERSATIONS = [
                 "content": "Both.",
                 "reasoning_content": "",
                 "tool_calls": [
-                    {
-                        "id": "functions.get_weather:0", "type": "function",
-                        "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'},
-                    },
-                    {
-                        "id": "functions.get_weather:1", "type": "function",
-                        "function": {"name": "get_weather", "arguments": '{"city":"Lagos"}'},
-                    },
+                    called("functions.get_weather:0", "get_weather", '{"city": "Oslo"}'),
+                    called("functions.get_weather:1", "get_weather", '{"city":"Lagos"}'),
                 ],
             },
             {"role": "tool", "tool_call_id": "functions.get_weather:1", "content": "31 °C"},
@@ -348,40 +201,6 @@ CONVERSATIONS = [
             {"role": "user", "content": "And now?"},
             tools=CHAT_TOOLS,
             tool_choice="auto",
-        ),
-        answer=Answer(
-            chat=chat_answer(
-                {"role": "assistant", "content": "Again."},
-                {"tool_calls": [entry(0, "call_a", "get_weather", "", type="function")]},
-                {"tool_calls": [entry(0, arguments='{"city":')]},
-                {"tool_calls": [entry(0, arguments='"Oslo"}')]},
-                {"tool_calls": [entry(1, "call_b", "get_time", "", type="function")]},
-                {"tool_calls": [entry(1, arguments="{}")]},
-                finish="tool_calls",
-            ),
-            responses=responses_answer(
-                says(0, "Again."),
-                calls(1, "call_a", "get_weather", '{"city":', '"Oslo"}'),
-                calls(2, "call_b", "get_time", "{}"),
-            ),
-            kimi=kimi_answer(
-                {"role": "assistant", "content": "Again."},
-                {"tool_calls": [entry(0, "functions.get_weather:2", "get_weather", "", type="function")]},
-                {"tool_calls": [entry(1, "functions.get_time:3", "get_time", "", type="function")]},
-                {"tool_calls": [entry(0, arguments='{"city":'), entry(1, arguments="{")]},
-                {"tool_calls": [entry(0, arguments='"Oslo"}'), entry(1, arguments="}")]},
-                finish="tool_calls",
-            ),
-            facts=Facts(
-                text="Again.",
-                calls=(("get_weather", {"city": "Oslo"}), ("get_time", {})),
-                finish_reason="tool_calls",
-            ),
-            ids={
-                "chat": ["call_a", "call_b"],
-                "responses": ["call_a", "call_b"],
-                "kimi": ["functions.get_weather:2", "functions.get_time:3"],
-            },
         ),
     ),
     Conversation(
@@ -395,34 +214,14 @@ CONVERSATIONS = [
             {"role": "user", "content": "And one?"},
         ),
         responses=responses(
-            {"type": "message", "role": "user", "content": "One and one?"},
-            {
-                "type": "message", "role": "assistant", "id": "msg_1", "status": "completed",
-                "content": [{"type": "output_text", "text": "2", "annotations": []}],
-            },
-            {"type": "message", "role": "user", "content": "And one?"},
+            asked("One and one?"),
+            said(spoken("2"), at=1),
+            asked("And one?"),
         ),
         kimi=kimi(
             {"role": "user", "content": "One and one?"},
             {"role": "assistant", "content": "2", "reasoning_content": "Easy."},
             {"role": "user", "content": "And one?"},
-        ),
-        answer=Answer(
-            chat=chat_answer(
-                {"role": "assistant", "content": None, "reasoning_content": "Two and"},
-                {"content": None, "reasoning_content": " one."},
-                {"content": "3", "reasoning_content": None},
-                finish="stop",
-            ),
-            responses=responses_answer(thinks(0, "Two and", " one."), says(1, "3")),
-            kimi=kimi_answer(
-                {"role": "assistant", "content": ""},
-                {"reasoning_content": "Two "},
-                {"reasoning_content": "and one."},
-                {"content": "3"},
-                finish="stop",
-            ),
-            facts=Facts(text="3", reasoning="Two and one."),
         ),
     ),
     Conversation(
@@ -439,11 +238,8 @@ CONVERSATIONS = [
                 "role": "assistant",
                 "content": None,
                 "tool_calls": [
-                    {
-                        "id": "call_1", "type": "function",
-                        "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'},
-                    },
-                    {"id": "call_3", "type": "function", "function": {"name": "get_time", "arguments": "{}"}},
+                    called("call_1", "get_weather", '{"city": "Oslo"}'),
+                    called("call_3", "get_time", "{}"),
                 ],
             },
             {
@@ -455,7 +251,7 @@ CONVERSATIONS = [
             tool_choice="auto",
         ),
         responses=responses(
-            {"type": "message", "role": "user", "content": "Oslo, and the time?"},
+            asked("Oslo, and the time?"),
             {"type": "function_call", "call_id": "call_1", "name": "get_weather", "arguments": '{"city": "Oslo"}'},
             {"type": "function_call", "call_id": "call_3", "name": "get_time", "arguments": "{}"},
             {
@@ -473,14 +269,8 @@ CONVERSATIONS = [
                 "content": None,
                 "reasoning_content": "",
                 "tool_calls": [
-                    {
-                        "id": "functions.get_weather:0", "type": "function",
-                        "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'},
-                    },
-                    {
-                        "id": "functions.get_time:1", "type": "function",
-                        "function": {"name": "get_time", "arguments": "{}"},
-                    },
+                    called("functions.get_weather:0", "get_weather", '{"city": "Oslo"}'),
+                    called("functions.get_time:1", "get_time", "{}"),
                 ],
             },
             {
@@ -538,23 +328,11 @@ CONVERSATIONS = [
             {"role": "user", "content": "Please."},
         ),
         responses=responses(
-            {"type": "message", "role": "user", "content": "Do it."},
-            {
-                "type": "message", "role": "assistant", "id": "msg_1", "status": "completed",
-                "content": [{"type": "refusal", "refusal": "I won't."}],
-            },
-            {"type": "message", "role": "user", "content": "Please."},
+            asked("Do it."),
+            said({"type": "refusal", "refusal": "I won't."}, at=1),
+            asked("Please."),
         ),
         kimi="neither text nor tool calls",  # Kimi has no refusals: it declines in its text
-        answer=Answer(
-            chat=chat_answer(
-                {"role": "assistant", "content": None, "refusal": ""}, {"refusal": "I still "}, {"refusal": "won't."},
-                finish="stop",
-            ),
-            responses=responses_answer(refuses(0, "I still ", "won't.")),
-            kimi=None,
-            facts=Facts(refusal="I still won't."),
-        ),
     ),
     Conversation(
         "forced",
@@ -568,7 +346,7 @@ CONVERSATIONS = [
             tool_choice={"type": "function", "function": {"name": "get_weather"}},
         ),
         responses=responses(
-            {"type": "message", "role": "user", "content": "Oslo?"},
+            asked("Oslo?"),
             tools=RESPONSES_TOOLS,
             tool_choice={"type": "function", "name": "get_weather"},
         ),
@@ -578,26 +356,6 @@ CONVERSATIONS = [
             tool_choice={"type": "function", "function": {"name": "get_weather"}},
             thinking={"type": "disabled"},
         ),
-        answer=Answer(
-            chat=chat_answer(  # after a named choice OpenAI ends with "stop"
-                {"role": "assistant", "content": None,
-                 "tool_calls": [entry(0, "call_a", "get_weather", "", type="function")]},
-                {"tool_calls": [entry(0, arguments='{"city"')]},
-                {"tool_calls": [entry(0, arguments=':"Oslo"}')]},
-                finish="stop",
-            ),
-            responses=responses_answer(calls(0, "call_a", "get_weather", '{"city"', ':"Oslo"}')),
-            kimi=kimi_answer(
-                {"role": "assistant", "content": ""},
-                {"tool_calls": [
-                    entry(0, "functions.get_weather:0", "get_weather", type="function"),
-                    entry(0, arguments='{"city":"Oslo"}'),
-                ]},
-                finish="tool_calls",
-            ),
-            facts=Facts(calls=(("get_weather", {"city": "Oslo"}),), finish_reason="tool_calls"),
-            ids={"chat": ["call_a"], "responses": ["call_a"], "kimi": ["functions.get_weather:0"]},
-        ),
     ),
     Conversation(
         "required",
@@ -606,7 +364,7 @@ CONVERSATIONS = [
         tool_choice="required",
         chat=chat({"role": "user", "content": "Oslo?"}, tools=CHAT_TOOLS, tool_choice="required"),
         responses=responses(
-            {"type": "message", "role": "user", "content": "Oslo?"}, tools=RESPONSES_TOOLS, tool_choice="required"
+            asked("Oslo?"), tools=RESPONSES_TOOLS, tool_choice="required"
         ),
         # It thinks, and nobody has allowed to stop that: the force can't be had.
         kimi=kimi({"role": "user", "content": "Oslo?"}, tools=CHAT_TOOLS, tool_choice="auto"),
@@ -619,15 +377,12 @@ CONVERSATIONS = [
         tool_choice="none",
         chat=chat({"role": "user", "content": "Oslo?"}, tools=CHAT_TOOLS, tool_choice="none"),
         responses=responses(
-            {"type": "message", "role": "user", "content": "Oslo?"}, tools=RESPONSES_TOOLS, tool_choice="none"
+            asked("Oslo?"), tools=RESPONSES_TOOLS, tool_choice="none"
         ),
         kimi=kimi({"role": "user", "content": "Oslo?"}, tools=CHAT_TOOLS, tool_choice="none"),
     ),
 ]  # fmt: skip
 ROWS = {row.name: row for row in CONVERSATIONS}
-ANSWERED = [
-    (row.name, wire) for row in CONVERSATIONS for wire in WIRES if row.answer and getattr(row.answer, wire) is not None
-]
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
@@ -671,53 +426,6 @@ def test_a_conversation_is_written_as_each_wire_wants_it(name: str, wire: str) -
     assert body == wanted
     assert json.loads(json.dumps(body)) == body
     assert tuple(prepare(wire, row)[1]) == row.changes.get(wire, ())
-
-
-def as_dict(message: Any) -> Any:
-    """A message as a dict of Chat Completions, as an application may have it."""
-    if not isinstance(message, Message) or message.error:
-        return message  # the dicts have no sign for a tool that failed
-    parts = message.content
-    written: dict[str, Any] = {
-        "role": message.role,
-        "content": parts if isinstance(parts, str | None) else [chat_part(part, "") for part in parts],
-        "reasoning_content": message.reasoning,
-        "tool_call_id": message.tool_call_id,
-        "name": message.name,
-        "refusal": message.refusal,
-        "partial": message.partial or None,
-        **message.extras,
-    }
-    if message.tool_calls:
-        written["tool_calls"] = [
-            {
-                "id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.raw_arguments},
-                **(call.extra or {}),
-            }
-            for call in message.tool_calls
-        ]  # fmt: skip
-    return {name: value for name, value in written.items() if value is not None}
-
-
-@each_row("wire", EVERY_WIRE)
-@each_row("name", ROWS)
-def test_dicts_and_messages_are_sent_alike(name: str, wire: str) -> None:
-    """The same conversation as dicts and as Messages has the same body and the same warnings on every wire."""
-    row = ROWS[name]
-    try:
-        dicts = [as_dict(message) for message in row.messages] if isinstance(row.messages, list) else row.messages
-    except ConfigError:
-        return  # a part that Chat Completions has no spelling for
-
-    def sent(messages: Any) -> Any:
-        asked = Request.read(MODELS.get(wire, "m"), messages, list(row.tools), row.tool_choice, row.options)
-        try:
-            ready = adapter_for(wire).prepare(asked)
-        except ConfigError as exc:
-            return str(exc)
-        return ready.body, ready.warnings
-
-    assert sent(dicts) == sent(row.messages)
 
 
 @each_row("wire", EVERY_WIRE)
@@ -771,100 +479,37 @@ def test_responses_bodies_are_openais(name: str) -> None:
 
 # --- answers ----------------------------------------------------------------------------------------------------------
 
-
-def read(wire: str, row: Conversation) -> Reply:
-    """The reply to a row's answer on this wire, which is the same however its bytes are cut."""
-    request, _ = prepare(wire, row)
-    body = getattr(row.answer, wire)
-    dialect = "kimi" if wire == "kimi" else None  # as in the catalogue of providers
-    return assert_any_cut(body, adapter=wire, dialect=dialect, tools=request.tools, tool_choice=request.tool_choice)
-
-
-@each_row(("name", "wire"), ANSWERED)
-def test_an_answer_is_the_same_on_every_wire(name: str, wire: str) -> None:
-    """Text, reasoning, refusal, calls, reason and counts do not tell which wire an answer has come by."""
-    row = ROWS[name]
-    reply = read(wire, row)
-    assert row.answer is not None
-    assert Facts.of(reply) == row.answer.facts
-    assert [call.id for call in reply.tool_calls] == row.answer.ids.get(wire, [])
-    assert codes(reply) == []
-
-
-def test_which_wire_has_no_such_answer() -> None:
-    """Only Kimi lacks one: it has no refusals."""
-    missing = [
-        (row.name, wire) for row in CONVERSATIONS for wire in WIRES if row.answer and not getattr(row.answer, wire)
-    ]
-    assert missing == [("refusal", "kimi")]
-    assert {name for name, _ in ANSWERED} == {"plain", "parallel calls", "reasoning", "refusal", "forced"}
-
-
-@each_row(("name", "wire"), ANSWERED)
-def test_the_answers_of_the_table_are_openais(name: str, wire: str) -> None:
-    """Every event of the table is one by OpenAI's types, so that no wire is easier here than it is."""
-    for line in getattr(ROWS[name].answer, wire).decode().splitlines():
-        if line.startswith("data: {"):
-            if wire == "responses":
-                RESPONSES_EVENT.validate_json(line.removeprefix("data: "))
-            else:
-                openai.types.chat.ChatCompletionChunk.model_validate_json(line.removeprefix("data: "))
+AGAIN = Answer(("Again.",), (("call_1", "get_weather", {"city": "Oslo"}), ("call_2", "get_time", {})))
 
 
 @each_row("sent", WIRES)
-@each_row("came", WIRES)
+@each_row("came", ANSWERS)
 def test_an_answer_goes_on_by_another_wire(came: str, sent: str) -> None:
     """The turn of one provider, with the results of its calls, is a turn of any other: ids and arguments fit."""
-    row = ROWS["parallel calls"]
-    reply = read(came, row)
-    one, two = ids = [call.id for call in reply.tool_calls]
-    results = [tool_result(call, call.name) for call in reply.tool_calls]
-    body = encode(sent, row, [user("And now?"), reply.message, *results])
+    message = fold(told(came, AGAIN, Random(came)).body, adapter=came).message
+    results = [tool_result(call, call.name) for call in message.tool_calls]
+    body = encode(sent, ROWS["parallel calls"], [user("And now?"), message, *results])
+    weather, clock = (call.raw_arguments for call in message.tool_calls)
     if sent == "responses":
-        said, weather, clock = (
-            {"type": "message", "role": "assistant", "status": "completed",
-             "content": [{"type": "output_text", "text": "Again.", "annotations": []}]},
-            {"type": "function_call", "call_id": one, "name": "get_weather", "arguments": '{"city":"Oslo"}'},
-            {"type": "function_call", "call_id": two, "name": "get_time", "arguments": "{}"},
-        )  # fmt: skip
-        if came == "responses":  # the items as they came
-            turn = [
-                {**said, "id": "msg_0"},
-                {**weather, "id": "fc_1", "status": "completed"},
-                {**clock, "id": "fc_2", "status": "completed"},
-            ]
-        else:
-            turn = [{**said, "id": "msg_1"}, weather, clock]
-        assert body["input"] == [
-            {"type": "message", "role": "user", "content": "And now?"},
-            *turn,
-            {"type": "function_call_output", "call_id": one, "output": "get_weather"},
-            {"type": "function_call_output", "call_id": two, "output": "get_time"},
+        own = [{name: item[name] for name in item if name not in ("id", "status")} for item in body["input"]]
+        assert own == [
+            asked("And now?"),
+            {"type": "message", "role": "assistant", "content": [spoken("Again.")]},
+            {"type": "function_call", "call_id": "call_1", "name": "get_weather", "arguments": weather},
+            {"type": "function_call", "call_id": "call_2", "name": "get_time", "arguments": clock},
+            {"type": "function_call_output", "call_id": "call_1", "output": "get_weather"},
+            {"type": "function_call_output", "call_id": "call_2", "output": "get_time"},
         ]
         return
-    one, two = ("functions.get_weather:0", "functions.get_time:1") if sent == "kimi" else ids
-    spoken = {
-        "role": "assistant",
-        "content": "Again.",
-        "tool_calls": [
-            {"id": one, "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Oslo"}'}},
-            {"id": two, "type": "function", "function": {"name": "get_time", "arguments": "{}"}},
-        ],
-    }
+    one, two = ("functions.get_weather:0", "functions.get_time:1") if sent == "kimi" else ("call_1", "call_2")
+    calls = [called(one, "get_weather", weather), called(two, "get_time", clock)]
+    turn = {"role": "assistant", "content": "Again.", "tool_calls": calls}
     assert body["messages"] == [
         {"role": "user", "content": "And now?"},
-        spoken | ({"reasoning_content": ""} if sent == "kimi" else {}),
+        turn | ({"reasoning_content": ""} if sent == "kimi" else {}),
         {"role": "tool", "tool_call_id": one, "content": "get_weather"},
         {"role": "tool", "tool_call_id": two, "content": "get_time"},
     ]
-
-
-@pytest.mark.parametrize("came", WIRES)
-def test_reasoning_goes_on_to_kimi(came: str) -> None:
-    """Kimi is told the reasoning of an earlier turn, whichever provider it came from."""
-    row = ROWS["reasoning"]
-    body = encode("kimi", row, [*row.messages, read(came, row).message, user("Sure?")])
-    assert body["messages"][3] == {"role": "assistant", "content": "3", "reasoning_content": "Two and one."}
 
 
 # --- the fixtures -----------------------------------------------------------------------------------------------------
