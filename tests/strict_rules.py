@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
 from typing import Any
+
+from streamfold.testing import SentRequest, fail
 
 PLACEHOLDER = "skip_thought_signature_validator"
 _ID, _TOOL = re.compile(r"[a-zA-Z0-9_-]+"), re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -149,3 +152,19 @@ def _declarations(body: dict[str, Any]) -> Iterator[str]:
     yield from (f"Invalid function name {tool['name']}" for tool in declared if not _FUNCTION.fullmatch(tool["name"]))
     if "functionCallingConfig" in body.get("toolConfig", {}) and not declared:
         yield "Function calling config is set without function_declarations"
+
+
+PROBLEMS: dict[str, Callable[..., list[str]]] = {"anthropic": anthropic_problems, "gemini": google_problems}
+SIGNATURES = [b64encode(b"the signature of answer %d" % number).decode() for number in range(1, 9)]  # of a script
+
+
+def strict(wire: str, refused: list[str], *steps: Any) -> Callable[[SentRequest], Any]:
+    """A turn of a script that is only given if the API would take the request."""
+
+    def turn(sent: SentRequest) -> Any:
+        if problems := PROBLEMS[wire](dict(sent.body), SIGNATURES):
+            refused.extend(problems)
+            return fail(400, "; ".join(problems))
+        return list(steps)
+
+    return turn

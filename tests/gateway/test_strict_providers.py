@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from every_wire import WIRES, scripted, through
 from streamfold import Message, Provider, Tool, image, system, tool_result, user
-from streamfold.testing import SentRequest, call, fail, say, think
-from strict_rules import PLACEHOLDER, anthropic_problems, google_problems
+from streamfold.testing import call, say, think
+from strict_rules import PLACEHOLDER, PROBLEMS, strict
 from tables import each_row
 
 # One event loop: what is tried here is the same on both
 pytestmark = [pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"), pytest.mark.one_loop]
 
-PROBLEMS: dict[str, Callable[..., list[str]]] = {"anthropic": anthropic_problems, "gemini": google_problems}
-SIGNATURES = [b64encode(b"the signature of answer %d" % number).decode() for number in range(1, 9)]  # of a script
 TIME = Tool("get_time", "The time.", {"type": "object", "properties": {"city": {"type": "string"}}})
 PNG = b"\x89PNG\r\n\x1a\n"
-
-
-def strict(wire: str, refused: list[str], *steps: Any) -> Callable[[SentRequest], Any]:
-    """A turn that is only given if the API would take the request."""
-
-    def turn(sent: SentRequest) -> Any:
-        if problems := PROBLEMS[wire](dict(sent.body), SIGNATURES):
-            refused.extend(problems)
-            return fail(400, "; ".join(problems))
-        return list(steps)
-
-    return turn
 
 
 async def talk(model: Provider) -> None:

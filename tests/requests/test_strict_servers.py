@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import httpx
 import pytest
 from pydantic import TypeAdapter
 
 from conversation_strategies import conversation
-from folding import event
+from every_wire import scripted
 from scale import some
-from streamfold import ConfigError, Message, Provider, StreamDecoder, Tool, tool_result, user
-from strict_rules import anthropic_problems, google_problems
+from streamfold import ConfigError, Message, Provider, Reply, Tool, tool_result, user
+from streamfold.testing import call, say, think
+from strict_rules import PROBLEMS, strict
 from tables import each_row
 
-PROBLEMS: dict[str, Callable[..., list[str]]] = {"anthropic": anthropic_problems, "gemini": google_problems}
 PATHS = {"anthropic": "https://api.test/v1", "gemini": "https://api.test/v1beta"}
 
 
-def provider(wire: str, client: httpx.AsyncClient | None = None) -> Provider:
-    config = {"adapter": wire, "base_url": PATHS[wire], "model": "m", "api_key": "k", "max_retries": 0}
-    return Provider.from_config(config, http_client=client)
-
-
 def body_of(wire: str, talk: dict[str, Any]) -> dict[str, Any]:
-    options = talk["options"]
-    found = provider(wire).preview(talk["messages"], talk["tools"], tool_choice=talk["tool_choice"], **options)
+    provider = Provider.from_config({"adapter": wire, "base_url": PATHS[wire], "model": "m", "api_key": "k"})
+    found = provider.preview(talk["messages"], talk["tools"], tool_choice=talk["tool_choice"], **talk["options"])
     return json.loads(found.body)  # type: ignore[no-any-return]
 
 
@@ -102,120 +95,43 @@ def _check_types(wire: str, body: dict[str, Any]) -> None:
 # --- histories of other wires, and three turns with parallel calls ----------------------------------------------------
 
 TIME = Tool("get_time", "The time.", {"type": "object", "properties": {"city": {"type": "string"}}})
-THOUGHT, SIGNED = "c2lnbmVkIHRob3VnaHQ=", "c2lnbmVkIGNhbGw="
+ELSEWHERE = ("chat", "responses", "anthropic", "gemini")
 
 
-def sse(*payloads: dict[str, Any]) -> bytes:
-    return b"".join(map(event, payloads))
+def calls(name: str) -> list[Any]:
+    """Two calls with ids of their own, one of which Anthropic would not take."""
+    return [call("get_time", call_id=f"{name}|{city}", city=city) for city in ("Oslo", "Rome")]
 
 
-def anthropic_answer(turn: int, finished: bool = False) -> bytes:
-    opened = {"type": "content_block_start"}
-    blocks: list[tuple[dict[str, Any], dict[str, Any]]] = [
-        ({"type": "thinking", "thinking": "", "signature": THOUGHT}, {"type": "thinking_delta", "thinking": "Hm."}),
-        ({"type": "text", "text": ""}, {"type": "text_delta", "text": "Wait."}),
-    ]
-    if not finished:
-        given = {"type": "input_json_delta", "partial_json": '{"city":"Oslo"}'}
-        names = [f"toolu_{turn}a", f"toolu_{turn}b"]
-        blocks += [({"type": "tool_use", "id": name, "name": "get_time", "input": {}}, given) for name in names]
-    events = [{"type": "message_start", "message": {"id": f"msg_{turn}", "content": []}}]
-    for at, (begun, delta) in enumerate(blocks):
-        events.append({**opened, "index": at, "content_block": begun})
-        events.append({"type": "content_block_delta", "index": at, "delta": delta})
-        events.append({"type": "content_block_stop", "index": at})
-    reason = "end_turn" if finished else "tool_use"
-    return sse(*events, {"type": "message_delta", "delta": {"stop_reason": reason}}, {"type": "message_stop"})
+def results(reply: Reply) -> list[Message]:
+    """The results of its calls, in the wrong order."""
+    return [tool_result(made, f"{made.id} is noon") for made in reversed(reply.tool_calls)]
 
 
-def gemini_answer(turn: int, finished: bool = False) -> bytes:
-    parts: list[dict[str, Any]] = [{"text": "Hm.", "thought": True}, {"text": "Wait."}]
-    if finished:
-        parts.append({"text": "", "thoughtSignature": THOUGHT})
-    else:
-        parts.append(
-            {
-                "functionCall": {"name": "get_time", "args": {"city": "Oslo"}, "id": f"{turn}a"},
-                "thoughtSignature": SIGNED,
-            }
-        )
-        parts.append({"functionCall": {"name": "get_time", "args": {"city": "Rome"}, "id": f"{turn}b"}})
-    chunks = [{"candidates": [{"content": {"role": "model", "parts": [part]}}]} for part in parts]
-    return sse(*chunks, {"candidates": [{"content": {"parts": [{"text": ""}]}, "finishReason": "STOP"}]})
-
-
-def chat_answer(turn: int, finished: bool = False) -> bytes:
-    calls = [
-        {"index": at, "id": f"functions.get_time:{turn}{at}", "function": {"name": "get_time", "arguments": "{}"}}
-        for at in range(2)
-    ]
-    deltas: list[Any] = [
-        {"reasoning_content": "Hm."},
-        {"content": "Wait."},
-        *([] if finished else [{"tool_calls": calls}]),
-    ]
-    last = {"choices": [{"delta": {}, "finish_reason": "stop" if finished else "tool_calls"}]}
-    return sse(*({"choices": [{"delta": delta}]} for delta in deltas), last) + b"data: [DONE]\n\n"
-
-
-def responses_answer(turn: int, finished: bool = False) -> bytes:
-    items: list[dict[str, Any]] = [
-        {
-            "type": "reasoning",
-            "id": "rs_1",
-            "summary": [{"type": "summary_text", "text": "Hm."}],
-            "encrypted_content": "gA",
-        },
-        {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "Wait."}]},
-    ]
-    names = [] if finished else [f"call|{turn}a", f"call|{turn}b"]
-    items += [
-        {"type": "function_call", "id": f"fc_{name}", "call_id": name, "name": "get_time", "arguments": "{}"}
-        for name in names
-    ]
-    return sse({"type": "response.completed", "response": {"status": "completed", "output": items}})
-
-
-ANSWERS = {"chat": chat_answer, "responses": responses_answer, "anthropic": anthropic_answer, "gemini": gemini_answer}
-
-
-def turn_of(wire: str, turn: int, *, finished: bool = False) -> list[Message]:
-    """A turn that another endpoint of a wire has written, with the results of its calls in the wrong order."""
-    decoder = StreamDecoder(wire)
-    decoder.feed(ANSWERS[wire](turn, finished))
-    decoder.close()
-    message = replace(decoder.reply.message, origin=f"{wire} https://elsewhere.test/v1")
-    assert len(message.tool_calls) == (0 if finished else 2)
-    return [message, *(tool_result(call, f"{call.id} is noon") for call in reversed(message.tool_calls))]
+async def turns_of(wire: str) -> list[Message]:
+    """What another endpoint of a wire has answered: a turn with calls and their results, one without, an open loop."""
+    steps = [think("Hm."), say("Wait.")]
+    model = scripted(wire, [*steps, *calls(wire)], [think("So."), "Done."], [*steps, *calls(f"{wire}2")])
+    talk = [user("Hi")]
+    for _ in range(3):
+        reply = await model.chat(talk, [TIME], reasoning_effort="high")
+        talk += [replace(reply.message, origin=f"{wire} https://elsewhere.test/v1"), *results(reply)]
+        talk += [] if reply.tool_calls else [user("And now?")]
+    return talk
 
 
 @each_row("wire", PROBLEMS)
-@each_row("came", [*ANSWERS, "all of them"])
+@each_row("came", [*ELSEWHERE, "all of them"])
 async def test_no_refusal_over_three_turns(wire: str, came: str) -> None:
     """A history from elsewhere, an open tool loop of elsewhere, then three turns with parallel calls: no 400."""
-    refused: list[list[str]] = []
-    answers = 0
-
-    def serve(request: httpx.Request) -> httpx.Response:
-        nonlocal answers
-        found = PROBLEMS[wire](json.loads(request.content), (THOUGHT, SIGNED))
-        if found:
-            refused.append(found)
-            return httpx.Response(400, json={"error": {"message": "; ".join(found)}})
-        answers += 1
-        return httpx.Response(
-            200, content=ANSWERS[wire](answers, answers == 4), headers={"Content-Type": "text/event-stream"}
-        )
-
     talk: list[Message] = []
-    for name in ANSWERS if came == "all of them" else [came]:
-        talk += [user("Hi"), *turn_of(name, 7), *turn_of(name, 8, finished=True)]
-    talk += [user("And now?"), *turn_of(next(iter(ANSWERS)) if came == "all of them" else came, 9)]
-    async with httpx.AsyncClient(transport=httpx.MockTransport(serve)) as client:
-        model = provider(wire, client)
-        for _ in range(4):
-            reply = await model.chat(talk, [TIME], repair=True)
-            results = [tool_result(call, "noon") for call in reversed(reply.tool_calls)]
-            talk += [reply.message, *results] if results else [reply.message, user("Thanks.")]
+    for name in ELSEWHERE if came == "all of them" else [came]:
+        talk += await turns_of(name)
+    refused: list[str] = []
+    turns = [strict(wire, refused, think("Hm."), say("Wait."), *calls(str(number))) for number in range(3)]
+    model = scripted(wire, *turns, strict(wire, refused, "Done."))
+    for _ in range(4):
+        reply = await model.chat(talk, [TIME], repair=True, reasoning_effort="high")
+        talk += [reply.message, *results(reply)]
     assert refused == []
-    assert answers == 4
+    model.assert_done()
