@@ -210,7 +210,6 @@ def gemini(rng: Random) -> Made:
 def openai(rng: Random) -> Made:
     made = Made()
     items: list[dict[str, Any]] = []
-    events: list[dict[str, Any]] = [{"type": "response.created", "response": {"id": "r", "model": "m"}}]
     for at in range(rng.randint(1, 6)):
         status = {"status": "completed"}
         match rng.choice(["text", "text", "search", "code", "image", "mcp", "list", "call", "compaction", "unknown"]):
@@ -261,25 +260,41 @@ def openai(rng: Random) -> Made:
                 item = {"id": f"x_{at}", "type": "acme:sketch", "strokes": [1.5, {"é": None}]}
                 made.hosted.append(("unknown", "state", None))
         items.append(item)
-        events.append({"type": "response.output_item.added", "output_index": at, "item": begun(item)})
+    made.back = items
+    made.body = responses_stream(rng, items)
+    return made
+
+
+def responses_stream(rng: Random, items: list[dict[str, Any]]) -> bytes:
+    """The events of an answer with these items, in the order of the documentation."""
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": {"id": "r", "model": "m"}}]
+    for at, item in enumerate(items):
         place = {"output_index": at, "item_id": item["id"]}
-        for number, part in enumerate(item.get("content", ())):
-            where = {**place, "content_index": number}
-            for piece in pieces(rng, part["text"]):
-                events.append({"type": "response.output_text.delta", **where, "delta": piece})
-        for piece in pieces(rng, item["arguments"]) if item["type"] == "function_call" else ():
-            events.append({"type": "response.function_call_arguments.delta", **place, "delta": piece})
+        events.append({"type": "response.output_item.added", "output_index": at, "item": begun(item)})
+        of_message = item["type"] == "message"
+        name = "response.output_text" if of_message else "response.reasoning_summary_text"
+        for number, part in enumerate(item.get("content") or item.get("summary") or ()):
+            where = {**place, "content_index" if of_message else "summary_index": number}
+            events += [{"type": f"{name}.delta", **where, "delta": piece} for piece in pieces(rng, part["text"])]
+            for annotation in part.get("annotations", ()):
+                events.append({"type": "response.output_text.annotation.added", **where, "annotation": annotation})
+            events.append({"type": f"{name}.done", **where, "text": part["text"]})
+        for kind, member in (("function_call", "arguments"), ("custom_tool_call", "input")):
+            if item["type"] == kind:
+                name = f"response.{kind}_{member}"
+                events += [{"type": f"{name}.delta", **place, "delta": piece} for piece in pieces(rng, item[member])]
+                events.append({"type": f"{name}.done", **place, member: item[member]})
         done = {**item, "tools": []} if item["type"] == "mcp_list_tools" else item
         events.append({"type": "response.output_item.done", "output_index": at, "item": done})
     response = {"id": "r", "object": "response", "model": "m", "status": "completed", "output": items}
     events.append({"type": "response.completed", "response": response})
-    made.back = items
-    made.body = sse(events, ascii_only=rng.random() < 0.5)
-    return made
+    return sse(events, ascii_only=rng.random() < 0.5)
 
 
 def begun(item: dict[str, Any]) -> dict[str, Any]:
-    empty = {"content": [], "arguments": "", "action": None, "code": None, "outputs": None, "result": None}
+    """An item as it is when it begins."""
+    empty: dict[str, Any] = {"content": [], "summary": [], "arguments": "", "input": ""}
+    empty |= dict.fromkeys(("action", "code", "outputs", "result"))
     return {**item, **{name: value for name, value in empty.items() if name in item}, "status": "in_progress"}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from random import Random
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 import scale
 from folding import random_cut
+from made_hosted import responses_stream
 from mirror import emitter, payloads, read
 from streamfold import Reply, StreamDecoder
 from streamfold.adapters.emitting.answers import items_tell, reply_deltas
@@ -66,41 +66,6 @@ def made_item(rng: Random, at: int) -> dict[str, Any]:
     return {"id": f"mcpr_{at}", "type": "mcp_approval_request", **asked}
 
 
-def pieces(rng: Random, said: str) -> list[str]:
-    cuts = sorted(rng.sample(range(len(said) + 1), min(len(said), rng.randint(0, 3))))
-    return [said[start:end] for start, end in zip([0, *cuts], [*cuts, len(said)], strict=True) if said[start:end]]
-
-
-def streamed(rng: Random, items: list[dict[str, Any]]) -> bytes:
-    """The events of an answer, in the order of the documentation."""
-    events: list[dict[str, Any]] = [{"type": "response.created", "response": {"id": "r", "model": "m"}}]
-    for at, item in enumerate(items):
-        place = {"output_index": at, "item_id": item["id"]}
-        empty = {"content": []} if item["type"] == "message" else {"arguments": ""} if "arguments" in item else {}
-        empty |= {"summary": []} if item["type"] == "reasoning" else {"input": ""} if "input" in item else {}
-        events.append({"type": "response.output_item.added", "output_index": at, "item": {**item, **empty}})
-        for number, part in enumerate(item.get("content") or item.get("summary") or ()):
-            name = "output_text" if item["type"] == "message" else "reasoning_summary_text"
-            where = {**place, "content_index" if item["type"] == "message" else "summary_index": number}
-            said = part["text"]
-            events += [{"type": f"response.{name}.delta", **where, "delta": piece} for piece in pieces(rng, said)]
-            for annotation in part.get("annotations", ()):
-                events.append({"type": "response.output_text.annotation.added", **where, "annotation": annotation})
-            events.append({"type": f"response.{name}.done", **where, "text": said})
-        if item["type"] == "function_call":
-            name = "response.function_call_arguments"
-            events += [{"type": f"{name}.delta", **place, "delta": one} for one in pieces(rng, item["arguments"])]
-            events.append({"type": f"{name}.done", **place, "arguments": item["arguments"]})
-        if item["type"] == "custom_tool_call":
-            name = "response.custom_tool_call_input"
-            events += [{"type": f"{name}.delta", **place, "delta": one} for one in pieces(rng, item["input"])]
-            events.append({"type": f"{name}.done", **place, "input": item["input"]})
-        events.append({"type": "response.output_item.done", "output_index": at, "item": item})
-    last = {"id": "r", "object": "response", "status": "completed", "model": "m", "output": items}
-    events.append({"type": "response.completed", "response": last})
-    return "".join(f"data: {json.dumps(one)}\n\n" for one in events).encode()
-
-
 def facts(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The items without the ids of texts, which are written anew."""
     return [
@@ -128,7 +93,7 @@ def test_items_of_every_kind_stay_in_their_place(share: int) -> None:
     for seed in range(share, scale.pick(2000, 160), 4):
         rng = Random(seed)
         items = [made_item(rng, at) for at in range(rng.randint(1, 7))]
-        body = streamed(rng, items)
+        body = responses_stream(rng, items)
         reply = original(body)
         assert items_tell(reply) or not any(item["type"] in ("message", "reasoning") for item in items), seed
         made = Rewriter("responses", emitter("responses"))
@@ -146,7 +111,7 @@ def test_items_of_every_kind_on_other_wires(wire: str) -> None:
     kinds = {"chat": ("function", "custom")}.get(wire, ("function",))
     for seed in range(scale.pick(1000, 80)):
         rng = Random(seed)
-        body = streamed(rng, [made_item(rng, at) for at in range(rng.randint(1, 7))])
+        body = responses_stream(rng, [made_item(rng, at) for at in range(rng.randint(1, 7))])
         reply = original(body)
         made = Rewriter("responses", emitter(wire, mend_finish=True))
         out = b"".join([made.feed(piece) for piece in random_cut(body, rng)]) + made.close()

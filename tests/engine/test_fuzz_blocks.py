@@ -1,4 +1,4 @@
-"""The wires with blocks: any value in place of any member of an event ends in an answer or in an error of ours."""
+"""Wires of items and blocks: any value in place of any member of an event ends in an answer or in an error of ours."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from scale import examples
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 NAMES = {
-    "anthropic": ["parallel_calls", "web_search", "hidden_thinking"],
-    "gemini": ["native_parallel_calls", "code_execution", "streamed_arguments"],
+    "anthropic": ["anthropic/parallel_calls", "anthropic/web_search", "anthropic/hidden_thinking"],
+    "gemini": ["gemini/native_parallel_calls", "gemini/code_execution", "gemini/streamed_arguments"],
+    "responses": ["responses/interleaved", "openai/responses_web_search", "openai/responses_encrypted_reasoning"],
 }
 RECORDED = [(wire, name) for wire, names in NAMES.items() for name in names]
 
 
-def events_of(wire: str, name: str) -> list[tuple[bytes, Any]]:
+def events_of(name: str) -> list[tuple[bytes, Any]]:
     """The events of a fixture: what stands before the payload, and the payload."""
-    body = (FIXTURES / wire / f"{name}.sse").read_bytes().replace(b"\r\n", b"\n")
+    body = (FIXTURES / f"{name}.sse").read_bytes().replace(b"\r\n", b"\n")
     parted = [event.partition(b"data: ") for event in body.strip().split(b"\n\n")]
     return [(head, json.loads(payload)) for head, _, payload in parted]
 
@@ -38,7 +39,7 @@ def body_of(events: list[tuple[bytes, Any]]) -> bytes:
 @given(st.data())
 def test_any_value_in_place_of_any_member(wire: str, name: str, data: st.DataObject) -> None:
     """However odd one or two events are, no other exception comes out, and the parts of the answer have their types."""
-    events = events_of(wire, name)
+    events = events_of(name)
     for _ in range(data.draw(st.integers(1, 2))):
         at = data.draw(st.integers(0, len(events) - 1))
         head, payload = events[at]
@@ -55,7 +56,7 @@ def test_any_value_in_place_of_any_member(wire: str, name: str, data: st.DataObj
 @given(st.data())
 def test_events_that_are_lost_repeated_or_exchanged(wire: str, name: str, data: st.DataObject) -> None:
     """The same of a stream whose events are all right, and not in their places."""
-    events = events_of(wire, name)
+    events = events_of(name)
     one, other = (data.draw(st.integers(0, len(events) - 1)) for _ in range(2))
     match data.draw(st.sampled_from(["lost", "repeated", "exchanged"])):
         case "lost":

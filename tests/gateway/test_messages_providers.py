@@ -12,7 +12,6 @@ import corpus
 from gateways import MESSAGES, behind
 from mirror import emit, looks_whole, payloads, read, written_calls
 from streamfold import StreamError
-from streamfold.adapters.anthropic import MessagesEmitter
 from streamfold.recording import Recording
 from streamfold.values import Call, Delta, Extra, Finish, Reasoning, Text, Usage
 from tables import each_row
@@ -28,37 +27,9 @@ PICTURE: dict[str, Any] = {
 THINKING = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
 
 
-def gemini(deltas: list[Delta]) -> bytes:
-    """An answer of Gemini's."""
-    parts: list[dict[str, Any]] = []
-    reason = "STOP"
-    for delta in deltas:
-        match delta:
-            case Reasoning(text):
-                parts.append({"text": text, "thought": True})
-            case Text(text):
-                parts.append({"text": text})
-            case Call():
-                parts.append(
-                    {"functionCall": {"id": delta.id, "name": delta.name, "args": json.loads(delta.arguments)}}
-                )
-            case Finish("length"):
-                reason = "MAX_TOKENS"
-    usage = {"promptTokenCount": 7, "candidatesTokenCount": 3, "totalTokenCount": 10}
-    chunks: list[dict[str, Any]] = [{"candidates": [{"content": {"role": "model", "parts": [part]}}]} for part in parts]
-    chunks.append({"candidates": [{"finishReason": reason}], "usageMetadata": usage})
-    return b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks)
-
-
 def written(adapter: str, *deltas: Delta, reason: Any = "stop") -> bytes:
     """An answer in the format of a provider."""
-    facts = [*deltas, Usage(7, 3, 10), Finish(reason, reason)]
-    if adapter == "gemini":
-        return gemini(facts)
-    if adapter == "anthropic":
-        made = MessagesEmitter(id="msg_1", model="m")
-        return made.feed_all(facts) + made.finish()
-    return emit("chat" if adapter == "kimi" else adapter, facts)
+    return emit("chat" if adapter == "kimi" else adapter, [*deltas, Usage(7, 3, 10), Finish(reason, reason)])
 
 
 def body(*messages: Any, **members: Any) -> dict[str, Any]:
