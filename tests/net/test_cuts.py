@@ -1,4 +1,4 @@
-"""An answer that is cut at any byte, or that stalls behind any event, over real sockets.
+"""An answer that is cut at any byte, that stalls behind any event, or of which only pings come, over real sockets.
 
 What must come out is worked out here from the events that arrived, and not by the library: no call before the finish
 reason, always an error of ours, always the text so far.
@@ -6,11 +6,10 @@ reason, always an error of ours, always the text so far.
 
 from __future__ import annotations
 
-import json
 import socket
 import struct
-from dataclasses import dataclass
 from itertools import accumulate
+from random import Random
 from typing import Any
 
 import anyio
@@ -19,6 +18,8 @@ from anyio.abc import SocketAttribute
 
 import scale
 import servers
+from answers_by_api import WIRES, Answer, Stream, told
+from folding import DONE, event, fin, text
 from servers import Connection, serving
 from streamfold import APIConnectionError, APITimeoutError, Provider, Reply, StreamError, StreamfoldError
 from tables import each_row
@@ -30,83 +31,34 @@ HEAD = (
 )
 
 
-@dataclass(frozen=True)
-class Event:
-    """An event, and the text in it."""
-
-    data: Any
-    text: str = ""
-    finishes: bool = False
-
-    @property
-    def wire(self) -> bytes:
-        name = f"event: {self.data['type']}\n" if isinstance(self.data, dict) and "type" in self.data else ""
-        data = self.data if isinstance(self.data, str) else json.dumps(self.data, separators=(",", ":"))
-        return f"{name}data: {data}\n\n".encode()
-
-
-def chat(text: str = "", finish: str | None = None, *, shown: str | None = None, **delta: Any) -> Event:
-    choice = {
-        "delta": {**({"content": text} if text else {}), **delta},
-        **({"finish_reason": finish} if finish else {}),
-    }
-    return Event({"choices": [choice]}, text if shown is None else shown, finish is not None)
-
-
-def responses(kind: str, text: str = "", **members: Any) -> Event:
-    return Event({"type": f"response.{kind}", **members}, text, kind == "completed")
-
-
-ITEM = {"type": "function_call", "id": "fc", "call_id": "a", "name": "f"}
+ANSWER = Answer(("Hé", "llo"), (("a", "f", {"x": 1}),))
+MARKUP = (
+    ("Hé", "Hé"),
+    ("<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>", ""),
+    ('{"x":1}<|tool_call_end|>', ""),
+    ("<|tool_calls_section_end|>", ""),
+)
 STREAMS = {
-    "chat": [
-        chat("Hé"),
-        chat("llo"),
-        chat(tool_calls=[{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x"'}}]),
-        chat(tool_calls=[{"index": 0, "function": {"arguments": ":1}"}}]),
-        chat(finish="tool_calls"),
-        Event("[DONE]"),
-    ],
-    "responses": [
-        responses("output_text.delta", "Hé", delta="Hé"),
-        responses("output_item.added", output_index=1, item=ITEM),
-        responses("function_call_arguments.delta", output_index=1, delta='{"x":1}'),
-        responses("completed", response={"status": "completed"}),
-    ],
-    "kimi markup": [
-        chat("Hé"),
-        chat("<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>", shown=""),
-        chat('{"x":1}<|tool_call_end|>', shown=""),
-        chat("<|tool_calls_section_end|>", shown=""),
-        chat(finish="stop"),
-        Event("[DONE]"),
-    ],
+    **{wire: told(wire, ANSWER, Random(1)) for wire in WIRES},
+    "kimi markup": Stream(
+        (*(text(written) for written, _ in MARKUP), fin("stop"), DONE), 4, (*(shown for _, shown in MARKUP), "", "")
+    ),
 }
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-CONFIG = {"chat": {}, "responses": {"adapter": "responses"}, "kimi markup": {"dialect": "kimi"}}
+CONFIG = {**{wire: {"adapter": wire} for wire in WIRES}, "kimi markup": {"dialect": "kimi"}}
 
 
-@dataclass(frozen=True)
-class Stream:
-    """A stream, and what is known of it at each byte."""
-
-    events: list[Event]
-
-    @property
-    def body(self) -> bytes:
-        return b"".join(event.wire for event in self.events)
-
-    def arrived(self, size: int) -> list[Event]:
-        """The events whose data is in the first `size` bytes, with or without the blank line behind it."""
-        ends = accumulate(len(event.wire) for event in self.events)
-        return [event for event, end in zip(self.events, ends, strict=True) if end - 2 <= size]
+def arrived(stream: Stream, size: int) -> int:
+    """How many events have their data in the first `size` bytes, with or without the blank line behind it."""
+    return sum(end - 2 <= size for end in accumulate(map(len, stream.events)))
 
 
 def check(stream: Stream, size: int, ended: Reply | StreamfoldError, *, prefix: bool = False) -> None:
     """Whether an answer of which `size` bytes were sent ended as it must; with `prefix`, fewer may have come."""
-    arrived = stream.arrived(size)
-    text = "".join(event.text for event in arrived)
-    finished = any(event.finishes for event in arrived)
+    came = arrived(stream, size)
+    text, finished = stream.text_before(came), came > stream.end
+    if not finished and not stream.text_before(arrived(stream, size - 2)):
+        text = ""  # an answer of which nothing was shown does not begin with an event that lacks its blank line
     if isinstance(ended, Reply):
         assert finished
         assert ended.text == text
@@ -141,6 +93,12 @@ async def outcome(provider: Provider, **options: Any) -> Reply | StreamfoldError
     return stream.reply
 
 
+async def number_of(peer: Connection) -> int:
+    """How much of the answer is to be sent: a header of the request says it."""
+    await peer.request()
+    return int(peer.server.requests[-1].lower().partition(b"x-number: ")[2].split(b"\r\n")[0])
+
+
 def reset(peer: Connection) -> None:
     """Closing will not say goodbye: the peer gets an RST."""
     raw: socket.socket = peer.stream.extra(SocketAttribute.raw_socket)
@@ -154,12 +112,12 @@ async def test_cut_at_every_byte(name: str, how: str, anyio_backend_name: str) -
 
     At every byte on asyncio with --thorough; else every few of them are enough: the same code reads them.
     """
-    stream = Stream(STREAMS[name])
+    stream = STREAMS[name]
     body = stream.body
     step = scale.pick(1, 7) if (anyio_backend_name, servers.transport) == ("asyncio", "auto") else 11
 
     async def script(peer: Connection) -> None:
-        size = int(json.loads(await peer.request())["model"])
+        size = await number_of(peer)
         await peer.send(HEAD + body[:size])
         if how == "reset":
             reset(peer)
@@ -168,7 +126,7 @@ async def test_cut_at_every_byte(name: str, how: str, anyio_backend_name: str) -
 
     async def cut(provider: Provider, size: int) -> None:
         async with limiter:
-            ended = await outcome(provider, model=str(size))
+            ended = await outcome(provider, extra_headers={"x-number": str(size)})
         try:
             check(stream, size, ended, prefix=how == "reset")
         except AssertionError as wrong:
@@ -188,18 +146,19 @@ def vars_of(ended: Reply | StreamfoldError) -> Any:
 @each_row("name", STREAMS)
 async def test_lengths_that_are_not_kept(name: str) -> None:
     """A connection that closes inside a body whose length was said is broken, wherever that is."""
-    stream = Stream(STREAMS[name])
+    stream = STREAMS[name]
     body = stream.body
 
     async def script(peer: Connection) -> None:
-        size = int(json.loads(await peer.request())["model"])
+        size = await number_of(peer)
         await peer.send(
             HEAD.replace(b"Connection", b"Content-Length: %d\r\nConnection" % (len(body) + 1)) + body[:size]
         )
 
     async with serving(script) as server, server.provider(**CONFIG[name]) as provider:
         for size in range(0, len(body) + 1, 29):
-            check(stream, size, await outcome(provider, model=str(size)))
+            ended = await outcome(provider, extra_headers={"x-number": str(size)})
+            check(stream, size, ended)
 
 
 KEEPALIVE = b": keepalive\n\n"
@@ -213,11 +172,11 @@ async def test_stall_behind_every_event(name: str, comments: bool) -> None:
 
     Only the clock that is meant is short: which of two short ones runs out first would be up to the machine.
     """
-    stream = Stream(STREAMS[name])
+    stream = STREAMS[name]
 
     async def script(peer: Connection) -> None:
-        count = int(json.loads(await peer.request())["model"])
-        await peer.send(HEAD + b"".join(event.wire for event in stream.events[:count]))
+        count = await number_of(peer)
+        await peer.send(HEAD + b"".join(stream.events[:count]))
         while comments:
             await peer.send(KEEPALIVE)
             await anyio.sleep(0.005)
@@ -228,16 +187,50 @@ async def test_stall_behind_every_event(name: str, comments: bool) -> None:
             phase = "first_event" if count == 0 else "stall" if comments else "read"
             clocks = {"first_event": 30, "read": 30, "stall": 30, phase: 0.05}
             began = anyio.current_time()
-            ended = await outcome(provider, model=str(count), timeouts=clocks)
+            ended = await outcome(provider, extra_headers={"x-number": str(count)}, timeouts=clocks)
             assert 0.05 <= anyio.current_time() - began < 20
-            arrived = stream.events[:count]
-            if any(event.finishes for event in arrived):
-                check(stream, sum(len(event.wire) for event in arrived), ended)
+            if count > stream.end:
+                check(stream, len(b"".join(stream.events[:count])), ended)
                 continue
             assert isinstance(ended, APITimeoutError)
             assert (ended.phase, ended.retryable) == (phase, True)
             if count:
                 assert ended.partial is not None
                 assert ended.partial.tool_calls == []
-                assert ended.partial.text == "".join(event.text for event in arrived)
+                assert ended.partial.text == stream.text_before(count)
+        await server.all_closed()
+
+
+START = {"type": "message_start", "message": {"id": "msg_1", "model": "m", "content": [], "usage": {"input_tokens": 1}}}
+BEGUN = [
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}},
+]
+SAID = {"candidates": [{"content": {"parts": [{"text": "Hi"}]}}]}
+IDLE = {
+    "anthropic": ([START], BEGUN, {"type": "ping"}),
+    "gemini": ([{"modelVersion": "m"}], [SAID], {"usageMetadata": {"promptTokenCount": 1}, "modelVersion": "m"}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("begun", [False, True], ids=["nothing said", "something said"])
+@pytest.mark.parametrize("wire", IDLE)
+async def test_pings_do_not_stop_the_clocks(wire: str, begun: bool) -> None:
+    """A server that sends pings, or counts without any content, is not waited for longer than a silent one."""
+    start, said, ping = IDLE[wire]
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(HEAD + b"".join(map(event, [*start, *(said if begun else [])])))
+        while True:
+            await peer.send(event(ping))
+            await anyio.sleep(0.01)
+
+    phase = "stall" if begun else "first_event"
+    clocks: Any = {"first_event": 30, "read": 30, "stall": 30, "total": 20, phase: 0.3}
+    async with serving(script) as server, server.provider(adapter=wire) as provider:
+        ended = await outcome(provider, timeouts=clocks)
+        assert isinstance(ended, APITimeoutError)
+        assert (ended.phase, ended.partial is not None and ended.partial.text) == (phase, "Hi" if begun else "")
         await server.all_closed()
