@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -66,55 +67,25 @@ def check_one_by_one(out: bytes, reply: Reply, wire: str) -> None:
     assert sorted(map(repr, found)) == sorted(map(repr, wanted))
 
 
-def mixed(rng: Random) -> bytes:
-    """An answer of several calls whose fragments come in any order, with text and reasoning between them."""
-    lanes: list[list[Any]] = []
-    for number in range(rng.randint(1, 4)):
-        arguments = json.dumps(rng.choice([{"a": 1}, {"b": "x}y" * 3, "c": [1, {}]}, {}, {"d": {"e": "é👋"}}]))
-        cuts = sorted(rng.sample(range(1, len(arguments)), min(len(arguments) - 1, rng.randint(0, 4))))
-        pieces = [arguments[start:end] for start, end in zip([0, *cuts], [*cuts, len(arguments)], strict=True)]
-        first = rng.choice(["", pieces.pop(0)])
-        head = entry(number, f"id_{number}", rng.choice("fg"), first)
-        if first == "":
-            pieces = [*pieces] if pieces and "".join(pieces) == arguments else [arguments]
-        lanes.append([call(head), *(call(entry(number, arguments=piece)) for piece in pieces)])
-    body, waiting, begun = b"", list(range(len(lanes))), 0
-    together = rng.random() < 0.6
-    while any(lanes):
-        open_lanes = [at for at in waiting if lanes[at] and at <= begun]
-        at = rng.choice(open_lanes) if together else open_lanes[0]
-        begun = max(begun, at + 1) if together else at + (len(lanes[at]) == 1)
-        body += lanes[at].pop(0)
-        if rng.random() < 0.25:
-            body += rng.choice([text("Hm. "), chunk({"reasoning_content": "So. "}), text(" "), chunk({"content": ""})])
-    return body
-
-
-@each_row("wire", WIRES)
-def test_calls_whose_fragments_are_mixed(wire: str) -> None:
-    """Each call is whole before the next one begins, on every wire, and the first one is written live."""
-    for seed in range(scale.pick(1500, 60)):
-        rng = Random(seed)
-        body = mixed(rng) + fin("tool_calls") + DONE
-        made = Rewriter("chat", emitter(wire))
-        out = b"".join(map(made.feed, random_cut(body, rng))) + made.close()
-        assert made.error is None, seed
-        check_one_by_one(out, made.reply, wire)
-        assert read(wire, out).text.strip() == made.reply.text.strip(), seed
+def whole_streams(server: str, count: int) -> Iterator[tuple[int, call_streams.Stream]]:
+    """Streams that number, name and repeat their calls in any way, and hand them out in an order that they say."""
+    for seed, stream in call_streams.with_objects(server, range(count)):
+        right = stream.expected
+        if right.error is None and right.ordered and not right.safe:
+            yield seed, stream
 
 
 @each_row("server", sorted(call_streams.WIRES))
 @each_row("wire", WIRES)
-def test_servers_with_random_habits(wire: str, server: str) -> None:
-    """The same for streams that number, name and repeat their calls in any way."""
-    for seed, stream in call_streams.with_objects(server, range(scale.pick(2000, 60))):
+def test_calls_whose_fragments_are_mixed(wire: str, server: str) -> None:
+    """Each call is whole before the next one begins, on every wire, whatever habits the server has."""
+    for seed, stream in whole_streams(server, scale.pick(2000, 80)):
         made = Rewriter(server, emitter(wire))
-        out = b"".join(map(made.feed, random_cut(stream.body, Random(seed)))) + made.close(
-            interrupted=stream.interrupted
-        )
-        whole = made.error is None and made.reply.finish_reason not in ("length", "content_filter")
-        if whole and stream.expected.ordered and not stream.expected.safe:
+        out = b"".join(map(made.feed, random_cut(stream.body, Random(seed))))
+        out += made.close(interrupted=stream.interrupted)
+        if made.error is None and made.reply.finish_reason not in ("length", "content_filter"):
             check_one_by_one(out, made.reply, wire)
+            assert read(wire, out).text.strip() == made.reply.text.strip(), seed
 
 
 @each_row("name", scale.some(NAMES, 60))
@@ -130,15 +101,16 @@ def test_recordings_under_the_repair(name: str) -> None:
 
 def test_openai_helper_and_accumulator() -> None:
     """OpenAI's own helper calls a call done when the next one begins: each has all of its arguments then, once."""
-    for seed in range(scale.pick(200, 10)):
+    for seed, stream in whole_streams("chat", scale.pick(400, 20)):
         repair = Repairs().stream("chat", {"model": "m", "stream": True})
-        out = repair.feed(mixed(Random(seed)) + fin("tool_calls") + DONE) + repair.close()
+        out = repair.feed(stream.body) + repair.close(interrupted=stream.interrupted)
         reply = repair.repaired.reply
-        assert reply is not None
+        if reply is None or reply.finish_reason != "tool_calls":
+            continue
         wanted = [(one.name, one.raw_arguments or "{}") for one in reply.tool_calls]
-        assert openai_done(out) == wanted
+        assert openai_done(out) == wanted, seed
         message = openai_chat(out).choices[0].message
-        assert [(one.function.name, one.function.arguments) for one in message.tool_calls] == wanted
+        assert [(one.function.name, one.function.arguments) for one in message.tool_calls or ()] == wanted, seed
 
 
 def test_an_end_is_held_back_until_something_else_comes() -> None:
