@@ -4,8 +4,8 @@ types say of it."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from enum import EnumMeta
 from functools import cache
 from importlib import import_module
@@ -13,16 +13,15 @@ from typing import Any, get_args
 
 from folding import fold_chunks
 from sdks import openai
-from streamfold import Reply, StreamChunk, StreamDecoder, Usage
+from streamfold import Reply, StreamChunk, Usage
 from streamfold.adapters.anthropic import MessagesEmitter
 from streamfold.adapters.chat.emit import ChatEmitter
 from streamfold.adapters.emitting.answers import chunk_deltas, end_deltas, reply_deltas
 from streamfold.adapters.emitting.emitter import Emitter
 from streamfold.adapters.gemini import GeminiEmitter
 from streamfold.adapters.responses.emit import ResponsesEmitter
-from streamfold.engine.calls import Calls
 from streamfold.text.jsontext import join_surrogates
-from streamfold.values.deltas import Call, Delta, Done, Failure, Finish, Summary
+from streamfold.values.deltas import Delta
 
 WIRES = ("chat", "responses")
 
@@ -125,42 +124,6 @@ def looks_whole(arguments: str) -> bool:
 def comments(body: bytes) -> list[str]:
     """The comments of a body."""
     return [line[2:] for line in body.decode().split("\n") if line.startswith(": ")]
-
-
-@dataclass
-class Recorder:
-    """A dialect that reads nothing and keeps what it is fed: what the engine makes of the events of an answer."""
-
-    deltas: list[Delta]
-
-    def feed(self, delta: Delta) -> Iterator[Delta]:
-        self.deltas.append(delta)
-        yield delta
-
-    def finish(self) -> list[Delta]:
-        return []
-
-
-def sorted_deltas(body: bytes, adapter: str) -> list[Delta]:
-    """The deltas of a body as the engine has sorted them: repetitions out, calls numbered."""
-    recorder = Recorder([])
-    decoder = StreamDecoder(adapter, dialect=recorder)
-    decoder.feed(body)
-    decoder.close()
-    calls = Calls()
-    finish = [Finish(decoder.reply.finish_reason, decoder.reply.raw_finish_reason or "")]
-    usage = decoder.reply.usage
-    merged = [] if usage is None or any(isinstance(delta, Usage) for delta in recorder.deltas) else [usage]
-    return [*_numbered(recorder.deltas, calls), *merged, *(finish if finish[0].raw else [])]
-
-
-def _numbered(deltas: Iterable[Delta], calls: Calls) -> Iterator[Delta]:
-    for delta in deltas:
-        if isinstance(delta, Call):
-            if (placed := calls.feed(delta)) is not None:
-                yield replace(delta, index=placed.call.number)
-        elif not isinstance(delta, Summary | Failure | Done | Finish):
-            yield delta
 
 
 def read(wire: str, body: bytes, pieces: Iterable[bytes] | None = None, **decoder: Any) -> Reply:

@@ -22,10 +22,9 @@ from streamfold import (
     ToolCall,
     UpstreamError,
 )
-from streamfold.adapters import Adapter, find_adapter
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.engine.lanes import Lane
-from streamfold.engine.parts import EventNumbers, Parts
+from streamfold.engine.parts import Parts
 from streamfold.values import ErrorInfo
 from streamfold.values.deltas import (
     Call,
@@ -76,14 +75,6 @@ def decode(payload: Any, name: str = "message") -> list[Delta]:
     """The deltas of one event, without the number that it does not have."""
     data = payload if isinstance(payload, str) else json.dumps(payload)
     return [delta for delta in ResponsesAdapter().decode(ServerSentEvent(name, data)) if delta != Sequence(None)]
-
-
-def test_the_adapter_by_its_name():
-    """It is built in."""
-    adapter = find_adapter("responses")()
-    assert isinstance(adapter, ResponsesAdapter)
-    assert isinstance(adapter, Adapter)
-    assert (adapter.name, adapter.path) == ("responses", "/responses")
 
 
 @each_row(
@@ -397,26 +388,11 @@ def test_an_end_that_comes_too_late():
     assert feed(Text("Hel", first), Text("Hello", first, True))[-1] == Text("lo", first)
 
 
-def test_reasoning_is_told_once():
-    """What comes first of summary and full text is shown; another item may be told in the other way."""
-    full, summary, other = Part(0, "rs_1", 0, "text"), Part(0, "rs_1", 0, "summary"), Part(1, "rs_2", 0, "summary")
-    deltas = [Reasoning("Let me see.", full), Reasoning("Seen.", other)]
-    assert feed(deltas[0], Reasoning("Saw.", summary), Reasoning("Saw.", summary, True), deltas[1]) == deltas
-
-
 def test_halves_of_a_character():
     """A text whose characters were cut in two is the same as its whole (fixtures/aimock/responses_unicode)."""
     part = Part(0, "msg_1")
     pieces = [Text("a\ud83d", part), Text("\udc4b", part)]
     assert feed(*pieces, Text("a\U0001f44b", part, True), Text("a\U0001f44b", None, True)) == pieces
-
-
-def test_numbers_that_number_nothing():
-    """The same number for every event, or on some of them only, tells neither repetitions nor gaps."""
-    numbers = EventNumbers()
-    assert [numbers.feed(Sequence(0), data) for data in "abbb"] == [None] * 4
-    numbers = EventNumbers()
-    assert [numbers.feed(Sequence(n), str(n)) for n in (None, 3, 9)] == [None] * 3
 
 
 # --- whatever is left out --------------------------------------------------------------------------------------------

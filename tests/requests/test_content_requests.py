@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 import scale
-from conversation_strategies import conversation
 from folding import DONE, chunk, entry, event, fin, fold
 from sdks import TypeOf, openai
 from streamfold import ConfigError, Message, StreamError, ToolCall, assistant, audio, file, image, tool_result, user
@@ -306,34 +304,6 @@ def test_reasoning_that_a_server_insists_on() -> None:
     request = Request.read("m", [TURN], None, "auto", {})
     assert adapter.history_rules(request).wants_reasoning
     assert not ChatAdapter().history_rules(request).wants_reasoning
-
-
-# --- what was kept as JSON --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("wire", WIRES)
-def test_conversations_from_json_are_sent_alike(wire: str) -> None:
-    """Two hundred whole conversations, with parts, odd ids and arguments, reasoning, items, signatures and errors.
-
-    They are equal after JSON, and what is sent of them, or said against it, is the same to the byte.
-    """
-    were_sent = 0
-    for number in range(200):
-        messages = conversation(number, plain=number % 2 == 0)["messages"]
-        text = json.dumps([message.to_dict() for message in messages])
-        back = [Message.from_dict(data) for data in json.loads(text)]
-        assert back == messages
-        outcomes = [_outcome(wire, given, f"{wire} https://api.openai.com/v1") for given in (messages, back)]
-        assert outcomes[0] == outcomes[1]
-        were_sent += outcomes[0].startswith("[")
-    assert were_sent >= 100  # the others have parts that this wire refuses
-
-
-def _outcome(wire: str, messages: list[Message], origin: str) -> str:
-    try:
-        return json.dumps(sent(wire, *messages, origin=origin), ensure_ascii=False)
-    except ConfigError as exc:
-        return str(exc)
 
 
 # --- answers of every fixture -----------------------------------------------------------------------------------------
