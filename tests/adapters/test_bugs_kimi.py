@@ -549,14 +549,6 @@ def test_h12_the_prefix_is_not_in_the_answer() -> None:
     assert f"{message.content}{reply.text}" == "There once was a man from Kent"
 
 
-def test_h12_other_providers_continue_no_text() -> None:
-    """A prefix that a provider would take for a finished turn is refused."""
-    messages = [user("A limerick."), assistant("There once was", partial=True)]
-    for wire in ("chat", "responses"):
-        with pytest.raises(ConfigError, match="partial"):
-            write(messages, adapter=find_adapter(wire)())
-
-
 def test_h13_interleaved_fragments_with_names_on_all() -> None:
     """Fragments of two calls that alternate, name and id on each of them, are two whole calls."""
     reply = read(

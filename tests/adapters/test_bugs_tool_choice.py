@@ -14,10 +14,8 @@ import pytest
 from folding import DONE, assert_any_cut, call, calls, chunk, codes, entry, event, fin, fold_chunks, text
 from streamfold import (
     AllowedTools,
-    ConfigError,
     NamedTool,
     Reply,
-    StreamDecoder,
     Tool,
     ToolCall,
     assistant,
@@ -366,37 +364,6 @@ def test_j10_a_formatted_text_beside_a_call() -> None:
 
 
 # --- what is a choice, and what is none -------------------------------------------------------------------------------
-
-
-@each_row(
-    ("choice", "words"),
-    [
-        ("sometimes", "tool_choice is 'auto', 'none', 'required'"),
-        ("", "tool_choice is"),
-        ("NONE", "tool_choice is"),
-        (False, "tool_choice is"),
-        (5, "tool_choice is"),
-        (["auto"], "tool_choice is"),
-        ({}, "tool_choice is"),
-        ({"name": "get_weather"}, "tool_choice is"),
-        ({"type": "function"}, "tool_choice is"),
-        ({"type": "function", "function": {}}, "tool_choice is"),
-        ({"type": "function", "function": {"name": None}}, "tool_choice is"),
-        ({"type": "tool", "name": "get_weather"}, "tool_choice is"),
-        (
-            NamedTool("get_wether"),
-            "names 'get_wether' .did you mean 'get_weather'.., which is not among the tools: get_weather, get_time",
-        ),
-        ({"type": "function", "name": "get_wether"}, "names 'get_wether'"),
-        ({"type": "function", "function": {"name": "get_wether"}}, "names 'get_wether'"),
-    ],
-)
-def test_other_spellings_are_refused(choice: Any, words: str) -> None:
-    """What is no tool choice, or names a tool that was not declared, is refused before anything is sent or read."""
-    with pytest.raises(ConfigError, match=words):
-        Request.read("m", "x", BOTH, choice, {})
-    with pytest.raises(ConfigError, match=words):
-        StreamDecoder("chat", tools=BOTH, tool_choice=choice)
 
 
 def test_calls_of_the_history_are_counted() -> None:

@@ -423,18 +423,6 @@ def test_messages_that_can_not_be_sent(message: dict[str, Any], words: str):
     assert "messages[1]" in str(caught.value)
 
 
-def test_partial_messages():
-    """This wire continues no text."""
-    with pytest.raises(ConfigError, match="partial"):
-        write([user("Hi"), assistant("Once", partial=True)])
-
-
-def test_tools_of_other_kinds():
-    """A tool that the provider runs is no function."""
-    with pytest.raises(ConfigError, match=r"builtin_function"):
-        write("x", [{"type": "builtin_function", "function": {"name": "$web_search"}}])
-
-
 def test_what_is_given_is_not_changed():
     """Encoding makes new values."""
     message = {"role": "user", "content": [{"type": "text", "text": "x"}]}

@@ -24,7 +24,6 @@ from streamfold import (
     APITimeoutError,
     AuthenticationError,
     BadRequestError,
-    ConfigError,
     IncompleteStreamError,
     NotFoundError,
     ProtocolError,
@@ -35,7 +34,6 @@ from streamfold import (
     StreamfoldError,
     ToolCall,
     UpstreamError,
-    run_tools,
 )
 from tables import each_row
 
@@ -272,30 +270,6 @@ async def test_clocks_as_a_mapping() -> None:
         with pytest.raises(APITimeoutError) as caught:
             await provider.chat("Hello", timeouts={"read": None, "total": None, "stall": 0.1})
         assert caught.value.phase == "stall"
-
-
-@each_row(
-    ("given", "message"),
-    [
-        (
-            {"raed": 5},
-            "timeouts.raed: unknown key (did you mean 'read'?). Allowed: connect, first_event, read, stall, total",
-        ),
-        ({"x": 5}, "timeouts.x: unknown key. Allowed: connect, first_event, read, stall, total"),
-        ({"read": "soon"}, "timeouts.read: must be a number"),
-        (5, 'timeouts must be a Timeouts or a mapping such as {"read": 5}, not int'),
-    ],
-)
-async def test_clocks_that_there_are_not(given: object, message: str) -> None:
-    provider = Provider.from_config({"base_url": "http://test/v1", "model": "m"})
-    for ask in (provider.chat_stream, lambda *words, **options: run_tools(provider, *words, [len_of], **options)):
-        with pytest.raises(ConfigError) as caught:
-            ask("Hello", timeouts=given)
-        assert str(caught.value) == message
-
-
-def len_of(text: str) -> int:
-    return len(text)
 
 
 async def test_l4_comments_are_no_events() -> None:
@@ -547,27 +521,6 @@ async def test_many_streams_at_once() -> None:
             for _ in range(50):
                 tasks.start_soon(ask)
         assert texts == [("Hi", 1)] * 50
-
-
-async def test_mistakes_are_found_before_anything_is_sent() -> None:
-    """What can't be sent raises at the call, and says what is allowed."""
-    async with serving(silent) as server, server.provider() as provider:
-        for wrong, message in [
-            ({"temprature": 1}, "did you mean 'temperature'"),
-            ({"n": 2}, "n must be 1"),
-            ({"tool_choice": "sometimes"}, "tool_choice is"),
-            ({"tools": [{"type": "function"}]}, "a tool needs the form"),
-            ({"tools": [{"type": "function", "function": {"name": "f"}}],
-              "tool_choice": {"type": "function", "name": "g"}}, "'g', which is not among the tools: f"),
-            ({"response_format": 5}, "response_format must be"),
-        ]:  # fmt: skip
-            with pytest.raises(ConfigError, match=message):
-                provider.chat_stream("Hello", **wrong)
-        with pytest.raises(ConfigError, match=r"messages\[1\]"):
-            provider.chat_stream([{"role": "user", "content": "x"}, "y"])
-        with pytest.raises(ConfigError, match="nothing to answer"):
-            provider.chat_stream([])
-        assert server.requests == []
 
 
 async def test_aclose_while_waiting_for_a_retry() -> None:

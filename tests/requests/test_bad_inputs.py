@@ -36,6 +36,7 @@ from streamfold.adapters.chat import ChatQuirks
 from streamfold.cli.app import app
 from streamfold.config.catalogue import provider_files
 from streamfold.config.profile import Profile
+from tables import each_row
 
 ENDPOINT: dict[str, Any] = {"base_url": "http://test/v1", "model": "m"}
 CALL = ToolCall("a", "f", {}, "{}")
@@ -206,6 +207,8 @@ TOOLS: list[Row] = [
         f"{CHOICES} {{'type': 'tool', 'name': 'look_up'}} (did you mean NamedTool('look_up')?)",
     ),
     (lambda: ask(tools=[TOOL], tool_choice=True), f"{CHOICES} True"),
+    (lambda: ask(tools=[TOOL], tool_choice={}), f"{CHOICES} {{}}"),
+    (lambda: StreamDecoder("chat", tool_choice="NONE"), f"{CHOICES} 'NONE' (did you mean 'none'?)"),
     (
         lambda: ask(tools=[TOOL], tool_choice=NamedTool("lookup")),
         "tool_choice names 'lookup' (did you mean 'look_up'?), which is not among the tools: look_up",
@@ -406,21 +409,17 @@ PROFILES: list[Row] = [
     ),
 ]
 
-ROWS = {
-    f"{group}-{number}": row
-    for group, rows in (("messages", MESSAGES), ("tools", TOOLS), ("options", OPTIONS), ("profiles", PROFILES))
-    for number, row in enumerate(rows)
-}
+ROWS = [*MESSAGES, *TOOLS, *OPTIONS, *PROFILES]
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-def test_what_code_is_told(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+@each_row(("mistake", "wanted"), ROWS)
+def test_what_code_is_told(mistake: Callable[[], Any], wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every mistake in what a program passes is a ConfigError, and never another exception from deep inside."""
     for name in ("OPENAI_API_KEY", "NOWHERE"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ConfigError) as caught:
-        row[0]()
-    assert str(caught.value) == row[1]
+        mistake()
+    assert str(caught.value) == wanted
 
 
 # --- streamfold.toml --------------------------------------------------------------------------------------------------
@@ -517,7 +516,7 @@ FILES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "wanted"), FILES, ids=[text.splitlines()[-1] for text, _ in FILES])
+@each_row(("text", "wanted"), FILES)
 def test_what_a_file_is_told(text: str, wanted: str, tmp_path: Path) -> None:
     """With the line of the mistake."""
     path = tmp_path / "streamfold.toml"
@@ -567,7 +566,7 @@ COMMANDS: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("command", "wanted"), COMMANDS, ids=[command for command, _ in COMMANDS])
+@each_row(("command", "wanted"), COMMANDS)
 def test_what_a_command_is_told(command: str, wanted: str, tmp_path: Path) -> None:
     """One line on standard error, and exit code 2."""
     (tmp_path / "no.json").write_text("[look_up]", "utf-8")

@@ -273,31 +273,6 @@ def test_mistakes_in_a_file(text: str, message: str, tmp_path: Path) -> None:
     assert str(caught.value) == f"{path}:{message}"
 
 
-@each_row(
-    ("said", "message"),
-    [
-        (
-            {"capabilities": {"imagess": "no"}},
-            "capabilities.imagess: unknown key (did you mean 'images'?). ",
-        ),
-        (
-            {"capabilities": {"images": "nope"}},
-            "capabilities.images: can't be 'nope' (did you mean 'no'?). ",
-        ),
-        (
-            {"models": [{"pattern": "x"}, {"patern": "x"}]},
-            "models[1].patern: unknown key (did you mean 'pattern'?). ",
-        ),
-        ({"models": [{"images": "no"}]}, "models[0].pattern: required"),
-        ({"models": "x"}, "models: must be a list"),
-    ],
-)
-def test_mistakes_in_a_mapping(said: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        Provider.from_config({**ENDPOINT, **said})
-    assert str(caught.value).startswith(f"provider 'custom': {message}")
-
-
 def test_mistakes_in_the_catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of the catalogue is named, with the line."""
     path = tmp_path / "acme.toml"
