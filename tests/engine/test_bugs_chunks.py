@@ -178,12 +178,6 @@ def test_f6_running_totals() -> None:
     assert assert_any_cut(body + DONE).usage == Usage(3, 12, raw=last)
 
 
-def test_f6_usage_is_on_the_finished_chunk_alone() -> None:
-    """However many usages there were, one chunk has one: the finished chunk."""
-    chunks, _ = fold_chunks(chunk({"content": "a"}, usage={"prompt_tokens": 3}) + fin("stop") + DONE)
-    assert [made.usage for made in chunks] == [None, Usage(3, raw={"prompt_tokens": 3})]
-
-
 def test_f7_usage_inside_the_choice() -> None:
     """Moonshot puts usage inside the choice of the last chunk."""
     usage = {"prompt_tokens": 19, "completion_tokens": 13, "total_tokens": 32, "cached_tokens": 16}

@@ -217,46 +217,6 @@ def pieces(*texts: str) -> bytes:
     return b"".join(map(text, texts)) + STOP
 
 
-@each_row(
-    "cut",
-    [
-        ("<thi", "nk>abc</thi", "nk>ok"),
-        ("<think>", "abc", "</think>", "ok"),
-        ("<think>abc</think>ok",),
-        tuple("<think>abc</think>ok"),
-        ("", "<", "think>a", "", "bc<", "/think", ">o", "k"),
-    ],
-)
-def test_g4_think_tags_in_pieces(cut: tuple[str, ...]) -> None:
-    """Reasoning between tags is reasoning, and nothing of a tag is shown, wherever the server has cut it."""
-    reply = assert_any_cut(pieces(*cut), dialect="think")
-    assert (reply.reasoning, reply.text, reply.finish_reason) == ("abc", "ok", "stop")
-    assert (reply.message.reasoning, reply.message.content) == ("abc", "ok")
-    assert codes(reply) == []
-    chunks, _ = fold_chunks(pieces(*cut), dialect="think")
-    assert not any("<" in made.delta + made.reasoning for made in chunks)
-
-
-@each_row(
-    ("said", "reasoning", "shown"),
-    [
-        ("a <", "", "a <"),
-        ("a <b> </c> <", "", "a <b> </c> <"),
-        ("<thin", "", "<thin"),
-        ("<thinking>", "", "<thinking>"),
-        ("<think>a < b</thin", "a < b</thin", ""),
-        ("<think>a</think>b <", "a", "b <"),
-        ("<think>a<</think><", "a<", "<"),
-        ("<<think>", "", "<<think>"),
-    ],
-)
-def test_g4_what_only_looked_like_a_tag(said: str, reasoning: str, shown: str) -> None:
-    """What was held back because it might become a tag is given out at the end, where nothing can come any more."""
-    for cut in ((said,), tuple(said)):
-        reply = assert_any_cut(pieces(*cut), dialect="think")
-        assert (reply.reasoning, reply.text) == (reasoning, shown)
-
-
 def test_g4_what_was_held_back_when_the_stream_broke() -> None:
     """The partial answer of a stream that breaks off has the characters that were held back, too."""
     error = assert_any_cut_error(text("<think>a</think>b <"), dialect="think")
@@ -265,19 +225,6 @@ def test_g4_what_was_held_back_when_the_stream_broke() -> None:
     error = assert_any_cut_error(text("<think>a</th"), dialect="think")
     assert error.partial is not None
     assert (error.partial.reasoning, error.partial.text) == ("a</th", "")
-
-
-@pytest.mark.parametrize("cut", [("abc</think>ok",), ("abc</th", "ink>ok"), tuple("abc</think>ok")])
-def test_g5_the_prompt_has_opened_the_tag(cut: tuple[str, ...]) -> None:
-    """Where the template opens the reasoning, the answer begins inside it, if the caller says so."""
-    reply = assert_any_cut(pieces(*cut), dialect="think", start_in_reasoning=True)
-    assert (reply.reasoning, reply.text, codes(reply)) == ("abc", "ok", [])
-
-
-def test_g5_the_model_opens_the_tag_again() -> None:
-    """The tag that the model repeats although the prompt has it is no part of the reasoning."""
-    reply = assert_any_cut(pieces("<think>abc</think>ok"), dialect="think", start_in_reasoning=True)
-    assert (reply.reasoning, reply.text) == ("abc", "ok")
 
 
 def test_g5_a_closing_tag_that_nothing_opened() -> None:
@@ -292,16 +239,6 @@ def test_g5_a_closing_tag_behind_reasoning_of_its_own_field() -> None:
     """A server that splits reasoning off and leaves the closing tag in the text has it taken out."""
     reply = assert_any_cut(chunk({"reasoning_content": "hm"}) + pieces("</thi", "nk>", "ok"), dialect="think")
     assert (reply.reasoning, reply.text) == ("hm", "ok")
-
-
-@pytest.mark.parametrize("inside", [False, True], ids=["opened", "opened by the prompt"])
-def test_g6_reasoning_that_never_ends(inside: bool) -> None:
-    """Reasoning without an end is all there was, and the reply says that there is no answer."""
-    said = "still going" if inside else "<think>still going"
-    for cut in ((said,), tuple(said)):
-        reply = assert_any_cut(pieces(*cut), dialect="think", start_in_reasoning=inside)
-        assert (reply.reasoning, reply.text, reply.finish_reason) == ("still going", "", "stop")
-        assert codes(reply) == ["empty_answer"]
 
 
 def test_g6_reasoning_that_used_up_the_output() -> None:

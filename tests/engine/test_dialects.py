@@ -441,19 +441,19 @@ def test_reasoning(text: str, shown: str, reasoning: str) -> None:
 @pytest.mark.parametrize(
     "text", ["hidden</think>shown", "<think>hidden</think>shown", "<think>hidden</think>\u2028shown"]
 )
-def test_the_prompt_has_opened_reasoning(text: str) -> None:
-    """With `start_in_reasoning` the output begins inside, whether or not the model repeats the opener (bugs G5)."""
+def test_g5_the_prompt_has_opened_reasoning(text: str) -> None:
+    """With `start_in_reasoning` the output begins inside, whether or not the model repeats the opener."""
     reply = any_cut("think", text, inside=True)
     assert (reply.text.strip(), reply.reasoning) == ("shown", "hidden")
 
 
-def test_think_tag_in_pieces() -> None:
-    """Tags in pieces are tags, and what only looks like the beginning of one is text (bug G4)."""
+def test_g4_think_tag_in_pieces() -> None:
+    """Tags in pieces are tags, and what only looks like the beginning of one is text."""
     assert got(read("think", ["<thi", "nk>abc</thi", "nk>ok, a <"])) == ("ok, a <", "abc", [])
 
 
-def test_reasoning_never_closed() -> None:
-    """Reasoning without an end is all there is: the answer is empty, and that is a warning (bug G6)."""
+def test_g6_reasoning_never_closed() -> None:
+    """Reasoning without an end is all there is: the answer is empty, and that is a warning."""
     reply = read("think", ["<think>still", " going"])
     assert got(reply) == ("", "still going", [])
     assert [warning.code for warning in reply.warnings] == ["empty_answer"]
