@@ -44,8 +44,8 @@ class FileSettings(Table):
     default: str = ""
     families: str | None = None
     providers: dict[Annotated[str, accepted_by(_name)], dict[str, Any]] = Field(default={})
-    gateway: GatewaySettings = GatewaySettings()
-    rate_limits: RateLimitSettings = RateLimitSettings()
+    gateway: GatewaySettings = Field(default_factory=GatewaySettings)
+    rate_limits: RateLimitSettings = Field(default_factory=RateLimitSettings)
 
     @classmethod
     def unknown_key(cls, key: str, value: Any) -> str:
@@ -104,7 +104,8 @@ class Config:
             ConfigError: an unknown name.
         """
         if isinstance(spec, str):
-            self._settings()
+            if self.file is not None:  # else there is nothing to be checked, which would take a tenth of the import
+                self._settings()
             name, _, model = spec.partition(":")
             own = self._own_layers(name)
             asked = [Layer({"model": model}, "the name asked for")] if model else []
@@ -211,8 +212,10 @@ class Config:
 
     def rate_limits(self) -> RateLimitSettings | None:
         """Returns the table `[rate_limits]`; None if there is none. Raises ConfigError for a mistake in the file."""
+        if self.file is None:
+            return None
         settings = self._settings()
-        return settings.rate_limits if self.file is not None and "rate_limits" in self.file.data else None
+        return settings.rate_limits if "rate_limits" in self.file.data else None
 
     def secret(self, variable: str, where: str = "gateway: api_key_env") -> str:
         """Returns the value of an environment variable.

@@ -15,7 +15,7 @@ from html.entities import codepoint2name
 from itertools import accumulate
 from typing import Any, TypeVar
 
-from .secrets import KEY_PATTERNS, holds_secret, is_placeholder
+from .secrets import KEY_PATTERNS, holds_secret, is_placeholder, key_pattern
 
 T = TypeVar("T")
 Span = tuple[int, int]
@@ -52,8 +52,9 @@ class Redactor:
         escaped = _ESCAPES.search(text) is not None
         found = [span for plain, pattern in self._secrets for span in _found(text, plain, pattern(), escaped)]
         if self._guess:
-            for start, pattern in KEY_PATTERNS.items():
+            for start in KEY_PATTERNS:
                 if start in text:
+                    pattern = key_pattern(start)
                     found += [match.span("key" if pattern.groups else 0) for match in pattern.finditer(text)]
         return _joined(found)
 

@@ -7,7 +7,6 @@ code 3051 stands for two things, so that it is in no row, and its words are.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -208,6 +207,8 @@ def passes_by(word: str) -> bool | None:
 
 @cache
 def _table() -> dict[str, Any]:
+    import tomllib  # an error of a server is rare
+
     return tomllib.loads((catalogue_folder() / "facts" / "errors.toml").read_text("utf-8"))
 
 
