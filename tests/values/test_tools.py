@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from types import SimpleNamespace
@@ -31,6 +32,7 @@ from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.engine import WireNames
 from streamfold.requests.request import Request
+from streamfold.values import as_tool
 from tables import each_row
 
 
@@ -423,3 +425,27 @@ def test_allowed_tools_are_renamed_too() -> None:
     adapter = ChatAdapter(ChatQuirks(allowed_tools=True))
     request, _ = adapter.rewrite(Request.read("m", "x", [Tool("a.b")], AllowedTools(("a.b",)), {}))
     assert request.tool_choice == AllowedTools(("a_b",))
+
+
+def test_a_function_is_looked_at_once() -> None:
+    """Also one that is made anew for each request; what has changed since is seen."""
+
+    def made(town: str) -> Callable[..., Any]:
+        def weather(days: int = 1) -> str:
+            """Tells the weather."""
+            return f"{town}: {days}"
+
+        return weather
+
+    oslo, rome = made("Oslo"), made("Rome")
+    first, second = as_tool(oslo), as_tool(rome)
+    assert first.model is second.model is as_tool(oslo).model
+    assert (first.function, second.function) == (oslo, rome)
+    assert replace(first, function=None) == replace(tool(rome), function=None, model=first.model)
+    oslo.__doc__ = "Tells something else."
+    assert as_tool(oslo).description == "Tells something else."
+    oslo.__annotations__["days"] = float
+    assert as_tool(oslo).parameters["properties"]["days"]["type"] == "number"
+    oslo.__defaults__ = None
+    assert as_tool(oslo).parameters["required"] == ["days"]
+    assert as_tool(rome) == second

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from inspect import Parameter, getdoc, isroutine, signature
-from typing import TYPE_CHECKING, Any, get_type_hints, overload
+from operator import is_
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints, overload
 
 from .caching import CacheMark
 from .configerrors import ConfigError
@@ -15,6 +17,8 @@ from .tools import NeedsApproval, Tool, ToolLike, read_tool
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+_MOST_SEEN = 256  # functions whose tools are kept
 
 
 @overload
@@ -119,7 +123,36 @@ def as_tool(given: ToolLike) -> Tool:
         if not hasattr(given, "model_json_schema"):
             raise ConfigError(f"the class {given.__name__} is no tool: a pydantic model is one, and a typed function")
         return Tool.from_model(given)
+    if isinstance(given, FunctionType) and not given.__dict__:
+        return _tool_of(given)
     return tool(given) if callable(given) else read_tool(given)
+
+
+class _Seen(NamedTuple):
+    """The tool of a function, and what it was made of beside the code."""
+
+    made_of: tuple[object, ...]
+    hints: dict[str, Any]
+    tool: Tool
+
+
+_seen: dict[CodeType, _Seen] = {}  # without the functions themselves, which may be made for one request
+
+
+def _tool_of(function: FunctionType) -> Tool:
+    """Returns the tool of a function, which is made once: its schema takes longer than the rest of a request."""
+    code = function.__code__
+    made_of = function.__globals__, function.__name__, function.__doc__, function.__defaults__, function.__kwdefaults__
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except (TypeError, NameError):
+        return tool(function)  # which says what is wrong
+    seen = _seen.get(code)
+    if seen is None or not all(map(is_, seen.made_of, made_of)) or seen.hints != hints:
+        if len(_seen) >= _MOST_SEEN:
+            _seen.clear()
+        seen = _seen[code] = _Seen(made_of, hints, replace(tool(function), function=None))
+    return replace(seen.tool, function=function)
 
 
 def _arguments(function: Callable[..., Any], name: str) -> type[BaseModel]:
