@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -272,7 +273,7 @@ async def test_plays_pieces_and_headers() -> None:
         assert "content-encoding" not in response.headers
         assert [piece async for piece in response.aiter_raw()] == pieces(recording)
     assert [(request.method, str(request.url)) for request in transport.requests] == [("POST", URL)]
-    assert transport.requests[0].content == b'{"model":"m"}'
+    assert json.loads(transport.requests[0].content) == {"model": "m"}
     assert transport.open_streams == 0
 
 
