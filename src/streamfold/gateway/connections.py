@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from uvicorn.protocols.http.flow_control import service_unavailable
 
+from .watching import DEPARTURE, Departure
+
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as _Protocol
 else:
@@ -44,6 +46,7 @@ class _BoundedProtocol(_Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._departure = Departure()
         self._watch()
         self._make_room()
         if len(self.connections) > self.most:
@@ -55,6 +58,9 @@ class _BoundedProtocol(_Protocol):
         super().data_received(data)
         self._head += len(data)
         self._watch()
+        cycle: Any = self.cycle
+        if cycle is not None:
+            cycle.scope.setdefault("extensions", {DEPARTURE: self._departure})
         if self in self.waiting:
             self._make_room()
             if self._head > _LONGEST_HEAD and not self.transport.is_closing():
@@ -81,6 +87,7 @@ class _BoundedProtocol(_Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
+        self._departure.happened()
 
     def _unsupported_upgrade_warning(self) -> None:
         """Logs nothing: the app tells the client that there are no WebSockets."""

@@ -17,7 +17,8 @@ from .charging import Charge
 from .failures import Refused, of_error, refused, warning_header
 from .logs import RequestLog
 from .models import Served
-from .sink import EventSink, Send, Sink, send_json, until_left
+from .sink import EventSink, Send, Sink, send_json
+from .watching import Departure, Watched
 from .wire import ClientRequest, Warnings, Wire
 
 _PARTING = 1.0  # seconds to tell the client that the server stops
@@ -45,13 +46,16 @@ class Exchange:
     memory: TurnCache | None = None
     charge: Charge | None = None
     _gone: bool = field(default=False, init=False)
-    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, init=False)
+    _watched: Watched | None = field(default=None, init=False)
 
-    async def run(self, receive: Receive, send: Send, sink: Sink | None = None) -> None:
+    async def run(
+        self, receive: Receive, send: Send, sink: Sink | None = None, departure: Departure | None = None
+    ) -> None:
         """Answers. When it returns, or is cancelled, the provider's connection is closed.
 
         Args:
             sink: where the events go; None: to the client.
+            departure: says when the client leaves; None: `receive` does.
 
         Raises:
             Refused: there is no answer, and nothing has been sent.
@@ -63,18 +67,13 @@ class Exchange:
         answered = False
         refusal: Refused | None = None
 
-        async def watch() -> None:
-            await until_left(receive, sink if self.asked.stream else None)
-            self._leave()
-
-        async with anyio.create_task_group() as tasks:
-            self._scope = tasks.cancel_scope
-            tasks.start_soon(watch)
+        self._watched = Watched(receive, departure, sink if self.asked.stream else None, self._leave)
+        async with self._watched:
             try:
                 await (self._stream(writer, sink) if self.asked.stream else self._whole(send))
                 answered = True
             except Refused as exc:
-                refusal = exc  # raised below: a task group would wrap it
+                refusal = exc  # raised below, behind the block
             except ClientGone:
                 self._gone = True
             except anyio.get_cancelled_exc_class():
@@ -83,7 +82,6 @@ class Exchange:
                     with anyio.move_on_after(_PARTING, shield=True):
                         await self._part(writer, sink, send)
                 raise
-            tasks.cancel_scope.cancel()
         if self._gone and not answered:  # after the answer every client leaves
             raise ClientGone
         if refusal is not None:
@@ -91,9 +89,9 @@ class Exchange:
 
     def _leave(self) -> None:
         """Gives the answer up, at once or soon: its client has left."""
-        if not self._gone:
+        if not self._gone and self._watched is not None:
             self._gone = True
-            self._scope.deadline = anyio.current_time() + (_GRACE if self.charge else 0.0)
+            self._watched.end(_GRACE if self.charge else 0.0)
 
     async def _stream(self, writer: ReplyWriter, sink: Sink) -> None:
         """Writes the answer as it arrives."""

@@ -30,6 +30,7 @@ from .metrics import Metrics
 from .models import Models, Served
 from .outcomes import write_json
 from .sink import GuardedSend, Send, Sink, send_json
+from .watching import Departure, departure_of
 from .wire import ClientRequest, Keeper, Wire
 
 T = TypeVar("T")
@@ -137,12 +138,7 @@ class RequestHandler:
 
     async def answer(self, wire: Wire, scope: Any, receive: Receive, send: Send) -> None:
         """Answers one request of a client: with the provider's answer, or with an error in the wire's form."""
-
-        async def handle(incoming: Incoming) -> None:
-            async with self.body(incoming) as body:
-                await self.reply(incoming, body)
-
-        await self.handle(handle, wire, scope, receive, send)
+        await self.handle(self._answer, wire, scope, receive, send)
 
     async def handle(self, handle: Handler, wire: Wire, scope: Any, receive: Receive, send: Send) -> None:
         """Does with a request what `handle` does, if its client may use the server. What that refuses is the answer."""
@@ -160,6 +156,10 @@ class RequestHandler:
             log.disconnected()
         finally:
             guarded.close()
+
+    async def _answer(self, incoming: Incoming) -> None:
+        async with self.body(incoming) as body:
+            await self.reply(incoming, body)
 
     def body(self, incoming: Incoming) -> Body:
         """Returns the body of a request, as a context manager."""
@@ -184,7 +184,7 @@ class RequestHandler:
             await send_json(incoming.send, 200, answer.body, headers)
             incoming.log.answered(answer.note)
             return
-        await self.run(self._exchange(incoming, asked, served), incoming.client, incoming.receive, incoming.send)
+        await self.run_for(incoming, self._exchange(incoming, asked, served))
 
     async def exchange(self, incoming: Incoming, body: Body, keeper: Keeper | None = None) -> Exchange:
         """Returns the answer to a request that a model will give. Raises Refused where that can't be.
@@ -195,13 +195,24 @@ class RequestHandler:
         asked, served = await self._read(incoming, body)
         return self._exchange(incoming, replace(asked, keeper=keeper), served)
 
+    async def run_for(self, incoming: Incoming, exchange: Exchange) -> None:
+        """Has an answer made for the client that asked for it; see `run`."""
+        departure = departure_of(incoming.scope)
+        await self.run(exchange, incoming.client, incoming.receive, incoming.send, departure=departure)
+
     async def run(
-        self, exchange: Exchange, client: Client, receive: Receive, send: Send, sink: Sink | None = None
+        self,
+        exchange: Exchange,
+        client: Client,
+        receive: Receive,
+        send: Send,
+        sink: Sink | None = None,
+        departure: Departure | None = None,
     ) -> None:
         """Has an answer made, within the limits of the client's key. Raises Refused, ClientGone; see `Exchange.run`."""
         exchange.charge = await self._rate_limits.charge(client, exchange.served, exchange.asked.request)
         try:
-            await exchange.run(receive, send, sink)
+            await exchange.run(receive, send, sink, departure)
         finally:
             if exchange.charge is not None:
                 await exchange.charge.aclose()

@@ -12,7 +12,7 @@ import anyio
 
 from ..adapters.emitting import json_text
 from ..net import Interrupted, waits
-from .bodies import ClientGone, Receive
+from .bodies import ClientGone
 
 Send = Callable[[Any], Awaitable[None]]
 
@@ -86,8 +86,12 @@ class Sink(Protocol):
         """Sends events."""
         ...
 
-    async def keep_alive(self) -> float:
-        """Says that the answer is still being made, if it is time. Returns the seconds until it may be time again."""
+    def rest(self) -> float:
+        """Returns the seconds until it is time to say that the answer is still being made; infinite: never."""
+        ...
+
+    async def say_so(self) -> None:
+        """Says that the answer is still being made."""
         ...
 
 
@@ -139,33 +143,24 @@ class EventSink:
         await self._send({"type": "http.response.body", "body": data, "more_body": not last})
         self._last = monotonic()
 
-    async def keep_alive(self) -> float:
-        """Sends the sign if there has been silence. Returns the seconds until it may be time again."""
+    def rest(self) -> float:
+        """Returns the seconds until it is time to say that the answer is still being made; infinite: never."""
         if not self._keepalive or self.ended:
             return inf
-        if self._writing:  # to a client that does not read
+        if self._writing or self._signed is not None:  # to a client that does not read
             return self._keepalive
-        if (rest := self._last + self._keepalive - monotonic()) > 0:
-            return rest
+        return self._last + self._keepalive - monotonic()
+
+    async def say_so(self) -> None:
+        """Says that the answer is still being made."""
         self._signed = anyio.Event()
         try:
             await self._write(self._sign, False)
         except ClientGone:
-            return inf  # the task that writes the answer learns of it with its next piece, or from the server
+            self._keepalive = 0.0  # who writes the answer learns of it with its next piece, or from the server
         finally:
             self._signed.set()
             self._signed = None
-        return self._keepalive
-
-
-async def until_left(receive: Receive, sink: Sink | None = None) -> None:
-    """Returns when the client has left. Meanwhile it is told now and then that its answer is still being made."""
-    while True:
-        rest = inf if sink is None else await sink.keep_alive()
-        with anyio.CancelScope(deadline=anyio.current_time() + rest):
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            return
 
 
 def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

@@ -27,7 +27,8 @@ from ..clients import Client
 from ..exchange import Exchange
 from ..failures import LONGEST_HEADER, Refused, refused
 from ..handler import Body, Endpoint, Handler, Incoming, RequestHandler
-from ..sink import EventSink, Send, Sink, send_json, until_left
+from ..sink import EventSink, Send, Sink, send_json
+from ..watching import until_left
 from ..wire import Wire
 from .conversation import Conversation, input_items, listed_item, not_found
 from .making import Attached, Running
@@ -115,7 +116,7 @@ class KeptResponses:
         making = Attached(self._responses, self._memory, kept, about)
         try:
             exchange = await self._handler.exchange(incoming, body, making)
-            await self._handler.run(exchange, incoming.client, incoming.receive, incoming.send)
+            await self._handler.run_for(incoming, exchange)
         finally:
             making.close()
         return None

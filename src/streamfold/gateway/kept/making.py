@@ -245,9 +245,12 @@ class Running(Making):
             else:
                 await self._changed.wait()
 
-    async def keep_alive(self) -> float:
-        """Does nothing: there is no connection."""
+    def rest(self) -> float:
+        """Returns infinity: there is no connection to keep alive."""
         return inf
+
+    async def say_so(self) -> None:
+        """Does nothing."""
 
     async def keep_saving(self) -> None:
         """Keeps and tells events as they come, until it is cancelled."""
