@@ -229,7 +229,7 @@ async def test_ctrl_c_in_a_terminal(tmp_path: Path) -> None:
         await until(lambda: begun)
         for pid in [command.process.pid, *command.workers]:
             os.kill(pid, signal.SIGINT)
-        await command.says(b"Shutting down", 2)
+        await command.says(b"told to stop")
         upstream.go_on.set()
         await command.process.wait()
         assert command.process.returncode == 0

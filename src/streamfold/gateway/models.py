@@ -178,6 +178,11 @@ class Models:
         found = [endpoint.problem for served in self._providers.values() for endpoint in served.endpoints]
         return list(dict.fromkeys(filter(None, found)))
 
+    def price(self) -> None:
+        """Finds out what the models cost, which an answer would do otherwise."""
+        for served in self._providers.values():
+            served.cost(Usage(0, 0, 0))
+
     async def aclose(self) -> None:
         """Closes the providers that were made here."""
         async with AsyncExitStack() as stack:

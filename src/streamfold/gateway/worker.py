@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import multiprocessing
 import os
 import signal
 import socket
@@ -13,12 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from time import sleep
 from typing import Any, ClassVar
 
 import anyio
 
 from ..config import GatewaySettings, collect_rarely, read_config, set_variable
 from ..limits import count_memory_in
+from ..net import make_client
+from .app import Gateway
 from .configured import configured_app, settings
 from .metrics import METRICS_FOLDER
 from .server import Server, say_what_is_served
@@ -27,6 +29,9 @@ from .server_log import log_quickly
 log = logging.getLogger("streamfold.gateway")
 
 _GRACE = 0.005  # seconds in which a worker with fewer connections may take the next one
+_LOOK = 0.5  # seconds between two looks at the supervisor
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""The signals that the supervisor takes. They are held back from a worker until it has handlers of its own."""
 _REST = 1.0  # seconds without new connections when one could not be accepted
 
 
@@ -57,6 +62,8 @@ class Recipe:
     def check(self, *, say: list[Any] | None = None) -> None:
         """Makes an app and forgets it, so that mistakes are known before a worker is started.
 
+        What the first requests would load is loaded too: workers share it, if they are copies of this process.
+
         Args:
             say: the addresses at which to say that its models are served.
 
@@ -66,7 +73,13 @@ class Recipe:
         app = configured_app(read_config(self.path), self.settings(), self.path)
         if say is not None:
             say_what_is_served(app.models, say, page=None)
-        anyio.run(app.aclose)
+        anyio.run(_warmed, app)
+
+
+async def _warmed(app: Gateway) -> None:
+    await make_client().aclose()
+    app.models.price()
+    await app.aclose()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +110,15 @@ def work(recipe: Recipe, sockets: list[socket.socket], says: Connection, share: 
     """Is a worker: serves on sockets that are open already, until it is told to stop or its supervisor has died."""
     for sig in (signal.SIGINT, signal.SIGHUP):  # what a terminal sends to all is for the supervisor
         signal.signal(sig, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     set_variable(METRICS_FOLDER, str(recipe.metrics))
     count_memory_in(f"sqlite:///{recipe.shared / 'limits.db'}")
     chosen = recipe.settings()
     server = _WorkingServer(configured_app(read_config(recipe.path), chosen, recipe.path), chosen, worker=True)
     server.says, server.share = says, share
     signal.signal(signal.SIGUSR1, lambda *_: server.leave())
-    threading.Thread(target=_stop_with_the_supervisor, daemon=True).start()
+    threading.Thread(target=_stop_with_the_supervisor, args=(os.getppid(),), daemon=True).start()
     collect_rarely()
     log_quickly()
     server.run(sockets)
@@ -188,11 +203,11 @@ class _WorkingServer(Server):
         return protocol
 
 
-def _stop_with_the_supervisor() -> None:
-    if (parent := multiprocessing.parent_process()) is not None:
-        parent.join()
-        log.error("the supervisor has died: this worker stops too")
-        os.kill(os.getpid(), signal.SIGTERM)
+def _stop_with_the_supervisor(supervisor: int) -> None:
+    while os.getppid() == supervisor:  # a pipe to it would be held open by workers that are its copies
+        sleep(_LOOK)
+    log.error("the supervisor has died: this worker stops too")
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _shared_stores(chosen: GatewaySettings, folder: Path) -> dict[str, Any]:

@@ -18,26 +18,26 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
-from ..config import GatewaySettings
+from ..config import GatewaySettings, collect_rarely, set_variable
 from ..values import ConfigError
-from .metrics import forget_process
+from .metrics import METRICS_FOLDER, forget_process
 from .server import FAILED
 from .server_log import log_config
-from .worker import Recipe, Share, work
+from .worker import STOPS, Recipe, Share, work
 
 log = logging.getLogger("streamfold.gateway")
 
-_SPAWN = multiprocessing.get_context("spawn")  # a fork would copy the threads' locks
 _TICK = 0.2  # seconds between two looks at signals
 _PAUSE = 1.0  # seconds before a worker is started in the place of one that could not start
 _START = 60.0  # seconds in which a worker must be ready
@@ -59,6 +59,7 @@ def run(path: str | os.PathLike[str] | None, overrides: Mapping[str, Any]) -> in
         shared = stack.enter_context(TemporaryDirectory(prefix="streamfold-serve-", ignore_cleanup_errors=True))
         recipe = Recipe(path, dict(overrides), Path(shared))
         recipe.metrics.mkdir()
+        set_variable(METRICS_FOLDER, str(recipe.metrics))  # before anything imports prometheus-client
         chosen = recipe.settings()
         try:
             sockets = _listeners(chosen.host, chosen.port)
@@ -68,6 +69,7 @@ def run(path: str | os.PathLike[str] | None, overrides: Mapping[str, Any]) -> in
         for each in sockets:
             stack.enter_context(each)
         recipe.check(say=[each.getsockname() for each in sockets])
+        collect_rarely()
         return _Supervisor(recipe, chosen, sockets).run()
 
 
@@ -75,7 +77,7 @@ def run(path: str | os.PathLike[str] | None, overrides: Mapping[str, Any]) -> in
 class _Worker:
     """A process, and the end of a pipe at which it says that it is ready."""
 
-    process: SpawnProcess
+    process: BaseProcess
     says: Connection
     share: Share
     ready: bool = False
@@ -95,7 +97,7 @@ class _Supervisor:
         self._workers: list[_Worker] = []
         self._leaving: list[_Worker] = []
         self._failed = 0.0  # when a worker could not start
-        self._counts = _SPAWN.RawArray("i", [Share.NONE] * (4 * self._number))  # some for those that leave
+        self._counts = multiprocessing.RawArray("i", [Share.NONE] * (4 * self._number))  # some for those that leave
 
     def run(self) -> int:
         """Returns the exit code of the process, when it has been told to stop and all workers have ended."""
@@ -114,9 +116,13 @@ class _Supervisor:
         taken = {worker.share.place for worker in (*self._workers, *self._leaving)}
         places = range(len(self._counts))
         share = Share(self._counts, next((place for place in places if place not in taken), places[-1]))
-        ours, theirs = _SPAWN.Pipe(duplex=False)
-        process = _SPAWN.Process(target=work, args=(self._recipe, self._sockets, theirs, share))
-        process.start()
+        ours, theirs = multiprocessing.Pipe(duplex=False)
+        process = _process(self._recipe, self._sockets, theirs, share)
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until it has its own handlers
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         theirs.close()
         return _Worker(process, ours, share)
 
@@ -220,6 +226,13 @@ class _Supervisor:
         finally:
             for sig, handler in before.items():
                 signal.signal(sig, handler)
+
+
+def _process(*args: Any) -> BaseProcess:
+    """A process that works: a copy of this one, whose memory it shares, or a new one where threads may hold locks."""
+    if sys.platform == "linux" and len(list(Path("/proc/self/task").iterdir())) == 1:
+        return multiprocessing.get_context("fork").Process(target=work, args=args)
+    return multiprocessing.get_context("spawn").Process(target=work, args=args)
 
 
 def _tell(worker: _Worker, sig: int) -> None:
