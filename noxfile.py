@@ -381,10 +381,11 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def bench_gateway(session: nox.Session) -> None:
-    """What gateways add to an answer with 1 to 1,000 clients; `-- peers` installs LiteLLM's proxy to compare with."""
+    """What gateways add to an answer, alone and with up to 1,000 clients; `-- peers` installs LiteLLM's proxy."""
     session.install("-e", ".[dev]")
     peers = ["litellm-proxy"] if "peers" in session.posargs else []
     session.run("python", "benchmarks/run.py", "--setup", "streamfold", *peers)
+    session.run("python", "benchmarks/bench_gateway_overhead.py")
     session.run("python", "benchmarks/bench_gateway_load.py", "--table")
 
 

@@ -48,7 +48,13 @@ def upstreams(base: str) -> dict[str, str]:
 
 
 def bare_command(folder: Path, base: str, port: int) -> list[str]:
-    return [str(Path(__file__)), "--bare", json.dumps(upstreams(base)), str(port)]
+    return [
+        str(environments.python("streamfold")),
+        str(Path(__file__)),
+        "--bare",
+        json.dumps(upstreams(base)),
+        str(port),
+    ]
 
 
 def streamfold_command(folder: Path, base: str, port: int) -> list[str]:
@@ -60,7 +66,8 @@ def streamfold_command(folder: Path, base: str, port: int) -> list[str]:
     file = folder / "streamfold.toml"
     tables.append('[gateway]\napi_key_env = "BENCH_KEY"\nmax_requests = 4000\nmax_connections = 8000\n')
     file.write_text("".join(tables), "utf-8")
-    return ["-c", "from streamfold.cli import main; main()", "serve", "-c", str(file), "--port", str(port)]
+    program = [str(environments.python("streamfold")), "-c", "from streamfold.cli import main; main()"]
+    return [*program, "serve", "-c", str(file), "--port", str(port)]
 
 
 def litellm_command(folder: Path, base: str, port: int) -> list[str]:
@@ -71,9 +78,9 @@ def litellm_command(folder: Path, base: str, port: int) -> list[str]:
     file = folder / "litellm.yaml"
     settings = {"master_key": "os.environ/BENCH_KEY"}
     file.write_text(json.dumps({"model_list": models, "general_settings": settings}), "utf-8")  # JSON is YAML
-    program = environments.python("litellm-proxy").with_name("litellm")
+    python = environments.python("litellm-proxy")
     words = ["--host", "127.0.0.1", "--port", str(port), "--num_workers", "1", "--telemetry", "False"]
-    return [str(program), "--config", str(file), *words]
+    return [str(python), str(python.with_name("litellm")), "--config", str(file), *words]
 
 
 COMMANDS: dict[str, Callable[[Path, str, int], list[str]]] = {
@@ -118,7 +125,7 @@ def free_port() -> int:
 def serving(name: str, folder: Path, base: str) -> Iterator[tuple[int, str]]:
     """A contestant's server: its process id, and its host with the port."""
     port = free_port()
-    words = [str(environments.python(CONTESTANTS[name])), *COMMANDS[name](folder, base, port)]
+    words = COMMANDS[name](folder, base, port)
     said = (folder / f"{name}.log").open("w+")
     environment = {**environments.clean_environment(), "BENCH_KEY": KEY}
     with said, subprocess.Popen(words, stdout=said, stderr=said, env=environment) as process:

@@ -8,6 +8,8 @@ it is cut is in the path, `/PAYLOAD/DELIVERY/SIZE/v1/...`, and whatever is behin
     live    one event in each HTTP chunk and each TCP segment, then a pause: a model at work
     paced-N as soon as N clients have asked: 20 events per second for each, which say when they were sent
 
+A request for one event that does not ask for a stream gets "Hello" as one JSON object.
+
     python benchmarks/replay.py
 
 prints its port, and ends with its standard input.
@@ -31,6 +33,17 @@ PAUSE = 0.002  # seconds between the events of a live answer
 PACE = 0.05  # seconds between those of a paced one
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 LAST = b"0\r\n\r\n"
+WHOLE = json.dumps(
+    {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 8, "completion_tokens": 1, "total_tokens": 9},
+    }
+).encode()
+JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(WHOLE), WHOLE)
 
 
 def http_chunk(data: bytes) -> bytes:
@@ -117,8 +130,12 @@ class Connection(asyncio.Protocol):
         length = int(headers.get("content-length", 0))
         if len(rest) < length:
             return
-        self._received = rest[length:]
-        self._answer(lines[0].split()[1])
+        body, self._received = rest[:length], rest[length:]
+        path = lines[0].split()[1]
+        if path.endswith("/1/v1/chat/completions") and b'"stream":true' not in body.replace(b" ", b""):
+            self._transport.write(JSON)  # nobody wants a stream of one event
+        else:
+            self._answer(path)
 
     def _answer(self, path: str) -> None:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 from .sse import SSEDecoder
@@ -14,7 +13,7 @@ class Transcript:
     """The payloads of the last events."""
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[int, str | bytes]] = deque()  # how many events, and what they were
+        self._kept: list[tuple[int, str | bytes]] = []  # how many events, and what they were; a deque is 600 bytes
         self._count = 0
 
     def __bool__(self) -> bool:
@@ -41,7 +40,7 @@ class Transcript:
         """Lets go of events that are not among the last any more."""
         kept = self._kept
         while self._count - kept[0][0] >= _MOST:
-            self._count -= kept.popleft()[0]
+            self._count -= kept.pop(0)[0]
 
     def payloads(self) -> tuple[str, ...]:
         """Returns the payloads, the oldest first."""

@@ -49,6 +49,8 @@ class HeldBody:
         size: the bytes of it that are held.
     """
 
+    __slots__ = ("_bodies", "_options", "size")
+
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
         self._options = bodies._options

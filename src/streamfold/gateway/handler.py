@@ -30,7 +30,7 @@ from .metrics import Metrics
 from .models import Models, Served
 from .outcomes import write_json
 from .sink import GuardedSend, Send, Sink, send_json
-from .watching import Departure, departure_of
+from .watching import DEPARTURE, Departure
 from .wire import ClientRequest, Keeper, Wire
 
 T = TypeVar("T")
@@ -48,6 +48,12 @@ class Incoming:
     send: Send
     client: Client
     log: RequestLog
+
+    @property
+    def departure(self) -> Departure | None:
+        """Says when the client leaves; None: its server does not say it."""
+        found: Departure | None = (self.scope.get("extensions") or {}).get(DEPARTURE)
+        return found
 
 
 Handler: TypeAlias = Callable[[Incoming], Awaitable[None]]
@@ -69,6 +75,8 @@ class Body:
     Attributes:
         value: what the JSON says.
     """
+
+    __slots__ = ("_counted", "_handler", "_held", "_incoming", "value")
 
     def __init__(self, handler: RequestHandler, incoming: Incoming) -> None:
         self.value: Any = None
@@ -178,13 +186,18 @@ class RequestHandler:
 
     async def reply(self, incoming: Incoming, body: Body) -> None:
         """Answers a request whose body has been read."""
+        if (exchange := await self._begun(incoming, body)) is not None:
+            await self.run(exchange, incoming.client, incoming.receive, incoming.send, None, incoming.departure)
+
+    async def _begun(self, incoming: Incoming, body: Body) -> Exchange | None:
+        """Answers a request that no model answers; returns the answer to any other."""
         asked, served = await self._read(incoming, body)
         if (answer := await incoming.wire.at_once(asked, served)) is not None:
             headers = {**incoming.wire.headers(incoming.log.id), **answer.headers}
             await send_json(incoming.send, 200, answer.body, headers)
             incoming.log.answered(answer.note)
-            return
-        await self.run_for(incoming, self._exchange(incoming, asked, served))
+            return None
+        return self._exchange(incoming, asked, served)
 
     async def exchange(self, incoming: Incoming, body: Body, keeper: Keeper | None = None) -> Exchange:
         """Returns the answer to a request that a model will give. Raises Refused where that can't be.
@@ -195,19 +208,14 @@ class RequestHandler:
         asked, served = await self._read(incoming, body)
         return self._exchange(incoming, replace(asked, keeper=keeper), served)
 
-    async def run_for(self, incoming: Incoming, exchange: Exchange) -> None:
-        """Has an answer made for the client that asked for it; see `run`."""
-        departure = departure_of(incoming.scope)
-        await self.run(exchange, incoming.client, incoming.receive, incoming.send, departure=departure)
-
     async def run(
         self,
         exchange: Exchange,
         client: Client,
         receive: Receive,
         send: Send,
-        sink: Sink | None = None,
-        departure: Departure | None = None,
+        sink: Sink | None,
+        departure: Departure | None,
     ) -> None:
         """Has an answer made, within the limits of the client's key. Raises Refused, ClientGone; see `Exchange.run`."""
         exchange.charge = await self._rate_limits.charge(client, exchange.served, exchange.asked.request)

@@ -27,7 +27,10 @@ _HEADERS = {
 class _Patience:
     """How long one `send` may wait: the deadline of `Waits`."""
 
-    ends = inf
+    __slots__ = ("ends",)
+
+    def __init__(self) -> None:
+        self.ends = inf
 
     def due(self) -> float:
         return self.ends
@@ -109,6 +112,8 @@ class EventSink:
         started: whether the response has started.
         ended: whether it has ended.
     """
+
+    __slots__ = ("_headers", "_keepalive", "_last", "_send", "_sign", "_signed", "_writing", "ended", "started")
 
     def __init__(self, send: Send, headers: Mapping[str, str], keepalive: float, sign: bytes) -> None:
         self._send = send

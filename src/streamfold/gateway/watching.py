@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import inf
 from types import TracebackType
-from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -45,12 +44,6 @@ class Departure:
             listener()
 
 
-def departure_of(scope: Mapping[str, Any]) -> Departure | None:
-    """Returns what says when the client of a request leaves; None: its server does not."""
-    found: Departure | None = (scope.get("extensions") or {}).get(DEPARTURE)
-    return found
-
-
 async def until_left(receive: Receive, sink: Sink | None = None) -> None:
     """Returns when the client has left. Meanwhile it is told now and then that its answer is still being made."""
     while True:
@@ -71,6 +64,8 @@ class Watched:
         sink: what keeps the connection alive; None: nothing.
         left: called when the client has left.
     """
+
+    __slots__ = ("_departure", "_left", "_loop", "_receive", "_saying", "_scope", "_sink", "_tasks", "_timer")
 
     def __init__(
         self, receive: Receive, departure: Departure | None, sink: Sink | None, left: Callable[[], None]

@@ -116,7 +116,8 @@ class KeptResponses:
         making = Attached(self._responses, self._memory, kept, about)
         try:
             exchange = await self._handler.exchange(incoming, body, making)
-            await self._handler.run_for(incoming, exchange)
+            client, departure = incoming.client, incoming.departure
+            await self._handler.run(exchange, client, incoming.receive, incoming.send, None, departure)
         finally:
             making.close()
         return None
@@ -180,7 +181,7 @@ class KeptResponses:
 
     async def _run(self, running: Running, exchange: Exchange, client: Client) -> None:
         try:
-            await self._handler.run(exchange, client, running.receive, _nobody, running)
+            await self._handler.run(exchange, client, running.receive, _nobody, running, None)
         except Refused as refusal:
             exchange.log.failed(refusal)
             await running.refuse(refusal)
