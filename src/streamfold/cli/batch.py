@@ -88,7 +88,9 @@ Via = Annotated[
     Literal["live", "provider-batch"],
     typer.Option(help="Ask by live requests, or by the provider's batch API, which takes hours and costs less."),
 ]
-Stream = Annotated[bool, typer.Option(help="Stream the answers, or fetch each in one piece, which costs less to read.")]
+Stream = Annotated[
+    bool | None, typer.Option(help="Stream the answers, or not; by default until they are known to be short.")
+]
 Wait = Annotated[bool, typer.Option(help="Wait for the answers of the provider's batches.")]
 
 
@@ -115,7 +117,7 @@ def run(
     in_flight: InFlight = "ask",
     via: Via = "live",
     wait: Wait = True,
-    stream: Stream = True,
+    stream: Stream = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask about every row, and write the answers in the order of the rows.

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -101,12 +102,21 @@ def timeouts_over(configured: Timeouts, given: Timeouts | Mapping[str, object] |
         return configured
     if not isinstance(given, Timeouts | Mapping):
         raise ConfigError(f'timeouts must be a Timeouts or a mapping such as {{"read": 5}}, not {type(given).__name__}')
+    members = asdict(given) if isinstance(given, Timeouts) else given
+    numbers = all(isinstance(value, float | int | None) for value in members.values())
+    read = _over if numbers else _over.__wrapped__  # other values may have no hash, and are mistakes
     try:
-        timeouts: Timeouts = read_timeouts({**asdict(configured), **given} if isinstance(given, Mapping) else given)
-        return timeouts
+        return read(configured, tuple(members), *members.values())
     except ValidationError as exc:
         path, text = mistakes_in(exc)[0]
         raise ConfigError(f"{spelled(('timeouts', *path))}: {text}") from None
+
+
+@lru_cache(maxsize=64, typed=True)
+def _over(configured: Timeouts, names: tuple[str, ...], *seconds: object) -> Timeouts:
+    """Reads the timeouts once that many requests have in common."""
+    timeouts: Timeouts = read_timeouts({**asdict(configured), **dict(zip(names, seconds, strict=True))})
+    return timeouts
 
 
 def read_prices(prices: Mapping[str, Any]) -> Prices:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from time import monotonic
 
 import anyio
 
-from ..answers import Arguments, BaseChatModel, ChatModel, ChatStream, ModelFacts, facts_of, pass_on
 from ..limits import BudgetExceededError, LimitReachedError, LimitStoreError, Reservation
 from ..tools import run_tools
 from ..values import (
@@ -27,6 +25,7 @@ from ..values import (
 )
 from .answers import Answer, checked_answer, error_members
 from .errors import JobPausedError
+from .forms import Form
 from .pace import Pace
 from .rows import Row
 from .settings import JobSettings
@@ -51,6 +50,7 @@ class Asking:
     def __init__(self, settings: JobSettings, pace: Pace) -> None:
         self._settings = settings
         self._pace = pace
+        self._form = Form(settings.stream)
         self._idle: set[anyio.CancelScope] = set()  # of those that wait before they ask
         self._stopped = False
 
@@ -118,16 +118,24 @@ class Asking:
         return None
 
     async def _reply(self, row: Row) -> tuple[Reply, Cost | None]:
-        settings = self._settings
+        settings, form, began = self._settings, self._form, monotonic()
         options = {**settings.options, **row.options}
         tools = row.tools if row.tools is not None else settings.tools
-        model = self._pace.model if settings.stream else _Whole(self._pace.model)
-        if settings.run_tools:
-            run = run_tools(model, row.messages, tools or (), tool_choice=row.tool_choice, **options)
-            await run
-            return run.reply, total_cost(run.replies)
-        reply = await model.chat(row.messages, tools or None, tool_choice=row.tool_choice, **options)
-        return reply, reply.cost
+        whole, model = form.is_whole, self._pace.model
+        try:
+            if settings.run_tools:
+                run = run_tools(form.model(model), row.messages, tools or (), tool_choice=row.tool_choice, **options)
+                await run
+                reply, cost = run.reply, total_cost(run.replies)
+            else:
+                asked = form.options(model, options)
+                reply = await model.chat(row.messages, tools or None, tool_choice=row.tool_choice, **asked)
+                cost = reply.cost
+        except StreamfoldError as error:
+            form.failed(error, whole=whole)
+            raise
+        form.came(monotonic() - began)
+        return reply, cost
 
     async def _turn(self) -> Reservation | None:
         """Waits until a request may be sent. Returns the right to send it, or None if nothing more is asked.
@@ -162,26 +170,6 @@ class Asking:
                 yield scope
             finally:
                 self._idle.discard(scope)
-
-
-class _Whole(BaseChatModel):
-    """A model whose answers are fetched in one piece, also for those who read them as streams."""
-
-    def __init__(self, model: ChatModel) -> None:
-        self._model = model
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    def facts(self) -> ModelFacts | None:
-        return facts_of(self._model)
-
-    def _stream(self, arguments: Arguments) -> ChatStream:
-        return pass_on(self._model, replace(arguments, request=replace(arguments.request, stream=False)))
-
-    async def aclose(self) -> None:
-        await self._model.aclose()
 
 
 def _pause(before: int, error: StreamfoldError) -> float:

@@ -35,7 +35,7 @@ def batch(
     check: Callable[[Reply], str | None] | None = None,
     via: Literal["live", "provider-batch"] = "live",
     wait: bool = True,
-    stream: bool = True,
+    stream: bool | None = None,
     **options: Any,
 ) -> BatchJob:
     """Returns a job that asks a model about many rows, and has one answer for each.
@@ -66,7 +66,7 @@ def batch(
             half the price. It needs a ledger, and takes none of `rpm`, `tpm`, `max_cost` and `run_tools`.
         wait: with "provider-batch": wait for the answers. Otherwise the job pauses when all rows are handed over, and
             fetches the answers that are there when it is started again.
-        stream: False: answers are fetched in one piece, which costs less to read; see `Provider.chat`.
+        stream: False fetches answers in one piece, which costs less to read. Default: once they are known to be short.
         options: for all rows, as for `chat_stream`; those of a row win.
 
     Raises:

@@ -60,7 +60,7 @@ class Ask:
         tools: for all rows that have none of their own. Calls are part of the answer; nothing is run.
         on_refused: a key or an account that is refused ends the job ("stop"), or is the error of each row ("error").
         config: the configuration file on the worker.
-        stream: False: answers are fetched in one piece, which costs less to read; see `Provider.chat`.
+        stream: False fetches answers in one piece, which costs less to read. Default: once they are known to be short.
         options: for all rows, as for `chat_stream`; those of a row win.
 
     Raises:
@@ -83,7 +83,7 @@ class Ask:
         tools: Sequence[ToolLike] = (),
         on_refused: Literal["stop", "error"] = "stop",
         config: str | None = None,
-        stream: bool = True,
+        stream: bool | None = None,
         **options: Any,
     ) -> None:
         self.__setstate__(AskSettings(

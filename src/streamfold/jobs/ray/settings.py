@@ -34,7 +34,7 @@ class AskSettings:
     tools: Sequence[ToolLike]
     on_refused: Literal["stop", "error"]
     config: str | None
-    stream: bool
+    stream: bool | None
     options: Mapping[str, Any]
 
     def __post_init__(self) -> None:
