@@ -112,12 +112,14 @@ async def test_an_answer_is_cancelled_by_another_process(place: str) -> None:
 
 
 @pytest.mark.slow
-async def test_an_answer_is_deleted_by_another_process(place: str) -> None:
-    """It is gone for everybody, and nobody goes on to make it."""
-    async with two(place, anyio.Event()) as (first, second):
-        path = await begun(first)
-        assert (await second.delete(path)).json()["deleted"]
-        assert (await first.get(path)).status_code == 404
+async def test_an_answer_is_deleted_while_it_is_made(place: str) -> None:
+    """By its own process or by another one: it is gone for everybody, and nobody goes on to make it."""
+    for number in range(2):
+        async with two(place, anyio.Event()) as clients:
+            path = await begun(clients[0])
+            assert (await clients[number].delete(path)).json()["deleted"]
+            assert [(await client.get(path)).status_code for client in clients] == [404, 404]
+            assert (await clients[number].delete(path)).status_code == 404
 
 
 async def test_a_process_that_is_gone(tmp_path: Path) -> None:

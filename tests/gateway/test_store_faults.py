@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ from processes import free_port
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.gateway import Gateway, gateway
 from streamfold.gateway.kept import Responses
-from streamfold.stores import SQLiteStore, Store, ValkeyStore, WaitingStore
-from valkeys import ValkeyServer, valkey_program
+from streamfold.stores import SQLiteStore, Store, ValkeyStore, WaitingStore, open_store
+from valkeys import ValkeyServer, valkey_program, valkey_server
 
 # Stores run in threads, the same on both event loops.
 pytestmark = [pytest.mark.slow, pytest.mark.one_loop]
@@ -201,14 +202,19 @@ async def test_many_clients_of_a_locked_file(tmp_path: Path, monkeypatch: pytest
                 await anyio.to_thread.run_sync(time.sleep, 0.01)
 
 
+# --- several processes, and one that is killed ------------------------------------------------------------------------
+
 WRITER = """
 import sys, anyio
-from streamfold.stores import SQLiteStore
+from streamfold.stores import StoreError, open_store
 
-async def main(path, name):
-    store = SQLiteStore(path)
+async def main(where, name):
+    store = open_store(where)
     for at in range(10**9 if name == "killed" else 40):
-        await store.put("me", {f"{name}-{at}": b"x" * 1000, f"{name}-{at}/part": b"y" * 1000})
+        try:
+            await store.put("me", {f"{name}-{at}": b"x" * 1000, f"{name}-{at}/part": b"y" * 1000})
+        except StoreError:
+            break
         print(at, flush=True)
     await store.aclose()
 
@@ -216,33 +222,73 @@ anyio.run(main, *sys.argv[1:])
 """
 
 
-async def test_six_processes_open_a_new_file_at_once(tmp_path: Path) -> None:
+@contextmanager
+def served(kind: str, folder: Path) -> Iterator[tuple[str, ValkeyServer | None]]:
+    """The name of a store of that kind, and its server."""
+    if kind == "sqlite":
+        yield f"sqlite:///{folder}/kept.db", None
+        return
+    port = free_port()
+    with valkey_server(folder, "--port", str(port), "--appendonly", "yes", "--appendfsync", "always") as server:
+        yield f"valkey://127.0.0.1:{port}", server
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "valkey"])
+async def test_six_processes_open_a_new_store_at_once(kind: str, tmp_path: Path) -> None:
     """None of them finds it locked, and what they write is all there."""
-    path = str(tmp_path / "kept.db")
-    command = [sys.executable, "-c", WRITER, path]
-    processes = [subprocess.Popen([*command, name], stdout=subprocess.DEVNULL) for name in "abcdef"]
-    assert [process.wait(120) for process in processes] == [0] * 6
-    store = SQLiteStore(path)
-    for name in "abcdef":
-        keys = [f"{name}-{at}" for at in range(40)]
-        assert await store.get("me", keys) == dict.fromkeys(keys, b"x" * 1000)
-    await store.aclose()
+    with served(kind, tmp_path) as (where, _):
+        command = [sys.executable, "-c", WRITER, where]
+        processes = [subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True) for name in "abcdef"]
+        assert [process.communicate(timeout=120)[0].split()[-1] for process in processes] == ["39"] * 6
+        store = open_store(where)
+        for name in "abcdef":
+            keys = [f"{name}-{at}" for at in range(40)]
+            assert await store.get("me", keys) == dict.fromkeys(keys, b"x" * 1000)
+        await store.aclose()
 
 
-async def test_a_process_that_is_killed_in_mid_write(tmp_path: Path) -> None:
-    """What it has said that it kept is there, and everything there is whole."""
-    path = tmp_path / "kept.db"
-    command = [sys.executable, "-c", WRITER, str(path), "killed"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(30)]
-        process.kill()
-        lines += process.stdout.read().splitlines()
-    store = SQLiteStore(path)
-    for at in range(len(lines) + 1):
-        found = await store.get("me", [f"killed-{at}", f"killed-{at}/part"])
-        assert len(found) == 2 or (at == len(lines) and not found)
-    await store.aclose()
+@pytest.mark.parametrize("kind", ["sqlite", "valkey"])
+async def test_it_is_killed_in_mid_write(kind: str, tmp_path: Path) -> None:
+    """Who writes a file, or the server: what was said to be kept is there, and everything there is whole."""
+    with served(kind, tmp_path) as (where, server):
+        command = [sys.executable, "-c", WRITER, where, "killed"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(30)]
+            if server is None:
+                process.kill()
+            else:
+                server.kill()
+            lines += process.stdout.read().splitlines()
+        if server is not None:
+            server.start()
+        store = open_store(where)
+        for at in range(len(lines) + 1):
+            found = await store.get("me", [f"killed-{at}", f"killed-{at}/part"])
+            assert len(found) == 2 or (at == len(lines) and not found)
+        await store.aclose()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "valkey"])
+async def test_what_is_kept_is_damaged(kind: str, tmp_path: Path) -> None:
+    """It counts as lost, whatever part of it that is; it stops nobody who asks for something else, or deletes it."""
+    with served(kind, tmp_path) if kind != "memory" else nullcontext(("memory", None)) as (where, _):
+        async with kept_in(where) as (app, client):
+            assert app._responses is not None
+            for part, damaged in itertools.product(("", "/state"), (b"", b"{", b"\xff", b"[]", b"{}", b"[" * 10**5)):
+                made = (await answer(client, stream=True))["id"]
+                await app._responses.store.put("", {made + part: damaged})
+                path = f"{RESPONSES}/{made}"
+                seen = [
+                    await client.get(path),
+                    await client.get(path, params={"stream": "true"}),
+                    await client.get(f"{path}/input_items"),
+                    await client.post(RESPONSES, json=asked("Hi", previous_response_id=made)),
+                    await client.post(f"{path}/cancel"),
+                    await client.delete(path),
+                ]
+                assert [found.status_code for found in seen] == [404, 404, 404, 400, 404, 404], (part, damaged)
+            await answer(client)
 
 
 # --- a Valkey server --------------------------------------------------------------------------------------------------

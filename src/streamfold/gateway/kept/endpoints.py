@@ -226,14 +226,14 @@ class KeptResponses:
         await self._follow(incoming, kept.id, int(after))
 
     async def _delete(self, incoming: Incoming) -> None:
-        kept = await self._kept(incoming)
+        kept, late = await self._kept(incoming), False
         if (running := self._running.get(kept.id)) is not None:
             await running.forget()
-        elif not kept.ended and not (await self._cancelled(incoming, kept)).ended:
-            await self._responses.delete(kept.id, kept.owner)
-            await self._responses.cancel(kept)  # who makes it is late, and is to keep nothing more of it
-        else:
-            await self._responses.delete(kept.id, kept.owner)
+        elif not kept.ended:
+            late = not (await self._cancelled(incoming, kept)).ended
+        await self._responses.delete(kept.id, kept.owner)
+        if late:
+            await self._responses.cancel(kept)  # who makes it is to keep nothing more of it
         body = {"id": kept.id, "object": "response", "deleted": True}
         await send_json(incoming.send, 200, body, self._wire.headers(incoming.log.id))
 
@@ -274,7 +274,7 @@ class KeptResponses:
     async def _kept(self, incoming: Incoming) -> KeptResponse:
         response_id = incoming.scope["path_params"]["response_id"]
         running = self._running.get(response_id)
-        if running is not None and running.kept.owner == incoming.client.id:
+        if running is not None and running.kept.owner == incoming.client.id and not running.forgotten:
             return running.as_kept()
         kept = await self._responses.get(response_id, incoming.client.id)
         if kept is None:

@@ -136,6 +136,7 @@ class Running(Making):
     stands where the client would: `receive`, and the attributes and methods of a sink.
 
     Attributes:
+        forgotten: whether nothing of it is to be kept.
         refused: why there is no answer; None too where nobody waits for it.
         done: whether nothing more will come.
         warnings: those of the answer, at its end.
@@ -160,7 +161,7 @@ class Running(Making):
             b"",
             True,
         )  # the state that is kept, and whether it says that events are
-        self._forgotten = self._unkept = False
+        self.forgotten = self._unkept = False
         self.ended = False
         self.warnings: list[str] = []
         self.untold = ""
@@ -267,7 +268,7 @@ class Running(Making):
             info = refusal.info
             await self.fail(ErrorInfo(info.message, code=info.code or info.type or "server_error"))
             return
-        self._forgotten = True
+        self.forgotten = True
         await self._delete()  # first: whoever is told may ask for it
         self.refused = refusal
         self._tell()
@@ -291,7 +292,7 @@ class Running(Making):
 
     async def forget(self) -> None:
         """Gives the answer up, and keeps nothing of it."""
-        self._forgotten = True
+        self.forgotten = True
         await self.cancel()
 
     def _end_unbegun(self, status: str, **members: Any) -> None:
@@ -312,7 +313,7 @@ class Running(Making):
 
     async def _keep(self, events: list[KeptEvent]) -> None:
         state, over = self.state, self.over
-        if self._forgotten or self._unkept:
+        if self.forgotten or self._unkept:
             self.untold = _TOO_LONG if self._unkept else ""
             return
         new = state if over or state is not self._saved[0] else b""

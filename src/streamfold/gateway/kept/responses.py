@@ -8,6 +8,7 @@ has no end of its own: it is `failed` for whoever looks at it, with what had com
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from .events import FINAL, KeptEvent, broken_off, cut_events
 _ID = re.compile(r"[\w-]{1,200}", re.ASCII)
 _AHEAD = 3600.0  # seconds for which an answer under way stays, although it may be silent for long
 _LARGE = 2**18  # bytes of JSON above which it is parsed beside the event loop
+_logger = logging.getLogger("streamfold.gateway")
 _STOPPED = {
     "code": "server_error",
     "message": "the gateway was stopped while the answer was under way; this is what had come of it",
@@ -105,9 +107,14 @@ class Responses:
         found = await self.store.get(owner, [response_id, state])
         if len(found) < 2:
             return None
-        head, response = await _parsed(found[response_id]), await _parsed(found[state])
-        kept = KeptResponse(response_id, owner, head["items"], head["previous"], response, head["resumable"])
-        if kept.ended or await self._is_made(head["maker"]):
+        try:
+            head, response = await _parsed(found[response_id]), await _parsed(found[state])
+            kept = KeptResponse(response_id, owner, head["items"], head["previous"], response, head["resumable"])
+            under_way = not kept.ended and await self._is_made(head["maker"])
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            _logger.warning("%r: the response %s is damaged, and counts as lost: %s", self.store, response_id, error)
+            return None
+        if kept.ended or under_way:
             return kept
         ended, last = broken_off(response, await self.events(kept), "failed", error=_STOPPED)
         return replace(kept, response=ended, last=last)
