@@ -411,3 +411,27 @@ async def test_only_signed_calls_can_be_approved() -> None:
             aisdk.read_request(other, secret="s1")
     denied = {**part, "approval": {"id": part["toolCallId"], "approved": False}}
     assert aisdk.read_request({**body, "messages": [QUESTION, {**message, "parts": [denied]}]}, secret="s1").decisions
+
+
+async def test_a_denial_is_for_good() -> None:
+    """It uses the signature up: a page that sends the call again, approved, gets the denial, and so the other way."""
+    ran = list[int]()
+
+    @tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pays."""
+        ran.append(amount)
+        return "paid"
+
+    for number, decisions in enumerate(([False, True], [True, False])):
+        journal = StoreJournal("memory")
+        run = asked().run(ScriptedProvider(call("pay", amount=number)), [pay], journal=journal)
+        message = ui_message(await written(run, secret="s1"))
+        part = next(part for part in message["parts"] if part["type"] == "tool-pay")
+        said = []
+        for approved in decisions:
+            part |= {"state": "approval-responded", "approval": {**part["approval"], "approved": approved}}
+            request = aisdk.read_request({"id": "chat1", "messages": [QUESTION, message]}, secret="s1")
+            said.append(kinds(await written(request.run(ScriptedProvider("Done."), [pay], journal=journal)))[1])
+        assert len(set(said)) == 1
+    assert ran == [1]

@@ -356,9 +356,11 @@ class ToolRun(AsyncIteration, AsyncContext):
     async def _result(self, call: ToolCall) -> ToolResult:
         """Runs a call, or returns the result of the other run that has claimed it."""
         denied, reason = self._turn.denial(call)
-        if denied:
-            return denied_result(call, reason)
         nonce = self._turn.nonce(call)
+        if denied and self._journal is not None:  # a signature that is sent again is used up by a denial, too
+            nonce = await kept_approval(self._journal, self.id, call)
+        if denied and nonce is None:
+            return denied_result(call, reason)
         journal = needed_journal(self._journal) if nonce else self._journal
         if journal is None:
             return await run_call(call, self._tools, self._on_tool_error)
@@ -367,7 +369,7 @@ class ToolRun(AsyncIteration, AsyncContext):
             if (stored := await journal.result(key)) is None:
                 raise CallInDoubtError(call)
             return ToolResult.from_json(call, stored)
-        result = await run_call(call, self._tools, self._on_tool_error)
+        result = denied_result(call, reason) if denied else await run_call(call, self._tools, self._on_tool_error)
         with anyio.CancelScope(shield=True):  # the tool has run: that must be known
             await journal.finish(key, result.to_json())
         return result
