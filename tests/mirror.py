@@ -66,7 +66,7 @@ def whole(wire: str, reply: Reply, **rest: Any) -> dict[str, Any]:
 
 def payloads(body: bytes) -> list[dict[str, Any]]:
     """The payloads of a body's events, without `[DONE]`."""
-    lines = [line[6:] for line in body.decode().split("\n") if line.startswith("data: ")]
+    lines = [line[6:] for line in body.decode().replace("\r\n", "\n").split("\n") if line.startswith("data: ")]
     return [json.loads(line) for line in lines if line != "[DONE]"]
 
 

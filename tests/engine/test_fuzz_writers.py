@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import anyio
 import pytest
 
 from mirror import emitter
+from repaired_clients import ask
 from scale import pick
 from streamfold import Reply, StreamDecoder, StreamError
 from streamfold.engine import Rewriter
@@ -230,9 +232,13 @@ class Outcome:
         return Outcome(text, refusal, calls)
 
 
-def written(wire: str, target: str, body: bytes, rng: Random) -> tuple[bytes, StreamError | None]:
+def pieces_of_bytes(rng: Random, body: bytes) -> list[bytes]:
     cuts = sorted(rng.randrange(len(body) + 1) for _ in range(rng.choice([0, 1, 5])))
-    pieces = [body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
+    return [body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
+
+
+def written(wire: str, target: str, body: bytes, rng: Random) -> tuple[bytes, StreamError | None]:
+    pieces = pieces_of_bytes(rng, body)
     if target == REPAIR:
         repair = Repairs(fragments=rng.random() < 0.8).stream(wire, {"stream": True})
         return b"".join(map(repair.feed, pieces)) + repair.close(), repair.repaired.error  # type: ignore[return-value]
@@ -255,6 +261,16 @@ def check(wire: str, target: str, seed: int) -> None:
         assert again.reason is None, (seed, body, out)
 
 
+def check_again(target: str, seed: int) -> None:
+    """What a writer has written is right, and goes through a repair byte by byte."""
+    for wire in WIRES:
+        rng = Random(f"{wire} {seed}")
+        body, error = written(wire, target, body_of(wire, rng), rng)
+        if error is None:
+            again, _ = written(target, REPAIR, body, rng)
+            assert again == body, (wire, seed)
+
+
 FOUND = (141, 240, 246, 281, 343)  # answers that a writer has once got wrong
 
 
@@ -264,3 +280,57 @@ def test_what_is_written_is_what_was_read(wire: str, target: str) -> None:
     """The same text, and the same calls in the same order or an error; and nothing else is raised."""
     for seed in (*range(pick(2000, 100)), *FOUND):
         check(wire, target, seed)
+
+
+@each_row("target", WIRES)
+def test_what_is_right_is_repaired_byte_by_byte(target: str) -> None:
+    """However the bytes are cut, nothing is changed in a stream in which nothing is wrong."""
+    for seed in range(pick(500, 25)):
+        check_again(target, seed)
+
+
+@pytest.mark.slow
+@each_row("wire", WIRES)
+def test_clients_read_the_same_with_a_repair(wire: str) -> None:
+    """What another library's own accumulator reads as we do without a repair, it reads so with one."""
+    anyio.run(compare_clients, wire)
+
+
+def value_of(arguments: str) -> str:
+    """Arguments as an outcome has them."""
+    try:
+        return repr(json.loads(arguments))
+    except ValueError:
+        return "none"
+
+
+CREATED = b'data: {"type": "response.created", "response": {"id": "r", "output": []}}\n\n'
+
+
+async def compare_clients(wire: str) -> None:
+    compared = 0
+    for seed in range(pick(400, 40)):
+        rng = Random(f"{wire} {seed}")
+        body = b"".join(named(wire, event) for event in body_of(wire, rng).split(b"\n\n") if event)
+        body = CREATED + body if wire == "responses" else body
+        expected, alone = Outcome.of(wire, body), await ask(wire, body, repaired=False)
+        if expected.calls is None or alone.error or expected.text != alone.text or alone.finish == "incomplete":
+            continue
+        if [call[:2] for call in expected.calls] == [(name, value_of(text)) for name, text in alone.calls]:
+            seen = await ask(wire, pieces_of_bytes(rng, body))
+            assert (seen.text, seen.calls, seen.finish, seen.error) == (
+                alone.text, alone.calls, alone.finish, None,
+            ), (seed, body)  # fmt: skip
+            compared += 1
+    assert compared
+
+
+def named(wire: str, event: bytes) -> bytes:
+    """An event as the client of a wire demands it: with its name, or as a chunk."""
+    if wire == "chat":
+        event = event.replace(b'"choices"', b'"object": "chat.completion.chunk", "created": 1, "choices"')
+        return event.replace(b'"function": {"name"', b'"type": "function", "function": {"name"') + b"\n\n"
+    try:
+        return b"event: " + json.loads(event[6:])["type"].encode() + b"\n" + event + b"\n\n"
+    except (ValueError, KeyError):
+        return event + b"\n\n"

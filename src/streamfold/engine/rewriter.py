@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..adapters import Adapter
-from ..adapters.emitting import Emitter, ReplyWriter, error_delta
+from ..adapters.emitting import Emitter, Passage, ReplyWriter, error_delta
 from ..values import ProtocolWarning, Reply, StreamChunk, StreamError
 from .decoder import StreamDecoder
 
@@ -18,7 +18,8 @@ class Rewriter:
 
     Args:
         adapter: the wire format that is read.
-        emitter: writes the events. Id, model and time of the answer are those of the server, if it names them.
+        emitter: writes the events, or hands on those that came (`Passage`). Id, model and time of the answer
+            are those of the server, if it names them.
         options: further arguments of `StreamDecoder`. Without `fragments=False`, calls are written as they come.
 
     Attributes:
@@ -31,7 +32,7 @@ class Rewriter:
     (True, 'Hi')
     """
 
-    def __init__(self, adapter: str | Adapter, emitter: Emitter, **options: Any) -> None:
+    def __init__(self, adapter: str | Adapter, emitter: Emitter | Passage, **options: Any) -> None:
         self._decoder = StreamDecoder(adapter, **{"fragments": True, **options})
         self._emitter = emitter
         self._writer = ReplyWriter(emitter)
@@ -42,6 +43,11 @@ class Rewriter:
     def done(self) -> bool:
         """Whether the answer has ended, well or not: nothing that may still come is read."""
         return self._ended
+
+    @property
+    def whole(self) -> bool:
+        """Whether the answer that was read has ended in order, even if it could not be written so."""
+        return self._decoder.finished
 
     @property
     def reply(self) -> Reply:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..adapters import Adapter, find_adapter
 from ..adapters.anthropic import MessagesOverlay
 from ..adapters.chat import ChatOverlay
+from ..adapters.emitting import Passage
 from ..adapters.gemini import GeminiOverlay
 from ..adapters.responses import ResponsesOverlay
 from ..engine import EventScanner, Rewriter, StreamDecoder
@@ -24,6 +26,7 @@ from ..values import (
     APIError,
     ConfigError,
     Delta,
+    EmptyResponseError,
     Limits,
     ProtocolError,
     ProtocolWarning,
@@ -32,6 +35,7 @@ from ..values import (
     StreamError,
     Tool,
     UpstreamError,
+    WarningCode,
     as_tools,
     read_tool_choice,
 )
@@ -82,6 +86,31 @@ _MEMBERS: dict[str, frozenset[str]] = {
     "kimi": _OF_CHAT,
     "responses": _OF_ERRORS | {"type", "output"},
 }
+# What a client would read otherwise than we did. The others are told, and nothing is changed.
+_MENDED: frozenset[WarningCode] = frozenset(
+    {
+        "duplicate_id",
+        "error_after_finish",
+        "guessed_call",
+        "interrupted_after_finish",
+        "invalid_utf8",
+        "late_content",
+        "malformed_event",
+        "markup_dropped",
+        "missing_id",
+        "repaired_arguments",
+        "repeated_event",
+        "truncated_event",
+        "unfinished_markup",
+        "unseparated_events",
+    }
+)
+_FAILURES = ("error", "response.failed")
+# An event with its data, and comments before it. Clients differ in what they make of everything else.
+_EVENT = re.compile(
+    rb"(?:(?::[^\r\n]*)?(?:\r\n|\n|\r))*(?:(?:(?:data|event|id|retry):|:)[^\r\n]*(?:\r\n|\n|\r))*(?:data:[^\r\n]*)?\s*"
+)
+_HALF = re.compile("[\ud800-\udfff]")  # of a character, whose other half may be in another event
 _BY_PATH = ("chat", "responses", "anthropic", "gemini")
 
 
@@ -155,14 +184,20 @@ class _Repair:
 
 
 class StreamRepair(_Repair):
-    """Repairs one streamed answer."""
+    """Repairs one streamed answer.
+
+    Events go on as they came, as long as nothing had to be mended; from the first thing to mend on they are written
+    again. See `Passage` for what waits.
+    """
 
     def __init__(self, repairs: Repairs, *others: Any) -> None:
         super().__init__(repairs, *others)
-        self._rewriter = Rewriter(self._adapter, self._emitter, fragments=repairs.fragments, **self._options)
+        self._passage = self._adapter.passage = Passage(self._emitter, texts=repairs.dialect is not None)
+        self._rewriter = Rewriter(self._adapter, self._passage, fragments=repairs.fragments, **self._options)
         self._scanner = EventScanner()
-        self._unread: list[bytes] = []  # what has come before it is known whether it is an answer at all
-        self._passes = False
+        self._raw = b""  # of the event that is arriving
+        self._warnings = 0  # so many have been looked at
+        self._ended = False  # what may still come is none of ours
 
     @property
     def known(self) -> bool:
@@ -174,19 +209,14 @@ class StreamRepair(_Repair):
 
         A stream whose first event is none of this API is handed on as it is.
         """
-        if self._passes:
-            return data
-        self._unread += [] if self._adapter.known else [data]
-        out = []
-        try:
-            for piece, _ in self._scanner.feed(data):  # event by event, so that each is written beside its own members
-                if not self._rewriter.done:
-                    out.append(self._rewriter.feed(piece))
-                    self._check_end()
-        except UnreadError:
-            return self._as_it_came()
-        if self._adapter.known:
-            self._unread.clear()
+        out, at = [], 0
+        for piece, ends in self._scanner.feed(data):
+            if self._ended:
+                break
+            at += len(piece)
+            out.append(self._feed(piece, ends=ends))
+        if self._ended and self._passage.passes:
+            out.append(data[at:])
         return b"".join(out)
 
     def close(self, *, interrupted: str | None = None) -> bytes:
@@ -195,22 +225,71 @@ class StreamRepair(_Repair):
         Args:
             interrupted: how the body broke off, if it did.
         """
-        if self._rewriter.done or self._passes:
+        if self._ended:
             return b""
+        raw, self._raw = self._raw, b""
         try:
             out = self._rewriter.close(interrupted=interrupted)
         except UnreadError:
-            return self._as_it_came()
+            return self._as_it_came(raw)
+        if self._passage.passes:
+            return self._passed(raw, whole=not raw.strip() or b"data" in raw)
         self._check_end()
         return out
 
-    def _as_it_came(self) -> bytes:
-        self._passes = True
-        return b"".join(self._unread)
+    def _feed(self, piece: bytes, *, ends: bool) -> bytes:
+        """Takes the next bytes of an event. Returns what is to be handed on."""
+        self._raw += piece
+        try:
+            out = self._rewriter.feed(piece)
+        except UnreadError:
+            return self._as_it_came(self._raw)
+        if not self._passage.passes:
+            self._check_end()
+            return out
+        if not ends and not self._rewriter.done:
+            return b""
+        raw, self._raw = self._raw, b""
+        return self._passed(raw)
+
+    def _passed(self, raw: bytes, *, whole: bool = True) -> bytes:
+        """Returns what goes on of an event that has been read, and of those before it, or is written for them.
+
+        Args:
+            whole: the bytes are an event, and not the body of an answer that was not streamed.
+        """
+        error = self._rewriter.error
+        own_words = False  # of the server, for what went wrong
+        if self._rewriter.whole:
+            right = whole and self._nothing_to_mend() and self._passage.fits(self._rewriter.reply)
+        elif error is not None:
+            right = whole and isinstance(error, EmptyResponseError)
+            own_words = whole and self._adapter.failed
+        else:
+            right = self._nothing_to_mend()
+        is_event = not raw or _EVENT.fullmatch(raw) is not None
+        if right and is_event and self._adapter.right:
+            out = self._passage.take(raw)
+            if self._rewriter.done and self._passage.passes:
+                out += self._passage.release()
+        else:
+            out = self._passage.mend(raw if own_words and is_event else None)
+        self._check_end()
+        return out
+
+    def _nothing_to_mend(self) -> bool:
+        warnings = self._rewriter.warnings[self._warnings :]
+        self._warnings += len(warnings)
+        return not self._passage.differs and not any(warning.code in _MENDED for warning in warnings)
+
+    def _as_it_came(self, raw: bytes) -> bytes:
+        self._ended = True
+        return self._passage.release() + raw
 
     def _check_end(self) -> None:
-        if self._rewriter.done:
-            error = self._rewriter.error
+        if self._rewriter.done and not self._ended:
+            self._ended = True
+            error = None if self._rewriter.whole and self._passage.passes else self._rewriter.error
             self._report(self._rewriter.warnings, None if error else self._rewriter.reply, error)
 
 
@@ -252,11 +331,17 @@ class _Shown(Adapter):
 
     Attributes:
         known: whether something has come that is an answer of this API, or an error.
+        right: what has come so far has the shape that clients of this API read.
+        failed: an error has come, in that shape.
+        passage: hears of it too.
     """
 
     def __init__(self, adapter: Adapter, overlay: Any) -> None:
         self._adapter, self._overlay = adapter, overlay
         self.known = False
+        self.right = True
+        self.failed = False
+        self.passage: Passage | None = None
         self.name, self.path, self.framing = adapter.name, adapter.path, adapter.framing
 
     def encode(self, request: Request) -> dict[str, Any]:
@@ -266,10 +351,21 @@ class _Shown(Adapter):
         try:
             payload = parse_event(event.data)
         except ValueError:  # words such as [DONE]
-            return self._adapter.decode(event)
+            return self._heard(self._adapter.decode(event))
         self._check(payload)
-        deltas = self._adapter.decode(event)
+        deltas = list(self._adapter.decode(event))
+        self.failed = isinstance(payload, dict) and (bool(payload.get("error")) or payload.get("type") in _FAILURES)
+        if "\\ud" in event.data.lower() and _HALF.search(json.dumps(payload, ensure_ascii=False)):
+            self.right = False
+        self.right = self.right and (self.failed or self._overlay.reads(payload, event.event))
         self._overlay.see(payload)
+        self._heard(deltas, payload)
+        return deltas
+
+    def _heard(self, deltas: Iterable[Delta], payload: Any = None) -> Iterable[Delta]:
+        deltas = list(deltas)
+        if self.passage is not None:
+            self.passage.hear(deltas, payload)
         return deltas
 
     def _check(self, payload: Any) -> None:

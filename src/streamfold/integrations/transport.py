@@ -200,9 +200,9 @@ class _Body:
         self._repair = repair
 
     def _broken(self, error: Exception) -> bytes:
-        """Returns the end of an answer whose connection broke. A timeout stays the client's own error."""
+        """Returns the end of an answer that was whole when its connection broke. Otherwise that stays the error."""
         end = self._repair.close(interrupted=f"the connection broke ({str(error) or type(error).__name__})")
-        if isinstance(error, self._http.TimeoutException) and self._repair.repaired.error is not None:
+        if self._repair.repaired.error is not None:
             raise error
         return end
 

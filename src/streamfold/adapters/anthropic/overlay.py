@@ -17,6 +17,7 @@ from .emit import MessagesEmitter
 
 _WRITTEN = ("text", "thinking", "tool_use")
 _PIECES = ("text_delta", "thinking_delta", "input_json_delta")
+_EVENTS = frozenset({"message_start", "content_block_start", "content_block_delta", "content_block_stop"})
 
 
 class MessagesOverlay(MessagesEmitter):
@@ -30,6 +31,8 @@ class MessagesOverlay(MessagesEmitter):
     def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
         super().__init__(id="", model=str(request.get("model") or ""), **others)
         self._message: dict[str, Any] = {}
+        self._blocks = 0  # that have begun there
+        self._is_open = False  # the last of them
         self._end_of_message: dict[str, Any] = {}
         self._starts: dict[str, dict[str, Any]] = {}  # members of the next block of a kind
         self._silent: dict[Any, Any] = {}  # the kinds of blocks of which no text has come, by their positions there
@@ -44,6 +47,34 @@ class MessagesOverlay(MessagesEmitter):
             if isinstance(tool, dict) and isinstance(tool.get("input_schema"), dict):
                 function = {"name": tool.get("name"), "parameters": tool["input_schema"]}
                 yield {"type": "function", "function": function}
+
+    def reads(self, payload: Any, name: str) -> bool:
+        """Whether an event has the shape that clients of this API read, behind those before it."""
+        if not isinstance(payload, dict) or payload.get("type") != name:  # Anthropic's clients go by the name
+            return False
+        match payload:
+            case {"type": "message_start", "message": {"content": [], "usage": dict()}}:
+                return not self._message
+            case {"type": "content_block_start", "index": int(number), "content_block": {"type": str()}}:
+                self._blocks += 1
+                is_open, self._is_open = self._is_open, True
+                return bool(self._message) and not is_open and number == self._blocks - 1
+            case {"type": "content_block_delta", "index": int(number), "delta": {"type": str()}}:
+                return self._is_open and number == self._blocks - 1
+            case {"type": "content_block_stop", "index": int(number)}:
+                is_open, self._is_open = self._is_open, False
+                return is_open and number == self._blocks - 1
+            case {"type": "message_delta", "delta": dict()} | {"type": "message_stop"}:
+                return bool(self._message) and not self._is_open
+        return name not in _EVENTS
+
+    def _follows(self, payload: Any) -> bool:
+        match payload:
+            case {"type": "message_start"}:
+                self._begun = True
+            case {"type": "content_block_start", "content_block": {"type": "text" | "thinking" as kind}}:
+                self._switch(kind)
+        return not self._waiting and payload.get("index", self._index) == self._index
 
     def see(self, payload: Any) -> None:
         """Takes what an event says beside its deltas. What has a place among them is in `seen` then."""

@@ -23,6 +23,7 @@ class ChatEmitter(Emitter):
     """
 
     call_kinds: ClassVar[tuple[CallKind, ...]] = ("function", "custom")
+    reason_names_calls = True
 
     def __init__(self, *, include_usage: bool = False, **others: Any) -> None:
         super().__init__(**others)

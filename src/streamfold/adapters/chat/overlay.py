@@ -36,9 +36,11 @@ class ChatOverlay(ChatEmitter):
         super().__init__(id="", model=str(request.get("model") or ""), include_usage=wanted, **others)
         self._rest: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})  # of chunk, choice and delta
         self._scalars: dict[str, Any] = {}  # of chunks
+        self._last_scalars: dict[str, Any] = {}  # of the last chunk
         self._listed: dict[str, int] = {}  # how many entries each list of the deltas has had
         self._has_model = False
         self._custom: dict[Any, WrittenCall] = {}  # by their number there
+        self._followed: set[Any] = set()  # the numbers of calls in chunks that went on as they came
         self._reasoning_names: dict[str, None] = {}
 
     @staticmethod
@@ -46,6 +48,23 @@ class ChatOverlay(ChatEmitter):
         """Returns the tools of a request as they were written."""
         listed = request.get("tools")
         return listed if isinstance(listed, list) else ()
+
+    def reads(self, payload: Any, name: str) -> bool:
+        """Whether a chunk has the shape that clients of this API read."""
+        choices = payload.get("choices", []) if isinstance(payload, dict) else None
+        # OpenAI's helper passes over chunks that do not say that they are chunks.
+        is_chunk = not choices or payload.get("object") == "chat.completion.chunk"
+        return is_chunk and isinstance(choices, list) and all(map(_is_choice, choices))
+
+    def _follows(self, payload: Any) -> bool:
+        self._rest, self._begun = ({}, {}, {}), True
+        for choice in payload.get("choices") or ():
+            for entry in choice["delta"].get("tool_calls") or ():
+                number = entry["index"]
+                if number not in self._followed and number != len(self._followed):
+                    return False
+                self._followed.add(number)
+        return len(self._followed) == len(self._calls)
 
     def see(self, payload: Any) -> None:
         """Takes what an event says beside its deltas. What has a place among them is in `seen` then."""
@@ -58,13 +77,15 @@ class ChatOverlay(ChatEmitter):
         self._identify(payload)
         self._reasoning_names.update(dict.fromkeys(name for name in REASONING if isinstance(delta.get(name), str)))
         chunk_rest = {name: value for name, value in payload.items() if name not in _WRITTEN}
-        self._scalars |= {name: value for name, value in chunk_rest.items() if isinstance(value, _SCALAR)}
+        scalars = {name: value for name, value in chunk_rest.items() if isinstance(value, _SCALAR)}
+        new, self._last_scalars = ({} if scalars == self._last_scalars else scalars), scalars
         delta_rest = {name: value for name, value in delta.items() if name not in _WRITTEN_OF_DELTA}
         delta_rest |= {name: None for name in REASONING if name in delta and delta[name] is None}
         delta_rest = {name: self._numbered(name, value) for name, value in delta_rest.items()}
         if custom := _custom_calls(delta):
             delta_rest["tool_calls"] = custom
         rests = (
+            new,
             {name: value for name, value in chunk_rest.items() if not isinstance(value, _SCALAR)},
             {name: value for name, value in choice.items() if name not in _WRITTEN_OF_CHOICE},
             delta_rest,
@@ -134,7 +155,8 @@ class ChatOverlay(ChatEmitter):
     def _extra(self, name: str, value: Any) -> None:
         """Everything that is an extra here was in an event, and is kept with it."""
         if name == SEEN:
-            *rests, of_delta = value
+            scalars, *rests, of_delta = value
+            self._scalars |= scalars
             if calls := of_delta.get("tool_calls"):
                 of_delta = {**of_delta, "tool_calls": [self._placed(call) for call in calls]}
             self._keep(*rests, of_delta)
@@ -180,6 +202,37 @@ def _is_plain(payload: dict[str, Any]) -> bool:
         case [{"index": 0, "delta": {"content": str(), **more}, **rest}]:
             return not more and rest.keys() <= {"finish_reason"}
     return False
+
+
+def _is_choice(choice: Any) -> bool:
+    match choice:
+        case {"index": int(), "delta": dict(delta)} if not choice.get("error"):
+            texts = [choice.get("finish_reason"), delta.get("content"), *(delta.get(name) for name in REASONING)]
+            calls = delta.get("tool_calls") or []
+            right = _are_texts(texts) and isinstance(calls, list) and all(map(_is_entry, calls))
+            # OpenAI's client raises an error for other lists of objects without positions.
+            return right and all(_are_numbered(value) for name, value in delta.items() if name != "tool_calls")
+    return False
+
+
+def _are_numbered(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_are_numbered, value.values()))
+    return not isinstance(value, list) or all("index" in one for one in value if isinstance(one, dict))
+
+
+def _is_entry(call: Any) -> bool:
+    match call:
+        case {"index": int(), "custom": dict()}:
+            return True
+        case {"index": int(), "function": dict(function)}:
+            typed = not call.get("id") or call.get("type") == "function"  # OpenAI's helper passes over others
+            return typed and _are_texts([call.get("id"), function.get("name"), function.get("arguments")])
+    return False
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str | None) for value in values)
 
 
 def _custom_calls(delta: dict[str, Any]) -> list[Any]:

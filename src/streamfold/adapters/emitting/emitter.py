@@ -29,6 +29,7 @@ from ...values import (
     ReadToolChoice,
     Reasoning,
     Refusal,
+    StreamChunk,
     Text,
     ToolCall,
     Usage,
@@ -138,6 +139,7 @@ class Emitter(ABC):
             see that such a call is not complete, and do not run it. Else the answer ends with an error.
         arguments_are_text: whether clients get the arguments of a call as text, which they parse themselves.
         call_kinds: the kinds of calls that this wire has a form for.
+        reason_names_calls: on this wire the finish reason says whether there are calls.
         keeps_order: what comes behind the beginning of a call is not written before the end of that call.
         seen: what the event that is read says beside its deltas: for emitters that write over the events of a server.
         said: whole texts of the answer that are held elsewhere, so that none has to be held twice.
@@ -146,6 +148,7 @@ class Emitter(ABC):
     calls_may_be_cut: ClassVar[bool] = True
     arguments_are_text: ClassVar[bool] = True
     call_kinds: ClassVar[tuple[CallKind, ...]] = ("function",)
+    reason_names_calls: ClassVar[bool] = False
     keeps_order: ClassVar[bool] = False
 
     def __init__(
@@ -244,6 +247,23 @@ class Emitter(ABC):
         self.feed_all(deltas)
         self.finish()
         return self._body()
+
+    def shows(self, chunk: StreamChunk) -> None:  # noqa: B027 - see `_close_call`
+        """Takes note of a chunk before its deltas come, in their order: for those that compare the two."""
+
+    def follow(self, payload: Any) -> bytes | None:
+        """Takes note that an event of the server, whose deltas were fed, goes to the client as it came.
+
+        Returns None if what is written next would stand behind it, else what is to be written in its place.
+        """
+        stands = self._follows(payload)
+        written = self._written()
+        return None if stands else written
+
+    def _follows(self, payload: Any) -> bool:
+        """Goes where a client stands behind an event. Returns whether that is possible."""
+        self._begun = True
+        return True
 
     def shows_broken(self, call: ToolCall) -> bool:
         """Whether clients see that a call can't be run, whose arguments are broken (`ToolCall.error`)."""

@@ -19,6 +19,7 @@ from ...text import finite
 from ...values import Call, Delta, Extra, Finish, IncompleteStreamError, ProtocolError, Reply, StreamChunk, Usage, Warn
 from .answers import chunk_deltas, end_deltas
 from .emitter import Emitter, looks_whole
+from .passage import Passage
 
 
 class Order:
@@ -76,7 +77,7 @@ class Order:
         self._add(calls_before, extra, out)
         return out
 
-    def end(self, reply: Reply, emitter: Emitter | None = None) -> list[Delta]:
+    def end(self, reply: Reply, emitter: Emitter | Passage | None = None) -> list[Delta]:
         """Returns the rest of the answer: the calls that are still to be written, or their ends, and all that waits.
 
         Args:

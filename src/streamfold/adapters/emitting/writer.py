@@ -8,6 +8,7 @@ from ...values import ErrorInfo, Extra, Failure, Refusal, Reply, StreamChunk, St
 from .answers import jsonable, with_kinds
 from .emitter import Emitter
 from .order import Order
+from .passage import Passage
 
 
 class ReplyWriter:
@@ -20,12 +21,13 @@ class ReplyWriter:
         emitter: writes the events.
     """
 
-    def __init__(self, emitter: Emitter) -> None:
+    def __init__(self, emitter: Emitter | Passage) -> None:
         self._emitter = emitter
         self._order = Order(keeps_ends=emitter.keeps_order)
 
     def feed(self, chunk: StreamChunk) -> bytes:
         """Returns the events for a chunk. Give it all chunks, the finished one too."""
+        self._emitter.shows(chunk)
         return self._emitter.feed_all(self._order.feed(chunk))
 
     def note(self, calls_before: int, extra: Extra) -> bytes:

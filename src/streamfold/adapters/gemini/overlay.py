@@ -40,6 +40,10 @@ class GeminiOverlay(GeminiEmitter):
                 schema = function.get("parametersJsonSchema") or {"type": "object", "properties": {}}
                 yield {"type": "function", "function": {"name": function.get("name"), "parameters": schema}}
 
+    def reads(self, payload: Any, name: str) -> bool:
+        """Whether a chunk has the shape that clients of this API read."""
+        return isinstance(payload, dict) and all(map(_is_candidate, _dicts(payload.get("candidates"))))
+
     def see(self, payload: Any) -> None:
         """Takes what a chunk says beside its deltas. What has a place among them is in `seen` then."""
         if not isinstance(payload, dict):
@@ -47,13 +51,20 @@ class GeminiOverlay(GeminiEmitter):
         if not self._begun:
             self.id = str(payload.get("responseId") or self.id)
             self.model = str(payload.get("modelVersion") or self.model)
-        self._rest |= {name: value for name, value in payload.items() if name not in _WRITTEN}
+        rest = {name: value for name, value in payload.items() if name not in _WRITTEN}
+        about: dict[str, Any] = {}
+        parts: list[dict[str, Any]] = []
         for candidate in _dicts(payload.get("candidates"))[:1]:
             about = {name: value for name, value in candidate.items() if name not in _WRITTEN_OF_CANDIDATE}
-            self._candidate_rest |= about
             content = candidate.get("content")
             parts = _dicts(content.get("parts") if isinstance(content, dict) else None)
-            self.seen += [Extra(SEEN, part) for part in parts if part.keys() != {"text"}]
+        parts = [part for part in parts if part.keys() != {"text"}]
+        if rest or about or parts:
+            self.seen.append(Extra(SEEN, (rest, about, parts)))
+
+    def _follows(self, payload: Any) -> bool:
+        self._rest, self._candidate_rest, self._text_rest, self._begun = {}, {}, {}, True
+        return not self._queue
 
     def _see_part(self, part: dict[str, Any]) -> None:
         if isinstance(part.get("functionCall"), dict):
@@ -84,7 +95,11 @@ class GeminiOverlay(GeminiEmitter):
     def _extra(self, name: str, value: Any) -> None:
         """Everything that is an extra here was in a chunk, and was written with it, but for what blocks an answer."""
         if name == SEEN:
-            self._see_part(value)
+            rest, about, parts = value
+            self._rest |= rest
+            self._candidate_rest |= about
+            for part in parts:
+                self._see_part(part)
         elif name == "promptFeedback":
             super()._extra(name, value)
 
@@ -110,6 +125,14 @@ class GeminiOverlay(GeminiEmitter):
         made = [*kept, *([{"text": reply.text}] if reply.text else []), *calls]
         content = {**(candidates[0].get("content") or {}), "parts": made}
         return {**body, "candidates": [{**candidates[0], "content": content}, *candidates[1:]]}
+
+
+def _is_candidate(candidate: dict[str, Any]) -> bool:
+    content = candidate.get("content", {})
+    if not isinstance(content, dict):
+        return False
+    calls = [part.get("functionCall") or {} for part in _dicts(content.get("parts"))]
+    return all(isinstance(call, dict) and isinstance(call.get("args"), dict | None) for call in calls)
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:

@@ -131,6 +131,13 @@ class ResponsesEmitter(Emitter):
             self._item_for("reasoning", delta.part)
 
     def _piece(self, kind: PartKind, text: str, place: Part | None) -> None:
+        current = self._part_for(kind, place)
+        current.pieces.append(text)
+        logprobs: dict[str, Any] = {"logprobs": []} if kind.with_logprobs else {}
+        self._event(f"{kind.events}.delta", **current.position, delta=text, **logprobs)
+
+    def _part_for(self, kind: PartKind, place: Part | None) -> OpenItem:
+        """Returns the open item that a piece belongs to, or a new one, with its part open."""
         current = self._item_for(kind.item, place)
         number = place.number if place else None
         if current.kind is not kind or (number is not None and number != current.number):
@@ -138,9 +145,7 @@ class ResponsesEmitter(Emitter):
             current.kind, current.number = kind, number
             current.item[kind.container].append({**kind.empty})
             self._event(f"{kind.part_events}.added", **current.position, part={**kind.empty})
-        current.pieces.append(text)
-        logprobs: dict[str, Any] = {"logprobs": []} if kind.with_logprobs else {}
-        self._event(f"{kind.events}.delta", **current.position, delta=text, **logprobs)
+        return current
 
     def _item_for(self, kind: str, place: Part | None) -> OpenItem:
         """Returns the open item that a piece belongs to, or a new one."""

@@ -14,7 +14,7 @@ from ..emitting.emitter import SEEN
 from .decode import TEXT_EVENTS
 from .emit import ResponsesEmitter
 from .output import as_object
-from .written_parts import REASONING_TEXT, PartKind, response_error
+from .written_parts import REASONING_TEXT, REFUSAL, SUMMARY, TEXT, PartKind, response_error
 
 # The members of items that are written from what the engine read.
 _WRITTEN_ITEMS = {
@@ -25,6 +25,9 @@ _WRITTEN_ITEMS = {
 _WRITTEN = frozenset(
     {"type", "sequence_number", "item_id", "output_index", "content_index", "summary_index", "delta", "response"}
 )
+_PARTS = {  # by the event that begins them, and the type of the part
+    (f"{kind.part_events}.added", kind.empty["type"]): kind for kind in (TEXT, REFUSAL, SUMMARY, REASONING_TEXT)
+}
 _OF_THE_START = ("id", "model", "created_at")
 _OF_THE_END = frozenset({"id", "object", "model", "created_at", "status", "output", "usage", "error"})
 
@@ -44,6 +47,7 @@ class ResponsesOverlay(ResponsesEmitter):
         self._items: dict[str, dict[str, Any]] = {}  # by their id: what the server said of them last
         self._hosted: dict[int | str, tuple[int, dict[str, Any]]] = {}  # by position and id there: position, item here
         self._written_ids: set[str] = set()
+        self._added: dict[Any, str | None] = {}  # by position there: the ids of the items that have begun
         self._seen = False  # the server has sent a response object
 
     @staticmethod
@@ -51,6 +55,45 @@ class ResponsesOverlay(ResponsesEmitter):
         """Returns the tools of a request as they were written."""
         listed = request.get("tools")
         return listed if isinstance(listed, list) else ()
+
+    def reads(self, payload: Any, name: str) -> bool:
+        """Whether an event has the shape that clients of this API read, behind those before it."""
+        if not isinstance(payload, dict):
+            return False
+        kind, output = str(payload.get("type")), payload.get("output_index")
+        if not self._seen:
+            return kind == "response.created"
+        if kind == "response.output_item.added":
+            self._added[output] = _key(as_object(payload.get("item")))
+            return isinstance(output, int)
+        if kind == "response.output_item.done":
+            return output in self._added and self._added[output] in (None, _key(as_object(payload.get("item"))))
+        if kind in TEXT_EVENTS or kind.startswith("response.function_call_arguments."):
+            known = output in self._added and self._added[output] in (None, payload.get("item_id"))
+            number = TEXT_EVENTS[kind].number if kind in TEXT_EVENTS else "output_index"
+            return known and isinstance(payload.get(number), int)
+        return True
+
+    def _follows(self, payload: Any) -> bool:
+        number, output = payload.get("sequence_number"), payload.get("output_index")
+        self._sequence = number + 1 if isinstance(number, int) else self._sequence
+        kind, item, self._rest = str(payload.get("type")), as_object(payload.get("item")), {}
+        if kind == "response.created":
+            self._open()
+        if not isinstance(output, int):
+            return True
+        if kind == "response.output_item.added" and item.get("type") in ("message", "reasoning"):
+            self._item_for(item["type"], Part(output, _key(item)))
+        elif part := _PARTS.get((kind, as_object(payload.get("part")).get("type"))):
+            self._part_for(part, Part(output, word(payload.get("item_id")), index(payload.get(part.number)) or 0))
+        waits = self._behind or self._blank
+        if waits or output != len(self._output) - 1 or (item and _key(item) != _key(self._output[-1])):
+            return False
+        if kind.endswith("part.done") and self._current is not None:
+            self._close_part(self._current)
+        elif kind == "response.output_item.done":
+            self._close_current()
+        return True
 
     def see(self, payload: Any) -> None:
         """Takes what an event says beside its deltas. What has a place among them is in `seen` then."""
@@ -61,7 +104,8 @@ class ResponsesOverlay(ResponsesEmitter):
         for item in (payload.get("item"), *_dicts(response.get("output"))):
             if (said := as_object(item)) and said.get("type") in _WRITTEN_ITEMS and (key := _key(said)):
                 self._items[key] = said
-        self.seen.append(Extra(SEEN, payload))
+        if not str(payload.get("type")).startswith("response.function_call_arguments."):
+            self.seen.append(Extra(SEEN, payload))
 
     def _place_event(self, payload: dict[str, Any]) -> None:
         """Takes what an event says, where its deltas have their place."""

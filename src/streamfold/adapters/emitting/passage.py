@@ -1,0 +1,376 @@
+"""What may be handed on as it came: an answer that is right goes through byte for byte, as far as it is right.
+
+A passage stands between the order of an answer (`order.py`) and the emitter that would write it again. It holds every
+event of the server until all that it says may be shown, and then hands it on as it came. The emitter is told what has
+gone on, and nothing that it writes of that is used. So behind each event that went on, the emitter stands where the
+client stands that has read it; that is the one place where it can take over, and it does at the first thing to mend.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from ...values import (
+    Block,
+    BlockPiece,
+    Call,
+    CallKind,
+    Delta,
+    Done,
+    Extra,
+    Failure,
+    Finish,
+    FinishReason,
+    Meta,
+    Reasoning,
+    Refusal,
+    Reply,
+    StreamChunk,
+    Text,
+    ToolCall,
+)
+from .emitter import Emitter, looks_whole
+
+__all__ = ["Passage"]
+
+_HEAD = "\0"  # stands for id and name of a call before its arguments
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One text of the answer, or the head and the arguments of one call.
+
+    Attributes:
+        id, name: of the call, as the server said them.
+        ahead: what was said and may not be shown yet.
+        said, shown, passed: so many characters; `passed` are those in events that went on.
+        pieces: of the arguments that were said.
+    """
+
+    id: str | None = None
+    name: str | None = None
+    ahead: str = ""
+    said: int = 0
+    shown: int = 0
+    passed: int = 0
+    pieces: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Event:
+    """An event of the server.
+
+    Attributes:
+        deltas: what it says, as the emitter is told it.
+        payloads: of it; more than one where nothing separates them.
+        needs: how far each lane must have been shown before it may go on.
+        last: it says how the answer ends, and waits for that.
+        raw: its bytes.
+    """
+
+    deltas: list[Delta] = field(default_factory=list)
+    payloads: list[Any] = field(default_factory=list)
+    needs: list[tuple[_Lane, int]] = field(default_factory=list)
+    last: bool = False
+    raw: bytes = b""
+
+
+class _Shown(NamedTuple):
+    """What may be shown: a delta, its lane, what it adds there, and where that ends."""
+
+    delta: Delta
+    lane: _Lane | None = None
+    text: str = ""
+    end: int = 0
+
+
+class Passage:
+    """Takes the place of an emitter as long as an answer passes.
+
+    An event waits while something in it may not be shown yet: the end of a call, for example, until something comes
+    behind it. All events behind it wait with it.
+
+    Args:
+        emitter: what writes the answer from the first thing on that is to be mended.
+        texts: texts are compared as well as calls: a dialect reads them, and takes calls out of them.
+
+    Attributes:
+        passes: nothing has been mended yet.
+        differs: what may be shown is not what the server said.
+    """
+
+    def __init__(self, emitter: Emitter, *, texts: bool = False) -> None:
+        self._emitter = emitter
+        self._texts = texts
+        self.passes = True
+        self.differs = False
+        self._said_finish: FinishReason | None = None
+        self._lanes: dict[object, _Lane] = {Text: _Lane(), Reasoning: _Lane(), Refusal: _Lane()}
+        self._calls: list[_Lane] = []
+        self._numbers: dict[object, int] = {}  # of the calls, by what the server knows them by
+        self._seen_before = 0  # so many of `seen` belong to an event
+        self._event = _Event()  # that is heard
+        self._waiting: deque[_Event] = deque()
+        self._due: list[_Shown] = []  # and may not have gone on
+        self._gone: dict[int, Delta] = {}  # marks in events that went on, which come later: by their identity
+        self._finished = False
+
+    @property
+    def keeps_order(self) -> bool:
+        """See `Emitter`."""
+        return self._emitter.keeps_order
+
+    @property
+    def calls_may_be_cut(self) -> bool:
+        """See `Emitter`."""
+        return self._emitter.calls_may_be_cut
+
+    @property
+    def call_kinds(self) -> tuple[CallKind, ...]:
+        """See `Emitter`."""
+        return self._emitter.call_kinds
+
+    def shows_broken(self, call: ToolCall) -> bool:
+        """See `Emitter`."""
+        return self._emitter.shows_broken(call)
+
+    @property
+    def seen(self) -> list[Extra]:
+        """See `Emitter`."""
+        return self._emitter.seen
+
+    @seen.setter
+    def seen(self, seen: list[Extra]) -> None:
+        self._emitter.seen, self._seen_before = seen, 0
+
+    @property
+    def said(self) -> Collection[str]:
+        """See `Emitter`."""
+        return self._emitter.said
+
+    @said.setter
+    def said(self, said: Collection[str]) -> None:
+        self._emitter.said = said
+
+    def fits(self, reply: Reply) -> bool:
+        """Whether the server said itself what an answer that has ended is: its calls, its texts and how it ended."""
+        if any(call.error and not self.shows_broken(call) for call in reply.tool_calls):
+            return False
+        if any(self._lanes[kind].ahead for kind in (Text, Reasoning)):
+            return False
+        if not self._has_said(reply):
+            return False
+        if self._said_finish is None:
+            return not self._emitter.mend_finish
+        return not self._emitter.reason_names_calls or self._said_finish == reply.finish_reason
+
+    def _has_said(self, reply: Reply) -> bool:
+        """Whether the calls are those that the server said; none but what clients see to be cut off is beside them."""
+        read = [(call.name, call.raw_arguments.strip() or "{}") for call in reply.tool_calls if call.kind == "function"]
+        others = []
+        for lane in self._calls:
+            said = (lane.name, "".join(lane.pieces).strip() or "{}")
+            if read and said == read[0]:
+                del read[0]
+            elif lane.passed < lane.said:  # else it can't be taken back
+                others.append(said[1])
+        cut = self._emitter.calls_may_be_cut and reply.finish_reason in ("length", "content_filter")
+        return not read and (not others or (cut and not any(map(looks_whole, others))))
+
+    # --- what the server says -----------------------------------------------------------------------------------------
+
+    def hear(self, deltas: Iterable[Delta], payload: Any = None) -> None:
+        """Takes what an event says, before any of it may be shown."""
+        if not self.passes:
+            return
+        event, seen = self._event, self._emitter.seen
+        event.payloads.append(payload)
+        event.deltas += seen[self._seen_before :]
+        self._seen_before = len(seen)
+        deltas = list(deltas)
+        is_last = any(isinstance(delta, Done) for delta in deltas)
+        for delta in deltas:
+            match delta:
+                case Call() if not (is_last and delta.whole and self._known(delta)):  # the last word repeats all calls
+                    self._hear_call(delta, delta.index, delta.arguments)
+                case Block(index=index, call=Call() as call):
+                    self._hear_call(replace(call, begins=True), index, call.arguments)
+                case BlockPiece(index=index, kind="call", how="json", value=str(text)) if index in self._numbers:
+                    self._hear_call(Call(index), index, text)
+                case Text(text, whole=False) | Reasoning(text, whole=False) if self._texts:
+                    self._say(self._lanes[type(delta)], delta, text)
+                case BlockPiece(kind="text", how="append", value=str(text)) if self._texts:
+                    self._say(self._lanes[Text], Text(text), text)
+                case BlockPiece(kind="reasoning", how="append", value=str(text)) if self._texts:
+                    self._say(self._lanes[Reasoning], Reasoning(text), text)
+                case Refusal(text, whole=False):
+                    self._say(self._lanes[Refusal], delta, text)
+                case Refusal():  # it is known at the end alone how much of it is new
+                    event.last = True
+                case Finish(reason):
+                    self._said_finish, event.last = reason, True
+                case Failure() | Done():
+                    event.last = True
+
+    def shows(self, chunk: StreamChunk) -> None:
+        """Takes the texts that were read in an event, before they come in their order."""
+        if self.passes and not self._texts:
+            if chunk.reasoning:
+                self._say(self._lanes[Reasoning], Reasoning(chunk.reasoning), chunk.reasoning)
+            if chunk.delta:
+                self._say(self._lanes[Text], Text(chunk.delta), chunk.delta)
+
+    def _known(self, call: Call) -> bool:
+        return any(key in self._numbers for key in _keys(call, call.index))
+
+    def _hear_call(self, call: Call, index: int | None, text: str) -> None:
+        begins = call.begins and index is None
+        keys = _keys(call, index)
+        number = None if begins else next((self._numbers[key] for key in keys if key in self._numbers), None)
+        if number is None and not begins and not call.id and not call.name and self._calls:
+            number = len(self._calls) - 1
+        if is_new := number is None:
+            number = len(self._calls)
+            self._calls.append(_Lane(call.id, call.name))
+            self._lanes[number] = self._calls[-1]
+            self.differs = self.differs or not call.name or not (call.id or call.markup)
+        lane = self._calls[number]
+        if not is_new and (call.id or call.name) and (not call.whole or call.id not in (None, lane.id)):
+            self.differs = True  # another call under the same number, or a head that clients would add to the first one
+        self._numbers.update(dict.fromkeys(keys, number))
+        if call.whole:
+            before = "".join(lane.pieces)
+            self.differs = self.differs or bool(text and not text.startswith(before))
+            text = text[len(before) :]
+        # Calls whose pieces are mixed are written one behind the other, for readers that go one by one.
+        self.differs = self.differs or bool(text and number != len(self._calls) - 1)
+        lane.pieces.append(text)
+        told = replace(call, index=number, arguments=text, whole=False, ended=None, begins=False)
+        self._say(lane, told, _HEAD * is_new + text)
+
+    def _say(self, lane: _Lane, delta: Delta, text: str) -> None:
+        lane.ahead += text
+        lane.said += len(text)
+        self._event.deltas.append(delta)
+        if lane is not self._lanes[Refusal]:  # which is shown at the end alone, and in the same words
+            self._event.needs.append((lane, lane.said))
+
+    # --- what may be shown --------------------------------------------------------------------------------------------
+
+    def feed(self, delta: Delta) -> bytes:
+        """Takes what may be shown, in its order. Returns its events once something was mended; nothing before."""
+        if isinstance(delta, Meta):
+            return self._emitter.feed(delta)
+        if self._gone and self._gone.pop(id(delta), None) is not None:
+            return b""
+        shown = self._shown(delta)
+        if not self.passes:
+            return self._write(shown)
+        if (lane := shown.lane) is not None:
+            if lane.ahead.startswith(shown.text):
+                lane.ahead = lane.ahead[len(shown.text) :]
+            else:
+                self.differs = True
+        self._due.append(shown)
+        return b""
+
+    def feed_all(self, deltas: Iterable[Delta]) -> bytes:
+        """Does the same with several."""
+        return b"".join([self.feed(delta) for delta in deltas])
+
+    def _shown(self, delta: Delta) -> _Shown:
+        """Puts a delta in its place."""
+        match delta:
+            case Call(index=int(number), whole=False):  # whole ones are the end of the answer, and say all of the call
+                lane = self._lanes.setdefault(number, _Lane())
+                if lane.shown == 0 and not (lane.name == delta.name and lane.id in (None, delta.id)):
+                    self.differs = True
+                text = _HEAD * (lane.shown == 0) + delta.arguments
+            case Text(text) | Reasoning(text) | Refusal(text):
+                lane = self._lanes[type(delta)]
+            case _:
+                return _Shown(delta)
+        lane.shown += len(text)
+        return _Shown(delta, lane, text, lane.shown)
+
+    def finish(self) -> bytes:
+        """Takes the end of the answer: see `feed`."""
+        self._finished = True
+        return b"" if self.passes else self._emitter.finish()
+
+    # --- what goes on as it came --------------------------------------------------------------------------------------
+
+    def take(self, raw: bytes) -> bytes:
+        """Takes the bytes of an event that was heard. Returns those that may go on."""
+        event, self._event = self._event, _Event()
+        event.raw = raw
+        self._waiting.append(event)
+        out = []
+        while self.passes and self._waiting and self._may_go(self._waiting[0]):
+            out.append(self._pass(self._waiting.popleft()))
+        return b"".join(out)
+
+    def release(self) -> bytes:
+        """Returns all that waits, at the end of an answer that is right."""
+        out = b"".join([event.raw for event in self._waiting])
+        self._waiting.clear()
+        return out
+
+    def mend(self, failure: bytes | None = None) -> bytes:
+        """Ends the passage: what has gone on is left as it is. Returns what is to be written behind it by now.
+
+        Args:
+            failure: the server's own event for how the answer failed. It goes on unless texts are to be written first.
+        """
+        self.passes = False
+        self._waiting.clear()
+        due, self._due = self._due, []
+        if failure is not None and not any(isinstance(one.delta, Text | Reasoning) for one in due):
+            due = [one for one in due if not isinstance(one.delta, Failure)]
+            out = b"".join(map(self._write, due)) + failure
+            self._emitter.ended = True
+            return out
+        return b"".join(map(self._write, due)) + (self._emitter.finish() if self._finished else b"")
+
+    @staticmethod
+    def _may_go(event: _Event) -> bool:
+        return not event.last and all(need <= lane.shown for lane, need in event.needs)
+
+    def _pass(self, event: _Event) -> bytes:
+        """Tells the emitter of an event. Returns it, or what the emitter writes for it if it would stand elsewhere."""
+        told = self._emitter.feed_all(event.deltas)
+        written = [self._emitter.follow(payload) for payload in event.payloads if payload is not None]
+        for lane, need in event.needs:
+            lane.passed = need
+        for delta in event.deltas:
+            if isinstance(delta, Refusal):
+                self._lanes[Refusal].passed += len(delta.text)
+            elif isinstance(delta, Extra):
+                self._gone[id(delta)] = delta
+        self._due = [shown for shown in self._due if not self._has_gone(shown)]
+        more = [one for one in written if one is not None]
+        return told + b"".join(more) + self.mend() if more else event.raw
+
+    def _has_gone(self, shown: _Shown) -> bool:
+        if shown.lane is None:
+            return self._gone.pop(id(shown.delta), None) is not None
+        return shown.end <= shown.lane.passed
+
+    def _write(self, shown: _Shown) -> bytes:
+        """Returns the events for what has not gone on of a delta."""
+        delta, lane, text, end = shown
+        if lane is None or (left := end - lane.passed) >= len(text):
+            return self._emitter.feed(delta)
+        match delta:
+            case Call() if left > 0:
+                return self._emitter.feed(replace(delta, arguments=text[-left:]))
+            case Text() | Reasoning() | Refusal() if left > 0:
+                return self._emitter.feed(replace(delta, text=text[-left:]))
+        return b""
+
+
+def _keys(call: Call, index: int | None) -> list[object]:
+    return [key for key in (index, call.item or None, call.id) if key is not None]
