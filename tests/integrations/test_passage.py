@@ -9,7 +9,7 @@ import pytest
 
 from folding import DONE, bytewise, call, chunk, entry, fin, text
 from mirror import payloads
-from streamfold.integrations.repair import Repairs
+from streamfold.integrations.repair import Repairs, UnreadError
 
 
 def named(*events: dict[str, Any], spaced: bool = True) -> bytes:
@@ -160,3 +160,49 @@ def test_the_rest_is_written_from_the_first_thing_to_mend_on(wire: str, good: by
     once = [one for one in payloads(out) if str(one.get("type", "")).endswith(("created", ".added", "_start"))]
     assert len({json.dumps(one) for one in once}) == len({(one["type"], one.get("output_index")) for one in once})
     assert wire == "responses" or out.count(b"Hi") == good.count(b"Hi")
+
+
+def test_the_servers_own_words_for_a_failure_go_on() -> None:
+    """What waits goes on before them, but for the end of a call that a client could run."""
+    events = [event + b"\n\n" for event in RIGHT["responses"][1].split(b"\n\n")[:-1]]
+    failed = named({"type": "response.failed", "response": {"id": "r1", "status": "failed", "error": None}})
+    repair = Repairs().stream("responses", {"stream": True})
+    assert repair.feed(b"".join([*events[:-1], failed])) == b"".join([*events[:8], failed])
+    assert repair.repaired.error is not None
+    begun_only = b"".join(events[:8])  # its arguments are not complete
+    assert Repairs().stream("responses", {}).feed(begun_only + failed) == begun_only + failed
+
+
+def test_what_the_writer_could_not_go_on_with_waits() -> None:
+    """Positions that are none of ours are handed on when nothing was wrong; not for ever, and nothing is lost."""
+    body = RIGHT["responses"][1].replace(b'"output_index": 1', b'"output_index": 7')
+    assert Repairs().stream("responses", {"stream": True}).feed(body) == body
+    repair = Repairs().stream("responses", {"stream": True})
+    text = DELTA | {"output_index": 7, "item_id": "m_7"}
+    begun = {"type": "response.output_item.added", "output_index": 7, "item": {**MESSAGE, "id": "m_7"}}
+    out = repair.feed(body.partition(b"event: response.output_item.added")[0] + named(begun))
+    late = [repair.feed(named(text)) for _ in range(200)]
+    assert late[0] == b""
+    assert late[-1]
+    assert "Hi" * 200 == "".join(one.get("delta", "") for one in payloads(out + b"".join(late)))
+
+
+@pytest.mark.parametrize(
+    ("wire", "request_", "body"),
+    [
+        ("responses", {}, {"id": "r", "object": "response", "status": "queued", "output": []}),
+        ("chat", {}, {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": []}),
+    ],
+)
+def test_an_answer_that_is_still_made_is_not_judged(wire: str, request_: Any, body: Any) -> None:
+    """One in the background, or with no choice, is no failure: it goes through."""
+    with pytest.raises(UnreadError):
+        Repairs().whole(wire, request_).repair(json.dumps(body).encode())
+
+
+def test_a_choice_of_a_hosted_tool_is_the_servers_to_judge() -> None:
+    """A request that names a tool of an MCP server is no reason to fail."""
+    server = {"type": "mcp", "server_label": "desk"}
+    request = {"tools": [{**server, "server_url": "https://desk.test"}], "tool_choice": {**server, "name": "read"}}
+    body = b'{"id":"r","object":"response","status":"completed","output":[]}'
+    assert Repairs().whole("responses", request).repair(body) == body

@@ -259,21 +259,20 @@ class StreamRepair(_Repair):
             whole: the bytes are an event, and not the body of an answer that was not streamed.
         """
         error = self._rewriter.error
-        own_words = False  # of the server, for what went wrong
         if self._rewriter.whole:
             right = whole and self._nothing_to_mend() and self._passage.fits(self._rewriter.reply)
         elif error is not None:
-            right = whole and isinstance(error, EmptyResponseError)
-            own_words = whole and self._adapter.failed
+            right = whole and (self._adapter.failed or isinstance(error, EmptyResponseError))
+            right = right and self._nothing_to_mend()
         else:
             right = self._nothing_to_mend()
         is_event = not raw or _EVENT.fullmatch(raw) is not None
         if right and is_event and self._adapter.right:
             out = self._passage.take(raw)
             if self._rewriter.done and self._passage.passes:
-                out += self._passage.release()
+                out += self._passage.release(failed=error is not None)
         else:
-            out = self._passage.mend(raw if own_words and is_event else None)
+            out = self._passage.mend()
         self._check_end()
         return out
 
@@ -377,6 +376,8 @@ class _Shown(Adapter):
 
     def decode_body(self, body: Any) -> Iterable[Delta]:
         self._check(body)
+        if self._overlay.leaves(body):
+            raise UnreadError
         deltas = list(self._adapter.decode_body(body))
         self._overlay.see(body)
         return deltas
@@ -399,6 +400,6 @@ def _choice(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
     if isinstance(choice, Mapping) and choice.get("type") == "none":  # Anthropic's word
         return "none"
     try:
-        return read_tool_choice(choice, tools)
+        return read_tool_choice(read_tool_choice(choice, tools), tools)  # hosted tools have no name to go by
     except ConfigError:
         return "auto"

@@ -59,7 +59,7 @@ class ChatOverlay(ChatEmitter):
     def _follows(self, payload: Any) -> bool:
         self._rest, self._begun = ({}, {}, {}), True
         for choice in payload.get("choices") or ():
-            for entry in choice["delta"].get("tool_calls") or ():
+            for entry in () if choice["index"] else choice["delta"].get("tool_calls") or ():
                 number = entry["index"]
                 if number not in self._followed and number != len(self._followed):
                     return False
@@ -176,6 +176,9 @@ class ChatOverlay(ChatEmitter):
             if self._finish is None and not self.mend_finish:
                 self._delta({})
         super()._end()
+
+    def leaves(self, body: Any) -> bool:
+        return isinstance(body, dict) and body.get("choices") == [] and not body.get("error")
 
     def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
         """Returns a completion that was not streamed, with what was mended in it."""

@@ -265,6 +265,10 @@ class Emitter(ABC):
         self._begun = True
         return True
 
+    def leaves(self, body: Any) -> bool:
+        """Whether a body that was not streamed is none to judge: it says that the answer is still being made."""
+        return False
+
     def shows_broken(self, call: ToolCall) -> bool:
         """Whether clients see that a call can't be run, whose arguments are broken (`ToolCall.error`)."""
         return self.arguments_are_text and not looks_whole(call.raw_arguments)

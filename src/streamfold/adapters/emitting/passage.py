@@ -36,6 +36,7 @@ from .emitter import Emitter, looks_whole
 
 __all__ = ["Passage"]
 
+_MOST_HELD = 2**14
 _HEAD = "\0"  # stands for id and name of a call before its arguments
 
 
@@ -114,6 +115,8 @@ class Passage:
         self._seen_before = 0  # so many of `seen` belong to an event
         self._event = _Event()  # that is heard
         self._waiting: deque[_Event] = deque()
+        self._size = 0  # of their bytes
+        self._instead: bytes | None = None  # what the emitter writes for the first of them, if it can't follow that
         self._due: list[_Shown] = []  # and may not have gone on
         self._gone: dict[int, Delta] = {}  # marks in events that went on, which come later: by their identity
         self._finished = False
@@ -272,7 +275,7 @@ class Passage:
         if (lane := shown.lane) is not None:
             if lane.ahead.startswith(shown.text):
                 lane.ahead = lane.ahead[len(shown.text) :]
-            else:
+            elif not isinstance(delta, Refusal):  # which the end of the answer says, in the server's words
                 self.differs = True
         self._due.append(shown)
         return b""
@@ -308,39 +311,40 @@ class Passage:
         event, self._event = self._event, _Event()
         event.raw = raw
         self._waiting.append(event)
+        self._size += len(raw)
+        if self._instead is not None and self._size > _MOST_HELD:
+            return self.mend()
         out = []
         while self.passes and self._waiting and self._may_go(self._waiting[0]):
-            out.append(self._pass(self._waiting.popleft()))
+            out.append(self._pass(self._waiting[0]))
         return b"".join(out)
 
-    def release(self) -> bytes:
-        """Returns all that waits, at the end of an answer that is right."""
-        out = b"".join([event.raw for event in self._waiting])
-        self._waiting.clear()
-        return out
-
-    def mend(self, failure: bytes | None = None) -> bytes:
-        """Ends the passage: what has gone on is left as it is. Returns what is to be written behind it by now.
+    def release(self, *, failed: bool = False) -> bytes:
+        """Returns all that waits, at the end of an answer that is right.
 
         Args:
-            failure: the server's own event for how the answer failed. It goes on unless texts are to be written first.
+            failed: the server says that it failed: the ends of calls that could be run are left out.
         """
+        events, self._waiting = self._waiting, deque()
+        return b"".join([event.raw for event in events if not (failed and any(map(_ends, event.needs)))])
+
+    def mend(self) -> bytes:
+        """Ends the passage: what has gone on is left as it is. Returns what is to be written behind it by now."""
         self.passes = False
         self._waiting.clear()
         due, self._due = self._due, []
-        if failure is not None and not any(isinstance(one.delta, Text | Reasoning) for one in due):
-            due = [one for one in due if not isinstance(one.delta, Failure)]
-            out = b"".join(map(self._write, due)) + failure
-            self._emitter.ended = True
-            return out
-        return b"".join(map(self._write, due)) + (self._emitter.finish() if self._finished else b"")
+        out = (self._instead or b"") + b"".join(map(self._write, due))
+        return out + (self._emitter.finish() if self._finished else b"")
 
-    @staticmethod
-    def _may_go(event: _Event) -> bool:
-        return not event.last and all(need <= lane.shown for lane, need in event.needs)
+    def _may_go(self, event: _Event) -> bool:
+        right_place = self._instead is None and not event.last
+        return right_place and all(need <= lane.shown for lane, need in event.needs)
 
     def _pass(self, event: _Event) -> bytes:
-        """Tells the emitter of an event. Returns it, or what the emitter writes for it if it would stand elsewhere."""
+        """Tells the emitter of an event. Returns it, unless the emitter would stand elsewhere.
+
+        Then it waits, with all that comes, for the end, or until that is too much: few servers are such.
+        """
         told = self._emitter.feed_all(event.deltas)
         written = [self._emitter.follow(payload) for payload in event.payloads if payload is not None]
         for lane, need in event.needs:
@@ -351,8 +355,12 @@ class Passage:
             elif isinstance(delta, Extra):
                 self._gone[id(delta)] = delta
         self._due = [shown for shown in self._due if not self._has_gone(shown)]
-        more = [one for one in written if one is not None]
-        return told + b"".join(more) + self.mend() if more else event.raw
+        if elsewhere := [one for one in written if one is not None]:
+            self._instead = told + b"".join(elsewhere)
+            return b""
+        self._waiting.popleft()
+        self._size -= len(event.raw)
+        return event.raw
 
     def _has_gone(self, shown: _Shown) -> bool:
         if shown.lane is None:
@@ -370,6 +378,12 @@ class Passage:
             case Text() | Reasoning() | Refusal() if left > 0:
                 return self._emitter.feed(replace(delta, text=text[-left:]))
         return b""
+
+
+def _ends(need: tuple[_Lane, int]) -> bool:
+    """Whether an event brings the end of a call, behind what may be shown of it."""
+    lane, position = need
+    return bool(lane.pieces) and position > lane.shown and looks_whole("".join(lane.pieces))
 
 
 def _keys(call: Call, index: int | None) -> list[object]:

@@ -13,7 +13,7 @@ from ...values import Extra, Failure, Part, Reasoning, Refusal, Reply, Text, ind
 from ..emitting.emitter import SEEN
 from .decode import TEXT_EVENTS
 from .emit import ResponsesEmitter
-from .output import as_object
+from .output import UNFINISHED, as_object
 from .written_parts import REASONING_TEXT, REFUSAL, SUMMARY, TEXT, PartKind, response_error
 
 # The members of items that are written from what the engine read.
@@ -239,6 +239,9 @@ class ResponsesOverlay(ResponsesEmitter):
         # OpenAI's client raises an error for an event with one, and only hands on `response.failed`.
         error = response_error(failure.info)
         self._event("error", code=error["code"], message=error["message"], param=error.get("param"), error=error)
+
+    def leaves(self, body: Any) -> bool:
+        return isinstance(body, dict) and body.get("status") in UNFINISHED
 
     def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
         """Returns a response that was not streamed, with what was mended in it."""
