@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,15 +30,12 @@ from ..values import (
     Limits,
     ProtocolError,
     ProtocolWarning,
-    ReadToolChoice,
     Reply,
     StreamError,
-    Tool,
     UpstreamError,
     WarningCode,
-    as_tools,
-    read_tool_choice,
 )
+from .asked import choice_asked, tools_asked
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -161,8 +158,8 @@ class _Repair:
 
     def __init__(self, repairs: Repairs, wire: str, request: Mapping[str, Any], redactor: Redactor) -> None:
         overlay = _OVERLAYS[wire]
-        tools = _tools(overlay.tools(request))
-        choice = _choice(request.get("tool_choice"), tools)
+        tools = tools_asked(overlay.tools(request))
+        choice = choice_asked(request.get("tool_choice"), tools)
         self.repaired = Repaired()
         self._redactor = redactor
         self._emitter = overlay(request=request, tool_choice=choice, mend_finish=repairs.mend_finish)
@@ -381,25 +378,3 @@ class _Shown(Adapter):
         deltas = list(self._adapter.decode_body(body))
         self._overlay.see(body)
         return deltas
-
-
-def _tools(entries: Iterable[Any]) -> tuple[Tool, ...]:
-    """The functions among the tools of a request. It is somebody else's request: the server judges it."""
-    return tuple(_functions(entries))
-
-
-def _functions(entries: Iterable[Any]) -> Iterator[Tool]:
-    for entry in entries:
-        try:
-            yield from as_tools([entry])
-        except ConfigError:
-            continue  # a tool of another kind
-
-
-def _choice(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
-    if isinstance(choice, Mapping) and choice.get("type") == "none":  # Anthropic's word
-        return "none"
-    try:
-        return read_tool_choice(read_tool_choice(choice, tools), tools)  # hosted tools have no name to go by
-    except ConfigError:
-        return "auto"

@@ -10,6 +10,7 @@ from ...values import index, item_part
 from .output import as_object
 from .written_parts import TEXT, PartKind, flat_annotation
 
+PREFIXES = {"message": "msg", "reasoning": "rs"}  # of ids
 _POSITIONS = ("start_index", "end_index", "index")
 
 
@@ -41,6 +42,11 @@ class OpenItem:
         """What has been written of a text."""
         return "".join([*map(_text, _parts(self.item)[:-1]), *self.pieces])
 
+    def begin_part(self, kind: PartKind, number: int | None) -> None:
+        """Begins a part."""
+        self.kind, self.number = kind, number
+        self.item[kind.container].append({**kind.empty})
+
     def end_part(self, said: Collection[str]) -> dict[str, Any]:
         """Ends the part that is open. Returns it, with its text.
 
@@ -59,6 +65,17 @@ class OpenItem:
             self.end_part(said)
         if self.item["type"] == "message":
             self.item["status"] = "incomplete"
+
+
+def begun_item(kind: str, item_id: str) -> dict[str, Any]:
+    """Returns a message or a reasoning of which nothing has been written."""
+    members = {"status": "in_progress", "role": "assistant", "content": []} if kind == "message" else {"summary": []}
+    return {"id": item_id, "type": kind, **members}
+
+
+def key_of(item: Mapping[str, Any]) -> str:
+    """Returns what tells an item from others."""
+    return str(item.get("id") or item.get("call_id") or item)
 
 
 def is_run_by_client(item: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from ...text import parse_partial
 from ...values import KINDS, PLAIN_ITEMS, Call, Delta, Extra, Failure, Part, Reasoning, Refusal, Text, ToolCall
 from ..emitting.emitter import DONE, Emitter, WrittenCall, event
-from .carried_items import OpenItem, annotations_of, is_run_by_client, said_in
+from .carried_items import PREFIXES, OpenItem, annotations_of, begun_item, is_run_by_client, key_of, said_in
 from .client_tools import ClientTools
 from .skeleton import response_skeleton
 from .written_calls import CallItem, call_item
@@ -142,8 +142,7 @@ class ResponsesEmitter(Emitter):
         number = place.number if place else None
         if current.kind is not kind or (number is not None and number != current.number):
             self._close_part(current)
-            current.kind, current.number = kind, number
-            current.item[kind.container].append({**kind.empty})
+            current.begin_part(kind, number)
             self._event(f"{kind.part_events}.added", **current.position, part={**kind.empty})
         return current
 
@@ -153,11 +152,7 @@ class ResponsesEmitter(Emitter):
         current = self._current
         if current is None or current.item["type"] != kind or (key is not None and key != current.key):
             self._close_current()
-            item: dict[str, Any] = {"id": (place and place.item) or self._made_id(_PREFIXES[kind]), "type": kind}
-            if kind == "message":
-                item |= {"status": "in_progress", "role": "assistant", "content": []}
-            else:
-                item |= {"summary": []}
+            item = begun_item(kind, (place and place.item) or self._made_id(PREFIXES[kind]))
             current = self._current = OpenItem(item, self._add(item), key)
         return current
 
@@ -267,7 +262,7 @@ class ResponsesEmitter(Emitter):
 
     def _item(self, item: dict[str, Any]) -> None:
         """Writes an item of a provider of this API that nothing else says. It may come again, at the end."""
-        key, kind = _key(item), item.get("type")
+        key, kind = key_of(item), item.get("type")
         if key in self._carried:
             if (at := self._carried[key]) is not None:
                 self._output[at] = item  # the last one says all: OpenAI's list of tools is empty before the end
@@ -288,7 +283,7 @@ class ResponsesEmitter(Emitter):
         if item.get("type") == "custom_tool_call":
             item, text = {"id": self._made_id("ctc"), **item}, item.get("input")
         index = self._add(item if text is None else {**item, "input": "", "status": "in_progress"})
-        self._output[index], self._carried[_key(item)] = item, index
+        self._output[index], self._carried[key_of(item)] = item, index
         if isinstance(text, str):
             at = {"item_id": item.get("id"), "output_index": index}
             self._event("response.custom_tool_call_input.delta", **at, delta=text)
@@ -402,10 +397,3 @@ class ResponsesEmitter(Emitter):
 
     def _made_id(self, prefix: str) -> str:
         return f"{prefix}_{self.stem}_{len(self._output)}"
-
-
-def _key(item: Mapping[str, Any]) -> str:
-    return str(item.get("id") or item.get("call_id") or item)
-
-
-_PREFIXES = {"message": "msg", "reasoning": "rs"}

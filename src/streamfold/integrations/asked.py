@@ -1,0 +1,31 @@
+"""What a request of another program asked for, as far as it decides how its answer is read. The server judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ..values import ConfigError, ReadToolChoice, Tool, as_tools, read_tool_choice
+
+
+def tools_asked(entries: Iterable[Any]) -> tuple[Tool, ...]:
+    """Returns the functions among the tools of a request."""
+    return tuple(_functions(entries))
+
+
+def choice_asked(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
+    """Returns the tool choice of a request; "auto" for one that says nothing of its functions."""
+    if isinstance(choice, Mapping) and choice.get("type") == "none":  # Anthropic's word
+        return "none"
+    try:
+        return read_tool_choice(read_tool_choice(choice, tools), tools)  # hosted tools have no name to go by
+    except ConfigError:
+        return "auto"
+
+
+def _functions(entries: Iterable[Any]) -> Iterator[Tool]:
+    for entry in entries:
+        try:
+            yield from as_tools([entry])
+        except ConfigError:
+            continue  # a tool of another kind
