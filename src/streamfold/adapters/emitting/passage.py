@@ -34,8 +34,6 @@ from ...values import (
 )
 from .emitter import Emitter, looks_whole
 
-__all__ = ["Passage"]
-
 _MOST_HELD = 2**14
 _HEAD = "\0"  # stands for id and name of a call before its arguments
 
