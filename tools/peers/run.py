@@ -3,7 +3,8 @@
     python tools/peers/run.py [NAME...] [--folder .peers] [--json results.json]
 
 Each suite gets an environment of its own. No test that passes without us may fail with us, apart from the exceptions in
-`peers.toml`, which are at most ten, each with its reason. Exit 1 if there are others, or if one is no longer needed.
+`peers.toml`, which are of at most ten kinds, each with its reason. Exit 1 if there are others, if one is not needed any
+more, or if a suite was stopped before its end.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import tarfile
 import tomllib
 import venv
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +41,7 @@ class Peer:
         without: what is not run.
         requires: what the tests need besides.
         in_wheel: the folder of the tests in the installed package; None: they are in the source distribution.
-        exceptions: tests that may fail with us, each with its reason.
+        exceptions: tests that may fail with us, by the reason.
     """
 
     name: str
@@ -48,7 +50,11 @@ class Peer:
     without: list[str]
     requires: list[str]
     in_wheel: str | None = None
-    exceptions: Mapping[str, str] = field(default_factory=dict)
+    exceptions: Mapping[str, list[str]] = field(default_factory=dict)
+
+    def reason(self, test: str) -> str | None:
+        """Returns why a test may fail with us: it is listed, or its function or file is."""
+        return next((why for why, tests in self.exceptions.items() if any(map(test.startswith, tests))), None)
 
 
 def main() -> int:
@@ -67,6 +73,11 @@ def main() -> int:
             python, tests = installed(peer, given.folder.resolve() / peer.name)
             found[peer.name] = {how: run(peer, python, tests, how) for how in ("without", "with")}
             problems += report(peer, found[peer.name]["without"], found[peer.name]["with"])
+            problems += [
+                f"{peer.name}, {how} us: stopped after {SECONDS} seconds; what had not run by then is not compared"
+                for how in ("without", "with")
+                if (tests.parent / f"{how}.stopped").exists()
+            ]
     if given.json:
         given.json.write_text(json.dumps(found, indent=1))
     for problem in problems:
@@ -81,9 +92,8 @@ def read_peers(path: Path) -> dict[str, Peer]:
 
 def exceptions_problem(peers: Mapping[str, Peer]) -> list[str]:
     """Returns what is wrong with the list of exceptions."""
-    listed = [why for peer in peers.values() for why in peer.exceptions.values()]
-    few = [] if len(listed) <= MOST_EXCEPTIONS else [f"{len(listed)} exceptions; at most {MOST_EXCEPTIONS} may be"]
-    return few + (["an exception without a reason"] if not all(listed) else [])
+    listed = [why for peer in peers.values() for why in peer.exceptions]
+    return [] if len(listed) <= MOST_EXCEPTIONS else [f"{len(listed)} exceptions; at most {MOST_EXCEPTIONS} may be"]
 
 
 def installed(peer: Peer, folder: Path) -> tuple[Path, Path]:
@@ -122,7 +132,9 @@ def unpack(pip: list[str], requirement: str, folder: Path, tests: Path) -> None:
 def run(peer: Peer, python: Path, tests: Path, how: str) -> Outcomes:
     """Runs a suite once, and returns what became of each of its tests."""
     results = tests.parent / f"{how}.jsonl"
+    stopped = tests.parent / f"{how}.stopped"
     results.unlink(missing_ok=True)
+    stopped.unlink(missing_ok=True)
     words = ["-p", "streamfold_peers", "-p", "no:cacheprovider", "-q", "--no-header", "--tb=line"]
     words += [f"--ignore={path}" for path in peer.without] + peer.tests
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
@@ -135,7 +147,7 @@ def run(peer: Peer, python: Path, tests: Path, how: str) -> Outcomes:
                 command, cwd=tests, env=environment, stdout=output, stderr=output, timeout=SECONDS, check=False
             )
         except subprocess.TimeoutExpired:
-            print(f"{peer.name}, {how} us: stopped after {SECONDS} seconds; see {log}")
+            stopped.touch()
     return read_outcomes(results)
 
 
@@ -156,13 +168,16 @@ def report(peer: Peer, without: Outcomes, with_us: Outcomes) -> list[str]:
     print(
         f"{peer.name} ({peer.requirement}): {len(passed)} pass without us, {len(passed) - len(failing)} of them with us"
     )
-    for test, why in failing.items():
-        print(f"  {test}: {peer.exceptions.get(test) or why}")
-    new = [f"{peer.name}: {test} fails with us: {why}" for test, why in failing.items() if test not in peer.exceptions]
+    for reason, count in Counter(map(peer.reason, failing)).items():
+        print(f"  {count}: {reason or 'not listed'}")
+    new = [f"{peer.name}: {test} fails with us: {why}" for test, why in failing.items() if peer.reason(test) is None]
     unneeded = [
-        f"{peer.name}: the exception {test} is not needed" for test in peer.exceptions if _passes(test, with_us)
+        f"{peer.name}: {listed} is listed ({why}), and nothing of it fails"
+        for why, tests in peer.exceptions.items()
+        for listed in tests
+        if not any(test.startswith(listed) for test in failing)
     ]
-    return new + unneeded + ([] if passed else [f"{peer.name}: no test passes without us; see its log"])
+    return new + unneeded if passed else [f"{peer.name}: no test passes without us; see its log"]
 
 
 def _passes(test: str, outcomes: Outcomes) -> bool:
