@@ -449,3 +449,20 @@ def test_a_function_is_looked_at_once() -> None:
     oslo.__defaults__ = None
     assert as_tool(oslo).parameters["required"] == ["days"]
     assert as_tool(rome) == second
+
+
+def test_a_method_is_looked_at_once() -> None:
+    """Each object has its own tool; the plain function of the class has a parameter more."""
+
+    class Town:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def weather(self, days: int) -> str:
+            """Tells the weather."""
+            return f"{self.name}: {days}"
+
+    oslo, rome = as_tool(Town("Oslo").weather), as_tool(Town("Rome").weather)
+    assert oslo.model is rome.model
+    assert [made(days=2) for made in (oslo, rome)] == ["Oslo: 2", "Rome: 2"]
+    assert list(as_tool(Town.weather).parameters["properties"]) == ["self", "days"]

@@ -28,7 +28,7 @@ class Handshake:
         self._extensions["trace"] = self._trace
 
     def end(self) -> None:
-        """Must be called when the head of the response has come."""
+        """Must be called when the head of the response has come, or has failed."""
         if self._extensions.get("trace") == self._trace:  # the steps behind it are none of ours
             del self._extensions["trace"]
 

@@ -237,7 +237,8 @@ class Exchange:
             with anyio.move_on_after(_CLOSING, shield=True):
                 await handshake.aclose()
             raise
-        handshake.end()
+        finally:
+            handshake.end()
         return self._response
 
     def _built(self) -> httpx.Request:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from inspect import Parameter, getdoc, isroutine, signature
 from operator import is_
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints, overload
 
 from .caching import CacheMark
@@ -123,8 +123,9 @@ def as_tool(given: ToolLike) -> Tool:
         if not hasattr(given, "model_json_schema"):
             raise ConfigError(f"the class {given.__name__} is no tool: a pydantic model is one, and a typed function")
         return Tool.from_model(given)
-    if isinstance(given, FunctionType) and not given.__dict__:
-        return _tool_of(given)
+    plain = given.__func__ if isinstance(given, MethodType) and given.__doc__ else given  # a doc may be inherited
+    if isinstance(plain, FunctionType) and callable(given) and not plain.__dict__:
+        return _tool_of(given, plain)
     return tool(given) if callable(given) else read_tool(given)
 
 
@@ -136,15 +137,19 @@ class _Seen(NamedTuple):
     tool: Tool
 
 
-_seen: dict[CodeType, _Seen] = {}  # without the functions themselves, which may be made for one request
+_seen: dict[tuple[CodeType, bool], _Seen] = {}  # without the functions themselves, which may be made for one request
 
 
-def _tool_of(function: FunctionType) -> Tool:
-    """Returns the tool of a function, which is made once: its schema takes longer than the rest of a request."""
-    code = function.__code__
-    made_of = function.__globals__, function.__name__, function.__doc__, function.__defaults__, function.__kwdefaults__
+def _tool_of(function: Callable[..., Any], plain: FunctionType) -> Tool:
+    """Returns the tool of a function, which is made once: its schema takes longer than the rest of a request.
+
+    Args:
+        plain: the function itself, or the one in a method.
+    """
+    code = plain.__code__, function is plain
+    made_of = plain.__globals__, plain.__name__, plain.__doc__, plain.__defaults__, plain.__kwdefaults__
     try:
-        hints = get_type_hints(function, include_extras=True)
+        hints = get_type_hints(plain, include_extras=True)
     except (TypeError, NameError):
         return tool(function)  # which says what is wrong
     seen = _seen.get(code)
