@@ -175,7 +175,7 @@ def play(name: str) -> tuple[Recording, list[StreamChunk], Reply | StreamError]:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@each_row("name", scale.some(NAMES, 90))
+@each_row("name", scale.some(NAMES, 50))
 def test_a_recorded_answer_written_again(name: str, wire: str) -> None:
     """Every fixture, emitted as chunks and a reply on either wire, is read back as what it was, at any cut."""
     _, chunks, outcome = play(name)
@@ -229,7 +229,7 @@ def check_error(wire: str, body: bytes, error: StreamError) -> None:
 OPENAI_ITEMS = {"custom_tool_call", "web_search_call"}  # of OpenAI's API, and not of openresponses.org's types
 
 
-@each_row("name", scale.some(NAMES, 80))
+@each_row("name", scale.some(NAMES, 50))
 def test_a_recorded_answer_as_one_body(name: str) -> None:
     """The JSON bodies of both wires say what the streams say."""
     outcome = play(name)[2]

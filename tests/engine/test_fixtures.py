@@ -64,7 +64,7 @@ def test_folds_the_same_byte_by_byte(name: str) -> None:
     assert seen(play(recording, bytewise(recording.body))) == seen(play(recording, [recording.body]))
 
 
-@each_row("name", scale.some(NAMES, 80))
+@each_row("name", scale.some(NAMES, 50))
 def test_folds_the_same_in_random_pieces(name: str) -> None:
     """Random cuts, and fewer of a large body."""
     recording = load(name)

@@ -386,7 +386,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(body)
 
 
-@settings(deadline=None, max_examples=int(os.environ.get("STREAMFOLD_FUZZ") or pick(5000, 400)))
+@settings(deadline=None, max_examples=int(os.environ.get("STREAMFOLD_FUZZ") or pick(5000, 200)))
 @given(damaged(), st.sampled_from(DECODERS), st.booleans(), st.randoms())
 def test_damaged_recordings(body: bytes, decoder: dict[str, Any], small: bool, rng: Any) -> None:
     """However a recording is damaged and whatever reads it: an answer or one of our errors, soon, and no larger."""

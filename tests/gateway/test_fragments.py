@@ -105,7 +105,7 @@ async def test_an_answer_that_breaks_off_anywhere(wire: str) -> None:
     """It ends with an error, for our reader and for the official client; no call looks whole."""
     whole = HEAD + call(entry(1, "call_2", "write", '{"path":"b"}')) + TAIL
     end = len(whole) - len(fin("tool_calls") + DONE)
-    for at in scale.some(range(len(text("I write. ")), end), 25):
+    for at in scale.some(range(len(text("I write. ")), end), 12):
         body = await streamed(wire, whole[:at])
         assert not any(map(looks_whole, written_calls(body).values()))
         with pytest.raises(StreamError):

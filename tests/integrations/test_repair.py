@@ -39,7 +39,7 @@ CITY = '{"city":"Paris"}'
 CUT = text("Hel")
 
 
-@each_row("name", scale.some(NAMES, 50))
+@each_row("name", scale.some(NAMES, 30))
 async def test_a_client_sees_what_the_answer_means(name: str) -> None:
     """Each kind of broken stream is right behind other people's clients, and each healthy one stays so."""
     recording = RECORDINGS[name]
@@ -53,7 +53,7 @@ def written(body: bytes, pieces: list[bytes], adapter: str, **settings: Any) -> 
     return b"".join([repair.feed(piece) for piece in pieces]) + repair.close()
 
 
-@each_row("name", scale.some(NAMES, 40))
+@each_row("name", scale.some(NAMES, 25))
 def test_any_cut_gives_the_same_bytes(name: str) -> None:
     """How the network cut an answer can't be seen in what is written."""
     recording = RECORDINGS[name]
