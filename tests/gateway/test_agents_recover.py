@@ -209,6 +209,8 @@ async def test_an_error_of_geminis_api_comes_by_itself() -> None:
         (CHAT, {"content": "Half"}, "anthropic:claude-opus-4-7", "Continue."),
         (CHAT, {"content": "Half"}, "gemini:gemini-3-pro-preview", "Continue."),
         (CHAT, {"content": "Half"}, "openai:gpt-5-mini", "Half"),
+        (CHAT, {"content": "Half", "prefix": True}, "anthropic:claude-haiku-4-5", "Half"),
+        (CHAT, {"content": "Half", "partial": True}, "anthropic:claude-haiku-4-5", "Half"),
         (GEMINI, {"parts": [{"text": "Hm.", "thought": True}]}, "kimi:kimi-k2.5", "Hi"),
         (GEMINI, {"parts": [{"text": "Half"}]}, "gemini:gemini-3-pro-preview", "Continue."),
         (MESSAGES, {"content": "Half"}, "anthropic:claude-haiku-4-5", "Half"),

@@ -199,7 +199,7 @@ async def test_the_server_is_stopped(wire: str, in_time: bool) -> None:
     else:
         last = payloads(received)[-1]
         error = last["error"] if wire == "chat" else last["response"]["error"]
-        assert error["message"] == "the server is shutting down"
+        assert error["message"] == "service unavailable: the server is shutting down"
 
 
 @pytest.mark.slow

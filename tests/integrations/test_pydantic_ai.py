@@ -33,7 +33,7 @@ from pydantic_ai.tools import ToolDefinition
 
 import scale
 from repaired_clients import Seen, is_right, provider_of
-from streamfold import APIError, IncompleteStreamError
+from streamfold import APIError, Fallback, IncompleteStreamError, Provider
 from streamfold.integrations.pydantic_ai import StreamfoldModel
 from streamfold.recording import Recording
 from streamfold.testing import ScriptedProvider, call, fail, say, think
@@ -259,9 +259,12 @@ async def test_settings_that_only_some_apis_have(provider: str, sent: dict[str, 
 def test_a_setting_that_can_not_be_sent_is_refused_when_the_model_is_made(
     provider: str, settings: Any, wrong: str
 ) -> None:
-    """And not at a turn for which a program has waited."""
-    with pytest.raises(UserError, match=f"can't be sent the settings {wrong} through"):
-        StreamfoldModel(ScriptedProvider(provider=provider), settings=settings)
+    """And not at a turn for which a program has waited. Of several that may answer, all must have it."""
+    two = Fallback(Provider.from_config("deepseek", api_key="x"), Provider.from_config(provider, api_key="x"))
+    for model in (ScriptedProvider(provider=provider), two):
+        with pytest.raises(UserError, match=f"can't be sent the settings {wrong} through"):
+            StreamfoldModel(model, settings=settings)
+    StreamfoldModel(Fallback(two.models[0], two.models[0]), settings={"top_k": 4})
 
 
 def test_the_tools_that_a_provider_runs_are_known_before_a_run() -> None:

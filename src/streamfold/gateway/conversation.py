@@ -75,7 +75,8 @@ def _is_empty(message: Message) -> bool:
 
 
 def _is_text(message: Message) -> bool:
-    return message.role == "assistant" and not (message.tool_calls or message.partial or message.paused)
+    meant = message.partial or message.paused or message.extras.get("prefix")  # as a beginning, by what clients call it
+    return message.role == "assistant" and not (message.tool_calls or meant)
 
 
 def _list(value: Any) -> list[Any]:

@@ -117,12 +117,14 @@ class Exchange:
                 raise refusal from refusal.__cause__
             self.log.failed(refusal)
             partial = error.partial if isinstance(error, APIError) else None
-            said = b"".join([*waiting, writer.fail(self.wire.stream_info(refusal), partial)])
-            *rest, last = self.wire.writes(said)
-            for piece in rest:
-                await sink.write(piece)
-                await anyio.sleep(_APART)
-            await self._end(sink, last)
+            await self._end_failed(sink, b"".join([*waiting, writer.fail(self.wire.stream_info(refusal), partial)]))
+
+    async def _end_failed(self, sink: Sink, events: bytes) -> None:
+        *rest, last = self.wire.writes(events)
+        for piece in rest:
+            await sink.write(piece)
+            await anyio.sleep(_APART)
+        await self._end(sink, last)
 
     async def _end(self, sink: Sink, events: bytes) -> None:
         """Writes the last events, when the answer is kept: its client may refer to it from then on."""
@@ -199,9 +201,9 @@ class Exchange:
             self._leave()
 
     async def _part(self, writer: ReplyWriter, sink: Sink, send: Send) -> None:
-        refusal = refused(503, "the server is shutting down")
+        refusal = refused(503, "service unavailable: the server is shutting down")  # words that make agents ask again
         if sink.started:
-            await self._end(sink, writer.fail(self.wire.info(refusal)))
+            await self._end_failed(sink, writer.fail(self.wire.info(refusal)))
         else:
             await send_json(send, *self.wire.error(refusal, self.asked.id), self._headers)
 

@@ -14,8 +14,6 @@ from streamfold.types import TextPart
 
 from .langchain_blocks import content_of
 
-__all__ = ["KEPT", "turns"]
-
 KEPT = "streamfold"  # the member of `additional_kwargs` that has the message as streamfold keeps it
 
 

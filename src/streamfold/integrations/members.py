@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streamfold import Usage
+from streamfold import ChatModel, Usage
 
-__all__ = ["NAMES", "by_kind", "unsendable", "written"]
+from ..answers import facts_of
 
 _SAMPLING = ("presence_penalty", "frequency_penalty")
 _CHAT = {name: name for name in (*_SAMPLING, "logit_bias", "top_k", "service_tier")}
@@ -37,32 +37,43 @@ _TIERS: dict[str, dict[str, str | None]] = {
 NAMES = (*_SAMPLING, "logit_bias", "top_k", "service_tier")
 
 
-def unsendable(model: Any) -> frozenset[str]:
-    """Returns the names of settings that this model can't be sent: all of them if it does not say what API it has."""
-    profile = getattr(model, "profile", None)
-    places = _MEMBERS.get(str(getattr(profile, "adapter", None)), {})
-    return frozenset(name for name in NAMES if name not in places or (model.name, name) in _REFUSED)
+def unsendable(model: ChatModel) -> frozenset[str]:
+    """Returns the names of settings that this model can't be sent: all of them if it does not say who may answer."""
+    return frozenset(NAMES) - _places(model).keys()
 
 
-def written(model: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+def written(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns these settings as members of a body, without those that the model can't be sent and those that are None.
 
     Args:
         settings: may have others, too.
     """
     body: dict[str, Any] = {}
-    without = unsendable(model)
-    for name in NAMES:
-        value = settings.get(name)
-        if value is None or name in without:
-            continue
-        adapter = model.profile.adapter
-        if name == "service_tier":
-            value = _TIERS.get(adapter, {}).get(value, value)
-        *outer, member = _MEMBERS[adapter][name].split(".")
+    for name, (place, words) in _places(model).items():
+        value: Any = settings.get(name)
+        value = words.get(value, value) if words else value
+        *outer, member = place.split(".")
         if value is not None:
             (body.setdefault(outer[0], {}) if outer else body)[member] = value
     return body
+
+
+def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]:
+    """Returns where each setting is written, and in which words: as all have it who may answer."""
+    facts, profile = facts_of(model), getattr(model, "profile", None)
+    asked = [(one.name, one.adapter) for one in facts.endpoints] if facts else []
+    if profile is not None and not facts:  # a double
+        asked = [(profile.name, profile.adapter)]
+    each = [
+        {
+            member: (place, _TIERS.get(adapter, {}) if member == "service_tier" else {})
+            for member, place in _MEMBERS.get(adapter, {}).items()
+            if (name, member) not in _REFUSED
+        }
+        for name, adapter in asked
+    ]
+    first, *others = each or [{}]
+    return {name: place for name, place in first.items() if all(other.get(name) == place for other in others)}
 
 
 def by_kind(usage: Usage) -> dict[str, int]:

@@ -78,7 +78,13 @@ _OPTIONS = {
 }
 
 
-_SETTINGS = {*_OPTIONS, *NAMES, "timeout", "request_timeout", "first_event_timeout", "tool_choice", "thinking", "cache"}
+_THEIRS = {
+    "request_timeout",
+    "first_event_timeout",
+    "framing_announcement",
+    "cache",
+}  # pydantic-ai's own, for any model
+_SETTINGS = {*_OPTIONS, *NAMES, *_THEIRS, "timeout", "tool_choice", "thinking"}
 
 
 class StreamfoldModel(Model[Any]):
