@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import Any
 
 import pytest
+from httpx_sse import ServerSentEvent
 
 import scale
 from folding import random_cut
 from made_hosted import responses_stream
-from mirror import emitter, payloads, read
+from mirror import emit, emitter, payloads, read
 from streamfold import Reply, StreamDecoder
+from streamfold.adapters.chat import ChatAdapter
 from streamfold.adapters.emitting.answers import items_tell, reply_deltas
 from streamfold.engine import Rewriter
 
@@ -123,3 +126,24 @@ def test_items_of_every_kind_on_other_wires(wire: str) -> None:
         )
         lost = [call.name for call in reply.tool_calls if call.kind not in kinds]
         assert (b"streamfold warning calls_dropped: " in out) == bool(lost), seed
+
+
+def test_custom_calls_of_chat_keep_their_places() -> None:
+    """From Chat to Chat without a reply between: pieces are joined, and the order of kinds stays."""
+
+    def events(*entries: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{"choices": [{"index": 0, "delta": {"tool_calls": [entry]}}]} for entry in entries]
+
+    def function(number: int) -> dict[str, Any]:
+        return {"index": number, "id": f"c{number}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+    sql = {"index": 0, "id": "c0", "type": "custom", "custom": {"name": "sql", "input": "select "}}
+    more = {"index": 0, "custom": {"input": "1"}}
+    last = {"index": 3, "type": "custom", "custom": {"name": "sql", "input": "drop"}}
+    adapter, end = ChatAdapter(), [{"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}]
+    body = [*events(sql, more, function(1), function(2), last), *end]
+    deltas = [delta for event in body for delta in adapter.decode(ServerSentEvent(data=json.dumps(event)))]
+    calls = read("chat", emit("chat", deltas)).tool_calls
+    assert [(call.kind, call.id, call.raw_arguments) for call in calls] == [
+        ("custom", "c0", "select 1"), ("function", "c1", "{}"), ("function", "c2", "{}"), ("custom", "call_3", "drop"),
+    ]  # fmt: skip
