@@ -17,7 +17,7 @@ from streamfold.adapters.emitting import ReplyWriter
 from streamfold.adapters.responses import ResponsesEmitter
 from streamfold.engine.fold import Fold
 from streamfold.gateway import gateway
-from streamfold.gateway.kept.making import Running
+from streamfold.gateway.kept.making import Attached, Running
 from streamfold.gateway.kept.memory import Memory, _weight
 from streamfold.gateway.kept.responses import KeptResponse, Responses
 from streamfold.stores import MemoryStore, Retention
@@ -194,3 +194,22 @@ async def test_a_long_answer_is_not_held_many_times(kind: type[Text | Reasoning 
         tracemalloc.stop()
     assert (json.loads(bytes(running.state))["status"], len(running.state) > length) == (end, True)
     assert peak / length < (7.5 if kind is Call else 5.5)
+
+
+def test_events_that_just_fit_are_kept() -> None:
+    """Whether they will is foreseen while a text comes, and never too early."""
+
+    def held(most: int) -> tuple[int, bool]:
+        responses = Responses(MemoryStore(), 2 * most)
+        making = Attached(responses, Memory(2 * most), KeptResponse("resp_1", "me", [], None, {}), {})
+        writer = ReplyWriter(ResponsesEmitter(id="resp_1", model="m", listener=making.note))
+        fold = Fold()
+        for delta in [*(Text("x" * 1000) for _ in range(50)), Finish("stop", "stop"), Done()]:
+            if chunk := fold.feed(delta):
+                writer.feed(chunk)
+        writer.finish(fold.reply)
+        return making.held, making.resumable
+
+    size, fits = held(10**6)
+    assert fits
+    assert (held(size), held(size - 1)) == ((size, True), (0, False))

@@ -20,6 +20,7 @@ from .memory import Memory
 from .responses import KeptResponse, Responses
 
 _BACKLOG = 2**20  # bytes that may wait for clients that read slowly, of an answer whose events are not kept
+_AT_THE_END = 4  # times that a text is written again when it ends: in its three events, and in the response
 _TOO_LONG = "response_not_kept: it is too long for the store, so that nothing can refer to it"
 _NO_EVENTS = "response_not_resumable: it is too long to keep its events"
 
@@ -70,7 +71,7 @@ class Making:
         if self._holds:
             self.events.append(KeptEvent(event.number, event.data))
             self._count(len(event.data))
-        to_come = 0 if self.over else self.chars  # the last event has all texts again
+        to_come = _AT_THE_END * self.chars if event.chars else 0
         if self.resumable and self.held + to_come > self._responses.most:
             self.forget_events()
 
