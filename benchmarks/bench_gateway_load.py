@@ -77,8 +77,8 @@ async def requests(where: Where, clients: int) -> dict[str, float]:
             if b"[DONE]" not in data:
                 raise SystemExit(f"not a whole answer: {data[-300:]!r}")
             answers += 1
-            if now > began + WARM:
-                times.append(monotonic() - now)
+            if (end := monotonic()) > began + WARM:
+                times.append(end - now)
 
     await asyncio.gather(*(one() for _ in range(clients)))
     took = monotonic() - began - WARM

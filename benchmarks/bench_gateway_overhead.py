@@ -49,8 +49,12 @@ class Client:
         messages = [{"role": "user", "content": "ping"}]
         self._body = json.dumps({"model": model, "messages": messages, "max_tokens": 1})
 
-    def milliseconds(self) -> float:
-        """Asks once. Ends the program if that is not answered."""
+    def burst(self, requests: int) -> list[float]:
+        """Returns the milliseconds of so many requests, one after the other, on a connection that has been used."""
+        self._connection.close()  # the server may have: it was idle while others were asked
+        return [self._milliseconds() for _ in range(requests + 1)][1:]
+
+    def _milliseconds(self) -> float:
         began = perf_counter()
         self._connection.request("POST", self._path, self._body, self._headers)
         answer = self._connection.getresponse()
@@ -85,12 +89,11 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         asked = dict(clients(stack, folder, stack.enter_context(replay_server())))
         for client in asked.values():
-            for _ in range(WARM):
-                client.milliseconds()
+            client.burst(WARM)
         found: dict[str, list[list[float]]] = {name: [] for name in asked}
         for _ in range(rounds):
             for name, client in asked.items():
-                found[name].append([client.milliseconds() for _ in range(PER_ROUND)])
+                found[name].append(client.burst(PER_ROUND))
     for line in table(found):
         print(line)
 

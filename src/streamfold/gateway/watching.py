@@ -93,17 +93,17 @@ class Watched:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
+        left, self._left = self._left, _nothing  # else the two would hold each other
         if self._tasks is not None:
             self._scope.cancel()
             return await self._tasks.__aexit__(kind, error, traceback)
         if self._departure is not None:
-            self._departure.forget(self._left)
+            self._departure.forget(left)
         if self._timer is not None:
             self._timer.cancel()
         if self._saying is not None:
             self._saying.cancel()
             await asyncio.wait([self._saying])
-        self._left = _nothing  # else the two would hold each other
         return self._scope.__exit__(kind, error, traceback)
 
     def end(self, seconds: float = 0.0) -> None:
