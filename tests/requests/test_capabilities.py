@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -31,10 +32,7 @@ from streamfold import (
 from streamfold.adapters import Adapter
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.config import catalogue as catalogue_module
-from streamfold.config import checks as checks_module
-from streamfold.config import endpoint_models as models_module
 from streamfold.config import file as file_module
-from streamfold.config import profile as profiles_module
 from streamfold.config.catalogue import catalogue_values, provider_files
 from streamfold.config.file import read_config, read_profile
 from streamfold.config.show import capability_values, effective_values
@@ -501,8 +499,8 @@ def test_adapter_that_makes_up_for_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         def decode(self, event: Any) -> list[Any]:
             return []
 
-    for module in (profiles_module, checks_module, models_module):
-        monkeypatch.setattr(module, "find_adapter", lambda _: Plain)
+    entry = SimpleNamespace(name="plain", value="another_package:Plain", load=lambda: Plain)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry])
     config = {"adapter": "plain", "capabilities": {"forced_choice": "no"}}
     assert refusal(config, "Hello", [TOOL], tool_choice="required") == (
         'provider "custom": m can\'t be made to call a tool, which tool_choice= needs: pass tool_choice="auto", or '
