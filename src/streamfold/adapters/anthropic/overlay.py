@@ -17,7 +17,12 @@ from .emit import MessagesEmitter
 
 _WRITTEN = ("text", "thinking", "tool_use")
 _PIECES = ("text_delta", "thinking_delta", "input_json_delta")
-_EVENTS = frozenset({"message_start", "content_block_start", "content_block_delta", "content_block_stop"})
+_EVENTS = frozenset(
+    {
+        "message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta",
+        "message_stop", "error",
+    }
+)  # fmt: skip
 
 
 class MessagesOverlay(MessagesEmitter):
@@ -50,7 +55,7 @@ class MessagesOverlay(MessagesEmitter):
 
     def reads(self, payload: Any, name: str) -> bool:
         """Whether an event has the shape that clients of this API read, behind those before it."""
-        if not isinstance(payload, dict) or payload.get("type") != name:  # Anthropic's clients go by the name
+        if not isinstance(payload, dict) or (name != payload.get("type") in _EVENTS):  # its clients go by the name
             return False
         match payload:
             case {"type": "message_start", "message": {"content": [], "usage": dict()}}:
@@ -66,7 +71,7 @@ class MessagesOverlay(MessagesEmitter):
                 return is_open and number == self._blocks - 1
             case {"type": "message_delta", "delta": dict()} | {"type": "message_stop"}:
                 return bool(self._message) and not self._is_open
-        return name not in _EVENTS
+        return payload.get("type") not in _EVENTS
 
     def _follows(self, payload: Any) -> bool:
         match payload:
