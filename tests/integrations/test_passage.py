@@ -206,3 +206,16 @@ def test_a_choice_of_a_hosted_tool_is_the_servers_to_judge() -> None:
     request = {"tools": [{**server, "server_url": "https://desk.test"}], "tool_choice": {**server, "name": "read"}}
     body = b'{"id":"r","object":"response","status":"completed","output":[]}'
     assert Repairs().whole("responses", request).repair(body) == body
+
+
+def test_events_that_nobody_knows_stay() -> None:
+    """Under any name, before the message, and where the rest is written again."""
+    event = b'event: message\ndata: {"type":"of_next_year","mine":1}\n\n'
+    stray = named({"type": "content_block_stop", "index": 0})
+    body = event + stray + RIGHT["messages"][1] + event
+    assert Repairs().stream("anthropic", {}).feed(body) == body
+    mended = Repairs().stream("anthropic", {}).feed(body.replace(b'"index": 1', b'"index": 4'))
+    assert [one for one in payloads(mended) if one.get("mine")][:1] == [{"type": "of_next_year", "mine": 1}]
+    begun, _, rest = body.replace(b'"index": 1', b'"index": 4').rpartition(b"event: message_delta")
+    late = Repairs().stream("anthropic", {}).feed(begun + event + b"event: message_delta" + rest)
+    assert sum(one.get("mine", 0) for one in payloads(late)) >= 2

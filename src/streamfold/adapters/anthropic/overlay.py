@@ -68,7 +68,7 @@ class MessagesOverlay(MessagesEmitter):
                 return self._is_open and number == self._blocks - 1
             case {"type": "content_block_stop", "index": int(number)}:
                 is_open, self._is_open = self._is_open, False
-                return is_open and number == self._blocks - 1
+                return not self._message or (is_open and number == self._blocks - 1)  # before it, it means nothing
             case {"type": "message_delta", "delta": dict()} | {"type": "message_stop"}:
                 return bool(self._message) and not self._is_open
         return payload.get("type") not in _EVENTS
@@ -79,7 +79,7 @@ class MessagesOverlay(MessagesEmitter):
                 self._begun = True
             case {"type": "content_block_start", "content_block": {"type": "text" | "thinking" as kind}}:
                 self._switch(kind)
-        return not self._waiting and payload.get("index", self._index) == self._index
+        return not (self._begun and (self._waiting or payload.get("index", self._index) != self._index))
 
     def see(self, payload: Any) -> None:
         """Takes what an event says beside its deltas. What has a place among them is in `seen` then."""
@@ -99,6 +99,8 @@ class MessagesOverlay(MessagesEmitter):
                     self.seen.append(Extra(SEEN, payload))
             case {"type": "content_block_stop"}:
                 self.seen.append(Extra(SEEN, payload))
+            case {"type": str(kind)} if kind not in _EVENTS and kind != "ping":
+                self.seen.append(Extra(SEEN, payload))
 
     def _see_end(self, payload: dict[str, Any]) -> None:
         for name, value in payload.items():
@@ -117,6 +119,8 @@ class MessagesOverlay(MessagesEmitter):
                 self._see_delta(number, delta)
             case {"type": "content_block_stop"}:
                 self._see_stop(number)
+            case _:  # of another kind than we know
+                self._event(payload)
 
     def _see_start(self, number: Any, block: dict[str, Any]) -> None:
         kind = block.get("type")
