@@ -35,6 +35,7 @@ class Upstream:
 
     def __init__(self, faults: float = 0.0) -> None:
         self.asked: Counter[str] = Counter()
+        self.streams: set[bool] = set()
         self.answered: Counter[str] = Counter()
         self.rng = random.Random(7)
         self.faults = faults
@@ -43,7 +44,9 @@ class Upstream:
 
     async def __call__(self, peer: Connection) -> None:
         while True:
-            prompt = json.loads(await peer.request())["messages"][-1]["content"]
+            body = json.loads(await peer.request())
+            prompt = body["messages"][-1]["content"]
+            self.streams.add(body["stream"])
             if self.key is not None and self.key not in peer.server.requests[-1]:
                 await peer.send(answer("401 Unauthorized", b'{"error": {"message": "Incorrect API key"}}'))
                 continue
@@ -78,10 +81,10 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 async def test_rows_become_answers(tmp_path: Path) -> None:
-    """In their order, with a summary; a second start asks nothing."""
+    """In their order, with a summary; a second start asks nothing, in whatever form."""
     upstream = Upstream()
     async with serving(upstream) as server:
-        words = prepared(tmp_path, 30, server.base_url)
+        words = [*prepared(tmp_path, 30, server.base_url), "--no-stream"]
         for _ in range(2):
             done = await ran(words, tmp_path)
             assert (done.returncode, done.stdout) == (0, "30 answers, 0 errors, 30 rows; 300 + 60 tokens\n"), (
@@ -89,6 +92,7 @@ async def test_rows_become_answers(tmp_path: Path) -> None:
             )
     assert [(line["id"], line["text"]) for line in lines(tmp_path)] == [(f"r{at}", f"p{at}!") for at in range(30)]
     assert set(upstream.asked.values()) == {1}
+    assert upstream.streams == {False}
     status = await ran(["status", "out.jsonl.ledger"], tmp_path)
     assert status.stdout.startswith("30 answers, 0 errors, 0 under way, 30 rows\n")
 

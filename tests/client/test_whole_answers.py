@@ -212,6 +212,17 @@ async def test_bedrock_sends_json(body: bytes) -> None:
         await provider.chat("Hello", stream=False)
 
 
+async def test_another_model_took_over() -> None:
+    """The block that says so is in a whole message too: its model is the one that answered."""
+    took = {"type": "fallback", "from": {"model": "m-1"}, "to": {"model": "m-2"}}
+    message = {
+        "type": "message", "id": "msg_1", "model": "m-1", "role": "assistant", "stop_reason": "end_turn",
+        "content": [took, {"type": "text", "text": "Hi"}], "usage": {"input_tokens": 3, "output_tokens": 1},
+    }  # fmt: skip
+    reply = await Server(httpx.Response(200, json=message)).provider("anthropic").chat("Hello", stream=False)
+    assert (reply.text, reply.model) == ("Hi", "m-2")
+
+
 async def test_errors_before_and_in_the_answer() -> None:
     """A status, and an error that came with 200, are the errors that they are in a stream."""
     late = httpx.Response(200, json={"error": {"message": "overloaded", "code": 503}})

@@ -125,6 +125,7 @@ def _message(message: dict[str, Any], out: list[Delta]) -> None:
     out.append(Meta(message.get("id"), message.get("model")))
     for block in _list(message, "content"):
         out.append(_block(None, block))
+        _served(block, out)
         out.append(BlockEnd(None))
     _end(message, out)
     _usage(message, out)
@@ -133,6 +134,11 @@ def _message(message: dict[str, Any], out: list[Delta]) -> None:
 def _block_start(payload: dict[str, Any], out: list[Delta]) -> None:
     block = payload.get("content_block")
     out.append(_block(index(payload.get("index")), block))
+    _served(block, out)
+
+
+def _served(block: Any, out: list[Delta]) -> None:
+    """Notes which model has taken over, if a block says so."""
     match block:
         case {"type": "fallback", "to": {"model": str(model)}} if model:
             out.append(Served(model))
