@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio.lowlevel
 import httpx
 import pytest
 from hypothesis import given, settings
@@ -83,6 +84,7 @@ async def test_the_rest_is_not_read() -> None:
     class Endless(httpx.AsyncByteStream):
         async def __aiter__(self):  # type: ignore[no-untyped-def]
             for number in range(10_000):
+                await anyio.lowlevel.checkpoint()  # as a network is waited for, so that the wait can be ended
                 read.append(number)
                 yield chunk(f'{{"content":"{number} "}}')
 
