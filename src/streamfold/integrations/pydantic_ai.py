@@ -6,32 +6,22 @@ agent = Agent(StreamfoldModel("kimi:kimi-k2.6"), output_type=City)
 from __future__ import annotations
 
 import json
-import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from pydantic_ai import RunContext
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UserError
 from pydantic_ai.messages import (
-    BinaryContent,
-    CachePoint,
-    FileUrl,
-    ImageUrl,
     ModelMessage,
     ModelResponse,
     ModelResponsePart,
     ModelResponseStreamEvent,
-    SystemPromptPart,
-    TextContent,
     TextPart,
     ThinkingPart,
     ToolCallPart,
-    ToolReturnPart,
-    UploadedFile,
-    UserPromptPart,
 )
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, check_allow_model_requests
 from pydantic_ai.native_tools import AbstractNativeTool
@@ -50,16 +40,15 @@ from streamfold import (
     ToolCall,
     Usage,
 )
-from streamfold.types import AudioPart, FilePart, ImagePart, ResponseFormat
-from streamfold.types import TextPart as Text
+from streamfold.types import ResponseFormat
 
 from .hosted_steps import HostedSteps
 from .members import NAMES, by_kind, unsendable, written
 from .pydantic_ai_tools import NATIVE_TOOLS, function, hosted_tools, native_parts, offered, other_parts, runs_natively
+from .pydantic_ai_turns import KEPT, turns
 
 __all__ = ["StreamfoldModel"]
 
-_KEPT = "streamfold"  # the member of `provider_details` that has the message as streamfold keeps it
 _FINISH_REASONS: dict[str, Any] = {
     "stop": "stop",
     "tool_calls": "tool_call",
@@ -76,14 +65,8 @@ _OPTIONS = {
     "extra_headers": "extra_headers",
     "extra_body": "extra_body",
 }
-
-
-_THEIRS = {
-    "request_timeout",
-    "first_event_timeout",
-    "framing_announcement",
-    "cache",
-}  # pydantic-ai's own, for any model
+# pydantic-ai's own, for any model:
+_THEIRS = {"request_timeout", "first_event_timeout", "framing_announcement", "cache"}
 _SETTINGS = {*_OPTIONS, *NAMES, *_THEIRS, "timeout", "tool_choice", "thinking"}
 
 
@@ -210,95 +193,10 @@ class StreamfoldModel(Model[Any]):
         tools, request["tool_choice"] = offered(given.get("tool_choice"), parameters)
         request["tools"] = [*map(function, tools), *hosted_tools(parameters.native_tools)]
         instructions = self._get_instruction_parts(messages, parameters) or ()
-        turns = [turn for message in messages for turn in _turns(message)]
-        at = next((at for at, turn in enumerate(turns) if turn.role != "system"), len(turns))
-        turns[at:at] = [Message("system", part.content) for part in instructions]
-        return {"messages": turns, "repair": True, **request}
-
-
-# --- requests ---------------------------------------------------------------------------------------------------------
-
-
-def _turns(message: ModelMessage) -> Iterator[Message]:
-    if isinstance(message, ModelResponse):
-        yield _answer(message)
-        return
-    files: list[Any] = []
-    for part in message.parts:
-        match part:
-            case SystemPromptPart():
-                yield Message("system", part.content)
-            case UserPromptPart():
-                yield Message("user", _content(part.content))
-            case ToolReturnPart():
-                text, content = part.model_response_str_and_user_content()
-                files += content
-                yield Message("tool", text, tool_call_id=part.tool_call_id, error=part.outcome != "success")
-            case _:
-                raise UserError(f"a {type(part).__name__} can't be sent: let an Agent prepare the messages")
-    if files:
-        yield Message("user", _content(files))
-
-
-def _answer(message: ModelResponse) -> Message:
-    """Returns an answer as streamfold keeps it, if it made it and nobody has changed it.
-
-    What tools of a provider did in an answer that another model made can't be sent, which a warning says.
-    """
-    texts = [part.content for part in message.parts if isinstance(part, TextPart) and part.content]
-    text = "".join(texts)
-    thoughts = [part.content for part in message.parts if isinstance(part, ThinkingPart)]
-    calls = tuple(
-        ToolCall(part.tool_call_id, part.tool_name, part.args_as_dict(), part.args_as_json_str())
-        for part in message.parts
-        if isinstance(part, ToolCallPart)
-    )
-    if isinstance(kept := (message.provider_details or {}).get(_KEPT), dict):
-        own = Message.from_dict(kept)
-        same = [(call.id, call.name) for call in own.tool_calls] == [(call.id, call.name) for call in calls]
-        if (own.content or "") == text and same:
-            return own
-    known = (TextPart, ThinkingPart, ToolCallPart)
-    if lost := sorted({type(part).__name__ for part in message.parts if not isinstance(part, known)}):
-        why = f"of an answer that {message.provider_name or 'another model'} gave, streamfold can't send the parts"
-        warnings.warn(f"{why} {', '.join(lost)}: they are left out", UserWarning, stacklevel=2)
-    said = texts[0] if len(texts) == 1 else tuple(map(Text, texts))
-    return Message("assistant", said or None, calls, reasoning="".join(thoughts) if thoughts else None)
-
-
-def _content(content: str | Sequence[Any]) -> Any:
-    if isinstance(content, str):
-        return content
-    parts: list[Any] = []
-    for item in content:
-        if not isinstance(item, CachePoint):
-            parts.append(_part(item))
-        elif parts:  # it marks what stands before it
-            parts[-1] = replace(parts[-1], cache=item.ttl)
-        else:
-            raise UserError("a CachePoint can't be the first content of a user prompt: it marks what stands before it")
-    return tuple(parts)
-
-
-def _part(item: Any) -> Any:
-    match item:
-        case str():
-            return Text(item)
-        case TextContent():
-            return Text(item.content)
-        case BinaryContent():
-            kind = ImagePart if item.is_image else AudioPart if item.is_audio else FilePart
-            return kind(data=item.data, media_type=item.media_type)
-        case FileUrl():
-            return _kind_of(item)(url=item.url)
-        case UploadedFile():  # Google's ids are addresses
-            return _kind_of(item)(**{"url" if "://" in item.file_id else "file_id": item.file_id})
-    raise UserError(f"streamfold can't send a {type(item).__name__}")
-
-
-def _kind_of(item: FileUrl | UploadedFile) -> Any:
-    kind = "image" if isinstance(item, ImageUrl) else item.media_type.partition("/")[0]
-    return {"image": ImagePart, "audio": AudioPart}.get(kind, FilePart)
+        history = [turn for message in messages for turn in turns(message)]
+        at = next((at for at, turn in enumerate(history) if turn.role != "system"), len(history))
+        history[at:at] = [Message("system", part.content) for part in instructions]
+        return {"messages": history, "repair": True, **request}
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -334,7 +232,7 @@ def _details(reply: Reply) -> dict[str, Any]:
     cited = [asdict(citation) for citation in reply.citations]
     files = [asdict(file) for file in reply.files if file.data is None]
     details |= {"citations": cited, "files": files}
-    return {name: value for name, value in details.items() if value} | {_KEPT: reply.message.to_dict()}
+    return {name: value for name, value in details.items() if value} | {KEPT: reply.message.to_dict()}
 
 
 def _usage(usage: Usage | None) -> RequestUsage:
