@@ -70,6 +70,13 @@ RIGHT: dict[str, tuple[str, bytes]] = {
             {"type": "response.failed", "response": {"id": "r1", "status": "failed", "error": {"message": "no"}}},
         ),
     ),
+    "responses, all of it at the end": (
+        "responses",
+        named(
+            {"type": "response.created", "response": {"id": "r1", "output": []}, "sequence_number": 0},
+            {"type": "response.completed", "response": {"output": [ITEM, MESSAGE], "status": "completed", "id": "r1"}},
+        ),
+    ),
     "messages": (
         "anthropic",
         named(

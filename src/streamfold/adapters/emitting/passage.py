@@ -29,6 +29,7 @@ from ...values import (
     Refusal,
     Reply,
     StreamChunk,
+    Summary,
     Text,
     ToolCall,
 )
@@ -197,6 +198,10 @@ class Passage:
             match delta:
                 case Call() if not (is_last and delta.whole and self._known(delta)):  # the last word repeats all calls
                     self._hear_call(delta, delta.index, delta.arguments)
+                case Summary(calls):
+                    for call in calls:
+                        if not self._known(call):  # nothing but the end of the answer says it
+                            self._hear_call(call, call.index, call.arguments)
                 case Block(index=index, call=Call() as call):
                     self._hear_call(replace(call, begins=True), index, call.arguments)
                 case BlockPiece(index=index, kind="call", how="json", value=str(text)) if index in self._numbers:
