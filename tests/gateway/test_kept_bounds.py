@@ -17,9 +17,10 @@ from streamfold.adapters.emitting import ReplyWriter
 from streamfold.adapters.responses import ResponsesEmitter
 from streamfold.engine.fold import Fold
 from streamfold.gateway import gateway
-from streamfold.gateway.kept.making import Attached, Running
+from streamfold.gateway.kept.making import Attached
 from streamfold.gateway.kept.memory import Memory, _weight
 from streamfold.gateway.kept.responses import KeptResponse, Responses
+from streamfold.gateway.kept.running import Running
 from streamfold.stores import MemoryStore, Retention
 from streamfold.values import Call, Done, ErrorInfo, Finish, Reasoning, Text
 from tables import each_row

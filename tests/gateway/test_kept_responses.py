@@ -21,8 +21,9 @@ from streamfold import StreamDecoder
 from streamfold.adapters.chat import ChatEmitter
 from streamfold.gateway import gateway
 from streamfold.gateway.kept import Responses
-from streamfold.gateway.kept.making import Memory, Running
+from streamfold.gateway.kept.memory import Memory
 from streamfold.gateway.kept.responses import KeptResponse
+from streamfold.gateway.kept.running import Running
 from streamfold.stores import MemoryStore
 from streamfold.values import Call, ErrorInfo, Finish, Reasoning, Text, Usage
 

@@ -18,9 +18,9 @@ from servers import END, STREAM, Connection, framed, serving
 from streamfold.adapters.responses import ResponsesEmitter
 from streamfold.gateway import gateway
 from streamfold.gateway.kept import Responses
-from streamfold.gateway.kept.making import Running
 from streamfold.gateway.kept.memory import Memory
 from streamfold.gateway.kept.responses import KeptResponse
+from streamfold.gateway.kept.running import Running
 from streamfold.stores import MemoryStore, SQLiteStore
 from valkeys import valkey_server
 

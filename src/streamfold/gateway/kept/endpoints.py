@@ -31,9 +31,10 @@ from ..sink import EventSink, Send, Sink, send_json
 from ..watching import until_left
 from ..wire import Wire
 from .conversation import Conversation, input_items, listed_item, not_found
-from .making import Attached, Running
+from .making import Attached
 from .memory import Memory
 from .responses import KeptResponse, Responses
+from .running import Running
 
 _POLL = 0.25  # seconds between two looks at an answer that another process makes
 _WATCH = 1.0  # seconds between two looks whether another process has given an answer up
