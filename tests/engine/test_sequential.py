@@ -29,7 +29,7 @@ def one_by_one(body: bytes) -> list[list[str]]:
     theirs = False  # a tool that the server runs itself has an input, too
     for payload in payloads(body):
         for choice in payload.get("choices", ()):
-            for made in choice["delta"].get("tool_calls", ()):
+            for made in choice["delta"].get("tool_calls") or ():
                 if made.get("id"):
                     calls.append([made["id"], made["function"]["name"], ""])
                 calls[-1][2] += made["function"].get("arguments") or ""

@@ -29,6 +29,8 @@ CITY = '{"city": "Kraków"}'
 ITEM = {"status": "completed", "id": "fc_1", "type": "function_call", "call_id": "c1", "name": "f", "arguments": CITY}
 MESSAGE = {"id": "m_1", "type": "message", "role": "assistant", "content": [], "status": "in_progress"}
 DELTA = {"type": "response.output_text.delta", "item_id": "m_1", "output_index": 0, "content_index": 0, "delta": "Hi"}
+THOUGHT = {"id": "rs_1", "type": "reasoning", "summary": [], "content": []}
+THINKS = {"item_id": "rs_1", "output_index": 0, "content_index": 0}
 ARGUMENTS = {"item_id": "fc_1", "output_index": 1}
 RIGHT: dict[str, tuple[str, bytes]] = {
     "chat": (
@@ -61,6 +63,19 @@ RIGHT: dict[str, tuple[str, bytes]] = {
             {"type": "response.function_call_arguments.done", **ARGUMENTS, "arguments": CITY},
             {"type": "response.output_item.done", "output_index": 1, "item": ITEM},
             {"type": "response.completed", "response": {"output": [MESSAGE, ITEM], "status": "completed", "id": "r1"}},
+        ),
+    ),
+    "responses, reasoning as local servers send it": (
+        "responses",
+        named(
+            {"type": "response.created", "response": {"id": "r1", "output": []}, "sequence_number": 0},
+            {"type": "response.output_item.added", "output_index": 0, "item": THOUGHT},
+            {"type": "response.content_part.added", **THINKS, "part": {"type": "reasoning_text", "text": ""}},
+            {"type": "response.reasoning_text.delta", **THINKS, "delta": "Hm"},
+            {"type": "response.reasoning_text.done", **THINKS, "text": "Hm"},
+            {"type": "response.content_part.done", **THINKS, "part": {"type": "reasoning_text", "text": "Hm"}},
+            {"type": "response.output_item.done", "output_index": 0, "item": THOUGHT},
+            {"type": "response.completed", "response": {"output": [THOUGHT], "status": "completed", "id": "r1"}},
         ),
     ),
     "responses, failed": (
@@ -226,3 +241,17 @@ def test_events_that_nobody_knows_stay() -> None:
     begun, _, rest = body.replace(b'"index": 1', b'"index": 4').rpartition(b"event: message_delta")
     late = Repairs().stream("anthropic", {}).feed(begun + event + b"event: message_delta" + rest)
     assert sum(one.get("mine", 0) for one in payloads(late)) >= 2
+
+
+def test_what_a_client_would_not_find_is_mended() -> None:
+    """Calls that are counted from another number than zero, and arguments that no piece brings."""
+    one = call(begun(1, "c1", "f", CITY)) + fin("tool_calls") + DONE
+    made = payloads(Repairs().stream("chat", {"stream": True}).feed(one))
+    entries = [piece for sent in made for piece in sent["choices"][0]["delta"].get("tool_calls") or ()]
+    assert {piece["index"] for piece in entries} == {0}
+    assert "".join(piece["function"]["arguments"] for piece in entries) == CITY
+    body = RIGHT["responses"][1]
+    pieces = [event + b"\n\n" for event in body.split(b"\n\n")[:-1]]
+    silent = b"".join(event for event in pieces if b"arguments.delta" not in event)
+    made = payloads(Repairs().stream("responses", {"stream": True}).feed(silent))
+    assert "".join(sent["delta"] for sent in made if sent["type"].endswith("arguments.delta")) == CITY

@@ -40,7 +40,8 @@ class ChatOverlay(ChatEmitter):
         self._listed: dict[str, int] = {}  # how many entries each list of the deltas has had
         self._has_model = False
         self._custom: dict[Any, WrittenCall] = {}  # by their number there
-        self._followed: set[Any] = set()  # the numbers of calls in chunks that went on as they came
+        self._numbers: set[int] = set()  # those of the server's calls
+        self._followed: set[int] = set()  # of these, those in chunks that went on as they came
         self._reasoning_names: dict[str, None] = {}
 
     @staticmethod
@@ -54,16 +55,18 @@ class ChatOverlay(ChatEmitter):
         choices = payload.get("choices", []) if isinstance(payload, dict) else None
         # OpenAI's helper passes over chunks that do not say that they are chunks.
         is_chunk = not choices or payload.get("object") == "chat.completion.chunk"
-        return is_chunk and isinstance(choices, list) and all(map(_is_choice, choices))
+        right = is_chunk and isinstance(choices, list) and all(map(_is_choice, choices))
+        return right and all(map(self._counts, _entries(payload)))
+
+    def _counts(self, entry: Mapping[str, Any]) -> bool:
+        """Whether a call has the next number, or a known one: clients put calls in a list (calls/index_from_one)."""
+        right = entry["index"] in self._numbers or entry["index"] == len(self._numbers)
+        self._numbers.add(entry["index"])
+        return right
 
     def _follows(self, payload: Any) -> bool:
         self._rest, self._begun = ({}, {}, {}), True
-        for choice in payload.get("choices") or ():
-            for entry in () if choice["index"] else choice["delta"].get("tool_calls") or ():
-                number = entry["index"]
-                if number not in self._followed and number != len(self._followed):
-                    return False
-                self._followed.add(number)
+        self._followed.update(entry["index"] for entry in _entries(payload))
         return len(self._followed) == len(self._calls)
 
     def see(self, payload: Any) -> None:
@@ -205,6 +208,12 @@ def _is_plain(payload: dict[str, Any]) -> bool:
         case [{"index": 0, "delta": {"content": str(), **more}, **rest}]:
             return not more and rest.keys() <= {"finish_reason"}
     return False
+
+
+def _entries(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Returns the pieces of calls in a chunk that is right."""
+    first = [choice["delta"] for choice in payload.get("choices") or () if not choice["index"]]
+    return [entry for delta in first for entry in delta.get("tool_calls") or ()]
 
 
 def _is_choice(choice: Any) -> bool:

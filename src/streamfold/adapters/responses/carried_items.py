@@ -45,7 +45,7 @@ class OpenItem:
     def begin_part(self, kind: PartKind, number: int | None) -> None:
         """Begins a part."""
         self.kind, self.number = kind, number
-        self.item[kind.container].append({**kind.empty})
+        self.item.setdefault(kind.container, []).append({**kind.empty})
 
     def end_part(self, said: Collection[str]) -> dict[str, Any]:
         """Ends the part that is open. Returns it, with its text.

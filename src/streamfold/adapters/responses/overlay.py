@@ -48,6 +48,7 @@ class ResponsesOverlay(ResponsesEmitter):
         self._hosted: dict[int | str, tuple[int, dict[str, Any]]] = {}  # by position and id there: position, item here
         self._written_ids: set[str] = set()
         self._added: dict[Any, str | None] = {}  # by position there: the ids of the items that have begun
+        self._told: set[Any] = set()  # the positions of calls whose arguments have come, in pieces or from the start
         self._seen = False  # the server has sent a response object
 
     @staticmethod
@@ -63,16 +64,30 @@ class ResponsesOverlay(ResponsesEmitter):
         kind, output = str(payload.get("type")), payload.get("output_index")
         if not self._seen:
             return kind == "response.created"
+        item = as_object(payload.get("item"))
         if kind == "response.output_item.added":
-            self._added[output] = _key(as_object(payload.get("item")))
+            self._added[output] = _key(item)
+            self._tell(output, item.get("arguments"))
             return isinstance(output, int)
         if kind == "response.output_item.done":
-            return output in self._added and self._added[output] in (None, _key(as_object(payload.get("item"))))
+            known = output in self._added and self._added[output] in (None, _key(item))
+            return known and self._has_told(output, item.get("arguments"))
+        self._tell(output, payload.get("delta"))
+        if not self._has_told(output, payload.get("arguments")):
+            return False
         if kind in TEXT_EVENTS or kind.startswith("response.function_call_arguments."):
             known = output in self._added and self._added[output] in (None, payload.get("item_id"))
             number = TEXT_EVENTS[kind].number if kind in TEXT_EVENTS else "output_index"
             return known and isinstance(payload.get(number), int)
         return True
+
+    def _tell(self, output: Any, arguments: Any) -> None:
+        if arguments:
+            self._told.add(output)
+
+    def _has_told(self, output: Any, arguments: Any) -> bool:
+        """Whether who reads only the pieces of a call has its arguments too (fixtures/responses/no_deltas)."""
+        return arguments in (None, "", "{}") or output in self._told
 
     def _follows(self, payload: Any) -> bool:
         number, output = payload.get("sequence_number"), payload.get("output_index")
