@@ -141,3 +141,22 @@ async def test_a_stream_is_read_to_its_end() -> None:
 async def _streams(peer: Connection) -> None:
     await peer.request()
     await peer.send(STREAM, framed(text("Hi"), fin("stop"), DONE), b"0\r\n\r\n")
+
+
+@each_row("refuses", [False, True])
+async def test_a_stream_that_breaks_off_is_asked_for_again(refuses: bool) -> None:
+    """Nothing is handed out before the end of an answer that is streamed all the same, or for want of another."""
+    refusal = answer("400 Bad Request", b'{"error":{"message":"This model only supports streaming."}}')
+    streams = [text("Hal") + text("f"), text("Hel") + text("lo") + fin("stop") + DONE]
+
+    async def script(peer: Connection) -> None:
+        while True:
+            asked = json.loads(await peer.request())
+            if refuses and not asked["stream"]:
+                await peer.send(refusal)
+            else:
+                await peer.send(answer("200 OK", streams.pop(0), "Content-Type: text/event-stream"))
+
+    async with serving(script) as server, server.provider(max_retries=1) as provider:
+        reply = await provider.chat("Hello", stream=False)
+        assert (reply.text, len(reply.attempts)) == ("Hello", 2 if refuses else 1)

@@ -27,6 +27,7 @@ class Plan:
         origin: the `origin` of the message that the answer becomes.
         one_call: one call at a time was asked for, and the server could not be told.
         pricing: finds out what the answer cost; None: nobody can.
+        whole: the caller wants nothing of the answer before its end, whether it is streamed or not.
     """
 
     adapter: Adapter
@@ -38,3 +39,4 @@ class Plan:
     origin: str | None = None
     pricing: ProfilePricing | None = None
     one_call: bool = False
+    whole: bool = False

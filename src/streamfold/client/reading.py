@@ -17,6 +17,7 @@ class AnswerReader:
         reconnect: given the id of the answer and the number of its last event, returns the request for the rest; None
             if the provider does not keep the answer.
         tap: called with each piece of the body; None: nobody wants them.
+        whole: nothing is handed out before the end.
     """
 
     def __init__(
@@ -26,8 +27,10 @@ class AnswerReader:
         attempts: Attempts,
         reconnect: Callable[[str, int], HTTPRequest | None],
         tap: Callable[[bytes], None] | None = None,
+        whole: bool = False,
     ) -> None:
         self._tap = tap
+        self._whole = whole
         self._attempts = attempts
         self._reconnect = reconnect
         self._reconnected_after = -1
@@ -52,6 +55,9 @@ class AnswerReader:
             APIError: the connection broke, a timeout ran out, or the answer went wrong.
         """
         batch = await self._next_batch()
+        while self._whole and batch and not batch[-1].finished:  # streamed all the same
+            more = await self._next_batch()
+            batch = [*batch, *more] if more else []
         self._shown = self._shown or bool(batch)
         return batch
 

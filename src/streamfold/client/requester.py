@@ -292,6 +292,7 @@ class Requester:
             origin=ready.request.origin,
             pricing=self._pricing(ready.request.model),
             one_call=wanted is False and ready.request.options.parallel_tool_calls is None,
+            whole=not request.stream,
         )
 
     def _milder_plan(
