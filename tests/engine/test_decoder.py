@@ -415,7 +415,7 @@ def test_web_page(start: bytes, size: int) -> None:
         assert type(error) is ProtocolError
         messages.add(error.message)
     (message,) = messages
-    assert message.startswith("the answer is a web page instead of server-sent events; is the base URL right?")
+    assert message.startswith("the answer is a web page, neither server-sent events nor JSON; is the base URL right?")
     assert "<html><h1>502 Bad Gateway</h1>" in message
     assert len(message) < 400
 
@@ -446,7 +446,7 @@ def test_plain_text(body: bytes) -> None:
     """A body of plain words is named as such and shown from its beginning."""
     error = assert_any_cut_error(body)
     assert type(error) is ProtocolError
-    start = "the answer is plain text instead of server-sent events; is the base URL right? It begins: "
+    start = "the answer is plain text, neither server-sent events nor JSON; is the base URL right? It begins: "
     assert error.message.startswith(start)
     assert " ".join(body.decode().split())[:200] in error.message
 

@@ -101,7 +101,7 @@ def not_a_stream(head: bytes, what: str) -> ProtocolError:
     """Returns the error for a body that is something else; `head` is its beginning."""
     start = head[:HEAD].decode("utf-8", "replace")
     return ProtocolError(
-        f"the answer is {what} instead of server-sent events; is the base URL right? It begins: {shown(start)}",
+        f"the answer is {what}, neither server-sent events nor JSON; is the base URL right? It begins: {shown(start)}",
         body=start,
     )
 
