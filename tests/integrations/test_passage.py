@@ -47,7 +47,7 @@ RIGHT: dict[str, tuple[str, bytes]] = {
         + b'data: {"id":"x","choices":[],"usage":{"total_tokens":3,"prompt_tokens":1,"completion_tokens":2}}\n\n'
         + DONE,
     ),
-    "chat, no end of its own": ("chat", text("Hi") + fin("stop")[:-1]),
+    "chat, no end of its own": ("chat", text("Hi") + fin("stop")),
     "responses": (
         "responses",
         named(
@@ -235,7 +235,7 @@ def test_events_that_nobody_knows_stay() -> None:
     event = b'event: message\ndata: {"type":"of_next_year","mine":1}\n\n'
     stray = named({"type": "content_block_stop", "index": 0})
     body = event + stray + RIGHT["messages"][1] + event
-    assert Repairs().stream("anthropic", {}).feed(body) == body
+    assert Repairs().stream("anthropic", {}).feed(body) == body.removesuffix(event)
     mended = Repairs().stream("anthropic", {}).feed(body.replace(b'"index": 1', b'"index": 4'))
     assert [one for one in payloads(mended) if one.get("mine")][:1] == [{"type": "of_next_year", "mine": 1}]
     begun, _, rest = body.replace(b'"index": 1', b'"index": 4').rpartition(b"event: message_delta")
@@ -255,3 +255,65 @@ def test_what_a_client_would_not_find_is_mended() -> None:
     silent = b"".join(event for event in pieces if b"arguments.delta" not in event)
     made = payloads(Repairs().stream("responses", {"stream": True}).feed(silent))
     assert "".join(sent["delta"] for sent in made if sent["type"].endswith("arguments.delta")) == CITY
+
+
+SAYING = [name for name in RIGHT if name != "nothing but an end"]
+
+
+def through(wire: str, *pieces: bytes, interrupted: str | None = None) -> bytes:
+    """What a client gets of a body that comes in these pieces."""
+    repair = Repairs().stream(wire, {"stream": True})
+    return b"".join(map(repair.feed, pieces)) + repair.close(interrupted=interrupted)
+
+
+@pytest.mark.parametrize("broken", [['{"a":1}', "}"], ['{"a":', "}", "1"], ["[1]"], ["{'a':1}"]])
+def test_a_broken_call_does_not_break_those_behind_it(broken: list[str]) -> None:
+    """The server has said it whole, so it goes on whole."""
+    pieces = [call(entry(0, arguments=piece)) for piece in broken]
+    good = call(begun(1, "c2", "g", '{"b":2')) + call(entry(1, arguments="}"))
+    body = call(begun(0, "c1", "f", "")) + b"".join(pieces) + good + fin("tool_calls") + DONE
+    assert through("chat", body) == through("chat", *bytewise(body)) == body
+
+
+@pytest.mark.parametrize("name", ["chat", "responses", "messages"])
+def test_nothing_is_read_behind_the_end(name: str) -> None:
+    """Parts of the answer, or all of it, once more: no text is doubled, no call is made up."""
+    wire, body = RIGHT[name]
+    again = [event + b"\n\n" for event in body.replace(b"\r\n", b"\n").split(b"\n\n") if b"data: {" in event]
+    others = b": still here\n\n" + DONE + b"event: done\r\ndata: [DONE]\r\n\r\n\n: bye\n"
+    for late in (*again, b"".join(again), b"data: x" * 4000 + b"\n\n"):
+        for pieces in ([body + late + others], [body, *bytewise(late), *bytewise(others)]):
+            assert through(wire, *pieces) == body + others
+    assert through(wire, body, again[0][:-1]) == body
+
+
+@pytest.mark.parametrize("first", ['{"mine":1}', "{}", "null", '{"id":"x","model":"m"}'])
+@pytest.mark.parametrize("name", SAYING)
+def test_an_answer_is_repaired_behind_events_that_nobody_knows(name: str, first: str) -> None:
+    """They go on at once, as they came. A stream of nothing else goes on to its end."""
+    wire, body = RIGHT[name]
+    event = f"event: ping\ndata: {first}\n\n".encode()
+    assert Repairs().stream(wire, {}).feed(event) == event
+    assert through(wire, event, body) == through(wire, *bytewise(event + body)) == event + body
+    events = [one + b"\n\n" for one in body.split(b"\n\n")[:-1]]
+    cut = through(wire, event, *events[: len(events) // 2])
+    assert b"error" in cut.removeprefix(event).lower()
+    other = event + b"data: [DONE]\n\ndata: x\n\n" + event
+    assert through(wire, *bytewise(other)) == other
+
+
+@pytest.mark.parametrize("name", SAYING)
+def test_an_end_without_its_blank_line(name: str) -> None:
+    """A whole event counts, and gets the blank line without which clients do not see it; half of one is an error."""
+    wire, body = RIGHT[name]
+    assert through(wire, *bytewise(body.rstrip())) == body
+    half = through(wire, body.rstrip()[:-5])
+    assert payloads(half)  # none of them is half
+    assert any(word in half for word in (b'"error"', b"[DONE]", b"message_stop"))
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses", "anthropic", "gemini"])
+def test_an_answer_that_says_nothing_is_not_judged(wire: str) -> None:
+    """Whether it has no bytes at all, or comments, or the end alone."""
+    for body in (b"", b"\n\n", b": hi\n\n", b"event: x\n\n", b"dat", b"data:", b"\xef\xbb\xbf", b"data: [DONE]\n\n"):
+        assert through(wire, body) == body

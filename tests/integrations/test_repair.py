@@ -217,6 +217,9 @@ async def test_a_broken_connection_stays_an_error_of_the_client(error: Exception
     with pytest.raises(type(error)):
         await client.post(**REQUEST)
     assert stream.closed
+    for nothing in (b"", b": hi\n\n", b"data: {}\n\n"):
+        with pytest.raises(type(error)):
+            await breaking(nothing, error)[0].post(**REQUEST)
     answer = await breaking(CUT + fin("stop"), httpx.ReadTimeout("slow"))[0].post(**REQUEST)
     assert answer.text.endswith("data: [DONE]\n\n")
 

@@ -11,9 +11,9 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..adapters import Adapter, find_adapter
+from ..adapters import find_adapter
 from ..adapters.anthropic import MessagesOverlay
 from ..adapters.chat import ChatOverlay
 from ..adapters.emitting import Passage
@@ -21,11 +21,9 @@ from ..adapters.gemini import GeminiOverlay
 from ..adapters.responses import ResponsesOverlay
 from ..engine import EventScanner, Rewriter, StreamDecoder
 from ..net import Redactor
-from ..text import parse_event
 from ..values import (
     APIError,
     ConfigError,
-    Delta,
     EmptyResponseError,
     Limits,
     ProtocolError,
@@ -36,19 +34,11 @@ from ..values import (
     WarningCode,
 )
 from .asked import choice_asked, tools_asked
-
-if TYPE_CHECKING:
-    from httpx_sse import ServerSentEvent
-
-    from ..requests import Request
+from .shown import Shown, UnreadError
 
 __all__ = ["Repaired", "Repairs", "StreamRepair", "UnreadError", "WholeRepair"]
 
 _log = logging.getLogger("streamfold.integrations")
-
-
-class UnreadError(Exception):
-    """A body is no answer of the API that its request belongs to."""
 
 
 @dataclass(slots=True)
@@ -73,16 +63,6 @@ _OVERLAYS: dict[str, Any] = {
     "kimi": ChatOverlay,
     "responses": ResponsesOverlay,
 }
-# Of these an answer has at least one, or the error that stands in its place, in whatever words.
-_OF_ERRORS = frozenset({"error", "errors", "message", "detail", "code", "error_code", "error_msg", "status"})
-_OF_CHAT = _OF_ERRORS | {"choices", "usage", "delta"}
-_MEMBERS: dict[str, frozenset[str]] = {
-    "anthropic": _OF_ERRORS | {"type"},
-    "chat": _OF_CHAT,
-    "gemini": _OF_ERRORS | {"candidates", "usageMetadata", "promptFeedback", "responseId", "modelVersion"},
-    "kimi": _OF_CHAT,
-    "responses": _OF_ERRORS | {"type", "output"},
-}
 # What a client would read otherwise than we did. The others are told, and nothing is changed.
 _MENDED: frozenset[WarningCode] = frozenset(
     {
@@ -102,12 +82,16 @@ _MENDED: frozenset[WarningCode] = frozenset(
         "unseparated_events",
     }
 )
-_FAILURES = ("error", "response.failed")
 # An event with its data, and comments before it. Clients differ in what they make of everything else.
 _EVENT = re.compile(
     rb"(?:(?::[^\r\n]*)?(?:\r\n|\n|\r))*(?:(?:(?:data|event|id|retry):|:)[^\r\n]*(?:\r\n|\n|\r))*(?:data:[^\r\n]*)?\s*"
 )
-_HALF = re.compile("[\ud800-\udfff]")  # of a character, whose other half may be in another event
+# All that goes on behind the end: comments, blank lines, and a word for the end.
+_BEHIND = re.compile(
+    rb"(?:(?::[^\r\n]*)?(?:\r\n|\n|\r))*(?:(?:(?:event|id|retry):[^\r\n]*(?:\r\n|\n|\r))*data: ?\[DONE\]\s*)?"
+)
+_MOST_BEHIND = 2**14
+_LINE_END = re.compile(rb"\r\n|\n|\r")
 _BY_PATH = ("chat", "responses", "anthropic", "gemini")
 
 
@@ -163,7 +147,7 @@ class _Repair:
         self.repaired = Repaired()
         self._redactor = redactor
         self._emitter = overlay(request=request, tool_choice=choice, mend_finish=repairs.mend_finish)
-        self._adapter = _Shown(find_adapter(wire)(), self._emitter)
+        self._adapter = Shown(find_adapter(wire)(), self._emitter)
         self._options: dict[str, Any] = {
             "dialect": repairs.dialect,
             "tools": tools,
@@ -194,7 +178,7 @@ class StreamRepair(_Repair):
         self._scanner = EventScanner()
         self._raw = b""  # of the event that is arriving
         self._warnings = 0  # so many have been looked at
-        self._ended = False  # what may still come is none of ours
+        self._ended = False
 
     @property
     def known(self) -> bool:
@@ -204,17 +188,11 @@ class StreamRepair(_Repair):
     def feed(self, data: bytes) -> bytes:
         """Returns what is to be handed on now. Never raises: a failure is an event of its own.
 
-        A stream whose first event is none of this API is handed on as it is.
+        Events before the first one of this API go on as they came; so does a stream that has none. Behind the end
+        nothing goes on that could be read as more of the answer.
         """
-        out, at = [], 0
-        for piece, ends in self._scanner.feed(data):
-            if self._ended:
-                break
-            at += len(piece)
-            out.append(self._feed(piece, ends=ends))
-        if self._ended and self._passage.passes:
-            out.append(data[at:])
-        return b"".join(out)
+        parts = self._scanner.feed(data)
+        return b"".join([(self._behind if self._ended else self._feed)(piece, ends=ends) for piece, ends in parts])
 
     def close(self, *, interrupted: str | None = None) -> bytes:
         """Returns the rest of the answer, at the end of its body.
@@ -223,16 +201,25 @@ class StreamRepair(_Repair):
             interrupted: how the body broke off, if it did.
         """
         if self._ended:
-            return b""
+            return self._behind(b"", ends=True)
         raw, self._raw = self._raw, b""
         try:
             out = self._rewriter.close(interrupted=interrupted)
         except UnreadError:
             return self._as_it_came(raw)
+        if self._unread:
+            return self._as_it_came(raw)
         if self._passage.passes:
-            return self._passed(raw, whole=not raw.strip() or b"data" in raw)
+            whole = not raw.strip() or b"data" in raw
+            return self._passed(raw + _missing_end(raw) if self._scanner.in_event else raw, whole=whole)
         self._check_end()
         return out
+
+    @property
+    def _unread(self) -> bool:
+        """Whether nothing of this API has come, and nothing that can't be read: not for us to judge."""
+        error, adapter = self._rewriter.error, self._adapter
+        return not adapter.known and (error is None or adapter.unread or isinstance(error, EmptyResponseError))
 
     def _feed(self, piece: bytes, *, ends: bool) -> bytes:
         """Takes the next bytes of an event. Returns what is to be handed on."""
@@ -247,7 +234,21 @@ class StreamRepair(_Repair):
         if not ends and not self._rewriter.done:
             return b""
         raw, self._raw = self._raw, b""
+        if self._unread:
+            return self._as_it_came(raw) if self._rewriter.done else raw
         return self._passed(raw)
+
+    def _behind(self, piece: bytes, *, ends: bool) -> bytes:
+        """Returns what is to be handed on of what comes behind the end."""
+        if not self._passage.passes:
+            return b""
+        if not self._adapter.known:
+            return piece
+        raw, self._raw = self._raw + piece, b""
+        if ends:
+            return raw if _BEHIND.fullmatch(raw) else b""
+        self._raw = raw[:_MOST_BEHIND]
+        return b""
 
     def _passed(self, raw: bytes, *, whole: bool = True) -> bytes:
         """Returns what goes on of an event that has been read, and of those before it, or is written for them.
@@ -267,7 +268,7 @@ class StreamRepair(_Repair):
         if right and is_event and self._adapter.right:
             out = self._passage.take(raw)
             if self._rewriter.done and self._passage.passes:
-                out += self._passage.release(failed=error is not None)
+                out += self._passage.release(failed=not self._rewriter.whole)
         else:
             out = self._passage.mend()
         self._check_end()
@@ -279,6 +280,8 @@ class StreamRepair(_Repair):
         return not self._passage.differs and not any(warning.code in _MENDED for warning in warnings)
 
     def _as_it_came(self, raw: bytes) -> bytes:
+        if not self._adapter.unread:
+            self._check_end()
         self._ended = True
         return self._passage.release() + raw
 
@@ -322,59 +325,8 @@ class WholeRepair(_Repair):
         return body if made == given else json.dumps(made, ensure_ascii=False).encode()
 
 
-class _Shown(Adapter):
-    """An adapter that shows what it reads to a writer.
-
-    Attributes:
-        known: whether something has come that is an answer of this API, or an error.
-        right: what has come so far has the shape that clients of this API read.
-        failed: an error has come, in that shape.
-        passage: hears of it too.
-    """
-
-    def __init__(self, adapter: Adapter, overlay: Any) -> None:
-        self._adapter, self._overlay = adapter, overlay
-        self.known = False
-        self.right = True
-        self.failed = False
-        self.passage: Passage | None = None
-        self.name, self.path, self.framing = adapter.name, adapter.path, adapter.framing
-
-    def encode(self, request: Request) -> dict[str, Any]:
-        return self._adapter.encode(request)
-
-    def decode(self, event: ServerSentEvent) -> Iterable[Delta]:
-        try:
-            payload = parse_event(event.data)
-        except ValueError:  # words such as [DONE]
-            return self._heard(self._adapter.decode(event))
-        self._check(payload)
-        deltas = list(self._adapter.decode(event))
-        self.failed = isinstance(payload, dict) and (bool(payload.get("error")) or payload.get("type") in _FAILURES)
-        if "\\ud" in event.data.lower() and _HALF.search(json.dumps(payload, ensure_ascii=False)):
-            self.right = False
-        self.right = self.right and (self.failed or self._overlay.reads(payload, event.event))
-        self._overlay.see(payload)
-        self._heard(deltas, payload)
-        return deltas
-
-    def _heard(self, deltas: Iterable[Delta], payload: Any = None) -> Iterable[Delta]:
-        deltas = list(deltas)
-        if self.passage is not None:
-            self.passage.hear(deltas, payload)
-        return deltas
-
-    def _check(self, payload: Any) -> None:
-        """Raises UnreadError if the first thing that comes has no member of an answer of this API, or of an error."""
-        members = payload[0] if isinstance(payload, list) and payload else payload
-        if not self.known and not (isinstance(members, dict) and members.keys() & _MEMBERS[self.name]):
-            raise UnreadError
-        self.known = True
-
-    def decode_body(self, body: Any) -> Iterable[Delta]:
-        self._check(body)
-        if self._overlay.leaves(body):
-            raise UnreadError
-        deltas = list(self._adapter.decode_body(body))
-        self._overlay.see(body)
-        return deltas
+def _missing_end(raw: bytes) -> bytes:
+    """Returns what is missing behind an event so that a blank line ends it."""
+    found = _LINE_END.search(raw)
+    line_end = found[0] if found else b"\n"
+    return line_end if raw.endswith((b"\n", b"\r")) else line_end * 2

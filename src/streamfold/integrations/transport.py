@@ -202,7 +202,7 @@ class _Body:
     def _broken(self, error: Exception) -> bytes:
         """Returns the end of an answer that was whole when its connection broke. Otherwise that stays the error."""
         end = self._repair.close(interrupted=f"the connection broke ({str(error) or type(error).__name__})")
-        if self._repair.repaired.error is not None:
+        if self._repair.repaired.reply is None:
             raise error
         return end
 

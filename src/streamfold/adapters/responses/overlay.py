@@ -63,7 +63,7 @@ class ResponsesOverlay(ResponsesEmitter):
             return False
         kind, output = str(payload.get("type")), payload.get("output_index")
         if not self._seen:
-            return kind == "response.created"
+            return kind == "response.created" or not kind.startswith("response.")
         item = as_object(payload.get("item"))
         if kind == "response.output_item.added":
             self._added[output] = _key(item)
