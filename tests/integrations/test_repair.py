@@ -201,6 +201,20 @@ class Breaking(httpx.AsyncByteStream, httpx.SyncByteStream):
         self.closed = True
 
 
+class Pieces(httpx.AsyncByteStream, httpx.SyncByteStream):
+    """A body that comes in pieces."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = pieces
+
+    async def __aiter__(self) -> Any:
+        for piece in self._pieces:
+            yield piece
+
+    def __iter__(self) -> Any:
+        yield from self._pieces
+
+
 def breaking(body: bytes, error: Exception) -> tuple[httpx.AsyncClient, Breaking]:
     stream = Breaking(body, error)
     mock = httpx.MockTransport(lambda _: httpx.Response(200, stream=stream))
@@ -222,6 +236,20 @@ async def test_a_broken_connection_stays_an_error_of_the_client(error: Exception
             await breaking(nothing, error)[0].post(**REQUEST)
     answer = await breaking(CUT + fin("stop"), httpx.ReadTimeout("slow"))[0].post(**REQUEST)
     assert answer.text.endswith("data: [DONE]\n\n")
+
+
+async def test_what_is_left_of_a_body_can_be_read() -> None:
+    """The async client of openai reads on behind [DONE], from the stream itself, so that its connection serves on."""
+    pieces = [CUT + fin("stop") + DONE, b": the end\n\n"]
+    below = httpx.MockTransport(lambda _: httpx.Response(200, stream=Pieces(pieces)))
+    async with httpx.AsyncClient(transport=RepairTransport(below)) as client, client.stream("POST", **REQUEST) as got:
+        first = await anext(got.aiter_raw())
+        rest = [[data async for data in got.stream] for _ in range(2)]
+    with httpx.Client(transport=RepairTransport(below)) as client, client.stream("POST", **REQUEST) as got:
+        again = next(got.iter_raw())
+        left = [[*got.stream] for _ in range(2)]
+    assert first == again == pieces[0]
+    assert rest == left == [[pieces[1]], []]
 
 
 def test_synchronous_clients_are_served_too() -> None:

@@ -192,7 +192,7 @@ def _decoded(http: Any, response: Any) -> bytes:
 
 
 class _Body:
-    """The repaired body of an answer."""
+    """The repaired body of an answer. Reading it once more goes on where it was left, as with one from the network."""
 
     def __init__(self, http: Any, response: Any, repair: StreamRepair) -> None:
         self._http = http
@@ -208,9 +208,13 @@ class _Body:
 
 
 class _AsyncBody(_Body):
+    def __init__(self, http: Any, response: Any, repair: StreamRepair) -> None:
+        super().__init__(http, response, repair)
+        self._data = response.aiter_bytes()
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            async for data in self._response.aiter_bytes():
+            async for data in self._data:
                 if out := self._repair.feed(data):
                     yield out
             end = self._repair.close()
@@ -224,9 +228,13 @@ class _AsyncBody(_Body):
 
 
 class _SyncBody(_Body):
+    def __init__(self, http: Any, response: Any, repair: StreamRepair) -> None:
+        super().__init__(http, response, repair)
+        self._data = response.iter_bytes()
+
     def __iter__(self) -> Iterator[bytes]:
         try:
-            for data in self._response.iter_bytes():
+            for data in self._data:
                 if out := self._repair.feed(data):
                     yield out
             end = self._repair.close()
