@@ -50,6 +50,7 @@ def test_the_worst_outcome_of_a_test_counts(peers: Any, tmp_path: Path) -> None:
 def test_the_suites_are_described(peers: Any) -> None:
     """Each has a pinned version, and there are at most ten exceptions, each with its reason."""
     found = peers.read_peers(HERE / "peers.toml")
-    assert {*found} == {"openai", "anthropic", "google-genai", "magentic", "chatlas"}
+    suites = {"openai", "anthropic", "google-genai", "magentic", "chatlas", "langchain-openai", "langchain-anthropic"}
+    assert {*found} == suites
     assert all("==" in peer.requirement for peer in found.values())
     assert peers.exceptions_problem(found) == []

@@ -40,7 +40,9 @@ class Peer:
         tests: what is run, below the folder that holds the tests.
         without: what is not run.
         requires: what the tests need besides.
-        in_wheel: the folder of the tests in the installed package; None: they are in the source distribution.
+        options: words for pytest.
+        variables: what is set in the environment, from which keys of APIs are taken away.
+        in_wheel: the tests are in the installed package; otherwise they are in the source distribution.
         exceptions: tests that may fail with us, by the reason.
     """
 
@@ -49,7 +51,9 @@ class Peer:
     tests: list[str]
     without: list[str]
     requires: list[str]
-    in_wheel: str | None = None
+    options: list[str] = field(default_factory=list)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    in_wheel: bool = False
     exceptions: Mapping[str, list[str]] = field(default_factory=dict)
 
     def reason(self, test: str) -> str | None:
@@ -104,11 +108,11 @@ def installed(peer: Peer, folder: Path) -> tuple[Path, Path]:
         venv.create(folder / "venv", with_pip=True, clear=True)
         pip = [str(python), "-m", "pip", "--disable-pip-version-check", "-q"]
         subprocess.run([*pip, "install", peer.requirement, *peer.requires, "-e", str(HERE.parents[1])], check=True)
-        if peer.in_wheel is not None:
+        if peer.in_wheel:
             code = "import sysconfig; print(sysconfig.get_path('purelib'))"
             where = subprocess.run([str(python), "-c", code], check=True, capture_output=True, text=True).stdout.strip()
             tests.unlink(missing_ok=True)
-            tests.symlink_to(Path(where, peer.in_wheel), target_is_directory=True)
+            tests.symlink_to(where, target_is_directory=True)
         else:
             unpack(pip, peer.requirement, folder, tests)
         (folder / "complete").touch()
@@ -136,8 +140,9 @@ def run(peer: Peer, python: Path, tests: Path, how: str) -> Outcomes:
     results.unlink(missing_ok=True)
     stopped.unlink(missing_ok=True)
     words = ["-p", "streamfold_peers", "-p", "no:cacheprovider", "-q", "--no-header", "--tb=line"]
-    words += [f"--ignore={path}" for path in peer.without] + peer.tests
+    words += [f"--ignore={path}" for path in peer.without] + peer.options + peer.tests
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    environment |= peer.variables
     environment |= {"STREAMFOLD_PEERS": how, "STREAMFOLD_PEERS_RESULTS": str(results), "PYTHONPATH": str(HERE)}
     log = tests.parent / f"{how}.log"
     with log.open("w") as output:
