@@ -498,3 +498,47 @@ def test_i25_other_items_are_no_function_calls(item: dict[str, Any]):
     reply = read(*events, response("completed", item, message("Hi", 1)))
     assert (reply.tool_calls, reply.text, reply.finish_reason, codes(reply)) == ([], "Hi", "stop", [])
     assert reply.extras["output"] == [item, message("Hi", 1)]
+
+
+_SAME_IDS = {"same ids": {}, "no call ids": {"call_id": None}, "empty ids": {"call_id": "", "id": ""}}
+_TWO = ('{"a":1}', '{"b":2}')
+
+
+@pytest.mark.parametrize("ids", _SAME_IDS.values(), ids=list(_SAME_IDS))
+@pytest.mark.parametrize("names", ["fg", "ff"])
+def test_one_item_id_for_two_calls(names: str, ids: dict[str, Any]):
+    """Two output indices are two calls, whatever their ids are: as in one piece, so in a stream, in any order."""
+    items = [
+        call(at, name, arguments, **{"id": "fc_0", "call_id": "call_0", **ids})
+        for at, (name, arguments) in enumerate(zip(names, _TWO, strict=True))
+    ]
+    ways = [
+        [
+            added(at, {**item, "arguments": "", "status": "in_progress"}),
+            *[
+                say("function_call_arguments.delta", output_index=at, item_id=item["id"], delta=text)
+                for text in (item["arguments"][:3], item["arguments"][3:])
+            ],
+            say("function_call_arguments.done", output_index=at, item_id=item["id"], arguments=item["arguments"]),
+            say("output_item.done", output_index=at, item=item),
+        ]
+        for at, item in enumerate(items)
+    ]
+    in_turn = [event for pair in zip(*ways, strict=True) for event in pair]
+    end = response("completed", *items)
+    streams = [
+        [*ways[0], *ways[1]],  # one after the other
+        in_turn,
+        [*ways[1], *ways[0]],
+        [*in_turn[:6], *in_turn[8:]],  # no `arguments.done`
+        in_turn[:6],  # heads and pieces alone
+        [ways[0][4], ways[1][4]],  # items alone
+    ]
+    expected = list(zip(names, _TWO, strict=True))
+    for events in streams:
+        for last in (end, response("completed")):
+            reply = assert_any_cut(CREATED + b"".join(events) + last, adapter="responses")
+            assert [(each.name, each.raw_arguments) for each in reply.tool_calls] == expected
+            assert not any(each.error for each in reply.tool_calls)
+            assert len({each.id for each in reply.tool_calls}) == 2
+            assert "arguments_mismatch" not in codes(reply)

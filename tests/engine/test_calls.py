@@ -65,6 +65,20 @@ def test_an_index_counts_where_items_are_drawn_anew():
     ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
 
 
+def test_one_item_id_at_two_indices_is_two_calls():
+    """The index is the identity of a call, also for pieces that take the short way."""
+    calls = Calls()
+    head, tail = Call(0, "a", "f", item="fc"), Call(0, item="fc")
+    first = calls.feed(head)
+    assert first is not None
+    assert calls.grow(Call(1, item="fc"), ['{"y":2}']) is None
+    assert calls.grow(tail, ['{"x"', ":1}"]) is first.call
+    second = calls.feed(Call(1, "a", "f", item="fc"))
+    assert second is not None
+    assert calls.grow(Call(1, item="fc"), ['{"y":2}']) is second.call
+    assert [call.text for call in calls.finish()] == ['{"x":1}', '{"y":2}']
+
+
 @each_row(
     ("summary", "result"),
     [
@@ -86,6 +100,18 @@ def test_the_list_at_the_end_is_matched_with_what_was_streamed(summary, result):
         call.whole = True
     calls.settle(summary)
     assert [(call.id, call.wholes) for call in calls.finish()] == result
+
+
+def test_the_list_at_the_end_has_places_of_its_own():
+    """What was streamed at 1 and 2 is listed at 0 and 1: the arguments say which is which, and nothing is run twice."""
+    calls = Calls()
+    for index, arguments in ((1, "{}"), (2, '{"b":2}')):
+        calls.feed(Call(index, "a", "f", arguments, item=""))
+    calls.settle([Call(0, "a", "f", "{}", whole=True, item=""), Call(1, "a", "f", '{"b":2}', whole=True, item="")])
+    assert [(call.index, call.text, call.wholes) for call in calls.finish()] == [
+        (1, "{}", ["{}"]),
+        (2, '{"b":2}', ['{"b":2}']),
+    ]
 
 
 def test_extra_members_are_merged():

@@ -23,7 +23,7 @@ Responses, where a call is an item of the answer (`Call.item`), and the `call_id
 
     the fragment has                    it belongs to
     ----------------------------------  -----------------------------------------------------------------------------
-    a known item id                     the call of that item, unless two calls have it
+    a known item id                     the call of that item, unless two calls have it, or its index is another
     an output index in use              the newest call there, unless it is of another item (`is_another_item`)
     a known call id                     the call with that id, unless its item and its index are both unknown
     an unknown item id or output index  a new call
@@ -91,7 +91,7 @@ class Calls:
         """
         if part.id or part.name or part.extra or part.whole or part.ended is not None:
             return None
-        call = self._by_item.get(part.item) if part.item else None
+        call = self._of_item(part)
         if call is None:
             call = None if part.index is None else self._by_index.get(part.index)
             if call is None or (part.item and self._is_another_item(call, part)):
@@ -108,8 +108,8 @@ class Calls:
         """Compares the calls with the server's own list of them at the end of the answer.
 
         A call in the list is the streamed one of the same item, else of the same id, if no other has that. Where both
-        were drawn anew for the list, it is the one at the same place with the same name, else the one of that name with
-        the same arguments, else the next one of that name in the model's order. What is left was not streamed at all.
+        were drawn anew for the list, it is the one of its name with the same arguments, else the one at the same place,
+        else the next one of that name in the model's order. What is left was not streamed at all.
         """
         left, parts, placed = self.finish(), list(listed), list[Placement]()
         ids = Counter(call.id for call in left)
@@ -117,8 +117,8 @@ class Calls:
         same: list[tuple[Rule, Callable[[Call, OpenCall], object]]] = [
             ("listed_item", lambda part, call: part.item and self._by_item.get(part.item) is call),
             ("listed_id", lambda p, c: p.id and p.id == c.id and ids[p.id] == 1 and p.name == (c.name or p.name)),
-            ("listed_index", lambda p, c: p.index is not None and p.index == c.index and p.name == (c.name or p.name)),
             ("listed_name", lambda p, c: p.name == c.name and not is_empty(p.arguments) and c.has_text(p.arguments)),
+            ("listed_index", lambda p, c: p.index is not None and p.index == c.index and p.name == (c.name or p.name)),
             ("listed_name", lambda part, call: part.name == call.name),
             ("listed_id", lambda part, call: part.id and part.id == call.id),
         ]
@@ -238,10 +238,7 @@ class Calls:
 
     def _find_item(self, part: Call) -> _Found:
         head, index = bool(part.name) or part.begins, part.index
-        of_item = self._by_item.get(part.item) if part.item else None
-        if of_item and not (
-            head and index is not None and of_item.index not in (None, index) and differ(of_item.id, part.id)
-        ):
+        if of_item := self._of_item(part):
             return of_item, "item"
         here = None if index is None else self._by_index.get(index)
         if here and not self._is_another_item(here, part):
@@ -271,6 +268,11 @@ class Calls:
         return (last, "last") if not last.name and not last.done else (None, "another")
 
     # -----------------------------------------------------------------------------------------------------------------
+
+    def _of_item(self, part: Call) -> OpenCall | None:
+        """The call of a fragment's item: the one that it has not another index than, whatever the ids say."""
+        call = self._by_item.get(part.item) if part.item else None
+        return call if call and (part.index is None or call.index in (None, part.index)) else None
 
     def _is_another_item(self, call: OpenCall, part: Call) -> bool:
         """Whether a fragment at the index of `call` is another item's. A tail is not, where calls have indices."""
