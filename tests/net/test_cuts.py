@@ -162,6 +162,7 @@ async def test_lengths_that_are_not_kept(name: str) -> None:
 
 
 KEEPALIVE = b": keepalive\n\n"
+BARE = {"chat": 1, "responses": 3, "anthropic": 1}  # events at the beginning that have nothing of the answer
 
 
 @pytest.mark.slow
@@ -184,7 +185,7 @@ async def test_stall_behind_every_event(name: str, comments: bool) -> None:
 
     async with serving(script) as server, server.provider(**CONFIG[name]) as provider:
         for count in scale.some(range(len(stream.events)), 6):
-            phase = "first_event" if count == 0 else "stall" if comments else "read"
+            phase = "first_event" if count <= BARE.get(name, 0) else "stall" if comments else "read"
             clocks = {"first_event": 30, "read": 30, "stall": 30, phase: 0.05}
             began = anyio.current_time()
             ended = await outcome(provider, extra_headers={"x-number": str(count)}, timeouts=clocks)
