@@ -649,6 +649,18 @@ def test_a_whole_answer_to_a_request_for_a_stream() -> None:
     assert next(one["choices"][0]["delta"].get("content") for one in payloads(answer.content)) == "Hi"
 
 
+def test_a_stream_that_was_read_below_stays_read() -> None:
+    """A cache has read it: the response is closed from the start, as it was, and mended all the same."""
+    for body, end in ((CUT + fin("stop") + DONE, b"data: [DONE]\n\n"), (CUT, b"}\n\n")):
+        events = {"headers": {"content-type": "text/event-stream"}, "content": body}
+        below = httpx.MockTransport(lambda _, events=events: httpx.Response(200, **events))
+        with httpx.Client(transport=RepairTransport(below)) as client, client.stream("POST", **REQUEST) as got:
+            assert got.is_closed
+            assert got.content.startswith(CUT)
+            assert got.content.endswith(end)
+        assert (got.extensions["streamfold"].error is None) == (got.content == body)
+
+
 class Whole(httpx.SyncByteStream):
     """A body as it comes over the network: it can be read once."""
 

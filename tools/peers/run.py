@@ -96,7 +96,7 @@ def read_peers(path: Path) -> dict[str, Peer]:
 
 def exceptions_problem(peers: Mapping[str, Peer]) -> list[str]:
     """Returns what is wrong with the list of exceptions."""
-    listed = [why for peer in peers.values() for why in peer.exceptions]
+    listed = {why for peer in peers.values() for why in peer.exceptions}
     return [] if len(listed) <= MOST_EXCEPTIONS else [f"{len(listed)} exceptions; at most {MOST_EXCEPTIONS} may be"]
 
 

@@ -111,7 +111,8 @@ class Repairing:
             return None
         stream = bool(body.get("stream")) or kind.startswith(_EVENTS)
         # A server that says how long its answer is has not streamed it, whatever was asked for.
-        at_once = not stream or ("content-length" in response.headers and not kind.startswith(_EVENTS))
+        sized = "content-length" in response.headers and not kind.startswith(_EVENTS)
+        at_once = not stream or sized or response.is_stream_consumed
         return _Asked(wire, body, stream, at_once, Redactor(secrets_in_headers(request.headers.items())))
 
     def _whole(self, http: Any, asked: _Asked, response: Any) -> Any:
