@@ -526,3 +526,31 @@ def test_na44_signatures_of_one_maker(name: str, monkeypatch: pytest.MonkeyPatch
         made = provider.preview([user("Hi"), turn, user("Go on.")])
         assert (json.loads(made.body)["messages"][1]["content"] == blocks) is goes_back
         assert ("reasoning_dropped" in {warning.code for warning in made.warnings}) is not goes_back
+
+
+_LATE = {"type": "api_error", "message": "late"}
+_WHOLE = {
+    "id": "msg_1",
+    "type": "message",
+    "model": "m",
+    "content": [{"type": "tool_use", "id": "toolu_a", "name": "get_time", "input": {}}],
+    "stop_reason": "tool_use",
+}
+
+
+@each_row(
+    "body",
+    [
+        json.dumps({**_WHOLE, "error": _LATE}).encode(),
+        sse({"type": "message_start", "message": {**_WHOLE, "error": _LATE}}, {"type": "message_stop"}),
+        sse(start(), *called(0, "toolu_a", "{}"), *end("tool_use", error=_LATE)),
+        sse(start(), {**piece(0, type="text_delta", text="Hi"), "error": _LATE}, *end()),
+    ],
+)
+def test_an_error_beside_an_answer_wins(body: bytes) -> None:
+    """No call is handed out of an event or a message that says it failed; null says nothing."""
+    found = fails(body)
+    assert isinstance(found, UpstreamError)
+    assert "late" in str(found)
+    said_null = body.replace(json.dumps(_LATE).encode(), b"null")
+    assert assert_any_cut(said_null, adapter="anthropic").warnings == []

@@ -562,3 +562,31 @@ def test_a_candidate_with_an_odd_index(number: Any) -> None:
         ).encode()
     )
     assert assert_any_cut(body + b"\n\n", adapter="gemini").text == "Hi"
+
+
+def test_null_is_no_error() -> None:
+    """`"error": null` beside an answer says that there was none; an error beside an answer wins."""
+    answer = chunk(call(args={"at": 1}), finish="STOP")
+    assert called(read({**answer, "error": None})) == [("get_time", {"at": 1})]
+    assert isinstance(fails({**answer, "error": {"code": 500, "message": "late"}}), UpstreamError)
+
+
+@pytest.mark.parametrize("numbers", [(None, None), (None, 1), (0, None), (0, 1), (1, None), (1, 0)])
+def test_one_candidate_is_the_answer(numbers: tuple[int | None, int | None]) -> None:
+    """Without numbers, the place counts: two candidates are never one answer. Google leaves the number 0 out."""
+    parts = [{"text": "a"}] if numbers[0] != 1 else [{"text": "b"}, call()]
+    others = [{"text": "b"}, call()] if numbers[0] != 1 else [{"text": "a"}]
+    candidates = [
+        {"content": {"parts": said}, "finishReason": "STOP", **({} if number is None else {"index": number})}
+        for said, number in zip((parts, others), numbers, strict=True)
+    ]
+    reply = read({"candidates": candidates})
+    assert (reply.text, reply.tool_calls, codes(reply)) == ("a", [], ["extra_choice"])
+
+
+def test_a_call_without_name_and_arguments() -> None:
+    """It is no call, and that is said; an object without members is the end of a call in pieces."""
+    reply = read(chunk({"text": "Hi"}, {"functionCall": {"args": {}}}, finish="STOP"))
+    assert (reply.text, reply.tool_calls, codes(reply)) == ("Hi", [], ["calls_dropped"])
+    reply = read(chunk(call(args={"at": 1}), {"functionCall": {"args": {}}}, finish="STOP"))
+    assert (called(reply), codes(reply)) == ([("get_time", {"at": 1})], ["calls_dropped"])

@@ -35,6 +35,7 @@ from ..values import (
     Reasoning,
     Text,
     ToolCall,
+    Warn,
 )
 
 _SHOWN: dict[BlockKind, type[Text] | type[Reasoning]] = {"text": Text, "reasoning": Reasoning}
@@ -262,6 +263,8 @@ class Blocks:
         if piece.opens is not None and (block is None or (piece.index is None and not _goes_on(block, piece))):
             out = self._open(piece.opens)
             block = self._blocks[-1]
+        if piece.how == "path" and piece.value == "" and (block is None or block.closed or block.begun.kind != "call"):
+            return [*out, Warn("calls_dropped", "a call without a name and arguments is no call")]
         # The input of a server's own tool grows as that of a call does, and is nobody's call.
         if block is None or (block.begun.kind != piece.kind and (block.begun.kind, piece.kind) != ("other", "call")):
             if piece.kind != "call" or piece.value == "":

@@ -89,10 +89,10 @@ class EventReader:
         if not isinstance(payload, dict):
             raise ValueError(f"an event must be an object, not {type(payload).__name__}")
         kind = payload.get("type")
-        if kind == "content_block_delta":  # as nearly every event
-            _piece(payload, out)
-        elif kind is None and "error" in payload:
+        if "error" in payload and (payload["error"] or kind is None):  # beside anything else, the error wins
             out.append(_failure(payload))
+        elif kind == "content_block_delta":  # as nearly every event
+            _piece(payload, out)
         elif isinstance(kind, str) and (read := _EVENTS.get(kind)):
             read(payload, out)
         return out
@@ -127,6 +127,8 @@ def _message(message: dict[str, Any], out: list[Delta]) -> None:
         out.append(_block(None, block))
         _served(block, out)
         out.append(BlockEnd(None))
+    if message.get("error"):
+        out.append(_failure({"error": message["error"]}))
     _end(message, out)
     _usage(message, out)
 

@@ -34,7 +34,6 @@ from ...values import (
     UsageUpdate,
     Warn,
     count,
-    error_info,
     index,
     is_done,
     keep,
@@ -100,26 +99,27 @@ def _chunk(chunk: Any, out: list[Delta]) -> None:
     if "response" in chunk and isinstance(inner := chunk["response"], dict):  # Code Assist
         chunk = inner
     get = chunk.get
-    if "error" in chunk:
+    if (chunk.get("error")) or _MEMBERS.isdisjoint(chunk):
         out.append(Failure(read_google_error(chunk), chunk))
-        return
-    if _MEMBERS.isdisjoint(chunk):
-        out.append(Failure(error_info(chunk), chunk))
         return
     try:
         out.append(_meta(get("responseId"), get("modelVersion"), get("createTime")))
     except TypeError:  # a list or an object is no name of anything
         out.append(Meta())
-    ends: list[Delta] = []
+    ends, read = list[Delta](), False
     candidates = get("candidates") or ()
     if not isinstance(candidates, list | tuple):
         raise ValueError(f"candidates must be a list, not {type(candidates).__name__}")
-    for candidate in candidates:
+    for position, candidate in enumerate(candidates):
         if not isinstance(candidate, dict):
             raise ValueError(f"a candidate must be an object, not {candidate!r:.80}")
-        if number := index(candidate.get("index")):
+        number = index(candidate.get("index"))
+        if number is None:  # 0, which Google leaves out, unless that has come
+            number = position if read else 0
+        if number:
             out.append(Warn("extra_choice", f"candidate {number} was sent and is ignored"))
         else:
+            read = True
             _candidate(candidate, out, ends)
     if isinstance(usage := get("usageMetadata"), dict):
         out.append(UsageUpdate(usage, _read_usage, whole=True))
