@@ -542,3 +542,19 @@ def test_one_item_id_for_two_calls(names: str, ids: dict[str, Any]):
             assert not any(each.error for each in reply.tool_calls)
             assert len({each.id for each in reply.tool_calls}) == 2
             assert "arguments_mismatch" not in codes(reply)
+
+
+@pytest.mark.parametrize("late", [("look",), ("lo", "ok"), ("l", "o", "o", "k")])
+def test_a_text_is_done_before_its_last_piece(late: tuple[str, ...]):
+    """What the whole has said is not said again by the pieces that come behind it."""
+
+    def text(name: str, **members: Any) -> bytes:
+        return say(f"output_text.{name}", output_index=0, item_id="msg_0", content_index=0, **members)
+
+    pieces = [text("delta", delta=said) for said in late]
+    first = [CREATED, text("delta", delta="I "), text("done", text="I look"), *pieces]
+    for last in (response("completed", message("I look")), response("completed")):
+        reply = assert_any_cut(b"".join([*first, last]), adapter="responses")
+        assert (reply.text, codes(reply)) == ("I look", ["text_mismatch"])
+    reply = assert_any_cut(b"".join([*first, text("delta", delta="ing"), response("completed")]), adapter="responses")
+    assert reply.text == "I looking"

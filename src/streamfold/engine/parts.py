@@ -22,12 +22,17 @@ _REMEMBERED = 2**16  # numbers of events
 
 @dataclass(slots=True, eq=False)
 class _Shown:
-    """What has been shown of one part, and whether its whole has come."""
+    """What has been shown of one part, and whether its whole has come.
+
+    Attributes:
+        ahead: the end that was shown because the whole had it, before its pieces came.
+    """
 
     pieces: list[str] = field(default_factory=list)
     size: int = 0
     ended: bool = False
     differs: bool = False
+    ahead: str = ""
 
     def add(self, piece: str) -> None:
         self.pieces.append(piece)
@@ -83,6 +88,8 @@ class Parts:
             return []
         shown = self._find(kind, part, delta.whole) if part else answer
         if not delta.whole:
+            if shown.ahead:
+                return self._follow(delta, shown)
             if part and (part.item or part.output is not None):
                 self._going_on = kind, part, shown
             return self._show(delta, shown)
@@ -104,10 +111,18 @@ class Parts:
         if not before:
             return self._show(new, shown)
         if begins and shown in (answer, self._last.get(kind)):
+            shown.ahead = new.text if delta.part else ""
             late = Warn("text_mismatch", "the end of a text came only with its whole")
             return [late, *self._show(new, shown)]
         shown.differs = True
         return [Warn("text_mismatch", f"the pieces of a text and its whole differ: {_difference(before, whole)}")]
+
+    def _follow(self, delta: _PartedDelta, shown: _Shown) -> list[Delta]:
+        """Leaves out of a piece behind its whole what the whole has said already."""
+        ahead, text = shown.ahead, delta.text
+        shown.ahead = ahead[len(text) :] if ahead.startswith(text) else ""
+        left = text[len(ahead) :] if text.startswith(ahead) else "" if shown.ahead else text
+        return self._show(replace(delta, text=left), shown) if left else []
 
     def _show(self, delta: _PartedDelta, shown: _Shown) -> list[Delta]:
         if shown is not self._answers[type(delta)]:
