@@ -313,6 +313,8 @@ async def compare_clients(wire: str) -> None:
         rng = Random(f"{wire} {seed}")
         body = b"".join(named(wire, event) for event in body_of(wire, rng).split(b"\n\n") if event)
         body = CREATED + body if wire == "responses" else body
+        if wire == "anthropic" and b"message_stop" in body.partition(b"event: message_stop")[2].partition(b"\n\n")[2]:
+            continue  # what stands behind its end is left out
         expected, alone = Outcome.of(wire, body), await ask(wire, body, repaired=False)
         if expected.calls is None or alone.error or expected.text != alone.text or alone.finish == "incomplete":
             continue
