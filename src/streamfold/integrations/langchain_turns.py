@@ -35,7 +35,8 @@ def turns(message: BaseMessage) -> Iterator[Message]:
         case ToolMessage():
             yield _tool(message.content, message.tool_call_id, failed=message.status == "error")
         case ChatMessage():
-            yield Message(message.role, content_of(message.content))  # type: ignore[arg-type]  # checked there
+            role: Any = message.role  # any text; `Message` checks it
+            yield Message(role, content_of(message.content))
         case _:
             raise TypeError(f"a message of LangChain was expected, not {type(message).__name__}")
 
