@@ -4,7 +4,7 @@ from .catalogue import catalogue_folder, provider_files
 from .checks import read_prices, set_variable, timeouts_over, variable_is_set, variable_values
 from .endpoint_models import prices_in
 from .file import Config, load_profile, load_profiles, read_config, read_profile, read_settings
-from .gateway import GatewayOptions, GatewaySettings, KeyOptions
+from .gateway import GatewayOptions, GatewaySettings, KeyOptions, KeySettings
 from .lines import key_lines, spelled
 from .places import places
 from .problems import config_problems
