@@ -266,7 +266,8 @@ def check_again(target: str, seed: int) -> None:
     for wire in WIRES:
         rng = Random(f"{wire} {seed}")
         body, error = written(wire, target, body_of(wire, rng), rng)
-        if error is None:
+        # Of an answer that was cut, calls have gone out live that nobody may run: a repair keeps them back.
+        if error is None and b"calls_dropped" not in body:
             again, _ = written(target, REPAIR, body, rng)
             assert again == body, (wire, seed)
 
