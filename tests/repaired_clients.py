@@ -82,6 +82,8 @@ async def chat(transport: Any, **request: Any) -> Seen:
     except Exception as error:  # whatever the client makes of it
         seen.error = error
         return seen
+    if not whole.choices:
+        return seen
     message = whole.choices[0].message
     calls = [(call.function.name, call.function.arguments) for call in message.tool_calls or ()]
     seen.text, seen.calls, seen.finish = message.content or "", calls, whole.choices[0].finish_reason

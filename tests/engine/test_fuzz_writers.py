@@ -266,9 +266,12 @@ def check_again(target: str, seed: int) -> None:
     for wire in WIRES:
         rng = Random(f"{wire} {seed}")
         body, error = written(wire, target, body_of(wire, rng), rng)
-        # Of an answer that was cut, calls have gone out live that nobody may run: a repair keeps them back.
-        if error is None and b"calls_dropped" not in body:
-            again, _ = written(target, REPAIR, body, rng)
+        if error is not None:
+            continue
+        again, _ = written(target, REPAIR, body, rng)
+        if b"calls_dropped" in body:  # calls have gone out live that nobody may run: a repair keeps them back
+            assert Outcome.of(target, again) == Outcome.of(target, body), (wire, seed)
+        else:
             assert again == body, (wire, seed)
 
 
@@ -308,21 +311,29 @@ def value_of(arguments: str) -> str:
 CREATED = b'data: {"type": "response.created", "response": {"id": "r", "output": []}}\n\n'
 
 
+# How an answer with calls ends, whatever the server says, where the API has a word for it.
+NAMES_CALLS = {("chat", "stop"): "tool_calls", ("anthropic", "end_turn"): "tool_use"}
+STOP = b'event: message_stop\ndata: {"type": "message_stop"}\n\n'  # of Anthropic: what comes behind it is left out
+
+
 async def compare_clients(wire: str) -> None:
     compared = 0
     for seed in range(pick(400, 40)):
         rng = Random(f"{wire} {seed}")
         body = b"".join(named(wire, event) for event in body_of(wire, rng).split(b"\n\n") if event)
         body = CREATED + body if wire == "responses" else body
-        if wire == "anthropic" and b"message_stop" in body.partition(b"event: message_stop")[2].partition(b"\n\n")[2]:
-            continue  # what stands behind its end is left out
-        expected, alone = Outcome.of(wire, body), await ask(wire, body, repaired=False)
+        before, *starts = body.split(b"event: message_start")
+        if len(starts) > 1 or (starts and (b"content_block_start" in before or b"_delta" in before)):
+            continue  # Anthropic's client begins there, and has forgotten what came before
+        whole = body[: body.find(b"event: message_stop")] + STOP if STOP in body else body  # what is read of it
+        expected, alone = Outcome.of(wire, body), await ask(wire, whole, repaired=False)
         if expected.calls is None or alone.error or expected.text != alone.text or alone.finish == "incomplete":
             continue
         if [call[:2] for call in expected.calls] == [(name, value_of(text)) for name, text in alone.calls]:
             seen = await ask(wire, pieces_of_bytes(rng, body))
+            finish = NAMES_CALLS.get((wire, alone.finish), alone.finish) if alone.calls else alone.finish
             assert (seen.text, seen.calls, seen.finish, seen.error) == (
-                alone.text, alone.calls, alone.finish, None,
+                alone.text, alone.calls, finish, None,
             ), (seed, body)  # fmt: skip
             compared += 1
     assert compared

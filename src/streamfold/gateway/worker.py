@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import multiprocessing
 import os
 import signal
 import socket
@@ -118,7 +119,7 @@ def work(recipe: Recipe, sockets: list[socket.socket], says: Connection, share: 
     server = _WorkingServer(configured_app(read_config(recipe.path), chosen, recipe.path), chosen, worker=True)
     server.says, server.share = says, share
     signal.signal(signal.SIGUSR1, lambda *_: server.leave())
-    threading.Thread(target=_stop_with_the_supervisor, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_stop_with_the_supervisor, daemon=True).start()
     collect_rarely()
     log_quickly()
     server.run(sockets)
@@ -203,8 +204,12 @@ class _WorkingServer(Server):
         return protocol
 
 
-def _stop_with_the_supervisor(supervisor: int) -> None:
-    while os.getppid() == supervisor:  # a pipe to it would be held open by workers that are its copies
+def _stop_with_the_supervisor() -> None:
+    supervisor = multiprocessing.parent_process()
+    if supervisor is None:
+        return
+    # A pipe to it would be held open by workers that are its copies; and it may have died before this looks.
+    while os.getppid() == supervisor.pid:
         sleep(_LOOK)
     log.error("the supervisor has died: this worker stops too")
     os.kill(os.getpid(), signal.SIGTERM)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from ..requests import Request
 
-__all__ = ["Shown", "UnreadError"]
-
 # Of these an answer has at least one, or the error that stands in its place, in whatever words.
 _OF_ERRORS = frozenset({"error", "errors", "message", "detail", "code", "error_code", "error_msg", "status"})
 _OF_CHAT = _OF_ERRORS | {"choices", "usage", "delta"}
