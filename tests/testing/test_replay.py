@@ -27,7 +27,7 @@ from streamfold.recording import (
     find_recording,
     load_source,
 )
-from streamfold.recording.requests import WireRequest, difference
+from streamfold.recording.requests import Request, difference
 from streamfold.testing.replay_server import serve_replay
 from tables import each_row
 
@@ -94,7 +94,7 @@ def test_the_difference_to_a_text_with_many_hidden_keys_is_found_at_once() -> No
     recorded = Sent("POST", "/v1/chat/completions", json.dumps({"a": ", ".join(["***"] * 2000) + " end"}))
     for end, same in ((" END", False), (" end", True)):
         sent = json.dumps({"a": ", ".join(["word"] * 20_000) + end}).encode()
-        assert (difference(recorded, WireRequest("POST", "/v1/chat/completions", sent)) == "") is same
+        assert (difference(recorded, Request("POST", "/v1/chat/completions", sent)) == "") is same
 
 
 async def test_another_request_than_recorded() -> None:

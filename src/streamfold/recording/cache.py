@@ -14,7 +14,7 @@ from ..values import ConfigError
 from .files import Recording
 from .record import RecordTransport
 from .replay import ReplayTransport
-from .requests import WireRequest
+from .requests import Request
 
 
 class CacheTransport(httpx.AsyncBaseTransport):
@@ -74,7 +74,7 @@ class CacheTransport(httpx.AsyncBaseTransport):
 
 
 def _key(request: httpx.Request) -> str:
-    asked = WireRequest.of(request)
+    asked = Request.of(request)
     body = asked.body if asked.json is None else json.dumps(asked.json, sort_keys=True).encode()
     address = f"{asked.method} {request.url.scheme}://{request.url.netloc.decode('ascii')}{asked.path}"
     return hashlib.sha256(address.encode() + b"\n" + body).hexdigest()[:40]

@@ -28,7 +28,7 @@ from ..net import (
 from ..values import ProtocolError
 from .files import Cut, Recording
 from .outcome import expected
-from .requests import WireRequest
+from .requests import Request
 
 # Headers that a reader of the answer may need. Others may identify the account.
 _KEPT = re.compile(
@@ -54,7 +54,7 @@ class Capture:
         broken: the network or the server ended it, not the reader.
     """
 
-    request: WireRequest
+    request: Request
     address: str
     status: int
     headers: httpx.Headers
@@ -80,7 +80,7 @@ class Capture:
             self.write(self)
 
 
-def own_name(request: WireRequest) -> str:
+def own_name(request: Request) -> str:
     """Returns a name for an unnamed recording: the model's, else the last part of the path."""
     text = request.model or request.path.partition("?")[0].rpartition("/")[2]
     return re.sub(r"[^A-Za-z0-9_.]+", "-", text)[:_LONGEST_NAME].strip("-._") or "answer"

@@ -23,7 +23,7 @@ from ..values import ConfigError
 from .capture import Capture, own_name, recorded
 from .description import check_writer
 from .files import Recording
-from .requests import WireRequest
+from .requests import Request
 
 _SHORTEST = 4  # characters of a secret
 _LONGEST_PART = 180  # characters; with suffixes it must be a file name
@@ -90,7 +90,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         response = await self._transport.handle_async_request(request)
         if not isinstance(response.stream, httpx.AsyncByteStream):
             raise ConfigError(f"{self._transport!r} gave an answer that can't be read asynchronously")
-        asked, address = WireRequest.of(request), f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
+        asked, address = Request.of(request), f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
         self._conversation = self._conversation or datetime.now(UTC).isoformat()
         path, status, headers = self._next_path(asked), response.status_code, response.headers
         capture = Capture(asked, address, status, headers, self._conversation, path, self._write)
@@ -108,7 +108,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         finally:
             await self._transport.aclose()
 
-    def _next_path(self, request: WireRequest) -> Path:
+    def _next_path(self, request: Request) -> Path:
         name = self._name or own_name(request)
         numbers = self._numbers.setdefault(name, count(1))
         while True:

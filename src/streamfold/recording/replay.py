@@ -15,7 +15,7 @@ import httpx
 from ..faults import Ending, Fault
 from ..values import ConfigError
 from .files import Speed
-from .requests import WireRequest
+from .requests import Request
 from .store import Match, PlayedAnswer, RecordingStore, Source
 
 
@@ -64,7 +64,7 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         """Answers with a recording. Raises ConfigError if none is left, ReplayMismatch if none fits."""
         await request.aread()
         self.requests.append(request)
-        answer = self._store.answer(WireRequest.of(request))
+        answer = self._store.answer(Request.of(request))
         if answer is None:
             given = ", ".join(recording.name for recording in self._store.recordings)
             number = len(self.requests)

@@ -39,7 +39,7 @@ class ReplayMismatch(ConfigError):
 
 
 @dataclass(frozen=True, slots=True)
-class WireRequest:
+class Request:
     """A request. Two are equal if they ask for the same; headers are not compared.
 
     Attributes:
@@ -54,7 +54,7 @@ class WireRequest:
     redactor: Redactor = field(default_factory=Redactor, repr=False, compare=False)
 
     @classmethod
-    def of(cls, request: httpx.Request) -> WireRequest:
+    def of(cls, request: httpx.Request) -> Request:
         """The request, whose body has been read."""
         path, headers = request.url.raw_path.decode("ascii"), list(request.headers.multi_items())
         if request.url.password:
@@ -101,7 +101,7 @@ class WireRequest:
             return ""
 
 
-def difference(recorded: Sent, request: WireRequest, ignore: Sequence[re.Pattern[str]] = ()) -> str:
+def difference(recorded: Sent, request: Request, ignore: Sequence[re.Pattern[str]] = ()) -> str:
     """Returns how a request differs from the recorded one; empty if it asks for the same.
 
     The addresses of two servers may differ, so only the last part of the path counts.

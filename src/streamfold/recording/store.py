@@ -14,7 +14,7 @@ from ..config import allowed
 from ..faults import Fault, Injection, Injector, Step, status
 from ..values import ConfigError
 from .files import Recording, Speed, open_recording, paced
-from .requests import ReplayMismatch, WireRequest, difference, read_patterns
+from .requests import ReplayMismatch, Request, difference, read_patterns
 
 Source: TypeAlias = Recording | str | os.PathLike[str] | Sequence[Recording | str | os.PathLike[str]]
 Match: TypeAlias = Literal["order", "request", "any"]
@@ -124,9 +124,9 @@ class RecordingStore:
         self._match = match
         self._ignore = read_patterns(ignore)
         self._served = [False] * len(self.recordings)
-        self._spoiled: list[tuple[WireRequest, int, PlayedAnswer]] = []
+        self._spoiled: list[tuple[Request, int, PlayedAnswer]] = []
 
-    def answer(self, request: WireRequest) -> PlayedAnswer | None:
+    def answer(self, request: Request) -> PlayedAnswer | None:
         """Returns the recording for a request, as an answer; None if all were served.
 
         A request that is sent again because a fault broke its answer off gets the same recording again.
@@ -159,7 +159,7 @@ class RecordingStore:
                 return _instead(injection) if injection.instead else self._injected(number, injection)
         return None
 
-    def _in_order(self, request: WireRequest) -> int | None:
+    def _in_order(self, request: Request) -> int | None:
         number = next((number for number, served in enumerate(self._served) if not served), None)
         if number is not None and self._match == "order":
             recording = self.recordings[number]
@@ -171,7 +171,7 @@ class RecordingStore:
                 )
         return number
 
-    def _by_request(self, request: WireRequest) -> int:
+    def _by_request(self, request: Request) -> int:
         sent = {number: each.sent for number, each in enumerate(self.recordings) if each.sent}
         found = {number: difference(each, request, self._ignore) for number, each in sent.items()}
         same = [number for number, text in found.items() if not text]
@@ -185,7 +185,7 @@ class RecordingStore:
             found[likest],
         )
 
-    def _again(self, request: WireRequest) -> int | None:
+    def _again(self, request: Request) -> int | None:
         for place, (asked, number, answer) in enumerate(self._spoiled):
             if answer.broken and asked == request:
                 del self._spoiled[place]
@@ -219,7 +219,7 @@ def _instead(injection: Injection) -> PlayedAnswer:
 
 def _model(recording: Recording) -> str | None:
     sent = recording.sent
-    return WireRequest(sent.method, sent.path, sent.body.encode("utf-8", "replace")).model if sent else None
+    return Request(sent.method, sent.path, sent.body.encode("utf-8", "replace")).model if sent else None
 
 
 def _likeness(recording: Recording, body: str) -> float:

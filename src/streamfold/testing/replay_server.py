@@ -27,9 +27,9 @@ from ..recording import (
     PlayedAnswer,
     RecordingStore,
     ReplayMismatch,
+    Request,
     Source,
     Speed,
-    WireRequest,
     serving,
 )
 from ..values import PortableError
@@ -118,7 +118,7 @@ class _Server:
         return await _play(connection, answer)
 
 
-async def _receive(stream: ByteStream) -> WireRequest:
+async def _receive(stream: ByteStream) -> Request:
     """One request. Raises _BadRequest if it can't be read."""
     buffered = BufferedByteReceiveStream(stream)
     try:
@@ -139,7 +139,7 @@ async def _receive(stream: ByteStream) -> WireRequest:
     if int(length) > _BODY_BYTES:
         raise _BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is too large")
     body = await buffered.receive_exactly(int(length)) if int(length) else b""
-    return WireRequest(words[0], words[1], body, pairs)
+    return Request(words[0], words[1], body, pairs)
 
 
 async def _play(connection: Connection, answer: PlayedAnswer) -> None:
