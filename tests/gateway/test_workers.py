@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -209,6 +210,63 @@ async def test_the_configuration_is_read_again(tmp_path: Path) -> None:
         assert names == ["main", "other"]
         upstream.go_on.set()
     assert found == ["Hello"]
+
+
+class Kept:
+    """A client that keeps its connection, as the pool of a proxy does, and heeds `Connection: close`."""
+
+    def __init__(self, address: str) -> None:
+        host, port = address.removeprefix("http://").split(":")
+        self.address = (host, int(port))
+        body = json.dumps(asking(CHAT, stream=True)).encode()
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        self.request = f"{head}\r\n\r\n".encode() + body
+        self.whole = self.told = self.closed = self.lost = 0
+        self.stop = False
+
+    async def ask(self) -> None:
+        """Asks one thing after another, at once. A request is sent again only if an idle connection was closed."""
+        stream, used = await anyio.connect_tcp(*self.address), False
+        while not self.stop:
+            received = b""
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await stream.send(self.request)
+                while not received.endswith(b"0\r\n\r\n"):
+                    received += await stream.receive()
+            whole = received.endswith(b"0\r\n\r\n") and b"[DONE]" in received
+            told = b"\r\nconnection: close\r\n" in received.partition(b"\r\n\r\n")[0].lower() + b"\r\n"
+            self.whole += whole
+            self.told += told
+            self.closed += used and not received
+            self.lost += not whole and (not used or bool(received))
+            used = whole and not told
+            if not used:
+                await stream.aclose()
+                stream = await anyio.connect_tcp(*self.address)
+        await stream.aclose()
+
+
+@pytest.mark.slow
+async def test_connections_that_are_kept_are_told_before_their_worker_leaves(tmp_path: Path) -> None:
+    """Two rolling restarts under clients that ask at once: no answer is cut, and nobody is left without one."""
+    upstream = Upstream()
+    upstream.go_on.set()
+    async with workers(tmp_path, upstream) as (command, _, _), anyio.create_task_group() as tasks:
+        clients = [Kept(command.address) for _ in range(8)]
+        for client in clients:
+            tasks.start_soon(client.ask)
+        for restart in (1, 2):
+            old = set(command.workers)
+            answers = sum(client.whole for client in clients)
+            command.stop(signal.SIGHUP)
+            await command.says(b"Finished server process", 2 * restart)
+            await until(lambda old=old: not any(map(alive, old - set(command.workers[-2:]))))
+            await until(lambda answers=answers: sum(client.whole for client in clients) > answers + 50)
+        for client in clients:
+            client.stop = True
+    assert [client.lost for client in clients] == [0] * 8
+    # A client that is kept from running for a second finds its connection closed; nearly none does.
+    assert sum(client.told for client in clients) >= 8 > sum(client.closed for client in clients)
 
 
 @pytest.mark.thorough
