@@ -34,6 +34,7 @@ def test_left_out(row):
 
 def test_every_wrong_row_is_told(pytester: pytest.Pytester) -> None:
     """Rows are told by their place and their values, those behind a wrong one too; a skipped table is skipped."""
+    pytester.makeini("[pytest]")  # not that of a project above the folder for temporary files
     pytester.makepyfile(test_table=TABLE)
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:asyncio", "-k", "not trio", "-rs")
     result.assert_outcomes(failed=2, skipped=2, passed=1)

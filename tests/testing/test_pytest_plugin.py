@@ -38,6 +38,7 @@ class Runner:
         self._pytester = pytester
         self._monkeypatch = monkeypatch
         self._python_path(Path(streamfold.__file__).parents[1])
+        self.ini()  # theirs: a folder for temporary files may lie below a project, as nox's does
 
     def _python_path(self, *folders: Path) -> None:
         self._monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, folders)))
