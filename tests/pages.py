@@ -146,6 +146,7 @@ class Page:
 
 def run_tests(folder: Path, files: list[str]) -> None:
     """Runs test files as a user would."""
+    (folder / "pytest.ini").touch()  # not the settings of a project above the folder
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
     others = [
         word for name in ("hypothesispytest", "respx", "xdist") for word in ("-p", f"no:{name}")
