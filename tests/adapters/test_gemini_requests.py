@@ -239,6 +239,20 @@ def test_signatures_go_back_on_their_parts(name: str) -> None:
         assert [found for found in sent_ids if found] == ids
 
 
+@each_row("empty", [{}, {"text": None}, {"functionCall": None}])
+def test_a_part_that_says_nothing(empty: dict[str, Any]) -> None:
+    """A proxy may send one. It does not go back, and the parts beside it do, as they came."""
+    signed = {"functionCall": {"name": "f", "args": {}, "id": "1"}, "thoughtSignature": "s"}
+    code = {"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "t"}
+    decoder = StreamDecoder("gemini")
+    decoder.feed(json.dumps({"candidates": [{"content": {"parts": [{"text": "a"}, empty, {"text": "b"}, code, signed]},
+                                             "finishReason": "STOP"}]}).encode())  # fmt: skip
+    decoder.close()
+    message = decoder.reply.message
+    went = sent([user("Hi"), message, tool_result(message.tool_calls[0], "done")])["contents"][1]["parts"]
+    assert went == [{"text": "ab"}, code, signed]
+
+
 # --- the older schema -------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from random import Random
 from typing import Any
 
 from streamfold import ToolCall
@@ -31,6 +33,29 @@ def test_text_of_overlapping_blocks_is_not_mixed() -> None:
     assert [block["text"] for block in blocks.content({})] == ["ab", "xy"]
 
 
+def test_texts_come_in_the_order_of_their_blocks() -> None:
+    """However their pieces take turns, and whichever speaks first, no text is lost and none is mixed with another."""
+    words = ["ab", "cd", "", "ef"]
+    turns = [at for at, word in enumerate(words) for _ in range(len(word) + 1)]  # each piece, and the end
+    for seed in range(200):
+        order = Random(seed).sample(turns, len(turns))
+        left = [[*map(partial(piece, at), word), BlockEnd(at)] for at, word in enumerate(words)]
+        blocks = Blocks()
+        made = shown(blocks, *map(text, range(len(words))), *(left[at].pop(0) for at in order))
+        assert "".join(delta.text for delta in made if isinstance(delta, Text)) == "abcdef"
+        assert blocks.settle(late=False) == []
+        assert [block["text"] for block in blocks.content({})] == words
+
+
+def test_a_piece_behind_the_end_of_its_block_is_not_lost() -> None:
+    """The end of a block says nothing that is needed."""
+    assert shown(Blocks(), text(0), piece(0, "a"), BlockEnd(0), text(1), piece(1, "x"), piece(0, "b")) == [
+        Text("a"),
+        Text("x"),
+        Text("b"),
+    ]
+
+
 def test_text_that_still_waits_is_shown_at_the_end() -> None:
     """Nothing is lost where no block is ever closed."""
     blocks = Blocks()
@@ -54,7 +79,7 @@ def test_fragments_beat_the_input_of_the_start() -> None:
     call = Call(None, "a", "f", '{"x":1}')
     one, other = Blocks(), Blocks()
     start = Block(0, "call", {"input": {"x": 1}}, "input", call)
-    assert shown(one, start, BlockEnd(0)) == [Call(0, "a", "f"), Call(0, arguments='{"x":1}')]
+    assert shown(one, start, BlockEnd(0)) == [Call(0, "a", "f"), Call(0, arguments='{"x":1}', ended=True)]
     made = shown(other, start, BlockPiece(0, "call", "input", '{"x":2}', "json"), BlockEnd(0))
     assert made == [Call(0, "a", "f"), Call(0, arguments='{"x":2}')]
 
@@ -96,4 +121,4 @@ def test_arguments_at_paths() -> None:
     call = Block(None, "call", {"functionCall": {"name": "f"}}, "args", Call(None, "a", "f"), held=True)
     value = BlockPiece(None, "call", "args", PathValue("$.city", "Paris"), "path")
     assert shown(blocks, call, value, BlockEnd(None, call=True)) == []
-    assert blocks.settle(late=False) == [Call(0, "a", "f", '{"city":"Paris"}')]
+    assert blocks.settle(late=False) == [Call(0, "a", "f", '{"city":"Paris"}', ended=True)]

@@ -141,6 +141,26 @@ def test_pieces_of_a_call_that_never_began() -> None:
     assert {"calls_dropped", "invalid_arguments"} <= set(codes(reply))
 
 
+# --- a call that needs no arguments -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["pause_turn", "OTHER", "a_new_word"])
+def test_a_call_without_arguments_is_whole_when_its_end_has_come(word: str) -> None:
+    """After a word that does not say how the answer ended, too: only a head whose end is missing may be cut."""
+    last = said("message_delta", delta={"stop_reason": word}) + said("message_stop")
+    streams = {
+        "messages": ("anthropic", START + head(0, "f") + end(0) + last),
+        "messages, an empty piece": ("anthropic", START + head(0, "f") + piece(0, "") + end(0) + last),
+        "gemini": ("gemini", gemini({"functionCall": {"name": "f"}}, reason=word)),
+        "gemini, null": ("gemini", gemini({"functionCall": {"name": "f", "args": None}}, reason=word)),
+        "gemini, a name that goes on": ("gemini", gemini(named("f"), named(None, more=False), reason=word)),
+    }
+    made = {name: run(assert_any_cut(stream, adapter=adapter)) for name, (adapter, stream) in streams.items()}
+    assert made == {name: [("f", {})] for name in streams}
+    assert run(assert_any_cut(START + head(0, "f") + last, adapter="anthropic")) == []
+    assert run(assert_any_cut(gemini(named("f"), reason=word), adapter="gemini")) == []
+
+
 # --- a break inside a call behind the finish reason -------------------------------------------------------------------
 
 EARLY = said("message_delta", delta={"stop_reason": "tool_use"})

@@ -216,12 +216,14 @@ class Blocks:
         out: list[Delta] = []
         if self._is_named_again(begun):
             return self._close(self._calling) if begun.whole and self._calling else out
-        if begun.index is not None:
-            self._by_index.pop(begun.index, None)  # a second block under one index is another block
+        if begun.index is not None:  # a second block under one index is another block
+            before = self._by_index.pop(begun.index, None)
+            out += self._close(before) if before is not None and not before.closed else []
         elif self._blocks and not self._blocks[-1].closed and not self._blocks[-1].begun.held:
             out += self._close(self._blocks[-1])  # without indexes blocks follow each other; a held call says its end
         block = _OpenBlock(len(self._blocks), begun, dict(begun.value), closed=begun.whole, marked=begun.whole)
         self._blocks.append(block)
+        self._showing.setdefault(begun.kind, block)
         if begun.index is not None:
             self._by_index[begun.index] = block
         if begun.kind == "call":
@@ -295,9 +297,10 @@ class Blocks:
 
     def _show(self, block: _OpenBlock, text: str) -> list[Delta]:
         kind = block.begun.kind
-        showing = self._showing.setdefault(kind, block)
-        if showing is not block:
-            if not showing.closed or any(other.waiting for other in self._blocks[showing.number : block.number]):
+        showing = self._showing[kind]
+        if showing is not block and showing.number < block.number:  # a piece behind the end of its block is shown late
+            before = (other for other in self._blocks[showing.number : block.number] if other.begun.kind == kind)
+            if any(other.waiting or not other.closed for other in before):
                 block.waiting.append(text)
                 return []
             self._showing[kind] = block
@@ -325,15 +328,18 @@ class Blocks:
             return []
         block.counted = True
         goes_on = block.begun.held and not block.closed  # more of it was to come
+        brought = any(piece.strip() for pieces in block.pieces.values() for piece in pieces)
         if goes_on or block.values:
             with _putting_together():
                 text = block.path_values().text(whole=not goes_on)
         else:
-            brought = any(piece.strip() for pieces in block.pieces.values() for piece in pieces)
             text = "" if brought else call.arguments
+        done = block.closed or None  # by which a call without arguments is known to be whole
         if block.begun.held:
-            return [Call(block.number, call.id, call.name, text, extra=call.extra, markup=call.markup)]
-        return [Call(block.number, arguments=text, markup=call.markup)] if text else []
+            return [Call(block.number, call.id, call.name, text, extra=call.extra, markup=call.markup, ended=done)]
+        if text or (done and not brought):
+            return [Call(block.number, arguments=text, markup=call.markup, ended=done)]
+        return []
 
 
 @contextmanager

@@ -78,7 +78,8 @@ class Calls:
         Raises:
             ProtocolError: more calls, longer arguments, names or ids than the limits allow.
         """
-        if not (part.arguments or part.id or part.name or part.extra) and not self._announces(part):  # `is_empty`
+        empty = not (part.arguments or part.id or part.name or part.extra)  # `is_empty`
+        if empty and not self._announces(part) and (part.item is not None or not part.ended):
             return None
         call, rule = self._find(part) if part.item is None else self._find_item(part)
         return self._place(part, call, rule)

@@ -378,7 +378,7 @@ class Fold:
         part = placed.part
         if placed.opened:
             fragments.begin(placed.call, None if self.blocks else self._places)
-        elif part.whole:
+        elif part.whole or not part.arguments:
             return None
         return self._grown_chunk(placed.call, part, "" if part.whole else part.arguments, fragments)
 

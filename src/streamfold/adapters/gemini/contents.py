@@ -132,7 +132,8 @@ def as_it_came(message: Message, request: Request) -> list[dict[str, Any]] | Non
     parts = blocks_of(message, request)
     if parts is None or any("type" in part for part in parts):  # which only blocks of another API have
         return None
-    text = "".join(str(part.get("text", "")) for part in parts if not part.get("thought"))
+    texts = (part.get("text") for part in parts if not part.get("thought"))
+    text = "".join(text for text in texts if isinstance(text, str))  # a proxy may write null
     called = [part["functionCall"].get("name") for part in _calls_for_client(parts)]
     calls = [own_name(call, request) for call in message.tool_calls]
     return parts if (text, called) == (said_text(message), calls) else None

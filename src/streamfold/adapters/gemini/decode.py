@@ -192,8 +192,10 @@ def _part(part: dict[str, Any], out: list[Delta]) -> None:
                 out.append(BlockPiece(None, kind, "text", text, opens=Block(None, kind, {**part, "text": ""}, "text")))
             return
         out.append(Block(None, kind, part, "text"))
-    else:
+    elif any(value is not None for value in part.values()):
         out.append(Block(None, "other", part))
+    else:
+        return  # it says nothing, and would be refused when it comes back
     out.append(BlockEnd(None))
 
 
