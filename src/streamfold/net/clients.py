@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from types import FunctionType
@@ -17,6 +17,7 @@ from ..values import ConfigError
 from .over_httpx2 import httpx2_transport
 from .own_client import OwnClient
 from .pool import ConnectionPool
+from .received import DirectTransport, Outgoing, Received
 from .waits import event_loop
 
 _ONE = httpx.Limits(max_connections=None, max_keepalive_connections=1)
@@ -38,13 +39,14 @@ def make_client(transport: str = "auto", *, http2: bool = False) -> httpx.AsyncC
     Raises:
         ConfigError: an extra is not installed.
     """
+    make: Make
     if transport == "aiohttp":
         make = _over_aiohttp()
     elif transport == "auto" and not http2 and event_loop() is not None and _has_aiohttp():
         make = _over_either(_over_aiohttp(), _over_httpx("httpx", http2=False))
     else:
         make = _over_httpx(transport, http2)
-    return OwnClient(_Tidy(_Proxied(make)))
+    return OwnClient(_Proxied(make))
 
 
 def _over_httpx(transport: str, http2: bool) -> Make:
@@ -67,13 +69,13 @@ def _over_httpx(transport: str, http2: bool) -> Make:
     return make
 
 
-def _over_aiohttp() -> Make:
+def _over_aiohttp() -> Callable[[ssl.SSLContext, str | None], DirectTransport]:
     try:
         from .over_aiohttp import aiohttp_transport
     except ImportError:
         raise ConfigError("transport \"aiohttp\" needs the extra: pip install 'streamfold[fast]'") from None
 
-    def make(verify: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
+    def make(verify: ssl.SSLContext, proxy: str | None) -> DirectTransport:
         if event_loop() is None:
             raise ConfigError('transport "aiohttp" needs asyncio: use transport "auto" or "httpx" on trio')
         if not _is_for_aiohttp(proxy):  # aiohttp would fail with each request
@@ -86,7 +88,7 @@ def _over_aiohttp() -> Make:
     return make
 
 
-def _over_either(fast: Make, plain: Make) -> Make:
+def _over_either(fast: Callable[[ssl.SSLContext, str | None], DirectTransport], plain: Make) -> Make:
     def make(verify: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
         if not _is_for_aiohttp(proxy):
             return plain(verify, proxy)
@@ -110,17 +112,20 @@ def _has_aiohttp() -> bool:
     return tuple(int(part) for part in version.split(".")[:2]) >= _OLDEST_AIOHTTP
 
 
-class _UnlessPatched(httpx.AsyncBaseTransport):
+class _UnlessPatched(DirectTransport):
     """Sends with one transport, and with httpx's own while that is patched.
 
     respx, pytest-httpx and VCR.py replace methods of httpx's transport to keep requests from the network, and
     OpenTelemetry's instrumentation does it to see them. None of them knows of other transports.
     """
 
-    def __init__(self, transport: httpx.AsyncBaseTransport, plain: Callable[[], httpx.AsyncBaseTransport]) -> None:
+    def __init__(self, transport: DirectTransport, plain: Callable[[], httpx.AsyncBaseTransport]) -> None:
         self._transport = transport
         self._make_plain = plain
         self._plain: httpx.AsyncBaseTransport | None = None
+
+    def receive(self, request: Outgoing) -> Awaitable[Received] | None:
+        return None if _is_patched() else self._transport.receive(request)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if not _is_patched():
@@ -153,30 +158,13 @@ def _is_original(method: FunctionType) -> bool:
     return str(method.__globals__.get("__name__")).startswith(("httpx.", "httpcore."))
 
 
-class _Tidy(httpx.AsyncBaseTransport):
-    """Takes out of the head of a response what httpx would stumble over or log.
-
-    httpx parses the target of a redirect even if it is not followed, and raises errors of other libraries for odd ones.
-    It logs the reason phrase, in which a server may echo a key.
-    """
-
-    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
-        self._transport = transport
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        response = await self._transport.handle_async_request(request)
-        response.extensions["streamfold.body"] = response.stream  # before httpx puts a generator around it
-        response.extensions.pop("reason_phrase", None)
-        if "location" in response.headers:
-            response.extensions["location"] = response.headers.pop("location")
-        return response
-
-    async def aclose(self) -> None:
-        await self._transport.aclose()
-
-
 class _Proxied(httpx.AsyncBaseTransport):
-    """Sends requests through the proxies of the environment. httpx itself does so only without a transport of ours."""
+    """Sends requests through the proxies of the environment. httpx itself does so only without a transport of ours.
+
+    Takes out of the head of a response what httpx would stumble over or log: it parses the target of a redirect even if
+    that is not followed, and raises errors of other libraries for odd ones; it logs the reason phrase, in which a
+    server may echo a key.
+    """
 
     def __init__(self, make: Make) -> None:
         found = {scheme: url for scheme, url in getproxies().items() if scheme in ("http", "https", "all") and url}
@@ -186,7 +174,20 @@ class _Proxied(httpx.AsyncBaseTransport):
         self._transports: dict[tuple[bool, str | None], httpx.AsyncBaseTransport] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        url = request.url
+        response = await self._to(request.url).handle_async_request(request)
+        response.extensions["streamfold.body"] = response.stream  # before httpx puts a generator around it
+        response.extensions.pop("reason_phrase", None)
+        if "location" in response.headers:
+            response.extensions["location"] = response.headers.pop("location")
+        return response
+
+    def receive(self, url: httpx.URL, request: Outgoing) -> Awaitable[Received] | None:
+        """Sends a request as `DirectTransport` does; None if it has to be sent with httpx's objects."""
+        transport = self._to(url)
+        return transport.receive(request) if isinstance(transport, DirectTransport) else None
+
+    def _to(self, url: httpx.URL) -> httpx.AsyncBaseTransport:
+        """Returns the transport for a URL."""
         proxy = None
         if self._proxies and not proxy_bypass(url.host if url.port is None else f"{url.host}:{url.port}"):
             proxy = self._proxies.get(url.scheme) or self._proxies.get("all")
@@ -195,7 +196,7 @@ class _Proxied(httpx.AsyncBaseTransport):
             # Without TLS: settings that trust nobody.
             verify = self._verify() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             transport = self._transports[secure, proxy] = self._make(verify, proxy)
-        return await transport.handle_async_request(request)
+        return transport
 
     async def aclose(self) -> None:
         for transport in self._transports.values():

@@ -39,17 +39,11 @@ def unrequested_codings(codings: list[str], accepted: str) -> tuple[ProtocolWarn
     return (ProtocolWarning("unrequested_encoding", detail),)
 
 
-def raw_body(response: httpx.Response) -> AsyncIterator[bytes]:
-    """Returns the bytes of a body as they come."""
-    # Without httpx's layers, which cost a microsecond a piece.
-    stream = response.extensions.get("streamfold.body", response.stream)
-    if response.is_stream_consumed or not isinstance(stream, httpx.AsyncByteStream):
-        return response.aiter_bytes()
-    return stream.__aiter__()
-
-
-def unpacked(response: httpx.Response, raw: AsyncIterator[bytes], codings: list[str]) -> AsyncIterator[bytes]:
+def unpacked(raw: AsyncIterator[bytes], codings: list[str], *, is_unpacked: bool = False) -> AsyncIterator[bytes]:
     """Returns the bytes of a body without its codings.
+
+    Args:
+        is_unpacked: whether that has been done, so that the codings are only looked at.
 
     Raises:
         ProtocolError: a coding is not known, or the package for it is not installed.
@@ -57,7 +51,7 @@ def unpacked(response: httpx.Response, raw: AsyncIterator[bytes], codings: list[
     if not codings:
         return raw
     unpackers = _unpackers(codings)
-    return raw if response.is_stream_consumed else _Unpacked(raw, unpackers)  # httpx has unpacked what it has read
+    return raw if is_unpacked else _Unpacked(raw, unpackers)
 
 
 def unpacked_pieces(pieces: Iterable[bytes], codings: list[str]) -> Iterator[tuple[int, bytes]]:

@@ -1,6 +1,6 @@
 """aiohttp below httpx: its connections and its parser, which is written in C, for the clients that providers make.
 
-Everything else speaks httpx, so this is the only module that knows both. It sends what httpx would send, byte by byte,
+This is the only module that knows both. It sends what httpx would send, byte by byte,
 and raises httpx's exceptions. httpx-aiohttp does the same for any program; it costs a generator and a second buffer for
 each piece of a body, calls every lost connection a `ConnectTimeout`, and rewrites the escapes of URLs.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
@@ -20,13 +20,13 @@ import httpx
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError
-from multidict import CIMultiDict
 from yarl import URL
 
 from .bodies import Pieces
 from .failures import MalformedResponse, caused_by
 from .framing import MalformedHead, ResponseFraming
 from .pool import KEPT
+from .received import DirectTransport, Outgoing, Received
 from .silence import has_decrypted, is_readable
 from .urls import sent_url
 
@@ -50,7 +50,7 @@ _ERRORS: tuple[tuple[type[Exception], type[httpx.TransportError]], ...] = (
 )
 
 
-def aiohttp_transport(*, verify: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
+def aiohttp_transport(*, verify: ssl.SSLContext, proxy: str | None) -> DirectTransport:
     """Returns a transport that sends with aiohttp, with as many connections as there are streams at once.
 
     Args:
@@ -61,42 +61,50 @@ def aiohttp_transport(*, verify: ssl.SSLContext, proxy: str | None) -> httpx.Asy
     return _Transport(verify, proxy)
 
 
-class _Transport(httpx.AsyncBaseTransport):
+class _Transport(DirectTransport):
     def __init__(self, verify: ssl.SSLContext, proxy: str | None) -> None:
         self._verify = verify
         self._proxy = proxy
         self._session: aiohttp.ClientSession | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        body = await request.aread()
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
+        connect = request.extensions["timeout"]["connect"]
+        got = await self.receive(
+            Outgoing(request.method, sent_url(request.url), headers, await request.aread(), connect)
+        )
+        assert isinstance(got.body, _Body)  # noqa: S101 - for the type checker
+        # Without the reason phrase: see `_Proxied`.
+        return httpx.Response(got.status, headers=list(got.headers), stream=got.body)
+
+    async def receive(self, request: Outgoing) -> Received:
         await asyncio.sleep(0)  # in which a server's end of the connection that was used last is often noticed
         try:
             try:
-                response = await self._send(request, body)
+                response = await self._send(request)
             except aiohttp.ClientOSError as exc:
-                if len(body) > _ONE_WRITE or not caused_by(exc, aiohttp.ClientConnectionResetError):
+                if len(request.body) > _ONE_WRITE or not caused_by(exc, aiohttp.ClientConnectionResetError):
                     raise
                 # An unused connection was closed when it was about to be used: nothing was sent.
-                response = await self._send(request, body)
+                response = await self._send(request)
         except Exception as exc:
             raise _mapped(exc) from exc
         if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
             response.close()
             raise MalformedResponse("the server switches to another protocol, which nobody asked for")
-        # Without the reason phrase: see `_Tidy`.
-        return httpx.Response(response.status, headers=response.raw_headers, stream=_Body(response))
+        body = _Body(response)
+        return Received(response.status, response.raw_headers, body, body.aclose)
 
-    async def _send(self, request: httpx.Request, body: bytes) -> aiohttp.ClientResponse:
-        session = self._session or self._open()
-        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
-        return await session.request(
-            request.method,
-            _read_url(sent_url(request.url)),
-            headers=CIMultiDict(headers),
+    def _send(self, request: Outgoing) -> Awaitable[aiohttp.ClientResponse]:
+        method, url, headers, body, connect = request
+        return (self._session or self._open()).request(
+            method,
+            _read_url(url),
+            headers=headers,
             data=Pieces(body, _PIECE) if len(body) > _PIECE else body or None,
             allow_redirects=False,
             proxy=self._proxy,
-            timeout=aiohttp.ClientTimeout(total=None, connect=request.extensions["timeout"]["connect"]),
+            timeout=_timeout(connect),
         )
 
     async def aclose(self) -> None:
@@ -122,6 +130,11 @@ class _Transport(httpx.AsyncBaseTransport):
 @lru_cache(64)
 def _read_url(text: str) -> URL:
     return URL(text, encoded=True)
+
+
+@lru_cache(64)
+def _timeout(connect: float | None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, connect=connect)
 
 
 def _forget(session: aiohttp.ClientSession) -> None:

@@ -34,15 +34,16 @@ from ..values import (
 )
 from .bodies import RequestBody, unwind
 from .clocks import Clocks
-from .compression import body_codings, raw_body, unpacked, unrequested_codings
+from .compression import body_codings, unpacked, unrequested_codings
 from .exceptions import forget_locals
 from .failures import caused_by, described, is_malformed, is_network_error, is_timeout
 from .handshakes import Handshake
+from .own_client import OwnClient
 from .ratelimit import read_rate_limit, read_retry_after
+from .received import Received, received
 from .redaction import Redactor
 from .secrets import secrets_in_headers
 from .signing import Signer
-from .silence import close_unless_silent
 from .urls import LoggedURL, read_url, sent_url
 from .waits import Interrupted, waits
 
@@ -104,8 +105,7 @@ class Exchange:
         self._clocks = clocks
         self._waits = waits(clocks)
         self.now = self._waits.now
-        self._response: httpx.Response | None = None
-        self._raw: AsyncIterator[bytes] | None = None
+        self._response: Received | None = None
         self._next: Callable[[], Awaitable[bytes]] | None = None
         self._events = 0
         self._codings: list[str] = []
@@ -148,13 +148,11 @@ class Exchange:
         if response is None:
             await self.aclose()
             return
-        headers, encoding = response.headers, response.headers.encoding
-        named = [(name.lower().decode(encoding), value.decode(encoding)) for name, value in headers.raw]
-        there = {name for name, value in named if value}
-        self.request_id = next((headers[name] for name in _REQUEST_IDS if name in there), None)
-        self.rate_limit = read_rate_limit(named)
-        self._codings = body_codings(named)
-        if not response.is_success:
+        headers = response.fields()
+        self.request_id = _request_id(headers)
+        self.rate_limit = read_rate_limit(headers)
+        self._codings = body_codings(headers)
+        if not 200 <= response.status < 300:
             if (error := await self._status_error(response)) is not None:
                 raise error
             return
@@ -191,7 +189,7 @@ class Exchange:
             forget_locals(exc)
             raise
         if self.closed:  # by another task, which could not end what this one was in
-            await unwind(self._raw)
+            await unwind(self._response and self._response.body)
             return None
         return data
 
@@ -214,9 +212,8 @@ class Exchange:
         if self._response is not None and not self._released and not self._is_over():
             with anyio.move_on_after(_CLOSING, shield=True):
                 try:
-                    await unwind(self._raw)
+                    await unwind(self._response.body)
                     await self._response.aclose()
-                    await close_unless_silent(self._response)
                     self._released = True
                 except Exception as exc:  # a connection that breaks while it is closed is closed
                     if not is_network_error(exc):
@@ -224,22 +221,31 @@ class Exchange:
 
     def _is_over(self) -> bool:
         """Whether the end of the body has been read, and the connection given back, as far as that is known."""
-        return self._response is not None and getattr(self._raw, "is_over", False)
+        return self._response is not None and getattr(self._response.body, "is_over", False)
 
-    async def _send(self) -> httpx.Response:
+    async def _send(self) -> Received:
+        wanted, client = self._request, self._client
+        if wanted.signer is None and isinstance(client, OwnClient):
+            self._response = await client.receive(
+                wanted.method, wanted.url, wanted.headers, wanted.body, wanted.timeouts.connect
+            )
+        if self._response is None:
+            self._response = received(await self._send_with_httpx())
+        return self._response
+
+    async def _send_with_httpx(self) -> httpx.Response:
         request = self._built()
         if self._request.signer is not None:
             await self._sign(request, self._request.signer)
         handshake = Handshake(request)
         try:
-            self._response = await self._client.send(request, stream=True, follow_redirects=False)
+            return await self._client.send(request, stream=True, follow_redirects=False)
         except BaseException:
             with anyio.move_on_after(_CLOSING, shield=True):
                 await handshake.aclose()
             raise
         finally:
             handshake.end()
-        return self._response
 
     def _built(self) -> httpx.Request:
         """The request as httpx sends it. Raises ConfigError for a URL that httpx or the socket would stumble over."""
@@ -268,10 +274,9 @@ class Exchange:
         request.extensions["streamfold.redactor"] = self.redactor
         request.headers.update(signed)
 
-    def _body(self, response: httpx.Response) -> AsyncIterator[bytes]:
+    def _body(self, response: Received) -> AsyncIterator[bytes]:
         codings = self._codings
-        self._raw = raw_body(response)
-        body = unpacked(response, self._raw, codings)
+        body = unpacked(response.body, codings, is_unpacked=response.is_unpacked)
         if codings:
             accepted = httpx.Headers(dict(self._request.headers)).get("accept-encoding", "")
             self.warnings = unrequested_codings(codings, accepted)
@@ -332,7 +337,7 @@ class Exchange:
         error.hint = "check base_url and that the server is running"
         return error
 
-    async def _status_error(self, response: httpx.Response) -> APIError | None:
+    async def _status_error(self, response: Received) -> APIError | None:
         """Returns the error for a status that is not 2xx, with as much of its body as could be read; None if closed."""
         body = bytearray()
         with suppress(APITimeoutError):  # the status matters more than a body that does not end
@@ -344,24 +349,30 @@ class Exchange:
             return None
         await self.aclose()
         text = body[: self._request.limits.error_body_bytes].decode("utf-8", "replace").strip()
-        read = error_body(text) or response.reason_phrase or "no message"
-        location = response.extensions.get("location") or response.headers.get("location")
-        if location and response.status_code in _REDIRECTS:
+        read = error_body(text) or response.reason or httpx.codes.get_reason_phrase(response.status) or "no message"
+        headers = httpx.Headers(list(response.headers))
+        if (location := headers.get("location")) and response.status in _REDIRECTS:
             target = shown_url(location)
             read = f"redirects are not followed, and this one leads to {target}: set base_url to the final address"
-        info = self._request.read_error(read, response.status_code)
+        info = self._request.read_error(read, response.status)
         return status_error(
             info,
             request_id=self.request_id,
-            retry_after=read_retry_after(response.headers) if info.retry_after is None else info.retry_after,
+            retry_after=read_retry_after(headers) if info.retry_after is None else info.retry_after,
             rate_limit=self.rate_limit,
-            should_retry=_SHOULD_RETRY.get(response.headers.get("x-should-retry", "").lower()),
+            should_retry=_SHOULD_RETRY.get(headers.get("x-should-retry", "").lower()),
             body=read if isinstance(read, dict | list) else text,
         )
 
-    async def _error_body(self, response: httpx.Response, body: bytearray) -> None:
+    async def _error_body(self, response: Received, body: bytearray) -> None:
         with anyio.move_on_after(_ERROR_BODY):
             async for piece in self._body(response):
                 body += piece
                 if len(body) >= self._request.limits.error_body_bytes:
                     return
+
+
+def _request_id(headers: list[tuple[str, str]]) -> str | None:
+    there = {name for name, value in headers if value}
+    first = next((name for name in _REQUEST_IDS if name in there), None)
+    return None if first is None else ", ".join([value for name, value in headers if name == first])

@@ -1,0 +1,81 @@
+"""A response whose body is still to be read, whichever library brings it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import httpx
+
+from .silence import close_unless_silent
+
+
+@dataclass(slots=True)
+class Received:
+    """The head of a response, and its body as it comes.
+
+    Attributes:
+        body: without httpx's layers, which cost a microsecond a piece.
+        aclose: closes the connection, or returns it to its pool after the end of the body.
+        reason: what the server calls the status, where that may be shown.
+        is_unpacked: whether the body has been read and is without its codings.
+    """
+
+    status: int
+    headers: Sequence[tuple[bytes, bytes]]
+    body: AsyncIterator[bytes]
+    aclose: Callable[[], Awaitable[None]]
+    reason: str = ""
+    is_unpacked: bool = False
+
+    def fields(self) -> list[tuple[str, str]]:
+        """Returns the headers as texts, read as httpx reads them. The names are in lower case."""
+        for encoding in ("ascii", "utf-8"):
+            try:
+                return [(name.lower().decode(encoding), value.decode(encoding)) for name, value in self.headers]
+            except UnicodeDecodeError:
+                continue
+        return [(name.lower().decode("latin-1"), value.decode("latin-1")) for name, value in self.headers]
+
+
+class Outgoing(NamedTuple):
+    """A request as it is sent: `url` with its escapes, `connect` the seconds until there must be a connection."""
+
+    method: str
+    url: str
+    headers: Sequence[tuple[str, str]]
+    body: bytes
+    connect: float | None
+
+
+class DirectTransport(httpx.AsyncBaseTransport, ABC):
+    """A transport that needs none of httpx's objects, which cost as much as all else that is done for a request."""
+
+    @abstractmethod
+    def receive(self, request: Outgoing) -> Awaitable[Received] | None:
+        """Sends a request, and raises httpx's exceptions. None: it has to be sent with httpx's objects."""
+
+
+def received(response: httpx.Response) -> Received:
+    """Returns what httpx has received."""
+    extensions, headers = response.extensions, response.headers.raw
+    if "location" in extensions:
+        headers = [*headers, (b"location", extensions["location"].encode(response.headers.encoding))]
+    stream = extensions.get("streamfold.body", response.stream)
+    plain = not response.is_stream_consumed and isinstance(stream, httpx.AsyncByteStream)
+    return Received(
+        response.status_code,
+        headers,
+        stream.__aiter__() if plain else response.aiter_bytes(),
+        partial(_close, response),
+        response.reason_phrase,
+        response.is_stream_consumed,
+    )
+
+
+async def _close(response: httpx.Response) -> None:
+    await response.aclose()
+    await close_unless_silent(response)
