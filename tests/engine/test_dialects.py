@@ -465,6 +465,24 @@ def test_calls_in_reasoning_are_thoughts(name: str) -> None:
     assert got(any_cut(name, f"<think>try {CALLS[name]}</think>no")) == ("no", f"try {CALLS[name]}", [])
 
 
+@each_row("name", ["hermes", "glm", "qwen3coder", "deepseek", "mistral"])
+def test_a_call_in_reasoning_that_is_all_there_is(name: str) -> None:
+    """A call in reasoning counts if the model says nothing else, also where the server has split the reasoning off."""
+    thoughts = f"try {CALLS[name]}"
+
+    def reply(*deltas: Delta) -> Reply:
+        return fold(find_dialect(name, DialectContext(TOOLS)), deltas)
+
+    split = [Reasoning(piece) for piece in thoughts]
+    for made in (read(name, f"<think>{thoughts}"), reply(*split), reply(*split, Text(""), Text("\n"))):
+        assert (made.text.strip(), made.reasoning) == ("", thoughts)
+        assert [(call.name, call.arguments) for call in made.tool_calls] == [("search", {"q": "x"})]
+    assert got(reply(*split, Text("no"))) == ("no", thoughts, [])
+    own = reply(*split, Call(0, "a", "get_weather", "{}"))
+    assert got(own) == ("", thoughts, [("get_weather", {})])
+    assert own.warnings == []
+
+
 @each_row("name", CALLS)
 def test_shown_early(name: str) -> None:
     """After every character, all is shown that can't become markup any more."""
@@ -650,6 +668,56 @@ def test_values_have_their_declared_types(name: str, pattern: str, frame: str) -
     assert wrong.tool_calls[0].arguments == {"count": "five"}
 
 
+@each_row(
+    ("schema", "written", "value"),
+    [
+        ({}, "5", 5),
+        ({}, "Oslo", "Oslo"),
+        ({"description": "any value"}, "null", None),
+        ({"type": "string"}, "007", "007"),
+        ({"type": "string"}, "null", "null"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", None),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "5", "5"),
+        ({"type": ["integer", "string"]}, "5", 5),
+        ({"type": ["integer", "string"]}, '<|"|>5<|"|>', "5"),
+        ({"$ref": "#/$defs/count"}, "5", 5),
+        ({"$ref": "#/definitions/text"}, "5", "5"),
+    ],
+)
+def test_gemma_values_without_quotes(schema: dict[str, Any], written: str, value: Any) -> None:
+    """Strings have quotes there, so a bare value is JSON, unless the schema says that it must be a string."""
+    parameters = {
+        "properties": {"q": schema},
+        "$defs": {"count": {"type": "integer"}},
+        "definitions": {"text": {"type": "string"}},
+    }
+    text = "<|tool_call>call:search{q:" + written + "}<tool_call|>"
+    reply = read("gemma4", text, tools=(Tool("search", parameters=parameters),))
+    assert got(reply) == ("", "", [("search", {"q": value})])
+
+
+@each_row(
+    ("invoke", "parameter", "calls"),
+    [
+        (' name="search"', ' name="q" string="true"', [("search", {"q": "5"})]),
+        ("\nname='search' ", "\n  name='q'\n  string='true'\n", [("search", {"q": "5"})]),
+        (" name=search", " name=q string=true", [("search", {"q": "5"})]),
+        (' name="search"', ' name="q" string="false"', [("search", {"q": 5})]),
+        (' name="search"', ' string="true" name="q"', []),  # never a call without what it was written with
+        (' name="search"', " name='q", []),
+    ],
+)
+def test_dsml_tags(invoke: str, parameter: str, calls: list[tuple[str, Any]]) -> None:
+    """The attributes of a tag stand in any white space and quotes; if a tag can't be read, its call is dropped."""
+    dash, end = "<｜DSML｜", "</｜DSML｜"
+    text = (
+        f"{dash}tool_calls>{dash}invoke{invoke}>{dash}parameter{parameter}>5{end}parameter>{end}invoke>{end}tool_calls>"
+    )
+    reply = any_cut("dsml", text)
+    assert got(reply) == ("", "", calls)
+    assert [warning.code for warning in reply.warnings] == ([] if calls else ["markup_dropped", "empty_answer"])
+
+
 def test_values_keep_their_white_space() -> None:
     """Qwen takes one newline off each end of a value, GLM nothing."""
     qwen = any_cut("qwen3coder", "<function=search><parameter=q>\n  a\n\n<parameter=r>b</function></tool_call> ok")
@@ -677,7 +745,7 @@ def test_llama3_objects_in_a_row() -> None:
 
 def test_llama3_python() -> None:
     """Calls in Python's notation are read by their literals, and never evaluated."""
-    text = "[search(q=\")], (\", n=-2.5, t=True, e=['x', {'k': None}], p='\\d'), a.b()] ok"
+    text = "[search(q=\")], (\", n=-2.5, t=True, e=['x', {'k': None}], p='\\d'), a.b(),] ok"
     arguments = {"q": ")], (", "n": -2.5, "t": True, "e": ["x", {"k": None}], "p": "\\d"}
     assert got(any_cut("llama3", text)) == (" ok", "", [("search", arguments), ("a.b", {})])
     for other in ("[f(x=g())]", "[f(1)]", "[f(**{})]", "[f(x=1e999)]", "[f(x={1, 2})]", "[f(x=b'')]", "[f().g()]"):

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...text import join_surrogates
 from .scanner import NOT_SPACE, Markers, Reading, Scanner, drop, is_json, markers
-from .typed import items, joined, json_or_text, member, quoted, typed
+from .typed import bare, items, joined, member, quoted
 
 _DEEPEST = 64  # brackets in brackets
 
@@ -72,12 +72,12 @@ class Delimited:
             return quoted((yield from self._string(text, mark)))
         pieces: list[str] = []
         stop = yield from text.span(_BARE_END, pieces.append)
-        bare = "".join(pieces).strip()
+        word = "".join(pieces).strip()
         if not stop:
             raise CutOff
-        if not bare or stop in "{[":
+        if not word or stop in "{[":
             raise Broken
-        return json_or_text(bare) if schema is None else typed(bare, schema, self._root)
+        return bare(word, schema, self._root)
 
     def object(self, text: Scanner, schema: Any, depth: int = 0) -> Reading[str]:
         """Reads an object behind its bracket."""
@@ -137,13 +137,11 @@ class Python:
     @classmethod
     def calls(cls, text: Scanner, found: list[tuple[str, str]]) -> Reading[None]:
         """Reads calls up to the bracket that closes their list: name and arguments, for each that is whole."""
-        while True:
+
+        def item() -> Reading[None]:
             found.append((yield from cls.call(text)))
-            mark = yield from _next(text, markers(",", "]"))
-            if mark == "]":
-                return
-            if not mark:
-                raise _fail(text)
+
+        yield from _row(text, "]", item)
 
     @classmethod
     def call(cls, text: Scanner) -> Reading[tuple[str, str]]:

@@ -14,8 +14,9 @@ class Markup:
     """The dialect of one or several families: a filter for the deltas of one answer.
 
     Where the markers of calls are ordinary characters, reasoning that quotes a call is reasoning. But some models call
-    a tool and never close their reasoning: then the answer would be empty. So a call in reasoning that never ends is
-    handed out at the end of the input, if it is whole and its tool is declared. It has been shown as reasoning by then.
+    a tool and never close their reasoning: then the answer would be empty. So a call in reasoning that never ends, in
+    the text or in a field of its own, is handed out at the end of the input, if it is whole and its tool is declared.
+    It has been shown as reasoning by then.
     """
 
     def __init__(self, families: Sequence[Family], context: DialectContext) -> None:
@@ -35,8 +36,11 @@ class Markup:
         """Returns the deltas that are certain after this one. Text that may still become markup is held back."""
         if isinstance(delta, Text) and delta.text:
             return self._text.feed(delta.text)
-        if isinstance(delta, Reasoning) and delta.text and self._thoughts:
-            return self._thoughts.feed(delta.text)
+        if isinstance(delta, Reasoning) and delta.text:
+            if self._thoughts:
+                return self._thoughts.feed(delta.text)
+            if self._text.thought is not None:
+                self._text.thought.append(delta.text)
         calls = delta.calls if isinstance(delta, Summary) else [delta] if isinstance(delta, Call) else ()
         if any(call.id or call.name or call.arguments for call in calls):
             self._structured = True
@@ -63,7 +67,7 @@ class Markup:
 
     def _late(self) -> list[Call]:
         """Returns the calls in reasoning that never ended."""
-        if not self._text.unclosed or not self._text.thought:
+        if self._structured or not self._text.unclosed or not self._text.thought:
             return []
         reader = Reader(self._quiet, calls=True)
         reader.feed("".join(self._text.thought))

@@ -218,8 +218,8 @@ class Reader(Scanner):
 
     @property
     def unclosed(self) -> bool:
-        """Whether the text has ended inside reasoning."""
-        return self._inside
+        """Whether the text has ended inside reasoning, or there was none at all: then reasoning in a field has not."""
+        return self._inside or (self._head and not self._opened)
 
     def dropped(self, why: str) -> None:
         """Drops a call, with a warning."""

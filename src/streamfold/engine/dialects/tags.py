@@ -33,7 +33,6 @@ class _Tags(Sections):
         value_ends: further markers that end an argument.
         wholes: those of the keys whose value is the arguments as a whole.
         bodies: whether a JSON object may stand in place of the arguments.
-        strict: whether a call is dropped if the header of an argument can't be read; else that is noise.
         declared_alone: whether a call outside of a section counts only if its tool is declared.
     """
 
@@ -44,7 +43,6 @@ class _Tags(Sections):
     value_ends: ClassVar[tuple[str, ...]]
     wholes: ClassVar[tuple[str, ...]] = ()
     bodies: ClassVar[bool] = False
-    strict: ClassVar[bool] = True
     declared_alone: ClassVar[bool] = False
 
     def name(self, header: re.Match[str]) -> str:
@@ -84,13 +82,13 @@ class _Tags(Sections):
         """The arguments as JSON, None if one can't be read; and the marker that ended the call."""
         inside = markers(*self.keys, *self.call_ends, *self.section_ends, *self.call_begins)
         values: dict[str | None, str] = {}
-        body, unreadable = "", False
+        body, readable = "", True
         tag = yield from text.until(inside, drop)
         while closers := self.keys.get(tag):
             begin = tag
             key = yield from text.match(self.key)
             if key is None:
-                unreadable = self.strict
+                readable = False
             else:
                 pieces: list[str] = []
                 tag = yield from text.until(markers(*closers, *self.value_ends), pieces.append)
@@ -101,7 +99,7 @@ class _Tags(Sections):
                     values[name] = value
             if key is None or tag in closers:
                 tag = yield from text.until(inside, drop)
-        if unreadable:
+        if not readable:
             return None, tag
         return body or joined((name, value) for name, value in values.items() if name is not None), tag
 
@@ -113,6 +111,14 @@ def attribute(header: re.Match[str]) -> str:
         (found[name] for name in ("double", "single", "bare", "name") if found.get(name) is not None), ""
     ).strip()
 
+
+_VALUE = either(
+    (lit('"'), run(r'[^"\n]', "double"), lit('"')),
+    (lit("'"), run(r"[^'\n]", "single"), lit("'")),
+    (run(r"""[^\s"'<>]""", "bare", least=1),),
+)
+_NAMED = SPACES, lit("name="), _VALUE
+QUOTED = _VALUE, SPACES, lit(">")
 
 _DSML_MARK = "｜DSML｜"
 _SECTIONS = ("function_calls", "tool_calls", " calls", "calls", "toolcalls", "tool")
@@ -128,28 +134,21 @@ class DSML(_Tags):
 
     section_begins = tuple(f"<{_DSML_MARK}{word}>" for word in _SECTIONS)
     section_ends = tuple(f"</{_DSML_MARK}{word}>" for word in _SECTIONS)
-    call_begins = _dsml('<@invoke name="')
+    call_begins = _dsml("<@invoke ", "<@invoke\n")
     call_ends = _dsml("</@invoke>")
-    header = Shape(run(r'[^"\n]', "name"), lit('"'), SPACES, lit("/>", ">"))
-    keys = dict.fromkeys(_dsml('<@parameter name="'), _dsml("</@parameter>"))
-    key = Shape(
-        run(r'[^"\n]', "name"),
-        lit('"'),
-        opt(SPACES, lit('string="'), run(r'[^"\n]', "flag"), lit('"')),
-        SPACES,
-        lit(">"),
-    )
+    header = Shape(*_NAMED, SPACES, lit("/>", ">"))
+    keys = dict.fromkeys(_dsml("<@parameter ", "<@parameter\n"), _dsml("</@parameter>"))
+    key = Shape(*_NAMED, opt(SPACES, lit("string="), run(r"[^\s>]", "flag")), SPACES, lit(">"))
     value_ends = (*keys, *call_ends, *section_ends)
     bodies = True
-    strict = False
 
     openers = (*section_begins, *call_begins)
     interrupts = boundaries = section_begins
 
     def value(self, text: str, key: re.Match[str], schema: Mapping[str, Any]) -> tuple[str, str]:
-        name, flag = key["name"], key["flag"]
+        name, flag = attribute(key), key["flag"]
         declared = member(schema, name, schema)
-        if flag == "true":
+        if flag and flag.strip("\"'") == "true":
             return name, quoted(text)
         return name, typed(text, declared, schema) if flag is None and declared else json_or_text(text)
 
@@ -196,15 +195,6 @@ def _attributes(header: re.Match[str]) -> dict[str, str]:
 _ATTRIBUTE = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s"<]+))')
 
 _SECTION, _INVOKE, _PARAMETER, _INVOKE_END = "<minimax:tool_call>", "<invoke name=", "<parameter name=", "</invoke>"
-QUOTED = (
-    either(
-        (lit('"'), run(r'[^"\n]', "double"), lit('"')),
-        (lit("'"), run(r"[^'\n]", "single"), lit("'")),
-        (run(r"""[^\s"'>]""", "bare", least=1),),
-    ),
-    SPACES,
-    lit(">"),
-)
 
 
 class MiniMax(_Tags):

@@ -21,17 +21,24 @@ def typed(text: str, schema: Any, root: Mapping[str, Any]) -> str:
         root: the schema that has the definitions which `schema` may refer to.
     """
     types = declared_types(schema, root)
-    if types and "string" not in types:
-        plain = text.strip()
-        if plain in ("True", "False"):  # Python's spelling, which Qwen writes as often as JSON's
-            plain = plain.lower()
-        try:
-            value = parse_object(plain)
-        except ValueError:
-            value = ""
-        if _type(value) in types or (_type(value) == "integer" and "number" in types):
-            return plain
-    return quoted(text)
+    return quoted(text) if "string" in types else _of(types, text)
+
+
+def bare(text: str, schema: Any, root: Mapping[str, Any]) -> str:
+    """A value without quotes, where strings have them, as JSON: as `typed`, but what no type forbids may be JSON."""
+    types = declared_types(schema, root)
+    return _of(types - {"string"}, text) if types else json_or_text(text)
+
+
+def _of(types: set[str], text: str) -> str:
+    plain = text.strip()
+    if plain in ("True", "False"):  # Python's spelling, which Qwen writes as often as JSON's
+        plain = plain.lower()
+    try:
+        value = parse_object(plain)
+    except ValueError:
+        return quoted(text)
+    return plain if _type(value) in types or (_type(value) == "integer" and "number" in types) else quoted(text)
 
 
 def json_or_text(text: str) -> str:
@@ -96,8 +103,10 @@ def _type(value: Any) -> str:
 
 
 def _referenced(reference: str, root: Mapping[str, Any]) -> Any:
-    definitions = root.get("$defs")
-    return definitions.get(reference.removeprefix("#/$defs/")) if isinstance(definitions, Mapping) else None
+    found: Any = root
+    for name in reference.removeprefix("#/").split("/"):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
 
 
 def _options(schema: Mapping[str, Any]) -> list[Any]:
