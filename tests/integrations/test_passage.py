@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from folding import DONE, bytewise, call, chunk, entry, fin, text
+from folding import DONE, bytewise, call, chunk, entry, event, fin, text
 from mirror import payloads
 from streamfold.integrations.repair import Repairs, UnreadError
 
@@ -149,18 +149,25 @@ def test_what_is_right_goes_on_as_it_came(name: str) -> None:
         assert repair.repaired.warnings == ()
 
 
-def test_the_end_of_a_call_waits() -> None:
-    """What goes on before the end of the answer is no call that could be run."""
+def test_the_end_of_a_call_waits_for_the_servers_word() -> None:
+    """Where an event says that a call is whole, it goes on with that event; before it nothing could be run."""
     wire, body = RIGHT["responses"]
-    repair, early = Repairs().stream(wire, {"stream": True}), b""
-    *events, last, _ = body.split(b"\n\n")
-    early = b"".join(repair.feed(event + b"\n\n") for event in events)
-    assert early.endswith(events[6] + b"\n\n" + events[7] + b"\n\n")
-    assert early + repair.feed(last + b"\n\n") == body
-    cut = Repairs().stream(wire, {"stream": True})
-    kinds = [one["type"] for one in payloads(cut.feed(b"\n\n".join([*events, b""])) + cut.close())]
-    assert "response.function_call_arguments.done" not in kinds
-    assert kinds[-1] == "error"
+    repair = Repairs().stream(wire, {"stream": True})
+    events = [event + b"\n\n" for event in body.split(b"\n\n")[:-1]]
+    out = [repair.feed(event) for event in events]
+    assert out == [*events[:6], b"", events[6], events[7], events[8] + events[9], *events[10:]]
+
+
+@pytest.mark.parametrize("name", ["chat", "responses", "messages", "gemini"])
+def test_what_broke_off_goes_on_before_its_error(name: str) -> None:
+    """Byte by byte, but for the end of a call of which nothing says that it is whole."""
+    wire, body = RIGHT[name]
+    events = [event + b"\n\n" for event in body.split(b"\n\n") if b"finish" not in event]
+    for cut in range(2, len(events) - 2):
+        given = b"".join(events[:cut])
+        out = through(wire, given)
+        assert b"error" in out.removeprefix(given)
+        assert out.startswith(given) or wire in ("chat", "gemini")
 
 
 @pytest.mark.parametrize(
@@ -189,10 +196,10 @@ def test_the_servers_own_words_for_a_failure_go_on() -> None:
     events = [event + b"\n\n" for event in RIGHT["responses"][1].split(b"\n\n")[:-1]]
     failed = named({"type": "response.failed", "response": {"id": "r1", "status": "failed", "error": None}})
     repair = Repairs().stream("responses", {"stream": True})
-    assert repair.feed(b"".join([*events[:-1], failed])) == b"".join([*events[:8], failed])
+    assert repair.feed(b"".join([*events[:9], failed])) == b"".join([*events[:9], failed])
     assert repair.repaired.error is not None
-    begun_only = b"".join(events[:8])  # its arguments are not complete
-    assert Repairs().stream("responses", {}).feed(begun_only + failed) == begun_only + failed
+    given, error = text("Hi") + call(begun(0, "c1", "f", CITY[:4])), event({"error": {"message": "no"}})
+    assert through("chat", given, call(entry(0, arguments=CITY[4:])), error) == given + error
 
 
 def test_what_the_writer_could_not_go_on_with_waits() -> None:

@@ -256,21 +256,17 @@ class StreamRepair(_Repair):
         Args:
             whole: the bytes are an event, and not the body of an answer that was not streamed.
         """
-        error = self._rewriter.error
-        if self._rewriter.whole:
-            right = whole and self._nothing_to_mend() and self._passage.fits(self._rewriter.reply)
-        elif error is not None:
-            right = whole and (self._adapter.failed or isinstance(error, EmptyResponseError))
-            right = right and self._nothing_to_mend()
+        rewriter, passage = self._rewriter, self._passage
+        right = self._nothing_to_mend() and self._adapter.right and (not raw or _EVENT.fullmatch(raw) is not None)
+        if rewriter.done:
+            right = right and whole and (not rewriter.whole or passage.fits(rewriter.reply))
+        if not right:
+            out = passage.mend()
         else:
-            right = self._nothing_to_mend()
-        is_event = not raw or _EVENT.fullmatch(raw) is not None
-        if right and is_event and self._adapter.right:
-            out = self._passage.take(raw)
-            if self._rewriter.done and self._passage.passes:
-                out += self._passage.release(failed=not self._rewriter.whole)
-        else:
-            out = self._passage.mend()
+            out = passage.take(raw)
+            if rewriter.done and passage.passes:
+                said = rewriter.whole or self._adapter.failed or isinstance(rewriter.error, EmptyResponseError)
+                out += passage.release(failed=not rewriter.whole) if said else passage.fail()
         self._check_end()
         return out
 

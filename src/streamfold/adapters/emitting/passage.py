@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ...values import (
     Block,
+    BlockEnd,
     BlockPiece,
     Call,
     CallKind,
@@ -48,6 +49,7 @@ class _Lane:
         ahead: what was said and may not be shown yet.
         said, shown, passed: so many characters; `passed` are those in events that went on.
         pieces: of the arguments that were said.
+        late: so many characters at the end need not have been shown: the server says that the call is whole.
     """
 
     id: str | None = None
@@ -57,6 +59,11 @@ class _Lane:
     shown: int = 0
     passed: int = 0
     pieces: list[str] = field(default_factory=list)
+    late: int = 0
+
+    def may_show(self, position: int) -> bool:
+        """Whether all before a position may be shown."""
+        return position <= self.shown + (self.late if self.shown else 0)
 
 
 @dataclass(slots=True)
@@ -206,6 +213,8 @@ class Passage:
                     self._hear_call(replace(call, begins=True), index, call.arguments)
                 case BlockPiece(index=index, kind="call", how="json", value=str(text)) if index in self._numbers:
                     self._hear_call(Call(index), index, text)
+                case BlockEnd(index=index) if index in self._numbers:
+                    self._end_call(self._numbers[index])
                 case Text(text, whole=False) | Reasoning(text, whole=False) if self._texts:
                     self._say(self._lanes[type(delta)], delta, text)
                 case BlockPiece(kind="text", how="append", value=str(text)) if self._texts:
@@ -243,7 +252,7 @@ class Passage:
             self._calls.append(_Lane(call.id, call.name))
             self._lanes[number] = self._calls[-1]
             self.differs = self.differs or not call.name or not (call.id or call.markup)
-        lane = self._calls[number]
+        lane, text_said = self._calls[number], text
         if not is_new and (call.id or call.name) and (not call.whole or call.id not in (None, lane.id)):
             self.differs = True  # another call under the same number, or a head that clients would add to the first one
         self._numbers.update(dict.fromkeys(keys, number))
@@ -256,6 +265,16 @@ class Passage:
         lane.pieces.append(text)
         told = replace(call, index=number, arguments=text, whole=False, ended=None, begins=False)
         self._say(lane, told, _HEAD * is_new + text)
+        if call.whole and text_said and not call.begins and self.keeps_order:
+            self._end_call(number)
+
+    def _end_call(self, number: int) -> None:
+        """Takes the server's word that a call is whole: nothing needs to come behind it that says so."""
+        lane = self._calls[number]
+        text = "".join(lane.pieces)
+        if text.strip() and looks_whole(text):
+            lane.late = 1 + len(text) - len(text.rstrip())
+            self._event.deltas.append(Call(number, arguments=text, whole=True))
 
     def _say(self, lane: _Lane, delta: Delta, text: str) -> None:
         lane.ahead += text
@@ -326,10 +345,17 @@ class Passage:
         """Returns all that waits, at the end of an answer that is right.
 
         Args:
-            failed: the server says that it failed: the ends of calls that could be run are left out.
+            failed: it failed: the ends of calls that could be run are left out, where pieces alone make a call.
         """
         events, self._waiting = self._waiting, deque()
-        return b"".join([event.raw for event in events if not (failed and any(map(_ends, event.needs)))])
+        leaves_out = failed and not self.keeps_order
+        return b"".join([event.raw for event in events if not (leaves_out and any(map(_ends, event.needs)))])
+
+    def fail(self) -> bytes:
+        """Returns all that waits, and the error with which an answer ends that broke off."""
+        self.passes = False
+        errors = [shown.delta for shown in self._due if isinstance(shown.delta, Failure)]
+        return self.release(failed=True) + self._emitter.feed_all(errors)
 
     def mend(self) -> bytes:
         """Ends the passage: what has gone on is left as it is. Returns what is to be written behind it by now."""
@@ -341,7 +367,7 @@ class Passage:
 
     def _may_go(self, event: _Event) -> bool:
         right_place = self._instead is None and not event.last
-        return right_place and all(need <= lane.shown for lane, need in event.needs)
+        return right_place and all(lane.may_show(need) for lane, need in event.needs)
 
     def _pass(self, event: _Event) -> bytes:
         """Tells the emitter of an event. Returns it, unless the emitter would stand elsewhere.

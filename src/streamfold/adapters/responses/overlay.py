@@ -66,12 +66,13 @@ class ResponsesOverlay(ResponsesEmitter):
             return kind == "response.created" or not kind.startswith("response.")
         item = as_object(payload.get("item"))
         if kind == "response.output_item.added":
-            self._added[output] = _key(item)
+            is_new, self._added[output] = output not in self._added, _key(item)
             self._tell(output, item.get("arguments"))
-            return isinstance(output, int)
+            return is_new and isinstance(output, int)
         if kind == "response.output_item.done":
-            known = output in self._added and self._added[output] in (None, _key(item))
-            return known and self._has_told(output, item.get("arguments"))
+            if output not in self._added:  # nothing has begun there: clients take all of it from here
+                return isinstance(output, int)
+            return self._added[output] in (None, _key(item)) and self._has_told(output, item.get("arguments"))
         self._tell(output, payload.get("delta"))
         if not self._has_told(output, payload.get("arguments")):
             return False
