@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import lru_cache
 from hmac import compare_digest
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import Headers
 
+from ..text import is_loopback
 from .clients import ANYBODY, Client
 from .failures import refused
 
@@ -93,21 +93,6 @@ def _name(host: str) -> str:
 def _arrived_here(server: Any) -> bool:
     """Whether a request came by a loopback address, or by a socket that is a file."""
     return not server or "/" in str(server[0]) or is_loopback(str(server[0]))
-
-
-@lru_cache(maxsize=64)
-def is_loopback(host: str) -> bool:
-    """Returns whether a name or an address is this machine's own.
-
-    >>> [is_loopback(host) for host in ("localhost", "app.localhost", "127.0.0.1", "::1", "example.com")]
-    [True, True, True, True, False]
-    """
-    if host == "localhost" or host.endswith(".localhost"):  # RFC 6761: never asked of a name server
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def is_foreign_page(origin: str | None) -> bool:

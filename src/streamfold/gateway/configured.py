@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from ..client import Hooks
 from ..config import Config, GatewaySettings, RateLimitSettings
+from ..text import is_loopback
 from ..values import ConfigError
-from .access import is_loopback
 from .app import Gateway, gateway
 from .clients import Client, read_keys
 

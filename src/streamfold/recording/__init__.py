@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from .cache import CacheTransport
 from .capture import cleaned_body
 from .fault_transport import FaultTransport
 from .files import Cut, Recording, Sent, Speed, find_recording, open_recording, paced, pieces
@@ -19,7 +18,6 @@ from .staging import RecordingDraft, failure_in
 from .store import Match, PlayedAnswer, RecordingStore, Source, answer_headers, load_source
 
 __all__ = [
-    "CacheTransport",
     "FaultTransport",
     "Match",
     "RecordTransport",

@@ -9,12 +9,12 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from ipaddress import ip_address
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import ByteStream
 
+from ..text import is_loopback
 from ..values import ConfigError
 
 _AT_ONCE = struct.pack("ii", 1, 0)  # lingering for no time: unsent data is discarded and the peer gets a RST
@@ -95,13 +95,9 @@ async def serving(
         ConfigError: it is not a loopback address.
         OSError: the port is taken.
     """
-    try:
-        address = ip_address(host)
-    except ValueError:
-        address = None
-    if address is None or not address.is_loopback:
+    if not is_loopback(host):
         raise ConfigError(f"recordings are served on loopback addresses such as 127.0.0.1 or ::1 only, not on {host!r}")
-    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     failure: Exception | None = None
     with socket.create_server((host, port), family=family) as listener:
         listener.setblocking(False)

@@ -1,6 +1,7 @@
-"""Text that is JSON, or nearly: parsing, repairs, paths, references."""
+"""Text that is JSON, or nearly: parsing, repairs, paths, references, hosts."""
 
 from .arguments import ParsedArguments, is_empty, is_of_empty, read_arguments, unparsed
+from .hosts import is_loopback
 from .jsontext import (
     canonical_json,
     compact,

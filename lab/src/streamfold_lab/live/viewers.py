@@ -6,7 +6,6 @@ import base64
 from collections.abc import Collection
 from hashlib import sha256
 from hmac import compare_digest
-from ipaddress import ip_address
 from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +13,8 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
+
+from streamfold.text import is_loopback
 
 _PROXIES = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
@@ -53,7 +54,7 @@ class Viewers:
         else:
             client, host = scope.get("client"), _host(headers.get("host", ""))
             direct = not any(name in headers for name in _PROXIES)
-            if not (client and _is_loopback(str(client[0])) and _is_loopback(host) and direct):
+            if not (client and is_loopback(str(client[0])) and is_loopback(host) and direct):
                 raise HTTPException(
                     403, "this page is for the machine that the gateway runs on; set ui_key_env for others"
                 )
@@ -90,10 +91,3 @@ def _host(header: str) -> str:
         return urlsplit(f"//{header}").hostname or ""
     except ValueError:  # an address with one bracket
         return ""
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import httpx
 
-from ..values import ConfigError
-from .files import Recording
-from .record import RecordTransport
-from .replay import ReplayTransport
-from .requests import Request
+from streamfold import ConfigError
+from streamfold.recording import Recording, RecordTransport, ReplayTransport
+
+__all__ = ["CacheTransport"]
 
 
 class CacheTransport(httpx.AsyncBaseTransport):
@@ -74,7 +73,8 @@ class CacheTransport(httpx.AsyncBaseTransport):
 
 
 def _key(request: httpx.Request) -> str:
-    asked = Request.of(request)
-    body = asked.body if asked.json is None else json.dumps(asked.json, sort_keys=True).encode()
-    address = f"{asked.method} {request.url.scheme}://{request.url.netloc.decode('ascii')}{asked.path}"
-    return hashlib.sha256(address.encode() + b"\n" + body).hexdigest()[:40]
+    try:
+        body = json.dumps(json.loads(request.content), sort_keys=True).encode()
+    except ValueError:
+        body = request.content
+    return hashlib.sha256(f"{request.method} {request.url}\n".encode() + body).hexdigest()[:40]
