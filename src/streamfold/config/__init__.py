@@ -14,4 +14,4 @@ from .rate_limits import RateLimitSettings
 from .show import Value, capability_values, effective_values, key_state
 from .stores import store_place, store_url
 from .tables import StrictTable, allowed, as_table, mistakes_in, read_table
-from .typed import BatchesConfig, CapabilitiesConfig, LimitsConfig, ModelConfig, ProviderConfig, RateLimitsConfig
+from .typed import ProviderConfig
