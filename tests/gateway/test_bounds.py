@@ -125,31 +125,21 @@ async def test_a_client_that_never_reads(wire: str, stream: bool, caplog: pytest
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-@BOTH
 @each_row(
-    ("option", "members", "message"),
+    ("path", "members"),
     [
-        ("max_messages", {"messages": [{"role": "user", "content": "x"}] * 4, "input": [{"role": "user"}] * 4}, "4"),
-        ("max_tools", {"tools": [{"type": "function", "name": "f", "function": {"name": "f"}}] * 5}, "5"),
-        ("max_model_length", {"model": "m" * 9}, "9"),
-        (
-            "max_tool_calls",
-            {
-                "messages": [{"role": "assistant", "tool_calls": [{}, {}, {}, {}]}],
-                "input": [{"type": "function_call"}] * 4,
-            },
-            "4",
-        ),
+        (CHAT, {"messages": [{"role": "user", "content": "x"}] * 4}),
+        (CHAT, {"messages": [{"role": "assistant", "tool_calls": [{}, {}, {}]}]}),
+        (PATHS["responses"], {"input": [{"role": "user", "content": "x"}] * 4}),
+        (PATHS["responses"], {"tools": [{"type": "function", "name": "f", "parameters": {"properties": {"a": {}}}}]}),
     ],
 )
-async def test_numbers_in_a_request(wire: str, option: str, members: Any, message: str) -> None:
-    """Messages, calls, tools and the name of the model are counted before anything is done with them."""
-    members = {name: value for name, value in members.items() if name != ("input" if wire == "chat" else "messages")}
-    async with behind(HELLO, HELLO, **{option: 3}) as client:
-        answer = await client.post(PATHS[wire], json=asking(PATHS[wire], **members))
+async def test_objects_in_a_request(path: str, members: Any) -> None:
+    """Messages, calls, tools and what is in them are counted before anything is done with them."""
+    async with behind(HELLO, max_objects=4) as client:
+        answer = await client.post(path, json=asking(path, **members))
     assert answer.status_code == 400
-    assert answer.json()["error"]["message"].startswith("too many ")
-    assert f": {message}; allowed are 3" in answer.json()["error"]["message"]
+    assert answer.json()["error"]["message"] == "too many JSON objects: 5; allowed are 4"
 
 
 async def test_adversary_19_a_model_name_as_long_as_a_body() -> None:

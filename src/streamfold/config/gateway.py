@@ -97,10 +97,7 @@ class GatewayOptions(Table):
         max_total_body_bytes: size of all request bodies in memory together; further ones get a 503.
         body_timeout: seconds in which a request body must arrive, plus one second for each 64 KiB received; then 408.
         send_timeout: seconds for which a client may take nothing of its answer; then it counts as gone.
-        max_messages: messages (on the Responses API: input items) in one request.
-        max_tool_calls: tool calls in the messages of one request.
-        max_tools: tools in one request.
-        max_model_length: characters in the name of a model.
+        max_objects: JSON objects in one request, such as messages, parts, calls, tools and what is in their schemas.
     """
 
     aliases: dict[str, str] = Field(default={})
@@ -125,10 +122,7 @@ class GatewayOptions(Table):
     max_total_body_bytes: PositiveCount = 256 * 2**20
     body_timeout: PositiveNumber = 15.0
     send_timeout: PositiveNumber = 300.0
-    max_messages: PositiveCount = 10_000
-    max_tool_calls: PositiveCount = 10_000
-    max_tools: PositiveCount = 1_000
-    max_model_length: PositiveCount = 256
+    max_objects: PositiveCount = 100_000
 
 
 class GatewaySettings(GatewayOptions):

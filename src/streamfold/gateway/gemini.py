@@ -13,7 +13,7 @@ from ..values import ErrorInfo
 from .counting import count_tokens
 from .failures import Refused
 from .models import Served
-from .wire import AtOnce, ClientRequest, Size, Warnings, Wire, functions_of, listed, not_sent
+from .wire import AtOnce, ClientRequest, Warnings, Wire, functions_of, not_sent
 
 _PATH = re.compile(r"/v1beta/|/\w+/.+:(?:\w+Content|countTokens)$")
 # What stands before the name of a model, on AI Studio and on Vertex AI. The AI SDK leaves it out before "ORG/MODEL".
@@ -41,15 +41,6 @@ class GeminiWire(Wire):
 
     def model(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Any:
         return _PLACE.sub("", params["model"], count=1) if _PLACE.match(params["model"]) else params["model"]
-
-    def size(self, body: Mapping[str, Any]) -> Size:
-        given = camel_case(body)
-        contents = [content for content in listed(given, "contents") if isinstance(content, Mapping)]
-        parts = [camel_case(part) for content in contents for part in listed(content, "parts")]
-        kinds = [name for part in parts if isinstance(part, Mapping) for name in part]
-        entries = [camel_case(entry) for entry in listed(given, "tools")]
-        tools = sum(len(listed(entry, "functionDeclarations")) for entry in entries if isinstance(entry, Mapping))
-        return Size(len(contents) + kinds.count("functionResponse"), kinds.count("functionCall"), tools)
 
     def parse(self, body: Any, params: Mapping[str, str]) -> Request:
         return parse_gemini_request(body, self.model(body, params))

@@ -35,6 +35,7 @@ from .wire import ClientRequest, Keeper, Wire
 
 T = TypeVar("T")
 
+_LONGEST_NAME = 256  # characters, of a model
 _LARGE = 2**18  # bytes of a body above which it is parsed beside the event loop
 
 
@@ -226,18 +227,22 @@ class RequestHandler:
                 await exchange.charge.aclose()
 
     async def _read(self, incoming: Incoming, body: Body) -> tuple[ClientRequest, Served]:
-        return await _beside(body.size, partial(self._parse, incoming, body.value))
+        return await _beside(body.size, partial(self._parse, incoming, body))
 
-    def _parse(self, incoming: Incoming, value: Any) -> tuple[ClientRequest, Served]:
+    def _parse(self, incoming: Incoming, body: Body) -> tuple[ClientRequest, Served]:
         wire, scope, log, client = incoming.wire, incoming.scope, incoming.log, incoming.client
+        value, most = body.value, self.options.max_objects
+        if body.size > 2 * most and (count := _objects_in(value)) > most:  # the shortest object has two bytes
+            raise refused(400, f"too many JSON objects: {count}; allowed are {most}")
         headers, params = Headers(scope=scope), {**QueryParams(scope["query_string"]), **scope["path_params"]}
-        if isinstance(value, Mapping):
-            if isinstance(model := wire.model(value, params), str):
-                log.model = model
-            self._check_size(wire, value, model)
+        model = wire.model(value, params) if isinstance(value, Mapping) else None
+        if isinstance(model, str):
+            if len(model) > _LONGEST_NAME:
+                raise refused(400, f"the model's name has {len(model)} characters; allowed are {_LONGEST_NAME}")
+            log.model = model
         try:
             # What may stand in a request depends on who is asked. Without a name, that is what is wrong with it.
-            named = self._models.find(model, client) if isinstance(value, Mapping) and isinstance(model, str) else None
+            named = self._models.find(model, client) if isinstance(model, str) else None
             adapters = named.adapters if named else ()
             asked = wire.read(value, params=params, adapters=adapters, id=log.id, created=int(time()), headers=headers)
         except ConfigError as error:
@@ -257,17 +262,6 @@ class RequestHandler:
         memory = self._memory and self._memory.of(incoming.client.id, ids=wire.returns_ids)
         return Exchange(wire, asked, served, self.options, incoming.log, [*dropped, *mended], memory)
 
-    def _check_size(self, wire: Wire, body: Mapping[str, Any], model: Any) -> None:
-        options, size = self.options, wire.size(body)
-        for count, most, what in [
-            (len(model) if isinstance(model, str) else 0, options.max_model_length, "characters in the model's name"),
-            (size.messages, options.max_messages, "messages"),
-            (size.tool_calls, options.max_tool_calls, "tool calls"),
-            (size.tools, options.max_tools, "tools"),
-        ]:
-            if count > most:
-                raise refused(400, f"too many {what}: {count}; allowed are {most}")
-
     def check_room(self) -> None:
         """Raises Refused if there are as many requests as there may be."""
         if self.running >= self.options.max_requests:
@@ -284,6 +278,19 @@ class RequestHandler:
 async def _beside(size: int, work: Callable[[], T]) -> T:
     """Does something with a body; with a large one in a thread, so that other clients do not wait for it."""
     return await anyio.to_thread.run_sync(work) if size > _LARGE else work()
+
+
+def _objects_in(value: Any) -> int:
+    """Counts the JSON objects in a value."""
+    count, todo = 0, [value]
+    while todo:
+        found = todo.pop()
+        if isinstance(found, dict):
+            count += 1
+            todo += found.values()
+        elif isinstance(found, list):
+            todo += found
+    return count
 
 
 def _parsed(raw: bytes) -> Any:

@@ -16,7 +16,7 @@ from .counting import count_tokens
 from .failures import Refused
 from .models import Served
 from .toolong import prompt_too_long
-from .wire import AtOnce, ClientRequest, Size, Warnings, Wire, functions_of, listed, not_sent
+from .wire import AtOnce, ClientRequest, Warnings, Wire, functions_of, listed, not_sent
 
 # Claude Code puts this before its instructions. It may change with every request, and then no server finds a prefix
 # in its cache (ggml-org/llama.cpp#21793).
@@ -37,13 +37,6 @@ class MessagesWire(Wire):
     @classmethod
     def owns(cls, path: str, headers: Mapping[str, str]) -> bool:
         return "anthropic-version" in headers or path.startswith("/v1/messages")
-
-    def size(self, body: Mapping[str, Any]) -> Size:
-        messages = [message for message in listed(body, "messages") if isinstance(message, Mapping)]
-        blocks = [block for message in messages for block in listed(message, "content") if isinstance(block, Mapping)]
-        kinds = [block.get("type") for block in blocks]
-        count = len(listed(body, "messages")) + kinds.count("tool_result")  # each result becomes a message
-        return Size(count, kinds.count("tool_use"), len(listed(body, "tools")))
 
     def parse(self, body: Any, params: Mapping[str, str]) -> Request:
         return parse_messages_request(self._complete(body))

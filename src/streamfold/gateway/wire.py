@@ -92,15 +92,6 @@ class ClientRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
-    """How much a request holds, counted before it is parsed."""
-
-    messages: int
-    tool_calls: int
-    tools: int
-
-
-@dataclass(frozen=True, slots=True)
 class AtOnce:
     """An answer that no model gave.
 
@@ -176,10 +167,6 @@ class Wire(ABC):
     def model(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Any:
         """Returns the name of the model in a request that may be anything yet."""
         return body.get("model")
-
-    @abstractmethod
-    def size(self, body: Mapping[str, Any]) -> Size:
-        """Counts the parts of a request that may be anything yet."""
 
     @abstractmethod
     def parse(self, body: Any, params: Mapping[str, str]) -> Request:

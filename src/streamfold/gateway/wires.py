@@ -15,7 +15,7 @@ from ..requests import Request
 from .conversation import with_one_system
 from .gemini import GeminiCountWire, GeminiWholeWire, GeminiWire
 from .messages import MessagesCountWire, MessagesWire
-from .wire import ClientRequest, Size, Warnings, Wire, functions_of, listed, not_sent
+from .wire import ClientRequest, Warnings, Wire, functions_of, not_sent
 
 # https://platform.openai.com/docs/guides/safety-best-practices, /docs/guides/prompt-caching
 _CLIENT_IDS = ("user", "safety_identifier", "prompt_cache_key")
@@ -30,11 +30,6 @@ class ChatWire(Wire):
     adapter = "chat"
     id_prefix = "chatcmpl-"
     client_ids = _CLIENT_IDS
-
-    def size(self, body: Mapping[str, Any]) -> Size:
-        messages = listed(body, "messages")
-        calls = sum(len(listed(message, "tool_calls")) for message in messages if isinstance(message, Mapping))
-        return Size(len(messages), calls, len(listed(body, "tools")))
 
     def parse(self, body: Any, params: Mapping[str, str]) -> Request:
         wants_usage(body)  # a mistake in it is one of the request
@@ -102,13 +97,6 @@ class ResponsesWire(Wire):
     adapter = "responses"
     id_prefix = "resp_"
     client_ids = (*_CLIENT_IDS, "client_metadata")  # Codex names its installation there, and the session as cache key
-
-    def size(self, body: Mapping[str, Any]) -> Size:
-        items = [item for item in listed(body, "input") if isinstance(item, Mapping)]
-        calls = sum(str(item.get("type")).endswith("_call") for item in items)
-        groups = [*listed(body, "tools"), *(tool for item in items for tool in listed(item, "tools"))]
-        tools = sum(len(listed(tool, "tools")) or 1 for tool in groups if isinstance(tool, Mapping))
-        return Size(len(items), calls, tools)
 
     def parse(self, body: Any, params: Mapping[str, str]) -> Request:
         return parse_responses(body)
