@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from ..requests import Request
+from ..requests import estimated_tokens
 from ..values import APIError, BadRequestError, ConfigError
 from .failures import of_error
 from .models import Served
+from .wire import AtOnce, ClientRequest, Wire
 
 _SECONDS = 10.0  # that a client waits for a count; it asks often
 
 
-async def count_tokens(request: Request, served: Served) -> tuple[int | None, str]:
-    """Returns the provider's count, and a note for the log; None and the reason if there is no count.
+async def counted_tokens(wire: Wire, member: str, asked: ClientRequest, served: Served) -> AtOnce:
+    """Returns the provider's count as an answer with this member, or an estimate if the provider does not count.
 
     Raises:
         Refused: the provider refused the request itself.
     """
+    request = wire.for_provider(asked, served.adapters)[0].request
+    why = "no provider was asked, because its API can't count tokens"
     try:
-        number = await served.count(request, {"total": _SECONDS})
+        if (number := await served.count(request, {"total": _SECONDS})) is not None:
+            return AtOnce({member: number}, "counted by the provider")
     except BadRequestError as error:
         raise of_error(error) from error
     except (APIError, ConfigError) as error:
-        return None, f"the provider could not count ({type(error).__name__})"
-    if number is None:
-        return None, "no provider was asked, because its API can't count tokens"
-    return number, "counted by the provider"
+        why = f"the provider could not count ({type(error).__name__})"
+    return AtOnce({member: estimated_tokens(asked.request)}, f"estimated: {why}", exact=False)

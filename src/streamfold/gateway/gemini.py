@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..adapters.gemini import Framing, GeminiEmitter, camel_case, google_error, parse_gemini_request
-from ..requests import Request, estimated_tokens
+from ..requests import Request
 from ..values import ErrorInfo
-from .counting import count_tokens
+from .counting import counted_tokens
 from .failures import Refused
 from .models import Served
 from .wire import AtOnce, ClientRequest, Warnings, Wire, functions_of, not_sent
@@ -113,10 +113,7 @@ class GeminiCountWire(GeminiWholeWire):
         return super().parse_native(_counted(body), params)
 
     async def at_once(self, asked: ClientRequest, served: Served) -> AtOnce:
-        number, note = await count_tokens(self.for_provider(asked, served.adapters)[0].request, served)
-        if number is not None:
-            return AtOnce({"totalTokens": number}, note)
-        return AtOnce({"totalTokens": estimated_tokens(asked.request)}, f"estimated: {note}", exact=False)
+        return await counted_tokens(self, "totalTokens", asked, served)
 
 
 def _counted(body: Any) -> Any:

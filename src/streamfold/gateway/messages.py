@@ -9,10 +9,10 @@ from typing import Any
 
 from ..adapters.anthropic import MessagesEmitter, messages_error, parse_messages_request
 from ..adapters.emitting import Emitter, event
-from ..requests import Request, estimated_tokens
+from ..requests import Request
 from ..values import APIError, ErrorInfo, Message
 from .conversation import text_of, with_one_system
-from .counting import count_tokens
+from .counting import counted_tokens
 from .failures import Refused
 from .models import Served
 from .toolong import prompt_too_long
@@ -116,10 +116,7 @@ class MessagesCountWire(MessagesWire):
         return {"max_tokens": 1, **body} if isinstance(body, Mapping) else body
 
     async def at_once(self, asked: ClientRequest, served: Served) -> AtOnce:
-        number, note = await count_tokens(self.for_provider(asked, served.adapters)[0].request, served)
-        if number is not None:
-            return AtOnce({"input_tokens": number}, note)
-        return AtOnce({"input_tokens": estimated_tokens(asked.request)}, f"estimated: {note}", exact=False)
+        return await counted_tokens(self, "input_tokens", asked, served)
 
 
 def _for_anthropic(asked: ClientRequest) -> Request:
