@@ -13,5 +13,15 @@ from .profile import Profile
 from .rate_limits import RateLimitSettings
 from .show import Value, capability_values, effective_values, key_state
 from .stores import store_place, store_url
-from .tables import StrictTable, allowed, as_table, mistakes_in, read_table
+from .tables import (
+    Count,
+    PositiveCount,
+    Seconds,
+    StrictTable,
+    allowed,
+    as_table,
+    check_members,
+    mistakes_in,
+    read_table,
+)
 from .typed import ProviderConfig

@@ -47,6 +47,8 @@ _TEXTS = {
     "greater_than": "must be greater than {gt:g}",
     "greater_than_equal": "must not be less than {ge:g}",
     "less_than_equal": "must not be more than {le:g}",
+    "too_short": "must not be empty",
+    "string_pattern_mismatch": "must match {pattern}",
     "value_error": "{error}",
 }
 
@@ -156,6 +158,16 @@ def read_table(kind: type, value: Any, *rules: Any, **given: Any) -> Any:
     if not isinstance(value, Mapping):
         raise invalid([((), "must be a table")])
     return kind(**given, **dict(_table_of(kind, rules, tuple(given)).model_validate(dict(value))))
+
+
+def check_members(value: Any) -> None:
+    """Raises ConfigError for a member of a dataclass that could not be in its table."""
+    kind: Any = type(value)
+    try:
+        _table_of(kind, (), ()).model_validate({field.name: getattr(value, field.name) for field in fields(kind)})
+    except ValidationError as exc:
+        path, text = mistakes_in(exc)[0]
+        raise ConfigError(f"{kind.__name__}: {path[0]}: {text}") from None
 
 
 @cache

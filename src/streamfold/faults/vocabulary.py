@@ -12,10 +12,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from random import Random
+from typing import Annotated
 
+from pydantic import Field
+
+from ..config import Count, PositiveCount, Seconds, check_members
 from ..engine import event_ranges
 from ..values import ConfigError
-from .checks import check_number, check_place, check_text
 from .steps import Edit, Filter, Insert, Late, Step
 
 _WEB_PAGE = "<html><head><title>502 Bad Gateway</title></head><body>The proxy lost its server.</body></html>\n\n"
@@ -29,10 +32,10 @@ class Fault:
         times: to how many answers of a transport or server it happens, the first ones; None: to every one.
     """
 
-    times: int | None = None
+    times: PositiveCount | None = None
 
     def __post_init__(self) -> None:
-        check_number(self, "times", self.times, least=1)
+        check_members(self)
 
     def filters(self) -> list[Filter]:
         """Returns the filters that change the body of one answer."""
@@ -47,12 +50,13 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class _Placed(Fault):
-    after_bytes: int | None = None
-    after_events: int | None = None
+    after_bytes: Count | None = None
+    after_events: Count | None = None
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        check_place(self, self.after_bytes, self.after_events)
+        if self.after_bytes is not None and self.after_events is not None:
+            raise ConfigError(f"{type(self).__name__}: give after_bytes= or after_events=, not both")
 
     def _insert(self, *steps: Step) -> list[Filter]:
         return [Insert(steps, after_bytes=self.after_bytes, after_events=self.after_events)]
@@ -70,14 +74,13 @@ class cut_after(Fault):
     `max_retries` says. httpx raises `RemoteProtocolError`.
     """
 
-    bytes: int | None = None
-    events: int | None = None
+    bytes: Count | None = None
+    events: Count | None = None
 
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
-        check_place(self, self.bytes, self.events)
-        if self.bytes is None and self.events is None:
-            raise ConfigError("cut_after: give bytes= or events=")
+        if (self.bytes is None) == (self.events is None):
+            raise ConfigError("cut_after: give bytes= or events=, one of them")
 
     def filters(self) -> list[Filter]:
         return [Insert([Step(0.0, ending="cut")], after_bytes=self.bytes, after_events=self.events)]
@@ -113,11 +116,7 @@ class stall(_Placed):
     before it (then the request is sent again, as often as `max_retries` says), `total` if that is what runs out.
     """
 
-    seconds: float = math.inf
-
-    def __post_init__(self) -> None:
-        _Placed.__post_init__(self)
-        check_number(self, "seconds", self.seconds, endless=True)
+    seconds: Annotated[float, Field(ge=0)] = math.inf
 
     def filters(self) -> list[Filter]:
         return self._insert(Step(self.seconds))
@@ -131,13 +130,8 @@ class slow(Fault):
     all of it.
     """
 
-    seconds: float = 0.0
-    head: float = field(default=0.0, kw_only=True)
-
-    def __post_init__(self) -> None:
-        Fault.__post_init__(self)
-        check_number(self, "seconds", self.seconds)
-        check_number(self, "head", self.head)
+    seconds: Seconds = 0.0
+    head: Seconds = field(default=0.0, kw_only=True)
 
     def filters(self) -> list[Filter]:
         return [Late(self.seconds)]
@@ -151,17 +145,9 @@ class keepalive(_Placed):
     before the first event: `APITimeoutError`.
     """
 
-    comment: str = "keep-alive"
-    comments: int = 1
-    seconds: float = 0.0
-
-    def __post_init__(self) -> None:
-        _Placed.__post_init__(self)
-        check_number(self, "comments", self.comments, least=1)
-        check_number(self, "seconds", self.seconds)
-        check_text(self, "comment", self.comment, "one line of text", [str])
-        if "\n" in self.comment or "\r" in self.comment:
-            raise ConfigError(f"keepalive: comment is one line of text, not {self.comment!r}")
+    comment: Annotated[str, Field(pattern=r"^[^\r\n]*$")] = "keep-alive"
+    comments: PositiveCount = 1
+    seconds: Seconds = 0.0
 
     def filters(self) -> list[Filter]:
         return self._insert(*[Step(self.seconds, f": {self.comment}\n\n".encode())] * self.comments)
@@ -178,11 +164,7 @@ class garbage(_Placed):
     is skipped with the warning `malformed_event`, and the answer is whole; inside an event they break it.
     """
 
-    data: str | bytes = _WEB_PAGE
-
-    def __post_init__(self) -> None:
-        _Placed.__post_init__(self)
-        check_text(self, "data", self.data or None, "a text or bytes, and not empty", [str, bytes])
+    data: Annotated[str | bytes, Field(min_length=1)] = _WEB_PAGE
 
     def filters(self) -> list[Filter]:
         return self._insert(Step(0.0, self.data.encode() if isinstance(self.data, str) else self.data))
@@ -193,13 +175,11 @@ class _Edited(Fault):
     events: int | Sequence[int]
 
     def __post_init__(self) -> None:
+        numbers = (self.events,) if isinstance(self.events, int) else tuple(self.events)
+        if not numbers or any(type(number) is not int or number < 1 for number in numbers):
+            raise ConfigError(f"{type(self).__name__}: events are whole numbers from 1, not {self.events!r}")
+        object.__setattr__(self, "events", numbers)
         Fault.__post_init__(self)
-        numbers = (self.events,) if isinstance(self.events, int) else self.events
-        if not numbers:
-            raise ConfigError(f"{type(self).__name__}: give the numbers of the events, from 1")
-        for number in numbers:
-            check_number(self, "events", number, least=1)
-        object.__setattr__(self, "events", tuple(numbers))
 
     def _edit(self, edit: Callable[[int, bytes], bytes]) -> list[Filter]:
         return [Edit((self.events,) if isinstance(self.events, int) else self.events, edit)]
@@ -225,11 +205,7 @@ class duplicate(_Edited):
     gets it twice, and arguments with a piece too many as `call.error`.
     """
 
-    copies: int = field(default=1, kw_only=True)
-
-    def __post_init__(self) -> None:
-        _Edited.__post_init__(self)
-        check_number(self, "copies", self.copies, least=1)
+    copies: PositiveCount = field(default=1, kw_only=True)
 
     def filters(self) -> list[Filter]:
         return self._edit(lambda number, event: _ended(event) * (1 + self.copies))
@@ -283,19 +259,11 @@ class status(Fault):
         body: another body than the error, with `content_type`.
     """
 
-    code: int
-    retry_after: float | None = field(default=None, kw_only=True)
+    code: Annotated[int, Field(ge=200, le=599)]
+    retry_after: Seconds | None = field(default=None, kw_only=True)
     message: str = field(default="injected by a fault", kw_only=True)
     body: str | None = field(default=None, kw_only=True)
     content_type: str = field(default="application/json", kw_only=True)
-
-    def __post_init__(self) -> None:
-        Fault.__post_init__(self)
-        check_number(self, "code", self.code, least=200, most=599)
-        check_number(self, "retry_after", self.retry_after)
-        for key in ("message", "body", "content_type"):
-            if key != "body" or self.body is not None:
-                check_text(self, key, getattr(self, key), "a text", [str])
 
     @property
     def headers(self) -> Mapping[str, str]:
