@@ -20,7 +20,6 @@ from folding import DONE, call, entry, fin, text
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.config.catalogue import provider_files
 from tables import each_row
-from terminals import on_terminal
 
 ROOT = Path(__file__).resolve().parents[2]
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -221,35 +220,6 @@ async def test_a_question_may_be_piped_in() -> None:
     done, (request,) = await _chat(script, stdin="\ufeffWhy?\r\n".encode())
     assert (done.returncode, done.stdout) == (0, "Yes.\n"), done.stderr
     assert json.loads(request.partition(b"\r\n\r\n")[2])["messages"][-1]["content"] == "Why?\r\n"
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
-async def test_a_conversation(tmp_path: Path) -> None:
-    """Without a question, a terminal holds a conversation: answers are part of it, failed questions are not."""
-    answers = [
-        (STREAM, framed(text("Hello Ada."), fin("stop"), DONE), END),
-        (b"HTTP/1.1 400 Bad Request\r\nContent-Length: 26\r\n\r\n" + b'{"error":{"message":"no"}}',),
-        (STREAM, framed(text("Ada."), fin("stop"), DONE), END),
-    ]
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(*answers[len(server.requests) - 1])
-
-    async with serving(script) as server:
-        words = ["chat", "-p", "vllm:any", "--base-url", server.base_url, "--system", "Be brief."]
-        typed = [b"I am Ada.\n", b"\n", b"fails\n", b"Who am I?\n", b"\x04"]
-        shown = await anyio.to_thread.run_sync(lambda: on_terminal(tmp_path, *words, typed=typed, NO_COLOR="1"))
-    bodies = [json.loads(request.partition(b"\r\n\r\n")[2]) for request in server.requests]
-    said = [[(message["role"], message["content"]) for message in body["messages"]] for body in bodies]
-    opening = [("system", "Be brief."), ("user", "I am Ada.")]
-    assert said[0] == opening
-    assert said[1][-1] == ("user", "fails")
-    assert said[2] == [*opening, ("assistant", "Hello Ada."), ("user", "Who am I?")]
-    assert b"Hello Ada." in shown
-    assert b"error: " in shown
-    assert b"Traceback" not in shown
 
 
 @pytest.mark.slow

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import anyio
+import httpx
 import typer
 from rich.text import Text
 
 from ..client import Provider
+from ..config import Profile, load_profile
 from ..net import make_client
 from ..recording import Recording, RecordingDraft, failure_in, find_recording, recording_client
-from ..terminal import File, console, print_error, read_json, reported_errors, say
-from ..values import ConfigError, Message, Reply, StreamfoldError, image, system, user
+from ..terminal import File, console, read_json, reported_errors, say
+from ..values import ConfigError, Message, image, system, user
 from .show import ERROR_LINE, Screen, screen_for
 
 AsJson = Annotated[
@@ -50,55 +50,32 @@ _DEMO = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Asker:
-    """Sends conversations and shows the answers.
+async def _show(
+    screen: Screen, provider: Provider, messages: list[Message], tools: list[Any], options: dict[str, Any]
+) -> None:
+    async with provider.chat_stream(messages, tools, **options) as stream:
+        async for chunk in stream:
+            screen.chunk(chunk)
+    screen.end(stream.reply)
 
-    Attributes:
-        make: makes the provider. Each answer has its own, because each runs in an event loop of its own.
-        options: for `chat_stream`.
-        folder, name: where to record the answer, if it is to be recorded.
-    """
 
-    screen: Screen
-    make: Callable[[], Provider]
-    options: dict[str, Any]
-    folder: Path | None = None
-    name: str | None = None
-    tools: list[Any] = field(default_factory=list)
-
-    def ask(self, messages: list[Message]) -> Reply:
-        """Asks, shows the answer, and records it."""
-        return anyio.run(self._ask, messages)
-
-    async def _ask(self, messages: list[Message]) -> Reply:
-        async with self.make() as provider:
-            if self.folder is None:
-                return await self._show(provider, messages)
-            profile = provider.profile
-            draft = RecordingDraft(self.folder, self.name) if self.name else None
-            folder = draft.folder if draft else self.folder
-            client, recorded = recording_client(
-                make_client(profile.transport),
-                folder,
-                name=self.name,
-                secrets=profile.secrets(),
-                adapter=profile.adapter_of(profile.model),
-            )
-            try:
-                async with client:
-                    return await self._show(Provider(profile, http_client=client), messages)
-            finally:
-                for path in _kept(draft) if draft else recorded.written:
-                    failure = failure_in(Recording.load(path))
-                    say(f"recorded: {path}.sse" + (f" ({failure})" if failure else ""), err=True)
-
-    async def _show(self, provider: Provider, messages: list[Message]) -> Reply:
-        async with provider.chat_stream(messages, self.tools, **self.options) as stream:
-            async for chunk in stream:
-                self.screen.chunk(chunk)
-        self.screen.end(stream.reply)
-        return stream.reply
+@contextmanager
+def _recorded(profile: Profile, directory: Path, name: str) -> Iterator[httpx.AsyncClient]:
+    """Yields a client whose answers become the recordings of this name."""
+    draft = RecordingDraft(directory, name)
+    client, _ = recording_client(
+        make_client(profile.transport),
+        draft.folder,
+        name=name,
+        secrets=profile.secrets(),
+        adapter=profile.adapter_of(profile.model),
+    )
+    try:
+        yield client
+    finally:
+        for path in _kept(draft):
+            failure = failure_in(Recording.load(path))
+            say(f"recorded: {path}.sse" + (f" ({failure})" if failure else ""), err=True)
 
 
 def demo(
@@ -122,7 +99,7 @@ async def _demo(screen: Screen, as_json: bool, speed: float) -> None:
         for name, question in _DEMO:
             if not as_json:
                 target.print(Text(f"> {question}", "bold"), soft_wrap=True)
-            await _Asker(screen, lambda: provider, {"model": name})._show(provider, [user(question)])
+            await _show(screen, provider, [user(question)], [], {"model": name})
             if not as_json:
                 target.print()
 
@@ -142,27 +119,22 @@ def chat(
     tool_choice: Choice = "auto",
     base_url: BaseUrl = None,
     config: File = None,
-    record_folder: Annotated[
-        Path | None, typer.Option("--record", file_okay=False, help="Record the answer into this folder.")
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a model and stream its answer.
-
-    Without a question, hold a conversation: each line that is typed is a question, and Ctrl-D ends it.
-    """
+    """Ask a model and stream its answer."""
     with reported_errors(as_json, ERROR_LINE):
         options = _options(tool_choice, temperature, max_output_tokens)
-        make = partial(Provider.from_config, provider, config=config, **_given(base_url=base_url, model=model))
-        asker = _Asker(screen_for(as_json), make, options, record_folder, None, _read_tools(tool_file))
         parts = [image(source) for source in images or ()]
         opening = [system(system_prompt)] if system_prompt else []
-        if prompt is None and _at_terminal():
-            if tool_file:
-                raise ConfigError("--tool-file: a conversation in the terminal has no tools; pass the question as text")
-            _converse(asker, opening, parts)
-        else:
-            asker.ask([*opening, user(_question(prompt, bool(parts)), *parts)])
+        messages = [*opening, user(_question(prompt, bool(parts)), *parts)]
+        tools, given = _read_tools(tool_file), _given(base_url=base_url, model=model)
+        screen = screen_for(as_json)
+
+        async def ask() -> None:
+            async with Provider.from_config(provider, config=config, **given) as asked:
+                await _show(screen, asked, messages, tools, options)
+
+        anyio.run(ask)
 
 
 def record(
@@ -189,48 +161,19 @@ def record(
     """
     with reported_errors(as_json, ERROR_LINE):
         options = _options(tool_choice, temperature, max_output_tokens)
-        given = _given(base_url=base_url, model=model)
-        make = partial(Provider.from_config, provider, config=config, max_retries=0, **given)
-        asker = _Asker(screen_for(as_json), make, options, directory, name, _read_tools(tool_file))
         opening = [system(system_prompt)] if system_prompt else []
-        asker.ask([*opening, user(_question(prompt, False))])
+        messages = [*opening, user(_question(prompt, False))]
+        tools, given = _read_tools(tool_file), _given(base_url=base_url, model=model)
+        screen = screen_for(as_json)
 
+        profile = load_profile(provider, {"max_retries": 0, **given}, config)
 
-def _converse(asker: _Asker, opening: list[Message], parts: list[Any]) -> None:
-    """Asks what is typed, line by line, until Ctrl-D. A question that failed is not part of the conversation."""
-    with suppress(ImportError):
-        import readline  # noqa: F401 - lets `input` edit the line; Windows has that without it
-    asker.options["repair"] = True  # an answer without text would be refused as a part of the next request
-    messages = list(opening)
-    while True:
-        try:
-            text = input("> ")
-        except EOFError:
-            say("")
-            return
-        if not text.strip():
-            continue
-        question = user(text, *parts)
-        with _turn_may_fail():
-            reply = asker.ask([*messages, question])
-            messages += [question, reply.message]
-            parts = []
+        async def ask() -> None:
+            with _recorded(profile, directory, name) as client:
+                async with client:
+                    await _show(screen, Provider(profile, http_client=client), messages, tools, options)
 
-
-@contextmanager
-def _turn_may_fail() -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        say("\ninterrupted: this question is not part of the conversation", err=True)
-    except ConfigError:
-        raise
-    except StreamfoldError as error:
-        print_error(error)
-
-
-def _at_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+        anyio.run(ask)
 
 
 def _question(prompt: str | None, has_parts: bool) -> str:
