@@ -231,6 +231,7 @@ def test_options_that_only_some_apis_have(provider: str, names: list[str], sent:
     ("provider", "options", "wrong"),
     [
         ("openai-responses:gpt-4o", {"top_k": 4}, "can't be sent top_k"),
+        ("openai:gpt-4o", {"top_k": 4}, "can't be sent top_k"),
         (
             "anthropic:claude-sonnet-4-5",
             {"logit_bias": {"1": 2}, "frequency_penalty": 1.0},
@@ -245,6 +246,13 @@ def test_what_no_request_can_have_is_refused_when_the_model_is_made(provider: st
     """And not at a turn for which a program has waited."""
     with pytest.raises(ConfigError, match=wrong):
         ChatStreamfold(model=provider, api_key="x", **options)
+
+
+def test_what_a_server_refuses_is_a_fact_of_its_settings() -> None:
+    """And not of its name: who starts from the catalogue's OpenAI under another name has the same server."""
+    mine = {"name": "mine", "profile": "openai", "model": "gpt-4o", "api_key": "x"}
+    with pytest.raises(ConfigError, match="can't be sent top_k"):
+        ChatStreamfold(client=Provider.from_config(mine), top_k=4)
 
 
 def test_a_form_has_its_name_and_description() -> None:

@@ -47,6 +47,7 @@ class EndpointFacts:
         problem: what its configuration lacks; None: nothing.
         wires: returns the name of the wire format on which a model is asked; None: it is the same for all.
         prices: returns what finds out what an answer of a model costs there, or None if nothing can.
+        refused_members: members of a body that it refuses, though others of its wire format know them.
     """
 
     name: str
@@ -56,6 +57,7 @@ class EndpointFacts:
     problem: str | None = None
     wires: Callable[[str], str] | None = field(default=None, repr=False, compare=False)
     prices: Callable[[str], Pricing | None] | None = field(default=None, repr=False, compare=False)
+    refused_members: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     def adapter_of(self, model: str | None) -> str:
         """Returns the name of the wire format on which a model is asked; None: its own model."""

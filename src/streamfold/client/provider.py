@@ -195,7 +195,8 @@ class Provider(BaseChatModel):
         problem = profile.problem()
         adapter = profile.adapter_of(profile.model)
         url, prices = shown_url(profile.base_url), partial(_pricing, profile)
-        own = EndpointFacts(profile.name, adapter, url, profile.model, problem, profile.adapter_of, prices)
+        refused = tuple(profile.quirks_of(profile.model).get("refused_members", ()))
+        own = EndpointFacts(profile.name, adapter, url, profile.model, problem, profile.adapter_of, prices, refused)
         others = [facts for model in self.fallbacks if (facts := facts_of(model)) is not None]
         return ModelFacts(
             (own, *(endpoint for facts in others for endpoint in facts.endpoints)),

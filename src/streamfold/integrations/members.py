@@ -28,7 +28,6 @@ _MEMBERS: dict[str, dict[str, str]] = {
         "service_tier": "serviceTier",
     },
 }
-_REFUSED = {("openai", "top_k"), ("azure", "top_k")}  # by Chat Completions of these providers
 # The tiers of each API, by the words of OpenAI; None: nothing is sent, which means the same there, or nothing at all.
 _TIERS: dict[str, dict[str, str | None]] = {
     "anthropic": {"default": "standard_only", "flex": None, "priority": None},
@@ -61,16 +60,16 @@ def written(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, Any]:
 def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]:
     """Returns where each setting is written, and in which words: as all have it who may answer."""
     facts, profile = facts_of(model), getattr(model, "profile", None)
-    asked = [(one.name, one.adapter) for one in facts.endpoints] if facts else []
+    asked = [(one.adapter, one.refused_members) for one in facts.endpoints] if facts else []
     if profile is not None and not facts:  # a double
-        asked = [(profile.name, profile.adapter)]
+        asked = [(profile.adapter, profile.quirks_of(profile.model).get("refused_members", ()))]
     each = [
         {
             member: (place, _TIERS.get(adapter, {}) if member == "service_tier" else {})
             for member, place in _MEMBERS.get(adapter, {}).items()
-            if (name, member) not in _REFUSED
+            if member not in refused
         }
-        for name, adapter in asked
+        for adapter, refused in asked
     ]
     first, *others = each or [{}]
     return {name: place for name, place in first.items() if all(other.get(name) == place for other in others)}

@@ -60,6 +60,8 @@ class ChatQuirks:
         continues: how the server is told to go on with the text of the last message, which is marked as partial: by the
             member `prefix` of the message (Mistral, DeepSeek's beta), or by the member `continue_final_message` of the
             request (vLLM, SGLang). None: it can't.
+        refused_members: members of the body that this server refuses and others know. A framework that has a setting
+            for one is told that it can't be sent.
         hosted_tools: in whose words tools that the provider runs are written; OpenAI has none on this wire.
         call_signatures: the first call of each answer of the current turn is refused without the thought signature that
             came with it (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures#openai
@@ -89,5 +91,6 @@ class ChatQuirks:
     says_json: bool = False
     call_ids: Literal["any", "nine_alphanumeric"] = "any"
     call_signatures: bool = False
+    refused_members: tuple[str, ...] = ()
     hosted_tools: Literal["none", "openrouter"] = "none"
     continues: Literal["prefix", "continue_final_message"] | None = None
