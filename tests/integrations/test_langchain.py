@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 import scale
 from repaired_clients import Seen, is_right, provider_of, request_of
-from streamfold import ConfigError, IncompleteStreamError, WebSearch
+from streamfold import ConfigError, IncompleteStreamError, Provider, WebSearch
 from streamfold.integrations.langchain import ChatStreamfold
 from streamfold.recording import Recording
 from streamfold.testing import ScriptedProvider, call, fail, say, think

@@ -9,10 +9,10 @@ from ...values import ErrorInfo, Extra, Failure, Finish, Reasoning, Refusal, Tex
 from ..emitting.emitter import Emitter, WrittenCall, event, json_text
 from .carried import carried_id, opaque_block
 from .message import REQUIRED_MEMBERS, stop_reason_of, usage_details, written_usage
+from .turns import CALL_EXTRAS
 
 _Open = Literal["text", "thinking", "tool_use"]
 
-_CALL_MEMBERS = ("caller", "toolset_name")  # of a call, beside id, name and input
 _IN_PLACE = ("signature", "text_end", "block", "output")  # what has a place among the blocks
 
 # https://docs.anthropic.com/en/api/errors. Clients decide by the type whether to ask again.
@@ -183,7 +183,7 @@ class MessagesEmitter(Emitter):
             self._start(kind, {"text": ""} if kind == "text" else {"thinking": "", "signature": ""})
 
     def _start_call(self, call: WrittenCall) -> None:
-        own = {name: value for name, value in (call.extra or {}).items() if name in _CALL_MEMBERS}
+        own = {name: value for name, value in (call.extra or {}).items() if name in CALL_EXTRAS}
         if others := {name: value for name, value in (call.extra or {}).items() if name not in own}:
             self._block(opaque_block("call", others))
         self._ensure_open()
