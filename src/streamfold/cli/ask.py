@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import anyio
-import httpx
 import typer
 from rich.text import Text
 
@@ -59,9 +58,9 @@ async def _show(
     screen.end(stream.reply)
 
 
-@contextmanager
-def _recorded(profile: Profile, directory: Path, name: str) -> Iterator[httpx.AsyncClient]:
-    """Yields a client whose answers become the recordings of this name."""
+@asynccontextmanager
+async def _recorded(profile: Profile, directory: Path, name: str) -> AsyncIterator[Provider]:
+    """Yields a provider whose answers become the recordings of this name."""
     draft = RecordingDraft(directory, name)
     client, _ = recording_client(
         make_client(profile.transport),
@@ -71,7 +70,8 @@ def _recorded(profile: Profile, directory: Path, name: str) -> Iterator[httpx.As
         adapter=profile.adapter_of(profile.model),
     )
     try:
-        yield client
+        async with client:
+            yield Provider(profile, http_client=client)
     finally:
         for path in _kept(draft):
             failure = failure_in(Recording.load(path))
@@ -169,9 +169,8 @@ def record(
         profile = load_profile(provider, {"max_retries": 0, **given}, config)
 
         async def ask() -> None:
-            with _recorded(profile, directory, name) as client:
-                async with client:
-                    await _show(screen, Provider(profile, http_client=client), messages, tools, options)
+            async with _recorded(profile, directory, name) as asked:
+                await _show(screen, asked, messages, tools, options)
 
         anyio.run(ask)
 
