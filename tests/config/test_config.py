@@ -187,6 +187,7 @@ def test_layers(monkeypatch: pytest.MonkeyPatch) -> None:
         "allowed_tools": True,
         "stop_max": 4,
         "says_json": True,
+        "refused_members": ["top_k"],
         "stream_usage": False,
     }
     assert (profile.max_retries, profile.model, profile.base_url) == (7, "file", "https://api.openai.com/v1")

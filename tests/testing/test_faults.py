@@ -205,7 +205,7 @@ def test_shown_as_written() -> None:
         (lambda: stall(-1), "stall: seconds: must not be less than 0"),
         (lambda: slow(math.inf), "slow: seconds: must be a finite number"),
         (lambda: slow(math.nan), "slow: seconds: must be a finite number"),
-        (lambda: keepalive(comment="a\nb"), "keepalive: comment: must match "),
+        (lambda: keepalive(comment="a\nb"), "keepalive: comment: String should match pattern"),
         (lambda: keepalive(comments=0), "keepalive: comments: must be greater than 0"),
         (lambda: garbage(""), "garbage: data: must not be empty"),
         (lambda: drop(0), "drop: events are whole numbers from 1, not 0"),

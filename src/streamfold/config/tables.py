@@ -48,7 +48,6 @@ _TEXTS = {
     "greater_than_equal": "must not be less than {ge:g}",
     "less_than_equal": "must not be more than {le:g}",
     "too_short": "must not be empty",
-    "string_pattern_mismatch": "must match {pattern}",
     "value_error": "{error}",
 }
 
