@@ -215,6 +215,23 @@ async def test_two_copies_of_a_state_run_a_call_once(tmp_path: Path) -> None:
     assert desk.done == ["delete a"]
 
 
+@each_row("decisions", [("approve", "deny"), ("deny", "approve")])
+async def test_the_first_decision_about_a_call_counts(tmp_path: Path, decisions: tuple[str, str]) -> None:
+    """With a journal: a copy of the state that decides otherwise, later, gets the result of the first."""
+    desk = Desk()
+    first = run_tools(ScriptedProvider(call("delete", path="a")), "x", desk.tools())
+    await read(first)
+    told = []
+    for decision in decisions:
+        copy = resume_tools(ScriptedProvider("Oh."), first.dump(), desk.tools(), journal=FileJournal(tmp_path / "c"))
+        getattr(copy, decision)(*ids(first))
+        await read(copy)
+        told.append(results(copy))
+    approved = decisions[0] == "approve"
+    assert told == [['{"deleted": "a"}' if approved else "not run: the call was denied"]] * 2
+    assert desk.done == (["delete a"] if approved else [])
+
+
 async def test_a_call_that_another_run_has_started_is_in_doubt(tmp_path: Path) -> None:
     """Without a result in the journal the call is not run again, and the run says so."""
     desk = Desk()

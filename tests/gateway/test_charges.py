@@ -100,6 +100,22 @@ async def test_who_leaves_is_charged_what_the_answer_used(path: str, body: dict[
     await app.aclose()
 
 
+@each_row("limits", [{"max_concurrent": 1}, {"rpm": 1000}])
+async def test_whose_use_is_not_counted_leaves_at_once(limits: dict[str, Any]) -> None:
+    """With neither tokens nor money limited nobody reads on: the provider's connection is closed, the place is free."""
+    upstream, leave = Upstream(), anyio.Event()
+    app = upstream.app(**limits)
+    async with client_of(app) as client:
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask_and_leave, app, CHAT, asking(CHAT, stream=True), leave)
+                await upstream.said.wait()
+                leave.set()
+        upstream.go_on.set()
+        assert (await client.post(CHAT, json=asking(CHAT), headers=dict(KEY))).status_code == 200
+    await app.aclose()
+
+
 async def test_many_at_once_can_not_spend_a_budget_many_times() -> None:
     """What an answer may cost is reserved until it is known: that of 16,384 tokens, or of those that were asked for."""
     upstream = Upstream()
@@ -164,7 +180,7 @@ USED = Usage(50, 60, 110)
 async def test_how_requests_end(events: list[Any], end: Any) -> None:
     """Whole answers by the provider's counts, others by what came; nothing for what a model can't have answered."""
     noted = Noted()
-    charge = Charge(noted, REQUEST, cost)  # type: ignore[arg-type]
+    charge = Charge(noted, REQUEST, cost, reads_on=True)  # type: ignore[arg-type]
     for happened in events:
         match happened:
             case "begin":
@@ -188,7 +204,7 @@ async def test_who_leaves_for_good_is_charged_for_what_may_be_hidden(monkeypatch
     for seconds, limit, written in ((2.0, None, 1000), (2.0, 300, 300), (1000.0, None, 16_384), (0.0, None, 2)):
         noted, now = Noted(), 0.0
         request = Request("m", REQUEST.messages, options=type(REQUEST.options)(max_output_tokens=limit))
-        charge = Charge(noted, request, cost)  # type: ignore[arg-type]
+        charge = Charge(noted, request, cost, reads_on=True)  # type: ignore[arg-type]
         charge.begin(ScriptedProvider("Hi").chat_stream("Hi"))
         charge.take(StreamChunk("12345678"))
         now = seconds

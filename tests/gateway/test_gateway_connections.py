@@ -24,11 +24,14 @@ HELLO = text("Hello") + fin("stop") + DONE
 
 
 @asynccontextmanager
-async def behind_uvicorn(**bounds: Any) -> AsyncIterator[tuple[httpx.AsyncClient, int]]:
+async def behind_uvicorn(
+    *, max_body_bytes: int = 32_000_000, **bounds: Any
+) -> AsyncIterator[tuple[httpx.AsyncClient, int]]:
     """A client of a gateway with these bounds under uvicorn, and its port."""
     transport = ReplayTransport([Recording("test", HELLO)])
     async with httpx.AsyncClient(transport=transport) as upstream:
-        app = gateway({"main": Provider.from_config({"base_url": "http://u/v1", "model": "m"}, http_client=upstream)})
+        main = Provider.from_config({"base_url": "http://u/v1", "model": "m"}, http_client=upstream)
+        app = gateway({"main": main}, max_body_bytes=max_body_bytes)
         async with served(app, http=bounded_protocol(**bounds)) as (client, _):
             assert client.base_url.port is not None
             yield client, client.base_url.port
@@ -102,6 +105,24 @@ async def test_the_reason_is_in_the_form_of_the_api(path: str, status: int, kind
     error = refused.json()["error"]
     assert error["message"] == "too many connections are open; try again later"
     assert error[kind] in ("overloaded", "overloaded_error")
+
+
+@pytest.mark.parametrize("size", [100_000, 3_000_000])
+async def test_a_body_that_is_too_large_gets_its_answer(size: int) -> None:
+    """Whoever is still sending it reads the 413, and may ask again on the same connection: the rest is dropped."""
+    head = b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+    async with behind_uvicorn(head_timeout=60, max_connections=5, max_body_bytes=1000) as (_, port):
+        stream = await anyio.connect_tcp("127.0.0.1", port)
+        async with stream:
+            await stream.send(head % (CHAT.encode(), size))
+            answers = await stream.receive()
+            assert answers.startswith(b"HTTP/1.1 413 ")
+            for _ in range(size // 10_000):
+                await stream.send(b"x" * 10_000)
+            await stream.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            with anyio.fail_after(5):
+                while b"HTTP/1.1 200 " not in answers:
+                    answers += await stream.receive()
 
 
 async def test_a_head_without_end() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import anyio
 import pytest
 
 from streamfold import (
@@ -411,6 +412,32 @@ async def test_only_signed_calls_can_be_approved() -> None:
             aisdk.read_request(other, secret="s1")
     denied = {**part, "approval": {"id": part["toolCallId"], "approved": False}}
     assert aisdk.read_request({**body, "messages": [QUESTION, {**message, "parts": [denied]}]}, secret="s1").decisions
+
+
+async def test_an_approval_that_is_sent_twice_at_once() -> None:
+    """Whoever is second is told what is going on, while the first has no result yet."""
+    started, go_on = anyio.Event(), anyio.Event()
+
+    @tool(needs_approval=True)
+    async def pay(amount: int) -> str:
+        """Pays."""
+        started.set()
+        await go_on.wait()
+        return "paid"
+
+    journal = StoreJournal("memory")
+    run = asked().run(ScriptedProvider(call("pay", amount=1)), [pay], journal=journal)
+    message = ui_message(await written(run, secret="s1"))
+    part = next(part for part in message["parts"] if part["type"] == "tool-pay")
+    part |= {"state": "approval-responded", "approval": {**part["approval"], "approved": True}}
+    request = aisdk.read_request({"id": "chat1", "messages": [QUESTION, message]}, secret="s1")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(written, request.run(ScriptedProvider("Done."), [pay], journal=journal))
+        await started.wait()
+        second = await written(request.run(ScriptedProvider(), [pay], journal=journal))
+        go_on.set()
+    said = "the call 'call_1' of pay was started by another run and has no result yet"
+    assert second[-1] == {"type": "error", "errorText": said}
 
 
 async def test_a_denial_is_for_good() -> None:

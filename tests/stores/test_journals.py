@@ -61,5 +61,7 @@ async def test_a_server(tmp_path: Path) -> None:
 
 
 async def test_files(tmp_path: Path) -> None:
-    """In a folder."""
-    await check(FileJournal(tmp_path), FileJournal(tmp_path))
+    """In a folder, which the first of them makes, whatever it does first."""
+    await check(FileJournal(tmp_path / "calls"), FileJournal(tmp_path / "calls"))
+    await FileJournal(tmp_path / "of" / "approvals").finish("a key", "a nonce")
+    assert await FileJournal(tmp_path / "of" / "approvals").result("a key") == "a nonce"

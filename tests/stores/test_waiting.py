@@ -90,6 +90,22 @@ async def test_it_is_tried_again() -> None:
     await store.aclose()
 
 
+async def test_all_that_waited_goes_when_one_went() -> None:
+    """A record that was tried while the store was away is tried again as soon as that has taken another."""
+    away = Away()
+    store = WaitingStore(away)
+    away.away = True
+    for name in "abc":
+        await store.put("me", {name: b"1"})
+    for _ in "ab":
+        with pytest.raises(StoreError):
+            await store.move()
+    away.away = False
+    for _ in range(2):
+        await store.move()
+    assert set(await away.get("me", "abc")) == set("abc")
+
+
 async def test_what_is_lost_at_the_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """A store that does not come back before the program ends."""
     away = Away()

@@ -24,9 +24,14 @@ class Charge:
 
     Args:
         cost: returns what so many tokens cost; None if that is not known.
+        reads_on: whether tokens or money are limited: see the attribute.
+
+    Attributes:
+        reads_on: whether an answer is worth reading to its end for what that says of its use.
     """
 
-    def __init__(self, reservation: Reservation, request: Request, cost: Pricer) -> None:
+    def __init__(self, reservation: Reservation, request: Request, cost: Pricer, *, reads_on: bool) -> None:
+        self.reads_on = reads_on
         self._reservation = reservation
         self._request = request
         self._cost = cost

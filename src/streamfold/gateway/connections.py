@@ -63,7 +63,8 @@ class _BoundedProtocol(_Protocol):
             cycle.scope.setdefault("extensions", {DEPARTURE: self._departure})
         if self in self.waiting:
             self._make_room()
-            if self._head > _LONGEST_HEAD and not self.transport.is_closing():
+            rest = cycle is not None and cycle.more_body  # of a body that was refused: it is dropped as it comes
+            if self._head > _LONGEST_HEAD and not rest and not self.transport.is_closing():
                 self.send_400_response("The head of the request is too long.")
 
     def _make_room(self) -> None:

@@ -33,8 +33,8 @@ class Exchange:
     Attributes:
         dropped: warnings about parts of the request that the provider can't be asked.
         memory: gives the client's earlier turns back what they have lost; None: nothing does.
-        charge: learns what the request uses. If the client leaves, its answer is then read on for some seconds, as the
-            provider says at the end what it has used. None: nobody wants to know.
+        charge: learns what the request uses; None: nobody wants to know. If the client leaves, its answer is read on
+            for some seconds where that `reads_on`, as the provider says at the end what it has used.
     """
 
     wire: Wire
@@ -91,7 +91,7 @@ class Exchange:
         """Gives the answer up, at once or soon: its client has left."""
         if not self._gone and self._watched is not None:
             self._gone = True
-            self._watched.end(_GRACE if self.charge else 0.0)
+            self._watched.end(_GRACE if self._reads_on else 0.0)
 
     async def _stream(self, writer: ReplyWriter, sink: Sink) -> None:
         """Writes the answer as it arrives."""
@@ -196,7 +196,7 @@ class Exchange:
         try:
             await take(chunk, stream)
         except ClientGone:
-            if self.charge is None:
+            if not self._reads_on:
                 raise
             self._leave()
 
@@ -206,6 +206,15 @@ class Exchange:
             await self._end_failed(sink, writer.fail(self.wire.info(refusal)))
         else:
             await send_json(send, *self.wire.error(refusal, self.asked.id), self._headers)
+
+    async def settle(self) -> None:
+        """Charges what it has used, if anybody wants to know."""
+        if self.charge is not None:
+            await self.charge.aclose()
+
+    @property
+    def _reads_on(self) -> bool:
+        return self.charge is not None and self.charge.reads_on
 
     @property
     def _headers(self) -> dict[str, str]:

@@ -219,12 +219,16 @@ class RequestHandler:
         departure: Departure | None,
     ) -> None:
         """Has an answer made, within the limits of the client's key. Raises Refused, ClientGone; see `Exchange.run`."""
-        exchange.charge = await self._rate_limits.charge(client, exchange.served, exchange.asked.request)
+        if exchange.charge is None:
+            await self.reserve(exchange, client)
         try:
             await exchange.run(receive, send, sink, departure)
         finally:
-            if exchange.charge is not None:
-                await exchange.charge.aclose()
+            await exchange.settle()
+
+    async def reserve(self, exchange: Exchange, client: Client) -> None:
+        """Reserves what an answer may use, within the limits of the client's key; `run` settles it. Raises Refused."""
+        exchange.charge = await self._rate_limits.charge(client, exchange.served, exchange.asked.request)
 
     async def _read(self, incoming: Incoming, body: Body) -> tuple[ClientRequest, Served]:
         return await _beside(body.size, partial(self._parse, incoming, body))

@@ -46,7 +46,12 @@ class KeyRateLimits:
             if limits:
                 name = f"gateway key {client.name}"
                 self._limiters[client.name] = limiter = RateLimiter(
-                    name, **limits, store=store, burst=_MINUTE, label=f"key {client.name!r}", **options
+                    name,
+                    **limits,
+                    store=store,
+                    burst=_burst(limits.get("rpm")),
+                    label=f"key {client.name!r}",
+                    **options,
                 )
                 store = limiter.store  # one connection for all of them
 
@@ -64,13 +69,19 @@ class KeyRateLimits:
             why = f"what the model costs is not known, and {limiter.label} has a budget: give its prices"
             said = "the server is misconfigured for this model; see its log"
             raise refused(500, said, x_should_retry="false") from ConfigError(why)
-        return Charge(await _reserved(limiter, bound), request, served.cost)
+        reads_on = limiter.limits_cost or client.options.tpm is not None
+        return Charge(await _reserved(limiter, bound), request, served.cost, reads_on=reads_on)
 
     async def aclose(self) -> None:
         """Closes the store."""
         async with AsyncExitStack() as stack:
             for limiter in self._limiters.values():
                 stack.push_async_callback(limiter.aclose)
+
+
+def _burst(rpm: float | None) -> float:
+    """Returns how many seconds of unused allowance let a minute's requests come all at once, and not one more."""
+    return max(0.0, _MINUTE - 0.999 * _MINUTE / rpm) if rpm else _MINUTE  # the first needs none; sums of floats drift
 
 
 async def _reserved(limiter: RateLimiter, bound: Cost | None) -> Reservation:

@@ -15,7 +15,7 @@ from .memory import MemoryStore
 from .store import Retention, Store, StoreError, joined_key
 
 _AGAIN = 1.0  # seconds between two looks whether a store is back
-_PAUSE = 15.0  # seconds for which a record is not tried again that the store did not take
+_PAUSE = 8.0  # seconds for which a record is not tried again, at most, that the store did not take
 
 _logger = logging.getLogger("streamfold")
 
@@ -37,7 +37,7 @@ class WaitingStore:
         self._waiting = MemoryStore(retention)
         self._waits = self._moving = False
         self._next = 0.0  # when what waits is moved at the earliest
-        self._paused: dict[tuple[str, str], float] = {}  # records that are not tried before a time
+        self._paused: dict[tuple[str, str], tuple[float, float]] = {}  # records that rest: until when, and how long
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
         """Returns the values of those keys that are known. What waits is among `found` of a StoreError too."""
@@ -90,7 +90,7 @@ class WaitingStore:
         try:
             for owner, name in self._waiting.names():
                 parts = self._waiting.record(owner, name)
-                if parts is not None and monotonic() >= self._paused.get((owner, name), 0.0):
+                if parts is not None and monotonic() >= self._paused.get((owner, name), (0.0, 0.0))[0]:
                     await self._move_record(owner, name, parts)
             self._waits = bool(self._waiting.names())
             if not self._waits:
@@ -104,8 +104,10 @@ class WaitingStore:
         try:
             await self.store.put(owner, values)
         except StoreError:  # it may be this record that the store can't take, and others are to go before it
-            self._paused[owner, name] = monotonic() + _PAUSE
+            pause = min(_PAUSE, 2 * self._paused.get((owner, name), (0.0, _AGAIN / 2))[1])
+            self._paused[owner, name] = monotonic() + pause, pause
             raise
+        self._paused.clear()  # the store is back: others were refused because it was away
         self._waiting.forget(owner, values, unless_newer=True)
 
     async def keep_trying(self) -> NoReturn:

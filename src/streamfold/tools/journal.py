@@ -78,17 +78,20 @@ class FileJournal:
     def _path(self, key: str, kind: str) -> Path:
         return self._directory / _name(key, kind)
 
-    def _create(self, path: Path) -> bool:
+    def _make(self, path: Path) -> None:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600, exist_ok=False)
+
+    def _create(self, path: Path) -> bool:
         try:
-            path.touch(mode=0o600, exist_ok=False)
+            self._make(path)
         except FileExistsError:
             return False
         return True
 
     def _write(self, path: Path, text: str) -> None:
         fresh = path.with_suffix(f".{secrets.token_hex(8)}")
-        fresh.touch(mode=0o600)
+        self._make(fresh)
         fresh.write_bytes(text.encode("utf-8", "surrogatepass"))
         fresh.replace(path)  # a reader sees all of it or nothing
 

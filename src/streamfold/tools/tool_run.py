@@ -359,11 +359,9 @@ class ToolRun(AsyncIteration, AsyncContext):
         nonce = self._turn.nonce(call)
         if denied and self._journal is not None:  # a signature that is sent again is used up by a denial, too
             nonce = await kept_approval(self._journal, self.id, call)
-        if denied and nonce is None:
-            return denied_result(call, reason)
         journal = needed_journal(self._journal) if nonce else self._journal
         if journal is None:
-            return await run_call(call, self._tools, self._on_tool_error)
+            return denied_result(call, reason) if denied else await run_call(call, self._tools, self._on_tool_error)
         key = await journal_key(journal, self.id, self._first, call, nonce)
         if not await journal.claim(key):
             if (stored := await journal.result(key)) is None:

@@ -151,9 +151,14 @@ class KeptResponses:
 
     async def _detached(self, incoming: Incoming, exchange: Exchange, running: Running, size: int) -> None:
         """Has the answer made by a task of its own, and reads along for as long as the client is there."""
-        if not await running.begin() and running.about["background"]:
+        try:
+            await self._handler.reserve(exchange, incoming.client)  # what is beyond the limits is not queued
+            if not await running.begin() and running.about["background"]:
+                raise refused(413, "background: the request is too large to be kept")
+        except BaseException:
             running.close()
-            raise refused(413, "background: the request is too large to be kept")
+            await exchange.settle()
+            raise
         self._running[running.kept.id] = running
         async with self._background.tasks() as tasks:
             tasks.start_soon(self._make, running, exchange, incoming.client, size)

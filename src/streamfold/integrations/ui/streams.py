@@ -12,7 +12,7 @@ from ...adapters.emitting import Order, json_text
 from ...adapters.emitting import event as sse_event
 from ...answers import ChatStream
 from ...text import finite
-from ...tools import PendingCall, ToolResult, ToolRun
+from ...tools import CallInDoubtError, PendingCall, ToolResult, ToolRun
 from ...values import (
     APIError,
     AuthenticationError,
@@ -163,7 +163,7 @@ def error_text(error: Exception) -> str:
         return "the server is misconfigured for this model; see its log"
     if isinstance(error, APIError):
         return error.message
-    if isinstance(error, TurnLimitError):
+    if isinstance(error, TurnLimitError | CallInDoubtError):
         return str(error)
     return "the server failed; see its log"
 
