@@ -112,6 +112,17 @@ def sends(*data: bytes) -> Script:
     return script
 
 
+def sends_each(*data: bytes) -> Script:
+    """Reads requests, one after the other, and sends these bytes for each."""
+
+    async def script(peer: Connection) -> None:
+        while True:
+            await peer.request()
+            await peer.send(*data)
+
+    return script
+
+
 def falls_silent(*data: bytes) -> Script:
     """Reads a request, sends these bytes, and then nothing until the client leaves."""
 

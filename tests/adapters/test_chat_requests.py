@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from streamfold import ConfigError, Message, NamedTool, Tool, ToolCall, assistant, system, tool, tool_result, user
+from streamfold import ConfigError, NamedTool, Tool, ToolCall, assistant, system, tool, tool_result, user
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.requests.request import Request
 from tables import each_row
@@ -59,20 +59,6 @@ def test_a_conversation() -> None:
         {"role": "tool", "content": '{"celsius": -3}', "tool_call_id": "functions.get_weather:0"},
         {"role": "user", "content": "And?"},
     ]
-
-
-def test_arguments_that_were_never_sent_go_back_as_an_object() -> None:
-    """Servers parse the text of the arguments for their chat template; no text at all does not parse."""
-    body = encode([Message("assistant", tool_calls=(ToolCall("a", "ping", {}, ""),)), user("x")])
-    assert body["messages"][0]["tool_calls"][0]["function"] == {"name": "ping", "arguments": "{}"}
-
-
-def test_thought_signatures_go_back() -> None:
-    """Gemini refuses the next turn of a call without the signature that came with it."""
-    signature = {"google": {"thought_signature": "abc"}}
-    call = ToolCall("a", "f", {}, "{}", {"extra_content": signature})
-    body = encode([Message("assistant", tool_calls=(call,)), user("x")])
-    assert body["messages"][0]["tool_calls"][0]["extra_content"] == signature
 
 
 @each_row(

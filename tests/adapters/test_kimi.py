@@ -10,7 +10,7 @@ import pytest
 
 import corpus
 from folding import DONE, chunk, entry, fold
-from streamfold import AllowedTools, ConfigError, NamedTool, Tool, ToolCall, assistant, tool_result, user
+from streamfold import ConfigError, NamedTool, Tool, ToolCall, assistant, tool_result, user
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.config.file import read_profile
 from streamfold.engine import WireNames
@@ -56,13 +56,6 @@ def names(body: dict[str, Any]) -> list[str]:
     return [tool["function"]["name"] for tool in body["tools"]]
 
 
-def test_pinned_sampling_is_not_sent() -> None:
-    """K2.5 and later answer any temperature but their own with a 400: it is left out, and the reply says so."""
-    assert encode(temperature=0.2, top_p=0.5, max_output_tokens=9) == ({"max_completion_tokens": 9}, ["option_dropped"])
-    assert encode(temperature=0.2, model="kimi-k2-0905-preview") == ({"temperature": 0.2}, [])
-    assert encode(temperature=0.2, model="moonshotai/Kimi-K2.6", quirks=ENGINE) == ({"temperature": 0.2}, [])
-
-
 @pytest.mark.parametrize("temperature", [-0.1, 1.1])
 def test_temperature_has_another_range(temperature: float) -> None:
     """One outside of it is sent as the nearest one in it."""
@@ -106,12 +99,6 @@ def test_k3_takes_required_and_no_name() -> None:
     assert (body["tool_choice"], names(body), warnings) == ("required", ["get_time"], ["tool_choice_changed"])
     body, warnings = encode(tools=[WEATHER, CLOCK], tool_choice="required", model="kimi-k3")
     assert (body["tool_choice"], names(body), warnings) == ("required", ["get_weather", "get_time"], [])
-
-
-def test_allowed_tools_are_the_tools_that_are_sent() -> None:
-    """The wire has no such choice: the others are left out."""
-    body, warnings = encode(tools=[WEATHER, CLOCK], tool_choice=AllowedTools(("get_time",)))
-    assert (body["tool_choice"], names(body), warnings) == ("auto", ["get_time"], ["tool_choice_changed"])
 
 
 @each_row(
@@ -249,14 +236,6 @@ def test_assistant_turns() -> None:
     assert body["messages"][2]["tool_call_id"] == "functions.get_time:0"
 
 
-def test_turns_of_other_providers_are_marked_while_thinking() -> None:
-    """A turn with calls and no reasoning would be refused while thinking is on (MoonshotAI/kimi-cli#2141)."""
-    messages = [user("Time?"), assistant(tool_calls=[CALL]), tool_result(CALL, "noon")]
-    assert encode(messages)[0]["messages"][1]["reasoning_content"] == ""
-    assert "reasoning_content" not in encode(messages, reasoning_effort="none")[0]["messages"][1]
-    assert "reasoning_content" not in encode(messages, model="kimi-k2-0905-preview")[0]["messages"][1]
-
-
 @each_row("history", HISTORIES, ids=corpus.label)
 def test_histories_of_the_corpus(history: dict[str, Any]) -> None:
     """Ids are renumbered in the model's own style, on a copy."""
@@ -264,25 +243,6 @@ def test_histories_of_the_corpus(history: dict[str, Any]) -> None:
     body, _ = encode(history["messages"], model="kimi-k2", quirks=ENGINE)
     assert body["messages"] == history["expect_messages"]
     assert json.dumps(history["messages"]) == before
-
-
-def test_ids_run_through_the_conversation() -> None:
-    """The n-th call of the conversation is functions.NAME:n; a result goes with the nearest turn before it."""
-    first, second = ToolCall("id", "get_time", {}, "{}"), ToolCall("id", "get_weather", {}, "{}")
-    turns = [user("x"), assistant(tool_calls=[first]), tool_result(first, "1"), assistant(tool_calls=[second])]
-    body, _ = encode([*turns, tool_result(second, "2")])
-    ids = [
-        message.get("tool_call_id") or [call["id"] for call in message.get("tool_calls", ())]
-        for message in body["messages"]
-    ]
-    assert ids == [
-        [],
-        ["functions.get_time:0"],
-        "functions.get_time:0",
-        ["functions.get_weather:1"],
-        "functions.get_weather:1",
-    ]
-    assert first.id == "id"
 
 
 def test_response_format_without_its_schema_declaration() -> None:

@@ -222,36 +222,11 @@ def test_end(kind: str, members: dict[str, Any], end: Delta):
     assert deltas[-2:] == [end, Done()]
 
 
-def test_the_whole_response():
-    """The last event says everything once more, in the order of the items."""
-    assert decode({"type": "response.completed", "response": RESPONSE}) == [*WHOLE, Finish("stop", "completed"), Done()]
-
-
 def test_the_members_of_a_response_beside_the_type():
     """Some gateways leave out the object around them."""
     whole = [*WHOLE, Finish("stop", "completed"), Done()]
     assert decode({**RESPONSE, "type": "response.completed"}) == whole
     assert decode(RESPONSE) == whole
-
-
-@each_row("data", ["[DONE]", " [DONE] ", '"[DONE]"', "[done]"])
-def test_done(data: str):
-    """Not this wire's, but sent on it."""
-    assert decode(data) == [Done()]
-
-
-@pytest.mark.parametrize("data", ["", " ", "\n"])
-def test_nothing(data: str):
-    """No data, no facts."""
-    assert decode(data) == []
-
-
-def test_numbers():
-    """The number of an event comes first."""
-    adapter = ResponsesAdapter()
-    payload = {"type": "response.output_text.delta", "delta": "a", "sequence_number": 7}
-    deltas = adapter.decode(ServerSentEvent("", json.dumps(payload)))
-    assert deltas == [Sequence(7), Text("a", Part())]
 
 
 @each_row(

@@ -17,7 +17,7 @@ import streamfold
 from commands import COMMAND, Done, environment, run_beside, start
 from commands import run as run_in
 from folding import DONE, call, entry, fin, text
-from servers import END, STREAM, Connection, framed, serving
+from servers import END, STREAM, Connection, framed, sends, serving
 from streamfold.config.catalogue import provider_files
 from tables import each_row
 
@@ -142,14 +142,8 @@ async def test_chat_sends_what_was_said(tmp_path: Path) -> None:
     tools = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]
     (tmp_path / "tools.json").write_text(json.dumps(tools), "utf-8")
 
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(
-            STREAM, framed(text("Let me see."), call(entry(0, "a", "get_weather", "{}")), fin("stop"), DONE), END
-        )
-
     done, (request,) = await _chat(
-        script,
+        sends(STREAM, framed(text("Let me see."), call(entry(0, "a", "get_weather", "{}")), fin("stop"), DONE), END),
         "Weather?",
         "--system",
         "Be brief.",
@@ -171,10 +165,7 @@ async def test_chat_sends_its_options(tmp_path: Path) -> None:
     """Model, temperature, limit and images of the command line are in the request."""
     (tmp_path / "dot.png").write_bytes(PNG)
 
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(STREAM, framed(text("A dot."), fin("stop"), DONE), END)
-
+    script = sends(STREAM, framed(text("A dot."), fin("stop"), DONE), END)
     words = ["--model", "other", "--temperature", "0.5", "--max-output-tokens", "7"]
     images = ["--image", str(tmp_path / "dot.png"), "--image", "https://x.test/a.png"]
     done, (request,) = await _chat(script, "Weather?", *words, *images)
@@ -212,11 +203,7 @@ def test_there_must_be_a_question(words: list[str], stdin: bytes, message: str) 
 
 async def test_a_question_may_be_piped_in() -> None:
     """Without an argument, standard input is the question; a byte order mark is no part of it."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(STREAM, framed(text("Yes."), fin("stop"), DONE), END)
-
+    script = sends(STREAM, framed(text("Yes."), fin("stop"), DONE), END)
     done, (request,) = await _chat(script, stdin="\ufeffWhy?\r\n".encode())
     assert (done.returncode, done.stdout) == (0, "Yes.\n"), done.stderr
     assert json.loads(request.partition(b"\r\n\r\n")[2])["messages"][-1]["content"] == "Why?\r\n"

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from amazon import signature_problem
-from servers import Connection, answer, serving
+from servers import Connection, answer, falls_silent, sends, serving
 from streamfold import (
     APIConnectionError,
     APIError,
@@ -81,11 +81,7 @@ async def test_claude_on_bedrock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
 
-    async def counts(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(answer("200 OK", b'{"inputTokens": 34}'))
-
-    async with serving(counts) as server:
+    async with serving(sends(answer("200 OK", b'{"inputTokens": 34}'))) as server:
         base_url = f"http://127.0.0.1:{server.port}"
         async with Provider.from_config("bedrock", base_url=base_url, model="anthropic.claude-x:0") as provider:
             assert await provider.count_tokens("Hi") == 34
@@ -170,12 +166,7 @@ async def test_a_failure_is_tried_again() -> None:
 )
 async def test_errors(reply: bytes, error: type[Exception], words: str) -> None:
     """The same classes as of an answer, with the provider's name, and without secrets."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(reply)
-
-    found = await failure(script)
+    found = await failure(sends(reply))
     assert type(found) is error
     assert words in str(found)
     assert str(found).startswith("custom: ")
@@ -184,12 +175,7 @@ async def test_errors(reply: bytes, error: type[Exception], words: str) -> None:
 
 async def test_clocks() -> None:
     """A server that does not answer, or not to the end, is a timeout."""
-
-    async def slow(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{")
-        await peer.gone()
-
+    slow = falls_silent(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{")
     found = await failure(slow, timeouts={"first_event": 0.1})
     assert isinstance(found, APITimeoutError)
     assert found.phase == "first_event"
@@ -197,13 +183,7 @@ async def test_clocks() -> None:
 
 async def test_a_body_that_is_too_large() -> None:
     """It is given up as soon as it is."""
-
-    async def large(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 5000)
-        await peer.gone()
-
-    found = await failure(large, limits={"event_bytes": 1000})
+    found = await failure(falls_silent(b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 5000), limits={"event_bytes": 1000})
     assert isinstance(found, ProtocolError)
     assert "limits.event_bytes" in str(found)
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from folding import DONE, fin, text
-from servers import STREAM, Connection, Server, answer, framed, serving
+from servers import STREAM, Connection, Server, answer, falls_silent, framed, serving
 from streamfold import (
     APITimeoutError,
     BadRequestError,
@@ -357,13 +357,7 @@ async def test_the_loop_over_tools_takes_one() -> None:
 
 async def test_chunks_come_as_they_are_made() -> None:
     """Nothing of a stream is held back by the way through a Fallback."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(STREAM, framed(text("one")))
-        await peer.gone()
-
-    async with serving(script) as server, Fallback(server.provider()) as provider:
+    async with serving(falls_silent(STREAM, framed(text("one")))) as server, Fallback(server.provider()) as provider:
         async with provider.chat_stream("Hello") as stream:
             with anyio.fail_after(5):
                 assert (await anext(stream)).delta == "one"

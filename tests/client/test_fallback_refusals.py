@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from folding import DONE, event, fin, text
-from servers import STREAM, Connection, Server, answer, framed, serving
+from servers import STREAM, Connection, Server, answer, framed, sends, sends_each, serving
 from streamfold import (
     APIError,
     ChatModel,
@@ -35,23 +35,13 @@ TOO_LONG = "This model's maximum context length is 8192 tokens. However, your me
 async def refusing(message: str, code: str | None = None, status: int = 400) -> AsyncIterator[Server]:
     body = json.dumps({"error": {"message": message, "code": code}}).encode()
 
-    async def script(peer: Connection) -> None:
-        while True:
-            await peer.request()
-            await peer.send(answer(f"{status} No", body))
-
-    async with serving(script) as server:
+    async with serving(sends_each(answer(f"{status} No", body))) as server:
         yield server
 
 
 @asynccontextmanager
 async def answering() -> AsyncIterator[Server]:
-    async def script(peer: Connection) -> None:
-        while True:
-            await peer.request()
-            await peer.send(GOOD)
-
-    async with serving(script) as server:
+    async with serving(sends_each(GOOD)) as server:
         yield server
 
 
@@ -106,12 +96,8 @@ async def test_a_filter_inside_a_stream() -> None:
     """Before any text too: what one provider does not want is not taken to another."""
     filtered = event({"error": {"message": "no", "code": "content_filter"}})
 
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(STREAM, framed(filtered), b"0\r\n\r\n")
-
     second = ScriptedProvider("Hi", "Hi")
-    async with serving(script) as server, server.provider() as first:
+    async with serving(sends(STREAM, framed(filtered), b"0\r\n\r\n")) as server, server.provider() as first:
         with pytest.raises(ContentFilterError):
             await Fallback(first, second).chat("Hello")
         assert second.requests == []

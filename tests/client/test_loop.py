@@ -15,7 +15,7 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
-from servers import STREAM, Connection, framed, serving
+from servers import STREAM, falls_silent, framed, serving
 from streamfold import (
     ConfigError,
     NamedTool,
@@ -462,12 +462,7 @@ async def test_leaving_closes_the_connection() -> None:
     """After `break` nothing is open, whatever the server still has to say."""
     piece = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
 
-    async def script(connection: Connection) -> None:
-        await connection.request()
-        await connection.send(STREAM, framed(piece))
-        await connection.gone()
-
-    async with serving(script) as server, server.provider() as provider:
+    async with serving(falls_silent(STREAM, framed(piece))) as server, server.provider() as provider:
         async with run_tools(provider, "x", [add]) as run:
             async for chunk in run:
                 assert chunk.delta == "Hi"

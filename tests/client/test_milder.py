@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from folding import DONE, call, entry, fin, text
-from servers import STREAM, Connection, answer, framed, serving
+from servers import STREAM, Connection, answer, framed, sends_each, serving
 from streamfold import Tool, ToolCall, UnsupportedOptionError, run_tools, user
 from streamfold.requests import Lesson, Request, lesson_from, with_lessons
 from streamfold.values import ErrorMeaning, Message, error_info
@@ -253,12 +253,7 @@ async def test_an_option_that_comes_back_is_raised() -> None:
     """A server that names the same option again, although it was left out, is not asked a third time."""
     refusal = answer("400 No", json.dumps(openai("no", "unsupported_parameter", "seed")).encode())
 
-    async def script(peer: Connection) -> None:
-        while True:
-            await peer.request()
-            await peer.send(refusal)
-
-    async with serving(script) as server, server.provider() as provider:
+    async with serving(sends_each(refusal)) as server, server.provider() as provider:
         with pytest.raises(UnsupportedOptionError):
             await provider.chat("Hello", seed=1)
         assert len(server.requests) == 2

@@ -18,7 +18,7 @@ from anyio.streams.tls import TLSStream
 
 import servers
 from folding import DONE, call, codes, entry, fin, text
-from servers import END, STREAM, Connection, answer, certificate, falls_silent, framed, serving
+from servers import END, STREAM, Connection, answer, certificate, falls_silent, framed, sends, serving
 from streamfold import (
     APIConnectionError,
     APITimeoutError,
@@ -196,11 +196,7 @@ async def test_second_reader_is_told() -> None:
 
 async def test_broken_connection_is_incomplete() -> None:
     """A connection that breaks before the finish reason is an error with the text so far, and its cause."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(STREAM, framed(text("Hel"), CALL), b"ff\r\ndata: ")
-
+    script = sends(STREAM, framed(text("Hel"), CALL), b"ff\r\ndata: ")
     async with serving(script) as server, server.provider() as provider:
         with pytest.raises(IncompleteStreamError, match="connection broke") as caught:
             await provider.chat("Hello")
@@ -214,12 +210,7 @@ async def test_broken_connection_is_incomplete() -> None:
 
 async def test_silence_after_the_finish_reason_is_no_loss() -> None:
     """A server that finishes and then neither says [DONE] nor hangs up: the answer stands after the read timeout."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(STREAM, framed(text("Hi"), fin("stop")))
-        await peer.gone()
-
+    script = falls_silent(STREAM, framed(text("Hi"), fin("stop")))
     async with serving(script) as server, server.provider(timeouts={"read": 0.1}) as provider:
         reply = await provider.chat("Hello")
         assert (reply.text, codes(reply)) == ("Hi", ["interrupted_after_finish"])
@@ -227,12 +218,7 @@ async def test_silence_after_the_finish_reason_is_no_loss() -> None:
 
 async def test_c15_socket_kept_open_after_done() -> None:
     """The answer ends at [DONE], also if the server keeps the connection open; leaving does not wait for it."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(STREAM, framed(text("Hi"), fin("stop"), DONE))
-        await peer.gone()
-
+    script = falls_silent(STREAM, framed(text("Hi"), fin("stop"), DONE))
     async with serving(script) as server, server.provider() as provider:
         with anyio.fail_after(5):
             assert (await provider.chat("Hello")).text == "Hi"
@@ -383,11 +369,7 @@ async def test_connection_refused() -> None:
 )  # fmt: skip
 async def test_e7_status_errors(status: str, body: bytes, kind: type, message: str, retryable: bool) -> None:
     """A status that is not 2xx becomes its error, with the server's message, its id and its advice."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(answer(status, body, "x-request-id: req_9", "retry-after: 7"))
-
+    script = sends(answer(status, body, "x-request-id: req_9", "retry-after: 7"))
     async with serving(script) as server, server.provider() as provider:
         with pytest.raises(kind, match=message) as caught:
             await provider.chat("Hello")
@@ -416,11 +398,7 @@ async def test_e8_endless_error_body_is_cut() -> None:
 
 async def test_n7_redirects_are_not_followed() -> None:
     """A redirect would carry the key to another host: it is refused, and said."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(answer("307 Temporary Redirect", b"", "Location: http://127.0.0.1:1/elsewhere"))
-
+    script = sends(answer("307 Temporary Redirect", b"", "Location: http://127.0.0.1:1/elsewhere"))
     async with serving(script) as server, server.provider() as provider:
         with pytest.raises(StreamfoldError, match="redirects are not followed"):
             await provider.chat("Hello")
@@ -431,10 +409,7 @@ async def test_d17_content_type_does_not_matter(content_type: str) -> None:
     """What the body is shows in the body, also under a wrong, odd or missing content type; it is always UTF-8."""
     body = text("Grüße, 世界") + fin("stop") + DONE
 
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(answer("200 OK", body, *([f"Content-Type: {content_type}"] if content_type else [])))
-
+    script = sends(answer("200 OK", body, *([f"Content-Type: {content_type}"] if content_type else [])))
     async with serving(script) as server, server.provider() as provider:
         assert (await provider.chat("Hello")).text == "Grüße, 世界"
 
@@ -444,10 +419,7 @@ async def test_d18_whole_completion_instead_of_a_stream() -> None:
     message = {"role": "assistant", "content": "Hi", "tool_calls": [entry(None, "a", "f", "{}", type="function")]}
     body = json.dumps({"id": "x", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]})
 
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(answer("200 OK", body.encode(), "Content-Type: application/json"))
-
+    script = sends(answer("200 OK", body.encode(), "Content-Type: application/json"))
     async with serving(script) as server, server.provider() as provider:
         reply = await provider.chat("Hello")
         assert (reply.text, reply.tool_calls) == ("Hi", [ToolCall("a", "f", {}, "{}")])
@@ -455,11 +427,7 @@ async def test_d18_whole_completion_instead_of_a_stream() -> None:
 
 async def test_d20_login_page() -> None:
     """A web page under a 200 is an error that shows how it begins."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(answer("200 OK", b"<!doctype html><title>Log in</title>", "Content-Type: text/html"))
-
+    script = sends(answer("200 OK", b"<!doctype html><title>Log in</title>", "Content-Type: text/html"))
     async with serving(script) as server, server.provider() as provider:
         with pytest.raises(ProtocolError, match=r"web page.*Log in"):
             await provider.chat("Hello")
@@ -487,11 +455,7 @@ async def test_l3_failed_attempts_are_repeated_before_the_first_chunk() -> None:
 
 async def test_l1_nothing_is_repeated_after_the_first_chunk() -> None:
     """Text that was shown is never shown again: the error comes through."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(answer("200 OK", text("Hel") + b'data: {"error":{"message":"overloaded","code":503}}\n\n'))
-
+    script = sends(answer("200 OK", text("Hel") + b'data: {"error":{"message":"overloaded","code":503}}\n\n'))
     async with serving(script) as server, server.provider(max_retries=2) as provider:
         with pytest.raises(UpstreamError, match="overloaded") as caught:
             await provider.chat("Hello")
@@ -525,11 +489,7 @@ async def test_many_streams_at_once() -> None:
 
 async def test_aclose_while_waiting_for_a_retry() -> None:
     """Closing ends the wait before the next attempt at once, and nothing more is sent."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(answer("503 Service Unavailable", b"{}", "retry-after: 50"))
-
+    script = sends(answer("503 Service Unavailable", b"{}", "retry-after: 50"))
     async with serving(script) as server, server.provider(max_retries=3) as provider:
         stream = provider.chat_stream("Hello")
         with anyio.fail_after(10):
@@ -548,11 +508,7 @@ async def test_aclose_while_waiting_for_a_retry() -> None:
 
 async def test_d21_compression_is_not_requested() -> None:
     """Proxies hold compressed streams back. `extra_headers` may ask for it: see `net/test_compression.py`."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(answer("200 OK", text("Hi") + fin("stop") + DONE))
-
+    script = sends(answer("200 OK", text("Hi") + fin("stop") + DONE))
     async with serving(script) as server, server.provider() as provider:
         await provider.chat("Hello")
         assert b"accept-encoding: identity" in server.requests[0].lower()

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from scale import pick
-from servers import END, STREAM, Connection, framed, serving
+from servers import END, STREAM, Connection, framed, sends, serving
 from streamfold import Hooks, IncompleteStreamError, Provider, Reply, StreamfoldError
 from streamfold.adapters.responses import ResponsesEmitter
 from streamfold.gateway import gateway
@@ -229,11 +229,7 @@ async def test_our_own_gateway_keeps_them() -> None:
     """A client of this library before a gateway of this library: the rest comes from there."""
     cut = Store(len(WHOLE) // 2)
 
-    async def script(connection: Connection) -> None:
-        await connection.request()
-        await connection.send(STREAM, framed(WHOLE), END)
-
-    async with serving(script) as upstream, upstream.provider(adapter="responses") as main:
+    async with serving(sends(STREAM, framed(WHOLE), END)) as upstream, upstream.provider(adapter="responses") as main:
         app = gateway({"main": main})
         inner = httpx.ASGITransport(app)
 

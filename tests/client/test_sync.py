@@ -24,7 +24,7 @@ from pydantic import BaseModel
 
 import scale
 from folding import DONE, fin, text
-from servers import END, STREAM, Connection, Script, Server, answer, framed, serving
+from servers import END, STREAM, Connection, Script, Server, answer, framed, sends, serving
 from streamfold import (
     ConfigError,
     Fallback,
@@ -512,12 +512,7 @@ made.close()
 
 def test_tokens_are_counted() -> None:
     """The provider's own count, or the error that its API has none."""
-
-    async def counts(connection: Connection) -> None:
-        await connection.request()
-        await connection.send(answer("200 OK", b'{"input_tokens": 5}'))
-
-    with served(counts) as server:
+    with served(sends(answer("200 OK", b'{"input_tokens": 5}'))) as server:
         with provider_of(server, adapter="anthropic", model="claude-sonnet-5") as provider:
             assert provider.count_tokens("Hi") == 5
         with provider_of(server) as provider, pytest.raises(ConfigError, match="can't count tokens"):

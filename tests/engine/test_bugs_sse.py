@@ -270,6 +270,8 @@ def test_d18_whole_completion_that_was_cut_by_its_length() -> None:
         pytest.param(b"data\n" * 300, id="empty data lines"),
         pytest.param(b"event: ping\n" * 200, id="event names"),
         pytest.param(b": " + b"x" * 2000, id="comment"),
+        pytest.param(b"id: " + b"x" * 2000, id="id"),
+        pytest.param(b"data: x\n" + b"retry: 1\n" * 200, id="retry times"),
     ],
 )
 def test_d22_endless_event(endless: bytes) -> None:

@@ -55,16 +55,6 @@ def test_an_index_counts_where_items_say_nothing(heads):
     ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
 
 
-def test_an_index_counts_where_items_are_drawn_anew():
-    """GitHub's Copilot gives an item another id in each event: the index holds."""
-    assert sort(
-        Call(0, "a", "f", item="x1"),
-        Call(1, "b", "g", item="x2"),
-        Call(0, arguments='{"x":1}', item="x3"),
-        Call(1, arguments='{"y":2}', item="x4"),
-    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
-
-
 def test_one_item_id_at_two_indices_is_two_calls():
     """The index is the identity of a call, also for pieces that take the short way."""
     calls = Calls()

@@ -155,29 +155,6 @@ def test_an_error_is_raised_by_close_too() -> None:
         decoder.feed(text("b"))
 
 
-def test_an_error_without_anything_before_it() -> None:
-    """The call that meets an error returns an empty list and does not raise, even with nothing to return."""
-    decoder = StreamDecoder("chat")
-    assert decoder.feed(BOOM) == []
-    assert decoder.done
-    with pytest.raises(UpstreamError):
-        decoder.close()
-
-
-def test_an_error_that_close_finds_is_raised_again() -> None:
-    """An error that only `close` can find is raised by every later call as well."""
-    decoder = StreamDecoder("chat")
-    assert said(decoder.feed(text("a"))) == ["a"]
-    for _ in range(2):
-        with pytest.raises(IncompleteStreamError) as caught:
-            decoder.close()
-        assert caught.value.partial is not None
-        assert caught.value.partial.text == "a"
-    with pytest.raises(IncompleteStreamError):
-        decoder.feed(text("b"))
-    assert decoder.done
-
-
 @pytest.mark.parametrize("end", [b"\n", b""])
 def test_text_of_the_last_event_before_an_error_at_the_end(end: bytes) -> None:
     """Text that only the end of the body completes is returned by `end`; the error that `close` raises has it then."""
@@ -239,15 +216,6 @@ def test_transcript(end: bytes, kind: type[StreamError]) -> None:
     assert list(error.transcript) == ['{"choices": [{"delta": {"content": "a"}}]}', "{}", *shown.get(end, [])]
 
 
-def test_transcript_has_the_last_events_only() -> None:
-    """The transcript of a long stream holds its last events and no more."""
-    body = b"".join(event({"n": number}) for number in range(30)) + BOOM
-    error = assert_any_cut_error(body)
-    assert len(error.transcript) == 20
-    assert error.transcript[-1] == '{"error": {"message": "boom"}}'
-    assert error.transcript[-2] == '{"n": 29}'
-
-
 def test_partial_answer() -> None:
     """The partial answer has everything but the calls: text, reasoning, names, usage and warnings."""
     body = (
@@ -275,14 +243,6 @@ def test_interrupted_before_the_first_event() -> None:
     """A connection that broke before the first event is an incomplete stream and not an empty answer."""
     with pytest.raises(IncompleteStreamError, match="the connection broke before the answer was finished"):
         StreamDecoder("chat").close(interrupted="the connection broke")
-
-
-def test_interrupted_after_the_terminator() -> None:
-    """How the connection ends after the terminator is nobody's concern."""
-    decoder = StreamDecoder("chat")
-    decoder.feed(text("a") + fin("stop") + DONE)
-    assert decoder.close(interrupted="the connection broke") == []
-    assert decoder.reply.warnings == []
 
 
 def test_interrupted_in_the_middle_of_a_json_body() -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from folding import codes
 from streamfold import (
-    EmptyResponseError,
     Message,
     Reply,
     StreamChunk,
@@ -35,25 +32,7 @@ def run(*deltas: Delta, **options: Any) -> tuple[list[StreamChunk], Reply]:
     return chunks, fold.reply
 
 
-# --- when it ends ---------------------------------------------------------------------------------------------------
-
-
-def test_done_and_nothing_else():
-    """`Done` alone is an empty response, and a warning before it does not change that."""
-    with pytest.raises(EmptyResponseError, match="sent nothing"):
-        Fold().feed(Done())
-    fold = Fold()
-    fold.feed(Warn("extra_choice", "choice 1"))
-    with pytest.raises(EmptyResponseError):
-        fold.feed(Done())
-
-
 # --- text -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_whole_surrogate_pair_in_one_piece():
-    """Both halves in one piece are joined as well."""
-    assert run(Text("\ud83d\udc4b"), STOP, Done())[1].text == "\U0001f44b"
 
 
 def test_surrogate_halves_are_joined_across_other_deltas():

@@ -18,7 +18,7 @@ from folding import DONE, call, entry, fin, text
 from gateways import CHAT, PATHS, asking, serve_command, served, served_before
 from mirror import WIRES, payloads, read
 from sdks import openai
-from servers import END, STREAM, Connection, Script, framed, serving
+from servers import END, STREAM, Connection, Script, framed, sends, serving
 from streamfold import Provider
 from streamfold.gateway import gateway
 from streamfold.gateway.connections import bounded_protocol
@@ -131,12 +131,7 @@ async def test_a_silent_provider(wire: str, http: Any) -> None:
 @BOTH
 async def test_a_connection_that_breaks(wire: str) -> None:
     """A provider that dies in the middle of an answer is an error to the client, and no end."""
-
-    async def script(connection: Connection) -> None:
-        await connection.request()
-        await connection.send(STREAM, framed(text("Hel"), call(entry(0, "a", "f", "{}"))))
-
-    async with served_before(script) as (client, _, _):
+    async with served_before(sends(STREAM, framed(text("Hel"), call(entry(0, "a", "f", "{}"))))) as (client, _, _):
         answer = await client.post(PATHS[wire], json=asking(PATHS[wire], stream=True))
     last = payloads(answer.content)[-1]
     error = last["error"] if wire == "chat" else last["response"]["error"]

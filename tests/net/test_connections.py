@@ -11,7 +11,7 @@ import pytest
 
 import servers
 from folding import DONE, fin, text
-from servers import END, STREAM, Connection, framed, serving
+from servers import END, STREAM, Connection, falls_silent, framed, serving
 from streamfold.gateway import gateway
 from streamfold.net import pool
 from tables import each_row
@@ -103,13 +103,7 @@ async def test_no_more_connections_through_the_gateway() -> None:
 @each_row("ticks", range(5))
 async def test_a_reader_that_is_cancelled_while_the_stream_is_closed(ticks: int) -> None:
     """The connection is closed, however soon after the cancellation of its reader `aclose` is called."""
-
-    async def script(connection: Connection) -> None:
-        await connection.request()
-        await connection.send(STREAM, framed(text("Hel")))
-        await connection.gone()
-
-    async with serving(script) as server, server.provider() as provider:
+    async with serving(falls_silent(STREAM, framed(text("Hel")))) as server, server.provider() as provider:
         stream = provider.chat_stream("Hi")
         await anext(stream)
 

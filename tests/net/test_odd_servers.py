@@ -9,7 +9,7 @@ import pytest
 
 import servers
 from folding import DONE, chunk, fin, text
-from servers import STREAM, Connection, answer, framed, sends, serving
+from servers import STREAM, Connection, answer, falls_silent, framed, sends, serving
 from streamfold import (
     APIConnectionError,
     APIStatusError,
@@ -37,12 +37,9 @@ async def failure(provider: Provider, **options) -> StreamfoldError:
 
 async def test_a_reason_phrase_in_any_encoding() -> None:
     """A 503 whose reason is not ASCII is a ServerError, its connection is closed, and the next provider is asked."""
-
-    async def surcharged(peer: Connection) -> None:
-        await peer.request()
-        await peer.send("HTTP/1.1 503 Surchargé\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode("latin-1"))
-        await peer.gone()
-
+    surcharged = falls_silent(
+        "HTTP/1.1 503 Surchargé\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode("latin-1")
+    )
     async with serving(surcharged) as server, serving(sends(answer("200 OK", text("fine") + fin("stop")))) as other:
         async with server.provider() as provider, other.provider() as second:
             for _ in range(3):

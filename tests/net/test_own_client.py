@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from folding import DONE, fin, text
-from servers import Connection, answer, serving
+from servers import answer, sends, serving
 from streamfold import Provider
 from streamfold.net.own_client import OwnClient
 from tables import each_row
@@ -89,12 +89,8 @@ async def test_whoever_listens_behind_us_hears_every_step() -> None:
 
         request.extensions["trace"] = trace
 
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(answer("200 OK", text("Hi") + fin("stop") + DONE))
-
     client = httpx.AsyncClient(event_hooks={"request": [listen]})
-    async with serving(script) as server, client:
+    async with serving(sends(answer("200 OK", text("Hi") + fin("stop") + DONE))) as server, client:
         provider = Provider.from_config({"base_url": server.base_url, "model": "m"}, http_client=client)
         assert (await provider.chat("Hello")).text == "Hi"
     assert {"send_request_headers.complete", "receive_response_headers.complete"} <= set(steps)

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import servers
 from folding import fin, text
 from scale import examples
-from servers import STREAM, Connection, answer, framed, serving
+from servers import STREAM, Connection, answer, framed, sends, serving
 from streamfold import APIError, ConfigError, IncompleteStreamError, Provider, StreamfoldError
 from streamfold.net import Redactor, forget_locals, redact_error
 from tables import each_row
@@ -192,12 +192,7 @@ async def test_n1_no_key_in_any_text(key: str, script: Any, logs: io.StringIO) -
 @pytest.mark.parametrize("key", ["path", "query"])
 async def test_n1_url_in_the_log(key: str, logs: io.StringIO) -> None:
     """httpx logs the URL of each request at INFO: what came from a variable is not in it."""
-
-    async def hello(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(answer("200 OK", text("Hi") + fin("stop")))
-
-    async with serving(hello) as server:
+    async with serving(sends(answer("200 OK", text("Hi") + fin("stop")))) as server:
         base_url = f"http://127.0.0.1:{server.port}{KEYS[key]['base_url']}"
         config = {"base_url": base_url, "model": "m", "transport": servers.transport}
         async with Provider.from_config(config) as provider:

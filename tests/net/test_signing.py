@@ -18,7 +18,7 @@ import pytest
 
 import servers
 from amazon import ACCESS_KEY, BODY, SECRET_KEY, TOKEN, head_of, signature_problem
-from servers import STREAM, Connection, answer, framed, serving
+from servers import STREAM, Connection, answer, framed, sends, serving
 from streamfold import (
     APIConnectionError,
     APIError,
@@ -368,11 +368,7 @@ async def test_a_refresh_that_fails(
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "acme")
     monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", "europe-west4")
 
-    async def refuses(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(refusal)
-
-    async with serving(refuses) as server, vertex(server.port) as provider:
+    async with serving(sends(refusal)) as server, vertex(server.port) as provider:
         secrets = {"client_id": "c", "client_secret": "secret-CANARY-1", "refresh_token": "refresh-CANARY-2"}
         uri = f"http://127.0.0.1:{server.port}/token"
         own = Credentials(token=None, token_uri=uri, **secrets)  # type: ignore[no-untyped-call]

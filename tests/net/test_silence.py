@@ -25,7 +25,7 @@ from anyio.streams.tls import TLSStream
 
 from folding import DONE, fin, text
 from scale import pick
-from servers import Connection, Server, answer, certificate, framed, serving
+from servers import Connection, Server, answer, certificate, falls_silent, framed, sends_each, serving
 from streamfold import APIError, Provider
 from streamfold.net import silence
 from tables import each_row
@@ -314,12 +314,7 @@ async def test_an_answer_before_the_request_was_read(reads_on: bool, anyio_backe
 @pytest.mark.parametrize("response", ["length", "chunks"])
 async def test_connections_are_used_again(response: str, anyio_backend_name: str) -> None:
     """A hundred requests, one after the other, need one connection."""
-
-    async def well_behaved(peer: Connection) -> None:
-        while True:
-            await peer.request()
-            await peer.send(RESPONSES[response][0])
-
+    well_behaved = sends_each(RESPONSES[response][0])
     for transport in transports(anyio_backend_name):
         async with serving(well_behaved) as server, server.provider(transport=transport) as provider:
             for _ in range(100):
@@ -372,13 +367,7 @@ async def test_connections_that_are_reset_while_nobody_uses_them(last_words: byt
 
 async def test_the_attributes_that_we_rely_on(anyio_backend_name: str) -> None:
     """What is not public in httpx, httpcore, anyio, trio and aiohttp, and looked at all the same, is still there."""
-
-    async def well_behaved(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(RESPONSES["length"][0])
-        await peer.gone()
-
-    async with serving(well_behaved) as server:
+    async with serving(falls_silent(RESPONSES["length"][0])) as server:
         for library in ("httpx", "httpx2"):
             async with importlib.import_module(library).AsyncClient() as client:
                 response = await client.post(server.base_url, content=b"{}")

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from folding import DONE, fin, text
-from servers import STREAM, Connection, answer, falls_silent, framed, serving
+from servers import STREAM, Connection, answer, falls_silent, framed, sends, serving
 from streamfold import APITimeoutError, EmptyResponseError, IncompleteStreamError, Timeouts
 from streamfold.recording import Recording
 from tables import each_row
@@ -44,11 +44,7 @@ async def test_one_connection_for_many() -> None:
 @each_row("begin", [HEAD, STREAM, b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"])
 async def test_a_connection_that_breaks(begin: bytes, end: int) -> None:
     """With a length, in chunks, or with neither: no byte less is an answer."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(begin, (framed(BODY[:end]) if begin == STREAM else BODY[:end]) if end else b"")
-
+    script = sends(begin, (framed(BODY[:end]) if begin == STREAM else BODY[:end]) if end else b"")
     async with serving(script) as server, server.provider() as provider:
         with pytest.raises((IncompleteStreamError, EmptyResponseError)) as caught:
             await provider.chat("Hello", stream=False)

@@ -13,7 +13,7 @@ import pytest
 
 from answers_by_api import WIRES, Answer, error_event, random_answer, status_body, told
 from scale import pick
-from servers import END, STREAM, Connection, answer, framed, serving
+from servers import END, STREAM, answer, framed, sends, serving
 from streamfold import APIError, Reply
 from tables import each_row
 
@@ -31,12 +31,7 @@ JSON = "Content-Type: application/json"
 
 async def ask(sent: bytes, wire: str, **options: Any) -> Reply | Exception:
     """What comes of an answer of these bytes, after which the server hangs up."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(sent)
-
-    async with serving(script) as server, server.provider(adapter=wire, timeouts=CLOCKS) as provider:
+    async with serving(sends(sent)) as server, server.provider(adapter=wire, timeouts=CLOCKS) as provider:
         with anyio.fail_after(30):
             try:
                 return await provider.chat("Hi", **options)

@@ -36,7 +36,7 @@ from every_wire import PAIRS, scripted, through
 from folding import DONE, call, entry, fin, text
 from scale import pick
 from sdks import openai
-from servers import END, STREAM, Connection, framed, serving
+from servers import END, STREAM, Connection, framed, sends_each, serving
 from streamfold import sync
 from streamfold.integrations.httpx import RepairTransport
 from streamfold.testing import call as scripted_call
@@ -68,12 +68,7 @@ ANSWER = Answer(("It ", "is."), (("id-0", "f", {"x": "日本"}), ("id-1", "g", {
 
 
 def streaming(*events: bytes) -> Any:
-    async def script(peer: Connection) -> None:
-        while True:
-            await peer.request()
-            await peer.send(STREAM + framed(*events) + END)
-
-    return script
+    return sends_each(STREAM + framed(*events) + END)
 
 
 WRONG = [  # both calls under one index, and a head that is repeated with an empty name

@@ -11,7 +11,7 @@ import pytest
 from litellm_proxy import KEY, LiteLLM
 
 from folding import DONE, call, chunk, entry, event, fin, text
-from servers import END, STREAM, Connection, answer, framed, serving
+from servers import END, STREAM, Connection, answer, framed, sends, sends_each, serving
 from streamfold import (
     APIConnectionError,
     APIStatusError,
@@ -82,11 +82,7 @@ async def test_llamacpp_behind_it(litellm: LiteLLM, wire: str, model: str) -> No
 
 async def test_mixed_calls(litellm: LiteLLM, wire: str) -> None:
     """Calls whose fragments come mixed stay apart, with their ids; the usage comes in a chunk with an empty choice."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(STREAM, framed(ROLE, text("Grüße"), *CALLS, fin("tool_calls"), USAGE, DONE), END)
-
+    script = sends(STREAM, framed(ROLE, text("Grüße"), *CALLS, fin("tool_calls"), USAGE, DONE), END)
     async with serving(script, litellm.upstream), provider(litellm, wire, "scripted-bridge") as bridge:
         reply = await bridge.chat("Hello", [F])
     assert reply.text == "Grüße"
@@ -133,11 +129,7 @@ async def read(bridge: Provider, seen: anyio.Event) -> None:
 
 async def test_an_end_that_is_made_up(litellm: LiteLLM, wire: str) -> None:
     """An answer that just ends gets a finish reason from it, and can't be told from a whole one; half a call can."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(STREAM, framed(ROLE, text("Hel"), CALLS[0]), END)
-
+    script = sends(STREAM, framed(ROLE, text("Hel"), CALLS[0]), END)
     async with serving(script, litellm.upstream), provider(litellm, wire, "scripted-bridge") as bridge:
         reply = await bridge.chat("Hello", [F])
     made_up = {"chat": "stop", "responses": "completed", "anthropic": "end_turn"}
@@ -167,12 +159,7 @@ async def test_refusals(litellm: LiteLLM, wire: str) -> None:
 )
 async def test_statuses_behind_it(litellm: LiteLLM, status: str, error: dict[str, str], kind: type) -> None:
     """Those of the server behind it come through, with that server's words."""
-
-    async def script(peer: Connection) -> None:
-        while True:
-            await peer.request()
-            await peer.send(answer(status, json.dumps({"error": error}).encode(), "Content-Type: application/json"))
-
+    script = sends_each(answer(status, json.dumps({"error": error}).encode(), "Content-Type: application/json"))
     async with serving(script, litellm.upstream), provider(litellm, "chat", "scripted") as scripted:
         with pytest.raises(kind, match=error["message"]) as caught:
             await scripted.chat("Hello")

@@ -14,7 +14,7 @@ from proxies import CONFIGS, program, proxying
 
 import servers
 from folding import DONE, call, entry, event, fin, fragments, text
-from servers import END, STREAM, Connection, answer, certificate, framed, serving
+from servers import END, STREAM, Connection, answer, certificate, falls_silent, framed, sends, serving
 from streamfold import (
     APIConnectionError,
     APIError,
@@ -92,14 +92,9 @@ async def test_text_and_calls(kind: str, tmp_path: Path) -> None:
 
 async def test_compressed(kind: str, tmp_path: Path) -> None:
     """Compression, which we ask for only where a caller does, changes nothing but when things arrive."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(
-            STREAM, framed(text("Grüße"), CALLS, call(entry(1, arguments="}")), fin("tool_calls"), DONE), END
-        )
-        await peer.gone()
-
+    script = falls_silent(
+        STREAM, framed(text("Grüße"), CALLS, call(entry(1, arguments="}")), fin("tool_calls"), DONE), END
+    )
     packed: list[str] = []
 
     async def note(response: httpx.Response) -> None:
@@ -120,11 +115,7 @@ async def test_compressed(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("wire", BEGUN)
 async def test_a_server_that_breaks_off(kind: str, wire: str, gzip: bool, tmp_path: Path) -> None:
     """Whether the proxy breaks off too or makes a clean end of it: never a finished reply, and never a call."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(STREAM, framed(BEGUN[wire]), b"ff\r\ndata: ")
-
+    script = sends(STREAM, framed(BEGUN[wire]), b"ff\r\ndata: ")
     async with behind(kind, script, tmp_path, adapter=wire) as (_, provider), provider:
         options = {"extra_headers": {"Accept-Encoding": "gzip"}} if gzip else {}
         with pytest.raises(IncompleteStreamError) as caught:
@@ -204,11 +195,7 @@ async def test_statuses_of_the_server(kind: str, tmp_path: Path) -> None:
 
 async def test_a_request_that_is_too_large(kind: str, tmp_path: Path) -> None:
     """nginx takes a megabyte, says so before it has heard more, and is heard; the others have no such limit."""
-
-    async def script(peer: Connection) -> None:
-        await peer.request()
-        await peer.send(answer("200 OK", text("Hi") + fin("stop") + DONE))
-
+    script = sends(answer("200 OK", text("Hi") + fin("stop") + DONE))
     async with behind(kind, script, tmp_path) as (server, provider), provider:
         if kind != "nginx":
             assert (await provider.chat("x" * 2**23)).text == "Hi"
