@@ -178,8 +178,16 @@ def decode(payload: Any, name: str = "message") -> list[Delta]:
         ("audio.delta", {"delta": "AAAA"}, [Extra("audio", {"data": "AAAA"})]),
         ("audio.transcript.delta", {"delta": "Hi"}, [Extra("audio", {"transcript": "Hi"})]),
         ("image_generation_call.partial_image", {"partial_image_b64": "AAAA"}, []),
-        ("mcp_call_arguments.done", {"arguments": X}, []),
-        ("custom_tool_call_input.delta", {"delta": "x"}, []),
+        (
+            "mcp_call_arguments.done",
+            {"arguments": X},
+            [Extra("item_pieces", {"id": "it_1", "type": "mcp_call", "text": X, "whole": True})],
+        ),
+        (
+            "custom_tool_call_input.delta",
+            {"delta": "x"},
+            [Extra("item_pieces", {"id": "it_1", "type": "custom_tool_call", "text": "x", "whole": False})],
+        ),
         ("mcp_list_tools.failed", {}, []),
     ],
 )  # fmt: skip

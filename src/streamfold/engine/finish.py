@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..text import ParsedArguments, join_surrogates, read_arguments, unparsed
@@ -88,6 +88,7 @@ class Ending:
         if others and (why := self._cut(reason)):
             self._drop(others, why)
             others = []
+        others = [replace(call, id=self._own_id(call.id, call.name, call.raw_arguments)) for call in others]
         if (opened and self.tool_choice == "none") or (answer is not None and not calls):
             reason = "stop" if reason == "tool_calls" else reason
         if (calls or others) and reason == "stop":
@@ -168,19 +169,23 @@ class Ending:
         call_id, name = call.id, call.name
         if call.other_id:
             self.warn("changed_id", f"{name}: first {call_id!r}, then {call.other_id!r}; the first counts", call)
-        if not call_id and not call.markup:
+        return self._own_id(call_id, name, call.text, call)
+
+    def _own_id(self, call_id: str, name: str, text: str, call: OpenCall | None = None) -> str:
+        """Returns an id that no other call of the answer has: the given one, or a fresh one, with a warning."""
+        if not call_id and not (call and call.markup):
             self.warn("missing_id", f"{name} came without an id", call)
         elif call_id and call_id in self._ids:
             self.warn("duplicate_id", f"{call_id!r} stands for two calls; that of {name} was given a fresh id", call)
         if not call_id or call_id in self._ids:
-            call_id = self._fresh_id(call)
+            call_id = self._fresh_id(f"{call.number if call else len(self._ids)}|{name}|{text}")
         self._ids.add(call_id)
         return call_id
 
-    def _fresh_id(self, call: OpenCall) -> str:
+    def _fresh_id(self, said: str) -> str:
         # Made from the answer, not at random: a recording folds to the same ids every time.
         meta = self.meta
-        seed = f"{meta.id}|{meta.created}|{meta.model}|{call.number}|{call.name}|{call.text}"
+        seed = f"{meta.id}|{meta.created}|{meta.model}|{said}"
         while True:
             fresh = "call_" + hashlib.sha256(seed.encode("utf-8", "replace")).hexdigest()[:24]
             if fresh not in self._taken:

@@ -194,7 +194,9 @@ class Fold:
                 self._tell(self.calls.settle(calls))
             case Extra(name, value, whole, place):
                 self._places.add(place)
-                if whole:
+                if self._hosted.takes(delta):
+                    pass
+                elif whole:
                     self._extras[name] = list(value)
                 else:
                     self._extras.setdefault(name, []).append(value)
@@ -341,6 +343,7 @@ class Fold:
         if begun := [call.name or call.id for call in self.calls.finish()]:
             self.warn("calls_dropped", f"the answer was ended at {text!r} before they were whole: {', '.join(begun)}")
         self.calls, self._usage, self.blocks = Calls((), self._limits), AnswerUsage(), Blocks()
+        self._hosted = HostedTools()
         self._extras.pop("output", None)
         self._finish = Finish("stop", "stop")
         self.stopped = True
@@ -352,7 +355,7 @@ class Fold:
         self.calls.mark_strays()
         ending = Ending(self.warn, self._tool_choice, self._names, self._finish, self.meta)
         hosted = self._hosted
-        others, order = hosted.calls(self._extras) if hosted.used else ([], [])
+        others, order = hosted.calls(self._extras, self._finish, self.warn)
         calls, opened, reason, answer, others = ending.decide(self.calls.finish(), others)
         text += self._text.add(answer or "")
         if reason == "stop" and not (self._text.size or self._refusal.size or self._extras):

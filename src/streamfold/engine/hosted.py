@@ -5,7 +5,7 @@ Nothing here is asked as long as an answer only has text and calls of functions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 from operator import itemgetter
@@ -13,9 +13,11 @@ from typing import Any, cast
 
 from ..values import (
     CallKind,
+    Finish,
     HostedPart,
     ToolCall,
     Usage,
+    WarningCode,
     arguments_text,
     call_order,
     hosted_parts,
@@ -23,6 +25,7 @@ from ..values import (
     requests_in,
     word,
 )
+from .items import OutputItems
 
 
 class HostedTools:
@@ -35,10 +38,13 @@ class HostedTools:
     Attributes:
         used: whether there is anything of them in the answer.
         requests: how many requests tools made, as the server counts them, by kind.
+        takes: takes note of a part of the answer, see `OutputItems`.
     """
 
     def __init__(self, declared: Collection[str] = ()) -> None:
         self._declared = declared
+        self._items = OutputItems()
+        self.takes = self._items.takes
         self._shown: dict[tuple[str, str | None, str | None], HostedPart] = {}
         self.used = False
         self.requests: dict[str, int] = {}
@@ -50,11 +56,21 @@ class HostedTools:
         self._shown[key], self.used = part, True
         return new
 
-    def calls(self, extras: dict[str, Any]) -> tuple[list[ToolCall], list[str | None]]:
+    def calls(
+        self, extras: dict[str, Any], finish: Finish | None, warn: Callable[[WarningCode, str], None]
+    ) -> tuple[list[ToolCall], list[str | None]]:
         """Returns the calls that the client has to run and that are not of functions, and the order of all calls.
 
-        Pieces of such calls are taken out of the extras: there is nothing more in them.
+        Pieces of such calls are taken out of the extras: there is nothing more in them. Items are put in order there.
+
+        Args:
+            finish: how the answer ended. After a word that nobody knows, items that were begun may not be done.
         """
+        finished = finish is not None and finish.reason != "unknown"
+        if items := self._items.complete(extras.get("output") or [], warn, finished=finished):
+            extras["output"] = items
+        if not self.used:
+            return [], []
         if pieces := extras.pop("custom_tool_calls", None):
             return _custom_calls(pieces)
         parts = hosted_parts(extras)

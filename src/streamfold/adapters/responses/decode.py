@@ -73,6 +73,15 @@ TEXT_EVENTS = {
     "response.reasoning.delta": _TextEvent(Reasoning, "delta", form="other"),
     "response.reasoning.done": _TextEvent(Reasoning, "text", whole=True, form="other"),
 }
+# What grows of items that are no messages and no functions: their type, and the member of an event with a piece or all.
+_PIECES = {
+    "custom_tool_call_input.delta": ("custom_tool_call", "delta"),
+    "custom_tool_call_input.done": ("custom_tool_call", "input"),
+    "mcp_call_arguments.delta": ("mcp_call", "delta"),
+    "mcp_call_arguments.done": ("mcp_call", "arguments"),
+    "code_interpreter_call_code.delta": ("code_interpreter_call", "delta"),
+    "code_interpreter_call_code.done": ("code_interpreter_call", "code"),
+}
 _LAST = ("completed", "incomplete", "failed", "cancelled", "done")  # the last two are not OpenAI's, but gateways'
 
 
@@ -130,7 +139,12 @@ class EventReader:
             case "output_item.added" | "content_part.added" | "reasoning_summary_part.added":
                 out.append(Meta())  # the answer has begun
                 if item and item.get("type") not in PLAIN_ITEMS and (part := item_part(item)) is not None:
-                    out.append(part)
+                    out += [part, Extra("item_pieces", {"item": keep(item)}, place=index(payload.get("output_index")))]
+            case _ if (piece := _PIECES.get(name)) is not None:
+                kind, member = piece
+                if isinstance(text := payload.get(member), str):
+                    said = {"id": word(payload.get("item_id")), "type": kind, "text": text, "whole": member != "delta"}
+                    out.append(Extra("item_pieces", said, place=index(payload.get("output_index"))))
             case "output_item.done" if item:
                 item_done(item, index(payload.get("output_index")), out)
             case "content_part.done" | "reasoning_summary_part.done":

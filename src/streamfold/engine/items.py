@@ -1,0 +1,169 @@
+"""Items of the Responses API that are no messages and no functions: put together from what a server says of them.
+
+An item is said three times: when it begins, when it is done, and in the list that ends the response, which has the last
+word. What a server leaves out of that is made up for here: the order of items that were done in another one, an item
+that is never done, the input of a call that only came in pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from ..values import PLAIN_ITEMS, Extra, WarningCode, item_part, word
+
+PIECES = "item_pieces"  # the name of an `Extra` that says a piece of an item
+# The member that comes in pieces, by the type of the item.
+GROWING = {"custom_tool_call": "input", "mcp_call": "arguments", "code_interpreter_call": "code"}
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    """An item that has begun.
+
+    Attributes:
+        place: its number in the answer.
+        begun: the item as it began.
+        pieces: what its input has grown by since.
+        whole: its input, as it came in one.
+        done: whether that came, or the item as it is in the end.
+    """
+
+    place: int | None
+    begun: dict[str, Any]
+    pieces: list[str] = field(default_factory=list)
+    whole: str = ""
+    done: bool = False
+
+    @property
+    def member(self) -> str:
+        """The member that grows; `""` if none does."""
+        return GROWING.get(str(self.begun.get("type")), "")
+
+    def grow(self, text: Any, *, whole: bool) -> None:
+        """Takes a piece of the input, or all of it. An empty whole replaces nothing."""
+        self.done = self.done or whole
+        if not whole:
+            self.pieces.append(text)
+        elif isinstance(text, str) and text:
+            self.whole = text
+
+    def completed(self, item: dict[str, Any]) -> dict[str, Any]:
+        """Returns the item with its input, where it has none."""
+        text = self.whole or "".join(self.pieces)
+        return {**item, self.member: text} if text and not item.get(self.member) else item
+
+
+class OutputItems:
+    """The items of one answer."""
+
+    def __init__(self) -> None:
+        self._begun: list[_Item] = []
+        self._known: dict[_Key, _Item] = {}  # the newest of each
+        self._places: list[int | None] = []  # of the items that are done
+        self._listed = False
+
+    def takes(self, extra: Extra) -> bool:
+        """Takes note of a part of the answer. Returns whether it is a piece of an item, and no part by itself."""
+        said, place = extra.value, extra.place
+        if extra.name == "output" and extra.whole:
+            self._listed = True
+        elif extra.name == "output":
+            self._places.append(place)
+            self._note_done(said, place)
+        elif extra.name != PIECES:
+            return False
+        elif "item" in said:
+            self._begin(said["item"], place)
+        elif (item := self._find(said["id"], place)) is not None and item.begun.get("type") == said["type"]:
+            item.grow(said["text"], whole=said["whole"])
+        return extra.name == PIECES
+
+    def complete(
+        self, items: list[Any], warn: Callable[[WarningCode, str], None], *, finished: bool
+    ) -> list[dict[str, Any]]:
+        """Returns the items of an answer that has ended, in order and with all that was said of them.
+
+        Args:
+            items: those that were done, or the list that the server ended with.
+            finished: the server says that the answer is complete, so that what was begun is done.
+        """
+        places = list(range(len(items))) if self._listed else self._places
+        found = [(place, item) for place, item in zip(places, items, strict=True) if isinstance(item, dict)]
+        matches, added = _matches(self._begun, found), list[_Placed]()
+        for begun in self._begun:
+            if (at := matches.get(id(begun))) is not None:  # by its own place it is put beside what the list lacks
+                found[at] = (found[at][0] if begun.place is None else begun.place, _mended(begun, found[at][1], warn))
+            elif (finished or begun.done) and (not self._listed or _is_clients(begun.begun)):
+                added.append((begun.place, begun.completed(begun.begun)))
+        found += added
+        if (added or not self._listed) and all(place is not None for place, _ in found):
+            found.sort(key=lambda placed: placed[0] or 0)
+        return [item for _, item in found]
+
+    def _begin(self, item: dict[str, Any], place: int | None) -> _Item:
+        begun = _Item(place, item)
+        self._begun.append(begun)
+        self._known |= dict.fromkeys(_keys(item.get("id"), place).values(), begun)
+        return begun
+
+    def _find(self, item_id: Any, place: int | None) -> _Item | None:
+        return next((self._known[key] for key in _keys(item_id, place).values() if key in self._known), None)
+
+    def _note_done(self, item: Any, place: int | None) -> None:
+        """Takes note of the texts of an item that is done: the list may repeat it without them."""
+        if not isinstance(item, dict) or (item.get("type") in PLAIN_ITEMS):
+            return
+        begun = self._find(item.get("id"), place)
+        if begun is None or begun.begun.get("type") != item.get("type"):
+            begun = self._begin(item, place)
+        begun.grow(item.get(begun.member), whole=True)
+
+
+_Key: TypeAlias = tuple[Any, ...]
+_Placed: TypeAlias = tuple[int | None, dict[str, Any]]
+
+
+def _keys(item_id: Any, place: int | None) -> dict[str, _Key]:
+    """What an item is known by: id and place, else one of them. Ids may be missing, repeated, or new in each event."""
+    named, placed = isinstance(item_id, str) and item_id, place is not None
+    known = {"both": named and placed, "id": named, "place": placed}
+    return {how: (how, how != "place" and item_id, how != "id" and place) for how, usable in known.items() if usable}
+
+
+def _matches(begun: list[_Item], found: list[_Placed]) -> dict[int, int]:
+    """Finds what became of the items that were begun: numbers in `found`, by the identity of the item."""
+    matches, taken = dict[int, int](), set[int]()
+    for how in ("both", "id", "place"):
+        numbers: dict[Any, list[int]] = {}
+        for at, (place, item) in reversed(list(enumerate(found))):
+            if at not in taken and (key := _keys(item.get("id"), place).get(how)):
+                numbers.setdefault((key, str(item.get("type"))), []).append(at)
+        for one in begun:
+            key = _keys(one.begun.get("id"), one.place).get(how)
+            left = numbers.get((key, str(one.begun.get("type"))))
+            if left and id(one) not in matches:
+                matches[id(one)] = left.pop()
+                taken.add(matches[id(one)])
+    return matches
+
+
+def _is_clients(item: dict[str, Any]) -> bool:
+    part = item_part(item)
+    return part is not None and part.runs == "client"
+
+
+def _mended(begun: _Item, item: dict[str, Any], warn: Callable[[WarningCode, str], None]) -> dict[str, Any]:
+    """Returns a finished item, with what its pieces say and it does not."""
+    mended, said = begun.completed(item), begun.whole or "".join(begun.pieces)
+    if not _is_clients(item):
+        return mended
+    name = word(item.get("name")) or str(item.get("type"))
+    if said and item.get(begun.member) != said:
+        warn("arguments_mismatch", f"{name}: the {begun.member} as pieces and as a whole differ")
+    first, then = word(begun.begun.get("call_id")), word(item.get("call_id"))
+    if first and then and first != then and begun.member:  # a search for tools gets its own at the end
+        warn("changed_id", f"{name}: first {first!r}, then {then!r}; the first counts")
+        return {**mended, "call_id": first}
+    return mended
