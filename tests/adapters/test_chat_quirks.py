@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -225,6 +227,26 @@ def test_ids_of_nine_letters_and_digits() -> None:
     assert longer["messages"][:4] == body["messages"]
     assert longer["messages"][4]["tool_calls"][0]["id"] == longer["messages"][5]["tool_call_id"] != "call_1"
     assert [call.id for call in calls] == ["functions.f:0", "abcDEF123"]
+
+
+def test_ids_where_the_text_of_mistrals_models_is_read() -> None:
+    """With the dialect their chat template is the server's: it refuses other ids, on whichever server; a quirk wins."""
+    call = ToolCall("call_1", "f", {}, "{}")
+    history = [user_says("x"), assistant(tool_calls=[call]), tool_result(call, "y")]
+
+    def ids(**settings: Any) -> tuple[str, list[str]]:
+        provider = Provider.from_config("vllm", base_url="http://test/v1", model="m", **settings)
+        shown = provider.preview(history)
+        _, turn, result = json.loads(shown.body)["messages"]
+        first = turn["tool_calls"][0]["id"]
+        assert result["tool_call_id"] == first
+        return first, [warning.code for warning in shown.warnings]
+
+    made, codes = ids(dialect="think+mistral")
+    assert re.fullmatch("[A-Za-z0-9]{9}", made)
+    assert codes == ["ids_renumbered"]
+    for settings in ({}, {"dialect": "hermes"}, {"dialect": "mistral", "quirks": {"call_ids": "any"}}):
+        assert ids(**settings) == ("call_1", [])
 
 
 # --- reasoning details -----------------------------------------------------------------------------------------------

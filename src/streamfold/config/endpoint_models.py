@@ -13,6 +13,9 @@ from ..values import NotConfiguredError
 from .checks import read_quirks
 from .families import examples, find_family, is_makers_host, own_family
 
+# What the chat templates of the models with a dialect want, on whichever server: Mistral's refuse other ids.
+_OF_DIALECTS = {("mistral", "chat"): {"call_ids": "nine_alphanumeric"}}
+
 
 def prices_in(common: Mapping[str, Any], tables: Iterable[ModelTable], model: str) -> dict[str, Any]:
     """Returns the prices of a model: those of its tables win over the common ones, key by key."""
@@ -25,6 +28,7 @@ class ModelsOfEndpoint:
     if TYPE_CHECKING:
         adapter: str
         base_url: str
+        dialect: str | None
         wire: str | None
         model_family: str | None
         families: str | None
@@ -71,10 +75,13 @@ class ModelsOfEndpoint:
         return own_family(self.families, name), found if self._is_makers_own(found.vendor) else found.elsewhere()
 
     def quirks_of(self, model: str | None) -> dict[str, Any]:
-        """Returns the quirks for a model: those of its family, of this endpoint, and of its tables in `models`."""
+        """Returns those for a model: of its dialect, of its family, of this endpoint, and of its tables in `models`."""
         tables = [table.quirks for table in self.models if table.fits(model or "")]
         adapter = self.adapter_of(model)
-        quirks = dict(self.family_of(model).quirks.get(adapter, {}))
+        quirks: dict[str, Any] = {}
+        for name in (self.dialect or "").split("+"):
+            quirks |= _OF_DIALECTS.get((name.strip(), adapter), {})
+        quirks |= self.family_of(model).quirks.get(adapter, {})
         for table in (self.quirks, *tables) if adapter == self.adapter else ():
             quirks |= table
         return quirks
