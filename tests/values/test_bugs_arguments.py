@@ -1,6 +1,6 @@
 """The arguments of a call: bugs that real servers and clients have shown, each with its bytes.
 
-The beginning of a test's name is the id of its entry in docs/bugs.md.
+The ids at the beginning of a test's name, or of a row, are those of its entries in docs/bugs.md.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from streamfold import Reply, ToolCall
 from tables import each_row
 
 END = fin("tool_calls") + DONE
+REPAIRED, INVALID = ["repaired_arguments"], ["invalid_arguments"]
 
 
 def with_arguments(*pieces: Any) -> Reply:
@@ -44,10 +45,95 @@ def test_b1_no_arguments(arguments: str | None):
     assert codes(reply) == []
 
 
-def test_b1_empty_pieces():
-    """Pieces that are empty add up to no arguments (Claude on Bedrock, Kilo-Org/cloud#4753)."""
-    reply = with_arguments("", "", "")
-    assert reply.tool_calls == [ToolCall("call_a", "f", {}, "")]
+# Pieces of arguments; the object that they are, or None if they can't be run; its text, if it is not what was sent; and
+# the codes of the warnings.
+PIECES: dict[str, tuple[list[tuple[str, ...]], dict[str, Any] | None, str | None, list[str]]] = {
+    "B1: Pieces that are empty add up to no arguments (Claude on Bedrock, Kilo-Org/cloud#4753)": (
+        [("", "", "")], {}, None, [],
+    ),
+    "B3: An empty object before the real one is dropped, with a warning (Bedrock, openai/openai-agents-js#712)": (
+        [
+            ("{}", '{"city":"Paris"}'),
+            ("{}", '{"city"', ':"Paris"}'),
+            ("{}", "", "{", '"city":"Paris"}'),
+            ('{}{"city":"Paris"}',),
+            ("{", '}{"city"', ':"Paris"}'),
+            ("{}\n", '{"city":"Paris"}'),
+        ],
+        {"city": "Paris"}, '{"city":"Paris"}', REPAIRED,
+    ),
+    "B3: An empty object with nothing after it is what the model said": (
+        [("{}",), ("{", "}"), ("{}", "")], {}, None, [],
+    ),
+    "B4: An empty object that is repeated whole is still an empty object": (
+        [("{}", "{}"), ("{", "}", "{}")], {}, "{}", REPAIRED,
+    ),
+    "B4: An empty object first and a summary at the end are dropped together": (
+        [("{}", '{"x":1}', '{"x":1}')], {"x": 1}, '{"x":1}', REPAIRED,
+    ),
+    "B4: Two objects that differ are no repetition: nothing is guessed": (
+        [('{"x":1}{"x":2}',), ('{"x":1}{"y":1}',), ('{"x":1}{"x":true}',), ('{"x":1}{"x":1}{"x":2}',)],
+        None, None, INVALID,
+    ),
+    "B5: Pieces that begin alike and fit together are pieces": (
+        [('{"x":"', "1", "11", "111", '"}')], {"x": "111111"}, None, [],
+    ),
+    "B7: An object that was encoded twice is unwrapped once, with a warning (vllm-project/vllm#54964)": (
+        [(json.dumps('{"city":"Paris"}'),)], {"city": "Paris"}, '{"city":"Paris"}', REPAIRED,
+    ),
+    "B7: So is an empty one": ([(json.dumps("{}"),)], {}, "{}", REPAIRED),
+    "B7: So is one with escapes of its own": (
+        [(json.dumps('{"a":"\\"\\\\\\n"}'),)], {"a": '"\\\n'}, '{"a":"\\"\\\\\\n"}', REPAIRED,
+    ),
+    "B7: Twice encoded text may be cut between a backslash and what it escapes": (
+        [('"{\\', '"x\\', '":', "1}", '"')], {"x": 1}, '{"x":1}', REPAIRED,
+    ),
+    "B7: One unwrapping is a repair, two are a guess": (
+        [(json.dumps(json.dumps('{"x":1}')),)], None, None, INVALID,
+    ),
+    "B11: The text `null` means no arguments (1jehuang/jcode#225)": ([("null",), (" null\n",)], {}, None, []),
+    "B11: JSON that is no object is as invalid as no JSON (1jehuang/jcode#225)": (
+        [("[]",), ('[{"x":1}]',), ('"x"',), ('""',), ("5",), ("-0.5",), ("true",), ("false",)], None, None, INVALID,
+    ),
+    "B12: White space around the object is fine, and stays in the raw text": (
+        [('{"a":1}\n\n',), (' \r\n\t{"a":1} ',)], {"a": 1}, None, [],
+    ),
+    "B12: Anything else around the object makes the whole text invalid": (
+        [
+            *(('{"a":1}</tool_call>',), ('{"a":1}}',), ('{"a":1},',), ('{"a":1}null',), ('x{"a":1}',)),
+            ('```json\n{"a":1}\n```',),
+        ],
+        None, None, INVALID,
+    ),
+    "B13: Of a key that comes twice the last value counts, as everywhere in Python": (
+        [('{"a":1,"a":2}',)], {"a": 2}, None, [],
+    ),
+    "B13: NaN and Infinity are not JSON": (
+        [('{"a":NaN}',), ('{"a":Infinity}',), ('{"a":[-Infinity]}',)], None, None, INVALID,
+    ),
+    "B13: Half a surrogate pair in the arguments becomes U+FFFD, so that they can always be encoded": (
+        [('{"a":"\\ud800"}',)], {"a": "\ufffd"}, None, [],
+    ),
+    "B14: Escaped and plain characters are the same value, and the raw text keeps the model's spelling": (
+        [('{"a":"\\u80a9\\u90e8"}',), ('{"a":"肩部"}',)], {"a": "肩部"}, None, [],
+    ),
+    "B14: Plain characters, also those beyond 16 bits, arrive one by one and unharmed": (
+        [tuple('{"a":"肩部👋é"}')], {"a": "肩部👋é"}, None, [],
+    ),
+}  # fmt: skip
+
+
+@each_row("case", PIECES)
+def test_b1_b3_b4_b5_b7_b11_b12_b13_b14_pieces(case: str):
+    """What the pieces of a call's arguments are, together; its text goes back into the history as it came."""
+    rows, arguments, raw, warned = PIECES[case]
+    for pieces in rows:
+        reply, sent = with_arguments(*pieces), "".join(pieces)
+        wanted = {"_raw": sent, "_error": "invalid_json"} if arguments is None else arguments
+        assert reply.tool_calls == [ToolCall("call_a", "f", wanted, sent if raw is None else raw)]
+        assert reply.tool_calls[0].error == (None if arguments is not None else "invalid_json")
+        assert reply.message.tool_calls[0].raw_arguments == reply.tool_calls[0].raw_arguments
+        assert codes(reply) == warned
 
 
 def test_b2_null_arguments_first():
@@ -60,32 +146,6 @@ def test_b2_null_arguments_first():
         + END
     )
     assert reply.tool_calls == [ToolCall("call_a", "f", {"x": 1}, '{"x":1}')]
-    assert codes(reply) == []
-
-
-@each_row(
-    "pieces",
-    [
-        ("{}", '{"city":"Paris"}'),
-        ("{}", '{"city"', ':"Paris"}'),
-        ("{}", "", "{", '"city":"Paris"}'),
-        ('{}{"city":"Paris"}',),
-        ("{", '}{"city"', ':"Paris"}'),
-        ("{}\n", '{"city":"Paris"}'),
-    ],
-)
-def test_b3_empty_object_first(pieces: tuple[str, ...]):
-    """An empty object before the real one is dropped, with a warning (Bedrock, openai/openai-agents-js#712)."""
-    reply = with_arguments(*pieces)
-    assert reply.tool_calls == [ToolCall("call_a", "f", {"city": "Paris"}, '{"city":"Paris"}')]
-    assert codes(reply) == ["repaired_arguments"]
-
-
-@pytest.mark.parametrize("pieces", [("{}",), ("{", "}"), ("{}", "")])
-def test_b3_lone_empty_object(pieces: tuple[str, ...]):
-    """An empty object with nothing after it is what the model said."""
-    reply = with_arguments(*pieces)
-    assert reply.tool_calls == [ToolCall("call_a", "f", {}, "{}")]
     assert codes(reply) == []
 
 
@@ -122,29 +182,6 @@ def test_b4_summary_of_two_calls(index: int | None):
     assert codes(reply) == ["repaired_arguments", "repaired_arguments"]
 
 
-@pytest.mark.parametrize("pieces", [("{}", "{}"), ("{", "}", "{}")])
-def test_b4_summary_of_a_call_without_arguments(pieces: tuple[str, ...]):
-    """An empty object that is repeated whole is still an empty object."""
-    reply = with_arguments(*pieces)
-    assert reply.tool_calls == [ToolCall("call_a", "f", {}, "{}")]
-    assert codes(reply) == ["repaired_arguments"]
-
-
-def test_b4_summary_after_an_empty_object():
-    """An empty object first and a summary at the end are dropped together."""
-    reply = with_arguments("{}", '{"x":1}', '{"x":1}')
-    assert reply.tool_calls == [ToolCall("call_a", "f", {"x": 1}, '{"x":1}')]
-    assert codes(reply) == ["repaired_arguments"]
-
-
-@each_row("arguments", ['{"x":1}{"x":2}', '{"x":1}{"y":1}', '{"x":1}{"x":true}', '{"x":1}{"x":1}{"x":2}'])
-def test_b4_two_objects_that_differ(arguments: str):
-    """Two objects that differ are no repetition: nothing is guessed."""
-    reply = with_arguments(arguments)
-    assert calls(reply) == [("call_a", "f", {"_raw": arguments, "_error": "invalid_json"})]
-    assert codes(reply) == ["invalid_arguments"]
-
-
 @each_row("head", [entry(0), entry(0, "call_a"), entry(0, "call_a", "f"), entry(None, "call_a", "f")])
 def test_b5_cumulative_snapshots(head: dict[str, Any]):
     """Pieces that each repeat the ones before are snapshots, and the last one counts (lobehub/lobehub#13506)."""
@@ -162,13 +199,6 @@ def test_b5_cumulative_snapshots(head: dict[str, Any]):
     )
     assert reply.tool_calls == [ToolCall("call_a", "f", {"x": [1, 2]}, '{"x":[1,2]}')]
     assert codes(reply) == ["repaired_arguments"]
-
-
-def test_b5_pieces_that_only_look_like_snapshots():
-    """Pieces that begin alike and fit together are pieces."""
-    reply = with_arguments('{"x":"', "1", "11", "111", '"}')
-    assert calls(reply) == [("call_a", "f", {"x": "111111"})]
-    assert codes(reply) == []
 
 
 def test_b6_arguments_as_an_object():
@@ -192,29 +222,6 @@ def test_b6_arguments_as_another_value(arguments: Any):
     """Arguments that came as a value which is no object can't be run."""
     reply = assert_any_cut(call(entry(0, "call_a", "f", arguments)) + END)
     assert reply.tool_calls[0].error == "invalid_json"
-
-
-@pytest.mark.parametrize("arguments", ['{"city":"Paris"}', "{}", '{"a":"\\"\\\\\\n"}'])
-def test_b7_double_encoded(arguments: str):
-    """An object that was encoded twice is unwrapped once, with a warning (vllm-project/vllm#54964)."""
-    reply = with_arguments(json.dumps(arguments))
-    assert reply.tool_calls == [ToolCall("call_a", "f", json.loads(arguments), arguments)]
-    assert codes(reply) == ["repaired_arguments"]
-
-
-def test_b7_double_encoded_in_pieces():
-    """Twice encoded text may be cut between a backslash and what it escapes."""
-    reply = with_arguments('"{\\', '"x\\', '":', "1}", '"')
-    assert reply.tool_calls == [ToolCall("call_a", "f", {"x": 1}, '{"x":1}')]
-    assert codes(reply) == ["repaired_arguments"]
-
-
-def test_b7_encoded_three_times():
-    """One unwrapping is a repair, two are a guess."""
-    arguments = json.dumps(json.dumps('{"x":1}'))
-    reply = with_arguments(arguments)
-    assert calls(reply) == [("call_a", "f", {"_raw": arguments, "_error": "invalid_json"})]
-    assert codes(reply) == ["invalid_arguments"]
 
 
 @each_row(
@@ -243,53 +250,6 @@ def test_b10_invalid_json(arguments: str):
     assert codes(reply) == ["invalid_arguments"]
 
 
-@pytest.mark.parametrize("arguments", ["null", " null\n"])
-def test_b11_null_is_no_arguments(arguments: str):
-    """The text `null` means no arguments (1jehuang/jcode#225)."""
-    reply = with_arguments(arguments)
-    assert reply.tool_calls == [ToolCall("call_a", "f", {}, arguments)]
-    assert reply.tool_calls[0].error is None
-
-
-@each_row("arguments", ["[]", '[{"x":1}]', '"x"', '""', "5", "-0.5", "true", "false"])
-def test_b11_not_an_object(arguments: str):
-    """JSON that is no object is as invalid as no JSON (1jehuang/jcode#225)."""
-    reply = with_arguments(arguments)
-    assert calls(reply) == [("call_a", "f", {"_raw": arguments, "_error": "invalid_json"})]
-    assert reply.tool_calls[0].error == "invalid_json"
-    assert codes(reply) == ["invalid_arguments"]
-
-
-@pytest.mark.parametrize("arguments", ['{"a":1}\n\n', ' \r\n\t{"a":1} '])
-def test_b12_white_space_around(arguments: str):
-    """White space around the object is fine, and stays in the raw text."""
-    reply = with_arguments(arguments)
-    assert reply.tool_calls == [ToolCall("call_a", "f", {"a": 1}, arguments)]
-    assert codes(reply) == []
-
-
-@each_row(
-    "arguments", ['{"a":1}</tool_call>', '{"a":1}}', '{"a":1},', '{"a":1}null', 'x{"a":1}', '```json\n{"a":1}\n```']
-)
-def test_b12_junk_around(arguments: str):
-    """Anything else around the object makes the whole text invalid."""
-    reply = with_arguments(arguments)
-    assert calls(reply) == [("call_a", "f", {"_raw": arguments, "_error": "invalid_json"})]
-    assert codes(reply) == ["invalid_arguments"]
-
-
-def test_b13_duplicate_keys():
-    """Of a key that comes twice the last value counts, as everywhere in Python."""
-    assert calls(with_arguments('{"a":1,"a":2}')) == [("call_a", "f", {"a": 2})]
-
-
-@pytest.mark.parametrize("arguments", ['{"a":NaN}', '{"a":Infinity}', '{"a":[-Infinity]}'])
-def test_b13_numbers_that_json_does_not_have(arguments: str):
-    """NaN and Infinity are not JSON."""
-    reply = with_arguments(arguments)
-    assert calls(reply) == [("call_a", "f", {"_raw": arguments, "_error": "invalid_json"})]
-
-
 def test_b13_large_numbers():
     """A large integer is exact; one that is larger than Python reads is invalid rather than an exception."""
     assert calls(fold(call(entry(0, "call_a", "f", '{"a":1' + "0" * 400 + "}")) + END)) == [
@@ -297,12 +257,6 @@ def test_b13_large_numbers():
     ]
     reply = fold(call(entry(0, "call_a", "f", '{"a":1' + "0" * 100_000 + "}")) + END)
     assert reply.tool_calls[0].error == "invalid_json"
-
-
-def test_b13_lone_surrogates():
-    """Half a surrogate pair in the arguments becomes U+FFFD, so that they can always be encoded."""
-    reply = with_arguments('{"a":"\\ud800"}')
-    assert reply.tool_calls == [ToolCall("call_a", "f", {"a": "\ufffd"}, '{"a":"\\ud800"}')]
 
 
 def test_b13_surrogate_pair_cut_in_two():
@@ -320,20 +274,6 @@ def test_b13_deep_nesting():
     reply = fold(call(entry(0, "call_a", "f", arguments)) + call(entry(1, "call_b", "g", "{}")) + END)
     assert [made.error for made in reply.tool_calls] == ["invalid_json", None]
     assert reply.tool_calls[0].raw_arguments == arguments
-
-
-@pytest.mark.parametrize("arguments", ['{"a":"\\u80a9\\u90e8"}', '{"a":"肩部"}'])
-def test_b14_escaped_and_plain_characters(arguments: str):
-    """Escaped and plain characters are the same value, and the raw text keeps the model's spelling."""
-    reply = with_arguments(arguments)
-    assert reply.tool_calls == [ToolCall("call_a", "f", {"a": "肩部"}, arguments)]
-    assert reply.message.tool_calls[0].raw_arguments == arguments
-
-
-def test_b14_characters_one_by_one():
-    """Plain characters, also those beyond 16 bits, arrive one by one and unharmed."""
-    reply = with_arguments(*'{"a":"肩部👋é"}')
-    assert reply.tool_calls == [ToolCall("call_a", "f", {"a": "肩部👋é"}, '{"a":"肩部👋é"}')]
 
 
 def test_b15_each_call_is_parsed_once(monkeypatch: pytest.MonkeyPatch):
