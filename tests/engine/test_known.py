@@ -156,6 +156,16 @@ def gemini_thought(said: str, number: int) -> bytes:
     return gemini_event(said, number, thought=True)
 
 
+def gemini_call(said: str, number: int) -> bytes:
+    """A whole call: some servers give it an id, and Gemini signs some."""
+    call = {"functionCall": {"name": "f", "args": {"a": said, "n": number}}}
+    if number % 3:
+        call["functionCall"]["id"] = f"c{number % 7}"
+    part: dict[str, Any] = {**call, "thoughtSignature": f"c2ln{number}"} if number % 4 == 3 else call
+    raw = gemini_event("", number)
+    return raw.replace(b'[{"text": ""}]', json.dumps([part, call][: 1 + (number % 5 == 4)]).encode())
+
+
 WRITERS = {
     "chat": ("chat", chat_event),
     "reasoning": ("chat", reasoning_event),
@@ -164,6 +174,7 @@ WRITERS = {
     "anthropic": ("anthropic", anthropic_event),
     "gemini": ("gemini", gemini_event),
     "thoughts": ("gemini", gemini_thought),
+    "whole calls": ("gemini", gemini_call),
     "crlf": ("responses", windows_event),
 }
 NASTY = (
@@ -215,6 +226,26 @@ CHANGES: dict[str, Any] = {
     "null counts": lambda raw, before, n: raw.replace(b'"usageMetadata": {', b'"usageMetadata": null, "x": {'),
     "signed": lambda raw, before, n: raw.replace(b'"text"', b'"thoughtSignature": "c2ln", "text"'),
     "called": lambda raw, before, n: raw.replace(b'"parts": [', b'"parts": [{"functionCall": {"name": "f"}}, '),
+    "named again": lambda raw, before, n: raw.replace(b'"id": "c', b'"willContinue": true, "id": "c'),
+    "in pieces": lambda raw, before, n: raw.replace(
+        b'"args"', b'"willContinue": true, "partialArgs": [{"jsonPath": "$.b", "numberValue": 1}], "args"'
+    ),
+    "pieces alone": lambda raw, before, n: re.sub(
+        rb'"name": "f", "args"', b'"partialArgs": [{"jsonPath": "$.b", "stringValue": "x"}], "no"', raw
+    ),
+    "nameless": lambda raw, before, n: raw.replace(b'"name": "f"', b'"name": ""'),
+    "answered": lambda raw, before, n: raw.replace(b'"functionCall"', b'"functionResponse"'),
+    "no part": lambda raw, before, n: raw.replace(b'"parts": [', b'"parts": [7, '),
+    "a part behind": lambda raw, before, n: raw.replace(b'], "role"', b', 7], "role"'),
+    "parts twice": lambda raw, before, n: raw.replace(b'"parts": [', b'"parts": [{"functionCall": {}}], "parts": ['),
+    "parts in parts": lambda raw, before, n: raw.replace(b'"a": ', b'"parts": [{"functionCall": 1}, 2], "a": '),
+    "role in parts": lambda raw, before, n: raw.replace(b'"a": ', b'"b": [{"c": []}], "role": "model", "a": '),
+    "line end in the list": lambda raw, before, n: raw.replace(b'[{"functionCall"', b'[\n{"functionCall"'),
+    "late line end in the list": lambda raw, before, n: raw.replace(b', "n": ', b',\n "n": '),
+    "cr in the list": lambda raw, before, n: raw.replace(b', "n": ', b',\r "n": '),
+    "no number": lambda raw, before, n: raw.replace(b', "n": ', b', "n": NaN, "m": '),
+    "a long number": lambda raw, before, n: raw.replace(b', "n": ', b', "n": ' + b"9" * 5000 + b', "m": '),
+    "deep": lambda raw, before, n: raw.replace(b', "n": ', b', "n": ' + b"[" * 300 + b"]" * 300 + b', "m": '),
     "finished": lambda raw, before, n: raw.replace(b'"index"', b'"finishReason": "STOP", "index"'),
     "obfuscation": lambda raw, before, n: raw.replace(b'"obfuscation": "', b'"obfuscation": "\\"\\n'),
 }
@@ -263,7 +294,18 @@ def test_each_change(wire: str, change: str) -> None:
         compare(adapter, pieces)
 
 
-@each_row("limits", [{"text_chars": 40}, {"event_bytes": 400}, {"arguments_chars": 40}, {"reasoning_chars": 40}])
+@each_row(
+    "limits",
+    [
+        {"text_chars": 40},
+        {"event_bytes": 400},
+        {"arguments_chars": 40},
+        {"reasoning_chars": 40},
+        {"other_chars": 4000},
+        {"tool_calls": 12},
+        {"all_arguments_chars": 300},
+    ],
+)
 @each_row("wire", sorted(WRITERS))
 def test_limits(wire: str, limits: dict[str, int]) -> None:
     """A limit is reached at the same text, and the error shows the same events."""

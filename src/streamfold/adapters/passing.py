@@ -4,9 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from ..values import Delta
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class PassedList(NamedTuple):
+    """A list of objects that is read by itself, wherever nothing else of the event says anything new.
+
+    Attributes:
+        member: the member whose value it is.
+        first: the first member of its first object.
+        read: adds the deltas of the list, as the parser made it, to others. Raises ValueError if it can't be read.
+    """
+
+    member: str
+    first: str
+    read: Callable[[Any, list[Delta]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,19 +36,27 @@ class Passed:
         number: the member with the number of the event, which becomes a `Sequence`; "" on wires without.
         counts: the member with the counts of tokens so far, an object in which only numbers change. It becomes a whole
             `UsageUpdate`, behind the text; "" on wires without.
+        whole: a list that comes whole, with a call in it; None on wires where calls come in pieces.
     """
 
     texts: frozenset[str]
     ignored: frozenset[str] = frozenset()
     number: str = ""
     counts: str = ""
+    whole: PassedList | None = None
 
 
-def passes_on(*texts: str, ignored: tuple[str, ...] = (), number: str = "", counts: str = "") -> Callable[[F], F]:
+def passes_on(
+    *texts: str,
+    ignored: tuple[str, ...] = (),
+    number: str = "",
+    counts: str = "",
+    whole: PassedList | None = None,
+) -> Callable[[F], F]:
     """Declares it of a `decode` method. A subclass with a `decode` of its own inherits nothing: it may do otherwise."""
 
     def declare(decode: F) -> F:
-        decode.passes_on = Passed(frozenset(texts), frozenset(ignored), number, counts)  # type: ignore[attr-defined]
+        decode.passes_on = Passed(frozenset(texts), frozenset(ignored), number, counts, whole)  # type: ignore[attr-defined]
         return decode
 
     return declare

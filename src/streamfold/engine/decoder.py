@@ -30,7 +30,7 @@ from .dialects import Dialect, DialectContext, find_dialect
 from .drafts import Drafts
 from .finish import WireNames
 from .fold import Fold
-from .known import KnownEvents, Run
+from .known import AnyRun, KnownEvents, KnownLists
 from .pipeline import Pipeline, is_progress
 from .placement import Listener
 from .sse import SSEDecoder, body_kind, skip_blank
@@ -263,18 +263,22 @@ class StreamDecoder:
                 self._read(sse, data[at:], chunks)
                 return
 
-    def _take_known(self, run: Run, data: bytes, at: int, chunks: list[StreamChunk]) -> None:
+    def _take_known(self, run: AnyRun, data: bytes, at: int, chunks: list[StreamChunk]) -> None:
         """Folds known events."""
         known, texts, ends = run
-        pipeline, make, done = self._pipeline, known.make, len(texts)
-        counted = done
+        pipeline, counted = self._pipeline, (done := len(texts))
         try:
+            if isinstance(known, KnownLists):
+                for done, (deltas, payload) in enumerate(texts, 1):  # noqa: B007 - how far it came, if a limit is reached
+                    pipeline.feed(deltas, payload, chunks)
+                return
+            make = known.make
             if known.of_call and pipeline.grow(known.empty, texts, chunks):
                 return
             if self._coalesce and done > 1 and pipeline.is_cut_anyhow(joined := make("".join(texts))):
                 pipeline.feed((joined,), "", chunks)
                 return
-            for done, text in enumerate(texts, 1):  # noqa: B007 - how far it came, if a limit is reached
+            for done, text in enumerate(texts, 1):  # noqa: B007 - as above
                 pipeline.feed((make(text),), "", chunks)
         except StreamError:  # at a limit, before the counts of this event
             counted = done - 1

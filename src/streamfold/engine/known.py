@@ -19,13 +19,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import from_json
 
 from ..adapters import Passed
 from ..values import BlockPiece, Call, Delta, Meta, Reasoning, Sequence, Text, UsageUpdate
 from .parts import EventNumbers
+from .shapes import COUNTED, NUMBERED, TEXT, Listed, Says, Shape, list_in, shape_of
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -35,49 +36,14 @@ _MOST_KNOWN = 16  # kinds of events
 _LARGEST = 64 * 1024  # bytes of an event that is learned
 _PATIENCE = 80  # events that are not known before it is given up
 _LOOK = 5  # for how many of them one counts that is looked at
-_STRINGS = re.compile(rb'("(?:[^"\\\x00-\x1f]++|\\.)*+")')
 _STRING_END = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\.)*+')
 _CONTROL = re.compile("[\x00-\x1f]")
-_NUMBER = re.compile(rb"(\s*:\s*)(0|[1-9][0-9]{0,17})(?![0-9.eE])")
-_COUNT = re.compile(rb"(\s*:\s*)([1-9][0-9]{0,17})(?![0-9.eE])")  # zeros may be no newer counts: see `AnswerUsage`
-_TEXT, _IGNORED, _NUMBERED, _COUNTED = range(4)  # what may stand between two pieces of a known event
-_PATTERNS = {
-    _TEXT: rb'((?:[^"\\\x00-\x1f]++|\\.)*+)',
-    _IGNORED: rb'(?:[^"\\\x00-\x1f]++|\\.)*+',
-    _COUNTED: rb"[1-9][0-9]{0,17}",
-}
 _BACKSLASH = ord("\\")
 _PROBE = b"~ known ~"
 
 Decode: TypeAlias = Callable[["ServerSentEvent"], Iterable[Delta]]
 Maker: TypeAlias = Callable[[str], Delta]
-
-
-class _Shape(NamedTuple):
-    """The bytes of an event without what may differ.
-
-    Attributes:
-        pieces: the first one begins the event, the last one ends it.
-        holes: what stands behind each piece but the last.
-        data_at: where the payload begins.
-        ending: what stands behind it: two line ends.
-    """
-
-    pieces: tuple[bytes, ...]
-    holes: tuple[int, ...]
-    data_at: int
-    ending: bytes
-
-    def payload(self, event: bytes) -> bytes:
-        """The payload of an event of this shape."""
-        return event[self.data_at : -len(self.ending)]
-
-    def filled(self, text: bytes, number: int) -> bytes:
-        """The bytes of another event of this shape."""
-        fillings = {_TEXT: text, _IGNORED: text, _NUMBERED: b"%d" % number, _COUNTED: b"%d" % number}
-        return b"".join(
-            [piece + fillings[hole] for piece, hole in zip(self.pieces, self.holes, strict=False)] + [self.pieces[-1]]
-        )
+Counts: TypeAlias = Callable[[bytes], UsageUpdate]
 
 
 class Known:
@@ -91,9 +57,9 @@ class Known:
         counts: reads the counts of tokens in the bytes of an event; None where it has none.
     """
 
-    counts: Callable[[bytes], UsageUpdate] | None = None
+    counts: Counts | None = None
 
-    def __init__(self, shape: _Shape, make: Maker) -> None:
+    def __init__(self, shape: Shape, make: Maker) -> None:
         *pieces, self._last = shape.pieces
         count = len(pieces)
         self._steps = [
@@ -106,7 +72,7 @@ class Known:
         self.make = make
         self.empty = made = make("")
         self.of_call = isinstance(made, Call) or (isinstance(made, BlockPiece) and made.kind == "call")
-        self._numbered = _NUMBERED in shape.holes
+        self._numbered = NUMBERED in shape.holes
 
     def run(self, data: bytes, at: int, numbers: EventNumbers, limit: int) -> Run | None:
         """Returns the events of this kind that stand at `at`, and counts their numbers; None if there is none."""
@@ -124,7 +90,7 @@ class Known:
                 if not startswith(piece, here):
                     break
                 here += size
-                if hole == _NUMBERED:
+                if hole == NUMBERED:
                     digits = b"%d" % number
                     if not startswith(digits, here):
                         break
@@ -145,7 +111,7 @@ class Known:
                 except ValueError:
                     break
                 here = end
-                if hole == _TEXT:
+                if hole == TEXT:
                     text = string
             else:
                 end = here + length
@@ -165,12 +131,9 @@ class Known:
 class _Counting(Known):
     """A kind of event with the counts of tokens so far, of which there are too many to be looked at one by one."""
 
-    def __init__(self, shape: _Shape, make: Maker, counts: Callable[[bytes], UsageUpdate]) -> None:
+    def __init__(self, shape: Shape, make: Maker, counts: Counts) -> None:
         super().__init__(shape, make)
-        *pieces, last = map(re.escape, shape.pieces)
-        holes = (_PATTERNS[hole] for hole in shape.holes)
-        pattern = b"".join([piece + hole for piece, hole in zip(pieces, holes, strict=True)])
-        self._match = re.compile(pattern + last).match
+        self._match = re.compile(shape.pattern(0)).match
         self.counts = lambda event: counts(shape.payload(event))
 
     def run(self, data: bytes, at: int, numbers: EventNumbers, limit: int) -> Run | None:
@@ -187,8 +150,47 @@ class _Counting(Known):
         return (self, texts, ends) if texts else None
 
 
+class KnownLists:
+    """A kind of event that is known but for a list, which the adapter reads by itself, and the counts of tokens.
+
+    What begins as a list and is one, up to the bytes that the kind ends with, can't be read in another way.
+    """
+
+    def __init__(self, shape: Shape, listed: Listed, counts: Counts | None) -> None:
+        head, tail, *_ = shape.pieces
+        self.begin = head + listed.first
+        self._list_at, self._data_at, self._says = len(head), shape.data_at, listed.says
+        self._tail, self._behind = tail, len(shape.ending) - shape.ending.index(b"\n")
+        self._match, self._close = re.compile(shape.pattern(1)).match, len(shape.ending)
+        self.counts = counts and (lambda event: counts(shape.payload(event)))
+
+    def run(self, data: bytes, at: int, numbers: EventNumbers, limit: int) -> ListRun | None:
+        """Returns the events of this kind that stand at `at`; None if there is none."""
+        found: list[tuple[list[Delta], str]] = []
+        ends: list[int] = []
+        while data.startswith(self.begin, at):
+            start, end = at + self._list_at, data.find(b"\n", at + self._data_at) + self._behind
+            behind = data.rfind(self._tail, start, end)
+            tail = self._match(data, behind) if behind > 0 else None
+            if tail is None or tail.end() != end or end - at > limit or data.find(b"\r", start, behind) > 0:
+                break
+            try:
+                deltas = self._says(from_json(data[start:behind]))
+            except ValueError:
+                break
+            if not deltas:
+                break
+            found.append((deltas, data[at + self._data_at : end - self._close].decode()))
+            ends.append(end)
+            at = end
+        return (self, found, ends) if found else None
+
+
 # Known events of one kind that follow each other in the bytes: the text of each, which is never empty, and its end.
 Run: TypeAlias = tuple[Known, list[str], list[int]]
+# The same of known lists: the deltas of each, and the payload.
+ListRun: TypeAlias = tuple[KnownLists, list[tuple[list[Delta], str]], list[int]]
+AnyRun: TypeAlias = tuple[Known | KnownLists, list[Any], list[int]]
 
 
 class KnownEvents:
@@ -210,9 +212,9 @@ class KnownEvents:
         self._decode = decode
         self._limit = limit
         self._numbers = numbers
-        self._known: list[Known] = []
+        self._known: list[Known | KnownLists] = []
         self._next = 0  # the one to begin with
-        self._seen: dict[_Shape, None] = {}  # a set that keeps its order
+        self._seen: dict[Shape, None] = {}  # a set that keeps its order
         self._patience = _PATIENCE
         self._blank_lines = 0  # in the bytes so far, up to `_LONG`
         self.blank_line = b"\n\n"
@@ -226,7 +228,7 @@ class KnownEvents:
             self._blank_lines += data.count(self.blank_line)
         return self._blank_lines >= _LONG
 
-    def read(self, data: bytes, at: int) -> Run | None:
+    def read(self, data: bytes, at: int) -> AnyRun | None:
         """Returns the known events that stand at `at`, as many as are of one kind; None if there is none."""
         kinds, count, place = self._known, len(self._known), self._next
         for _ in range(count):
@@ -250,34 +252,42 @@ class KnownEvents:
         if self._passed.counts and deltas and isinstance(usage := deltas[-1], UsageUpdate):
             counts = partial(self._counts, usage)
             others.pop()
-        make = _maker(others.pop()) if others else None
-        self._patience -= 1 if make is None else _LOOK
+        listed = None if self._passed.whole is None else list_in(raw, self._passed.whole)
+        make = None if listed or not others else _maker(others.pop())
+        says = listed.taken_from(others) if listed else None if make is None else partial(_one, make)
+        self._patience -= 1 if says is None else _LOOK
         self.hopeless = self._patience <= 0
-        if make is None or len(raw) > _LARGEST or (shape := _shape(raw, self._passed)) is None:
+        if says is None or len(raw) > _LARGEST or (shape := shape_of(raw, self._passed, listed)) is None:
             return
         if shape not in self._seen:
             self._seen[shape] = None
             if len(self._seen) > _MOST_KNOWN:
                 self._seen.pop(next(iter(self._seen)))
-        elif self._changes_alone(shape, event, others, make, counts):
-            known = Known(shape, make) if counts is None else _Counting(shape, make, counts)
+        elif self._changes_alone(shape, event, others, says, counts):
+            known: Known | KnownLists
+            if listed is not None:
+                known = KnownLists(shape, listed, counts)
+            elif make is not None:
+                known = Known(shape, make) if counts is None else _Counting(shape, make, counts)
             self._known = [*self._known[1 - _MOST_KNOWN :], known]
             self._next = len(self._known) - 1
 
     def _counts(self, like: UsageUpdate, payload: bytes) -> UsageUpdate:
-        return UsageUpdate(from_json(payload)[self._passed.counts], like.read, like.whole)
+        name = self._passed.counts
+        behind = payload.rfind(b'"%b"' % name.encode())  # a string that says so has a backslash before its last quote
+        return UsageUpdate(from_json(b"{" + payload[behind:])[name], like.read, like.whole)
 
     def _changes_alone(
         self,
-        shape: _Shape,
+        shape: Shape,
         event: ServerSentEvent,
         others: list[Delta],
-        make: Maker,
-        counts: Callable[[bytes], UsageUpdate] | None,
+        says: Says,
+        counts: Counts | None,
     ) -> bool:
-        """Tries out whether nothing but one text, and the counts, change with what may differ."""
+        """Tries out whether nothing but one text, or one list, and the counts, change with what may differ."""
         number = next((delta.number for delta in others if type(delta) is Sequence), None)
-        if (number is None) == (_NUMBERED in shape.holes) or (counts is None and _COUNTED in shape.holes):
+        if (number is None) == (NUMBERED in shape.holes) or (counts is None and COUNTED in shape.holes):
             return False
         if any(type(other) not in (Meta, Sequence) for other in others):
             return False
@@ -285,51 +295,14 @@ class KnownEvents:
             others = [Sequence(number + 1) if type(other) is Sequence else other for other in others]
         data = shape.payload(shape.filled(_PROBE, (number or 0) + 1))
         try:
-            made = [*others, make(_PROBE.decode()), *([] if counts is None else [counts(data)])]
+            made = [*others, *says(_PROBE.decode()), *([] if counts is None else [counts(data)])]
             return list(self._decode(type(event)(event.event, data.decode(), event.id))) == made
         except (ValueError, KeyError):
             return False
 
 
-def _shape(raw: bytes, passed: Passed) -> _Shape | None:
-    """Takes an event apart. None if it is more than one line of data and perhaps a name, or if it has not one text."""
-    ending = b"\r\n\r\n" if raw.endswith(b"\r\n\r\n") else b"\n\n"
-    *names, data = raw.removesuffix(ending).split(ending[len(ending) // 2 :])
-    if (
-        not raw.endswith(ending)
-        or b"\r" in data + b"".join(names)
-        or not data.startswith(b"data: ")
-        or [name for name in names if not name.startswith(b"event: ")]
-    ):
-        return None
-    data_at = len(raw) - len(data) - len(ending) + len(b"data: ")
-    pieces, holes = [raw[:data_at]], list[int]()
-    before, member = b"", ""  # what stands before a string, and the string before that
-    depth = 0  # in the object with the counts
-    for place, token in enumerate(_STRINGS.split(data[len(b"data: ") :])):
-        hole: int | None = None
-        if place % 2 and before.strip() == b":":  # a value
-            hole = (
-                _IGNORED if member in passed.ignored else _TEXT if member in passed.texts and token != b'""' else None
-            )
-            head, tail = b'"', b'"'
-        elif place % 2:
-            member = token[1:-1].decode("utf-8", "replace")
-        elif member == passed.number and (number := _NUMBER.match(token)):
-            hole, head, tail = _NUMBERED, number[1], token[number.end() :]
-        elif passed.counts and (depth or member == passed.counts):
-            if number := _COUNT.match(token):
-                hole, head, tail = _COUNTED, number[1], token[number.end() :]
-            depth = max(0, depth + token.count(b"{") + token.count(b"[") - token.count(b"}") - token.count(b"]"))
-        if hole is None:
-            pieces[-1] += token
-        else:
-            holes.append(hole)
-            pieces[-1] += head
-            pieces.append(tail)
-        before = b"" if place % 2 else token
-    pieces[-1] += ending
-    return _Shape(tuple(pieces), tuple(holes), data_at, ending) if holes.count(_TEXT) == 1 else None
+def _one(make: Maker, text: str) -> list[Delta]:
+    return [make(text)]
 
 
 def _maker(delta: Delta) -> Maker | None:

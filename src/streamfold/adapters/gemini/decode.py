@@ -42,7 +42,7 @@ from ...values import (
     word,
 )
 from ..block_messages import arguments_object
-from ..passing import passes_on
+from ..passing import PassedList, passes_on
 from .errors import read_google_error
 from .signatures import SIGNATURE
 
@@ -72,7 +72,11 @@ _TEXT = Block(None, "text", {"text": ""}, "text")
 class EventReader:
     """Reads answers: one half of the adapter."""
 
-    @passes_on("text", counts="usageMetadata")
+    @passes_on(
+        "text",
+        counts="usageMetadata",
+        whole=PassedList("parts", "functionCall", lambda parts, out: _parts(parts, out)),
+    )
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the facts of one event. Raises ValueError if it is not a chunk of this format."""
         data = event.data
@@ -140,14 +144,8 @@ def _meta(response_id: Any, model: Any, created: Any) -> Meta:
 def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -> None:
     content = candidate.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
-    for part in parts if isinstance(parts, list) else ():
-        if not isinstance(part, dict):
-            raise ValueError(f"a part must be an object, not {part!r:.80}")
-        if len(part) == 1 and type(text := part.get("text")) is str:  # as nearly every part
-            if text:
-                out.append(BlockPiece(None, "text", "text", text, opens=_TEXT))
-        else:
-            _part(keep(part), out)
+    if isinstance(parts, list):
+        _parts(parts, out)
     for name in ABOUT_CANDIDATE:
         if candidate.get(name):
             out.append(Extra(name, [keep(candidate[name])], whole=True))
@@ -165,6 +163,17 @@ def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -
         if meaning == "unknown" and reason not in FINISH_REASONS:
             out.append(unknown_finish(reason))
         ends.append(Finish(meaning, reason, more=True))
+
+
+def _parts(parts: list[Any], out: list[Delta]) -> None:
+    for part in parts:
+        if not isinstance(part, dict):
+            raise ValueError(f"a part must be an object, not {part!r:.80}")
+        if len(part) == 1 and type(text := part.get("text")) is str:  # as nearly every part
+            if text:
+                out.append(BlockPiece(None, "text", "text", text, opens=_TEXT))
+        else:
+            _part(keep(part), out)
 
 
 _COUNTED = {"webSearchQueries": "web_search", "urlMetadata": "web_fetch"}
