@@ -18,7 +18,8 @@ class PassedList(NamedTuple):
     Attributes:
         member: the member whose value it is.
         first: the first member of its first object.
-        read: adds the deltas of the list, as the parser made it, to others. Raises ValueError if it can't be read.
+        read: adds the deltas of the list, as `from_json` of pydantic_core makes it, to others. Raises ValueError if it
+            can't be read.
     """
 
     member: str

@@ -60,7 +60,7 @@ class _OpenBlock:
     begun: Block
     value: dict[str, Any]
     pieces: dict[str, list[str]] = field(default_factory=dict)
-    json: set[str] = field(default_factory=set)
+    json: tuple[str, ...] = ()
     values: PathValues | None = None
     waiting: list[str] = field(default_factory=list)
     closed: bool = False
@@ -137,7 +137,7 @@ class Blocks:
         if not grow(Call(block.number), values):
             return False
         if piece.how == "json":
-            block.json.add(piece.member)
+            block.json = _with(block.json, piece.member)
         block.pieces.setdefault(piece.member, []).extend(values)
         return True
 
@@ -280,7 +280,7 @@ class Blocks:
             return out
         if piece.how in ("append", "json"):
             if piece.how == "json":
-                block.json.add(member)
+                block.json = _with(block.json, member)
             block.pieces.setdefault(member, []).append(value)
             if block.begun.call is not None:
                 return [*out, Call(block.number, arguments=value)] if value else out
@@ -349,6 +349,10 @@ def _putting_together() -> Iterator[None]:
         yield
     except (ValueError, RecursionError) as exc:
         raise ProtocolError(f"the arguments of a call can't be put together: {exc}") from exc
+
+
+def _with(members: tuple[str, ...], member: str) -> tuple[str, ...]:
+    return members if member in members else (*members, member)
 
 
 def _goes_on(block: _OpenBlock, piece: BlockPiece) -> bool:

@@ -323,7 +323,7 @@ class Calls:
         if part.item and (part.id or part.name or opened) and part.item not in call.items:
             known = self._by_item.get(part.item, call)
             self._by_item[part.item] = call if known is call else None
-            call.items.add(part.item)
+            call.items = (*call.items, part.item)
         call.markup = call.markup or part.markup
         if part.id:
             self._check("id", part.id, self._limits.id_chars)

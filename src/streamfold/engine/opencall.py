@@ -47,7 +47,7 @@ class OpenCall:
     size: int = 0
     markup: bool = False
     extra: dict[str, Any] | None = None
-    items: set[str] = field(default_factory=set)
+    items: tuple[str, ...] = ()
     came_whole: bool = False
     emptied: bool = False
     done: bool = False

@@ -102,10 +102,10 @@ def list_in(raw: bytes, whole: PassedList) -> Listed | None:
         return None
     try:
         text = raw[found.start(1) :].decode()
-        value, end = json.JSONDecoder().raw_decode(text)
+        listed = text[: json.JSONDecoder().raw_decode(text)[1]].encode()
+        return Listed(whole, found.start(1), found.start(1) + len(listed), found[1], from_json(listed))
     except (ValueError, RecursionError):
         return None
-    return Listed(whole, found.start(1), found.start(1) + len(text[:end].encode()), found[1], value)
 
 
 def shape_of(raw: bytes, passed: Passed, listed: Listed | None) -> Shape | None:

@@ -75,7 +75,7 @@ class EventReader:
     @passes_on(
         "text",
         counts="usageMetadata",
-        whole=PassedList("parts", "functionCall", lambda parts, out: _parts(parts, out)),
+        whole=PassedList("parts", "functionCall", lambda parts, out: _parts(parts, out, sound=True)),
     )
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the facts of one event. Raises ValueError if it is not a chunk of this format."""
@@ -165,7 +165,8 @@ def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -
         ends.append(Finish(meaning, reason, more=True))
 
 
-def _parts(parts: list[Any], out: list[Delta]) -> None:
+def _parts(parts: list[Any], out: list[Delta], *, sound: bool = False) -> None:
+    """Adds the deltas of parts. `sound`: the strict parser made them, so that all of them can be encoded."""
     for part in parts:
         if not isinstance(part, dict):
             raise ValueError(f"a part must be an object, not {part!r:.80}")
@@ -173,7 +174,7 @@ def _parts(parts: list[Any], out: list[Delta]) -> None:
             if text:
                 out.append(BlockPiece(None, "text", "text", text, opens=_TEXT))
         else:
-            _part(keep(part), out)
+            _part(part if sound else keep(part), out)
 
 
 _COUNTED = {"webSearchQueries": "web_search", "urlMetadata": "web_fetch"}
