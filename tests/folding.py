@@ -134,6 +134,12 @@ def codes(reply: Reply) -> list[str]:
     return [warning.code for warning in reply.warnings]
 
 
+def said_in(reply: Reply, *names: str) -> dict[str, Any]:
+    """What a reply says of these: its members, its `calls`, or the `codes` of its warnings."""
+    known = {"calls": calls, "codes": codes}
+    return {name: known[name](reply) if name in known else getattr(reply, name) for name in names}
+
+
 def bytewise(body: bytes) -> list[bytes]:
     """The body one byte at a time."""
     return [body[at : at + 1] for at in range(len(body))]

@@ -19,7 +19,6 @@ from streamfold.recording import Recording
 from streamfold_lab.live import LivePage
 
 KEY = "sk-upstream-0123456789abcdef"
-LOCAL = {"host": "127.0.0.1"}
 SAVE = {"x-streamfold": "1"}
 
 

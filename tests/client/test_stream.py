@@ -154,13 +154,6 @@ async def test_awaiting_a_stream_is_explained() -> None:
         await Provider.from_config("ollama:m").chat_stream("Hi")  # type: ignore[misc]
 
 
-async def test_two_readers() -> None:
-    """A stream that was started is read by one task only, and a reply is not there before its end."""
-    async with client(GOOD) as http_client, provider(http_client).chat_stream("Hello") as stream:
-        with pytest.raises(StreamfoldError, match="no reply yet"):
-            assert stream.reply
-
-
 def test_options_are_checked_at_the_call() -> None:
     """Not when the stream is read."""
     with pytest.raises(ConfigError, match="unknown option 'temprature'"):

@@ -251,34 +251,6 @@ def test_two_choices_in_one_event() -> None:
     assert (reply.tool_calls, reply.finish_reason) == ([], "length")
 
 
-def test_late_content_is_a_warning() -> None:
-    """Text and calls after a finish reason are shown and handed out, with one warning for each kind."""
-    late = chunk({"content": "a"}) + chunk({"content": "b"}) + call(entry(0, "a", "f", X))
-    reply = assert_any_cut(fin("stop") + late + fin("tool_calls") + DONE)
-    assert (reply.text, run(reply)) == ("ab", [("f", {"x": 1})])
-    assert codes(reply) == ["late_content", "late_content"]
-
-
-@each_row(
-    ("word", "reason"),
-    [
-        *((word, "length") for word in ("timeout", "time_limit", "incomplete", "max_length", "interrupted")),
-        *((word, "length") for word in ("TRUNCATED", "token-limit", "context_length_exceeded", "budget_exhausted")),
-        *((word, "content_filter") for word in ("content_filtered", "filtered", "guardrail_intervened", "blocked")),
-    ],
-)
-def test_words_that_say_cut_drop_calls(word: str, reason: str) -> None:
-    """In whatever words a server says that the answer was cut, its calls are not handed out."""
-    reply = assert_any_cut(call(entry(0, "a", "f", X)) + fin(word) + DONE)
-    assert (reply.tool_calls, reply.finish_reason, reply.raw_finish_reason) == ([], reason, word)
-
-
-@each_row("word", ["failed", "server_error", "user_cancelled", "aborted"])
-def test_words_that_say_failed_are_errors(word: str) -> None:
-    """They end the answer with an error, without calls."""
-    fold_error(call(entry(0, "a", "f", X)) + fin(word) + DONE)
-
-
 @each_row("arguments", ["", '{"x":1', "[]"])
 @each_row("word", ["weird", None])
 def test_only_a_finish_reason_completes_a_call(arguments: str, word: str | None) -> None:

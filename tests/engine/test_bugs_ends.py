@@ -1,6 +1,6 @@
 """How an answer ends: bugs that real servers and clients have shown, each with its bytes.
 
-The beginning of a test's name is the id of its entry in docs/bugs.md.
+The ids at the beginning of a test's name, or of a row, are those of its entries in docs/bugs.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from folding import (
     assert_any_cut_error,
     bytewise,
     call,
-    calls,
     chunk,
     codes,
     entry,
@@ -25,6 +24,7 @@ from folding import (
     fold_chunks,
     fold_error,
     fragments,
+    said_in,
     text,
 )
 from streamfold import (
@@ -43,6 +43,8 @@ from tables import each_row
 
 CALL = fragments('0 call_a f {"x"', "0 - - :1}")
 MADE = ToolCall("call_a", "f", {"x": 1}, '{"x":1}')
+UNKNOWN = {"finish_reason": "unknown", "raw_finish_reason": None}
+STOP_WITH_CALLS = {"finish_reason": "tool_calls", "raw_finish_reason": "stop"}
 
 
 def test_c1_clean_end_in_the_middle_of_the_text():
@@ -97,20 +99,70 @@ def test_c3_clean_end_after_complete_arguments():
     assert error.partial == Reply(id="c1", model="m")
 
 
-def test_c4_done_without_finish_reason():
-    """A stream that says it is done is done, for a reason unknown (Ollama, pydantic/pydantic-ai#2996)."""
-    reply = assert_any_cut(text("Hello") + DONE)
-    assert reply.text == "Hello"
-    assert (reply.finish_reason, reply.raw_finish_reason) == ("unknown", None)
-    assert codes(reply) == ["missing_finish_reason"]
+# Bodies, and what their replies say.
+ENDS: dict[str, tuple[bytes, dict[str, Any]]] = {
+    "C4: A stream that says it is done is done, for a reason unknown (Ollama, pydantic/pydantic-ai#2996)": (
+        text("Hello") + DONE,
+        {"text": "Hello", **UNKNOWN, "codes": ["missing_finish_reason"]},
+    ),
+    "C4: The calls of a stream that says it is done are handed out (Kimi K2 by OpenRouter)": (
+        CALL + DONE,
+        {"tool_calls": [MADE], **UNKNOWN, "codes": ["missing_finish_reason"]},
+    ),
+    "C5: A finish reason is an end, with or without `[DONE]` (Cerebras, Groq, Perplexity)": (
+        text("Hello") + fin("stop"),
+        {"text": "Hello", "tool_calls": [], "finish_reason": "stop", "codes": []},
+    ),
+    "C5: Also of an answer with a call": (
+        text("Hello") + CALL + fin("tool_calls"),
+        {"text": "Hello", "tool_calls": [MADE], "finish_reason": "tool_calls", "codes": []},
+    ),
+    "C8: A router's `tool_calls` over a cut does not make a call of half arguments (vllm-project/vllm#53269)": (
+        fragments('0 call_a f {"x":1}', '1 call_b g {"y":') + fin("tool_calls") + DONE,
+        {
+            "calls": [("call_a", "f", {"x": 1}), ("call_b", "g", {"_raw": '{"y":', "_error": "invalid_json"})],
+            "codes": ["invalid_arguments"],
+        },
+    ),
+    "C10: A finish reason that is sent twice is one finish reason": (
+        CALL + fin("tool_calls") + fin("tool_calls") + DONE,
+        {"tool_calls": [MADE], "finish_reason": "tool_calls", "raw_finish_reason": "tool_calls", "codes": []},
+    ),
+    "C10: The last reason counts: `tool_calls` after each call and `stop` at the end (Gemini by OpenRouter)": (
+        chunk({"tool_calls": [entry(0, "call_a", "f", "{}")]}, "tool_calls")
+        + chunk({"tool_calls": [entry(1, "call_b", "g", "{}")]}, "tool_calls")
+        + fin("stop")
+        + DONE,
+        {"calls": [("call_a", "f", {}), ("call_b", "g", {})], **STOP_WITH_CALLS, "codes": ["late_content"]},
+    ),
+    "C10: The last reason counts also if it says that the answer was cut off": (
+        CALL + fin("tool_calls") + fin("length") + DONE,
+        {"tool_calls": [], "finish_reason": "length", "codes": ["calls_dropped"]},
+    ),
+    "C10: An empty reason after a finish reason takes nothing back": (
+        CALL + fin("tool_calls") + fin("") + chunk({}) + DONE,
+        {"tool_calls": [MADE], "finish_reason": "tool_calls"},
+    ),
+    "C11: Text and calls between the finish reason and `[DONE]` are kept, with a warning for each kind": (
+        text("Hi") + fin("stop") + text("!") + text("!") + CALL + DONE,
+        {"text": "Hi!!", "tool_calls": [MADE], **STOP_WITH_CALLS, "codes": ["late_content", "late_content"]},
+    ),
+    "C12: `[DONE]` that the model wrote is text": (
+        text("[DONE]") + text("data: [DONE]\n\n") + fin("stop") + DONE,
+        {"text": "[DONE]data: [DONE]\n\n"},
+    ),
+    "C13: An answer that is finished and says nothing is an answer, with a warning": (
+        chunk({"role": "assistant", "content": ""}) + fin("stop") + DONE,
+        {"text": "", "tool_calls": [], "finish_reason": "stop", "codes": ["empty_answer"]},
+    ),
+}
 
 
-def test_c4_done_without_finish_reason_with_calls():
-    """The calls of a stream that says it is done are handed out (Kimi K2 by OpenRouter)."""
-    reply = assert_any_cut(CALL + DONE)
-    assert reply.tool_calls == [MADE]
-    assert reply.finish_reason == "unknown"
-    assert codes(reply) == ["missing_finish_reason"]
+@each_row("case", ENDS)
+def test_c4_c5_c8_c10_c11_c12_c13_ends(case: str):
+    """What is an end, and what an answer is that has come to it."""
+    body, said = ENDS[case]
+    assert said_in(assert_any_cut(body), *said) == said
 
 
 @pytest.mark.parametrize("reason", ["", None])
@@ -120,16 +172,6 @@ def test_c4_empty_finish_reason(reason: str | None):
     assert (reply.finish_reason, reply.raw_finish_reason) == ("unknown", None)
     error = fold_error(text("Hello") + chunk({}, reason))
     assert type(error) is IncompleteStreamError
-
-
-@pytest.mark.parametrize(("reason", "made"), [("stop", []), ("tool_calls", [MADE])])
-def test_c5_finish_reason_without_done(reason: str, made: list[ToolCall]):
-    """A finish reason is an end, with or without `[DONE]` (Cerebras, Groq, Perplexity)."""
-    reply = assert_any_cut(text("Hello") + (CALL if made else b"") + fin(reason))
-    assert reply.text == "Hello"
-    assert reply.tool_calls == made
-    assert reply.finish_reason == reason
-    assert codes(reply) == []
 
 
 def test_c5_finish_reason_and_then_a_broken_connection():
@@ -168,13 +210,6 @@ def test_c7_stop_although_there_are_calls(reason: str):
     assert codes(reply) == []
 
 
-def test_c8_tool_calls_over_a_cut():
-    """A router's `tool_calls` over a cut does not make a call of half arguments (vllm-project/vllm#53269)."""
-    reply = assert_any_cut(fragments('0 call_a f {"x":1}', '1 call_b g {"y":') + fin("tool_calls") + DONE)
-    assert calls(reply) == [("call_a", "f", {"x": 1}), ("call_b", "g", {"_raw": '{"y":', "_error": "invalid_json"})]
-    assert codes(reply) == ["invalid_arguments"]
-
-
 @pytest.mark.parametrize("reason", ["tool_calls", "function_call", "tool_use"])
 def test_c9_tool_calls_without_a_call(reason: str):
     """A finish reason that promises calls where there are none is worth a warning."""
@@ -185,42 +220,6 @@ def test_c9_tool_calls_without_a_call(reason: str):
     assert codes(reply) == ["missing_tool_calls"]
 
 
-def test_c10_finish_sent_twice():
-    """A finish reason that is sent twice is one finish reason."""
-    reply = assert_any_cut(CALL + fin("tool_calls") + fin("tool_calls") + DONE)
-    assert reply.tool_calls == [MADE]
-    assert (reply.finish_reason, reply.raw_finish_reason) == ("tool_calls", "tool_calls")
-    assert codes(reply) == []
-
-
-def test_c10_finish_that_changes():
-    """The last reason counts: `tool_calls` after each call and `stop` at the end (Gemini by OpenRouter)."""
-    reply = assert_any_cut(
-        chunk({"tool_calls": [entry(0, "call_a", "f", "{}")]}, "tool_calls")
-        + chunk({"tool_calls": [entry(1, "call_b", "g", "{}")]}, "tool_calls")
-        + fin("stop")
-        + DONE
-    )
-    assert calls(reply) == [("call_a", "f", {}), ("call_b", "g", {})]
-    assert (reply.finish_reason, reply.raw_finish_reason) == ("tool_calls", "stop")
-    assert codes(reply) == ["late_content"]
-
-
-def test_c10_length_after_stop():
-    """The last reason counts also if it says that the answer was cut off."""
-    reply = assert_any_cut(CALL + fin("tool_calls") + fin("length") + DONE)
-    assert reply.tool_calls == []
-    assert reply.finish_reason == "length"
-    assert codes(reply) == ["calls_dropped"]
-
-
-def test_c10_empty_reason_after_a_finish():
-    """An empty reason after a finish reason takes nothing back."""
-    reply = assert_any_cut(CALL + fin("tool_calls") + fin("") + chunk({}) + DONE)
-    assert reply.tool_calls == [MADE]
-    assert reply.finish_reason == "tool_calls"
-
-
 def test_c11_late_usage():
     """Usage after the finish reason, with or without a choice beside it, is the answer's usage."""
     tokens = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}
@@ -228,15 +227,6 @@ def test_c11_late_usage():
     assert assert_any_cut(text("Hi") + fin("stop") + event({"choices": [], "usage": tokens}) + DONE).usage == usage
     assert assert_any_cut(text("Hi") + fin("stop") + event({"usage": tokens})).usage == usage
     assert assert_any_cut(text("Hi") + fin("stop") + chunk({"content": ""}, usage=tokens) + DONE).usage == usage
-
-
-def test_c11_late_content():
-    """Text and calls between the finish reason and `[DONE]` are kept, with a warning."""
-    reply = assert_any_cut(text("Hi") + fin("stop") + text("!") + CALL + DONE)
-    assert reply.text == "Hi!"
-    assert reply.tool_calls == [MADE]
-    assert (reply.finish_reason, reply.raw_finish_reason) == ("tool_calls", "stop")
-    assert codes(reply) == ["late_content", "late_content"]
 
 
 def test_c11_late_content_with_a_dialect():
@@ -297,19 +287,6 @@ def test_c12_error_and_done_without_a_blank_line():
     assert "error_after_finish" in codes(reply)
 
 
-def test_c12_done_inside_text():
-    """`[DONE]` that the model wrote is text."""
-    reply = assert_any_cut(text("[DONE]") + text("data: [DONE]\n\n") + fin("stop") + DONE)
-    assert reply.text == "[DONE]data: [DONE]\n\n"
-
-
-def test_c13_finish_and_nothing_else():
-    """An answer that is finished and says nothing is an answer, with a warning."""
-    reply = assert_any_cut(chunk({"role": "assistant", "content": ""}) + fin("stop") + DONE)
-    assert (reply.text, reply.tool_calls, reply.finish_reason) == ("", [], "stop")
-    assert codes(reply) == ["empty_answer"]
-
-
 @each_row("word", ["eos_and_more", "tool", "done", "recitation?"])
 def test_c14_unknown_finish_reason(word: str):
     """A word that nobody knows is kept raw and is never taken for `stop`; calls are handed out."""
@@ -328,6 +305,10 @@ def test_c14_unknown_finish_reason(word: str):
         ("max_tokens", "length"),
         ("content_filter", "content_filter"),
         ("sensitive", "content_filter"),
+        # Gateways before Gemini hand on its words in upper case; they mean the same (QwenLM/qwen-code#9884).
+        ("MAX_TOKENS", "length"),
+        ("Length", "length"),
+        ("STOP", "stop"),
     ],
 )
 def test_c14_words_that_are_known(word: str, reason: str):
@@ -351,6 +332,9 @@ def test_c14_words_that_are_known(word: str, reason: str):
         ("RECITATION", "content_filter"),
         ("content-filter", "content_filter"),
         ("content_filter: PROHIBITED_CONTENT", "content_filter"),
+        *((word, "length") for word in ("timeout", "time_limit", "incomplete", "max_length", "interrupted")),
+        *((word, "length") for word in ("TRUNCATED", "token-limit", "context_length_exceeded", "budget_exhausted")),
+        *((word, "content_filter") for word in ("content_filtered", "filtered", "guardrail_intervened", "blocked")),
     ],
 )
 def test_b8_c14_words_that_drop_calls(word: str, reason: str):
@@ -362,13 +346,6 @@ def test_b8_c14_words_that_drop_calls(word: str, reason: str):
     assert [(warning.code, warning.detail) for warning in reply.warnings] == [
         ("calls_dropped", f"the answer was {why}: f")
     ]
-
-
-@pytest.mark.parametrize(("word", "reason"), [("MAX_TOKENS", "length"), ("Length", "length"), ("STOP", "stop")])
-def test_c14_upper_case(word: str, reason: str):
-    """Gateways before Gemini hand on its words in upper case; they mean the same (QwenLM/qwen-code#9884)."""
-    reply = assert_any_cut(text("Hi") + fin(word) + DONE)
-    assert (reply.finish_reason, reply.raw_finish_reason) == (reason, word)
 
 
 @pytest.mark.parametrize("word", ["null", "None", " "])
@@ -393,6 +370,10 @@ def test_c14_no_reason_as_text(word: str):
         ("malformed_function_call", True),
         ("function_call_filter: UNEXPECTED_TOOL_CALL", False),
         ("cancelled", False),
+        ("failed", False),
+        ("server_error", True),
+        ("user_cancelled", False),
+        ("aborted", False),
     ],
 )
 def test_c14_words_that_say_failed(word: str, retryable: bool):

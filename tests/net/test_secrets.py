@@ -141,13 +141,6 @@ def spellings(secret: str) -> list[str]:
     return [secret, secret.replace("/", "\\/"), secret.replace("/", "%2F"), secret.split("/")[1]]
 
 
-def in_json(secret: str) -> list[str]:
-    """The ways to write a secret in JSON, perhaps inside of a string of JSON."""
-    everything = "".join(f"\\u{ord(char):04x}" for char in secret)
-    dotnet = secret.replace("+", "\\u002B").replace("=", "\\u003D")
-    return [secret, secret.replace("/", "\\/"), everything, everything.upper().replace("\\U", "\\u"), dotnet]
-
-
 async def failure(port: int, config: Mapping[str, Any], **more: Any) -> tuple[Provider, StreamfoldError]:
     """How a request fails, through a function whose own variables hold no key."""
     options = {"extra_headers": config["extra_headers"]} if "extra_headers" in config else {}

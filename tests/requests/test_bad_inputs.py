@@ -337,6 +337,7 @@ PROFILES: list[Row] = [
         lambda: configured(apikey="secret"),
         f"provider 'custom': apikey: unknown key (did you mean 'api_key'?). Allowed: {KEYS}",
     ),
+    (lambda: configured(zzz=1), f"provider 'custom': zzz: unknown key. Allowed: {KEYS}"),
     (
         lambda: configured(adapter="Chat"),
         (

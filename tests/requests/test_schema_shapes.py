@@ -44,7 +44,6 @@ def test_adversary_33_a_schema_that_is_none(schema: Any, message: str) -> None:
             provider.preview("x", [tool(schema)])
 
 
-KEYWORDS = ["type", "properties", "required", "items", "anyOf", "enum", "$ref", "$defs", "const", "allOf"]
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
     lambda inside: (
