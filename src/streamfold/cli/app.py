@@ -71,7 +71,7 @@ def serve(
 ) -> None:
     """Serve providers over HTTP.
 
-    Clients may use Chat Completions or the Responses API, whichever the providers use.
+    Clients may use the APIs of OpenAI, Anthropic and Gemini, whichever the providers use.
     """
     from ..gateway import run
 
