@@ -131,6 +131,15 @@ async def serve_command(file: Path, **environment: str) -> AsyncIterator[tuple[s
         yield command.address, command.said, command.stop
 
 
+async def is_listening(address: str) -> bool:
+    """Whether a server accepts connections at a loopback address."""
+    try:
+        async with await anyio.connect_tcp("127.0.0.1", int(address.rpartition(":")[2])):
+            return True
+    except OSError:
+        return False
+
+
 @dataclass
 class Command:
     """`streamfold serve` in a process of its own, with what it says."""
@@ -196,6 +205,7 @@ __all__ = [
     "asking",
     "behind",
     "client_of",
+    "is_listening",
     "running_command",
     "serve_command",
     "served",

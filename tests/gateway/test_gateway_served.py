@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from folding import DONE, call, entry, fin, text
-from gateways import CHAT, PATHS, asking, serve_command, served, served_before
+from gateways import CHAT, PATHS, asking, is_listening, serve_command, served, served_before
 from mirror import WIRES, payloads, read
 from sdks import openai
 from servers import END, STREAM, Connection, Script, framed, sends, serving
@@ -424,14 +424,6 @@ async def test_a_signal_to_stop_lets_running_answers_finish(tmp_path: Path) -> N
                         go_on.set()
     assert read("chat", received).text == "Hello"
     assert b"main: completed by" in said
-
-
-async def is_listening(address: str) -> bool:
-    try:
-        async with await anyio.connect_tcp("127.0.0.1", int(address.rpartition(":")[2])):
-            return True
-    except OSError:
-        return False
 
 
 @pytest.mark.slow

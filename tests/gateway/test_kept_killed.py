@@ -15,8 +15,9 @@ import httpx
 import pytest
 from anyio.abc import Process
 
-from gateways import RESPONSES
-from servers import STREAM, Connection, framed, serving
+from folding import DONE, fin, text
+from gateways import RESPONSES, is_listening
+from servers import END, STREAM, Connection, framed, serving
 from streamfold.adapters.chat import ChatEmitter
 from streamfold.values import Text
 
@@ -83,3 +84,42 @@ async def test_kill_9_in_mid_answer(tmp_path: Path) -> None:
     assert (now["status"], now["error"]["code"]) == ("failed", "server_error")
     assert now["output"][0]["content"][0]["text"] == "word 0 word 1 word 2 word 3 word 4 "
     assert now["output"][0]["status"] == "incomplete"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_time", [True, False])
+async def test_told_to_stop_it_finishes_what_nobody_waits_for(tmp_path: Path, *, in_time: bool) -> None:
+    """An answer in the background is a running answer: it gets `shutdown` seconds, and fails if they are too few."""
+    go_on = anyio.Event()
+
+    async def waits(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(STREAM, framed(text("Hel")))
+        await go_on.wait()
+        await connection.send(framed(text("lo"), fin("stop"), DONE), END)
+
+    async with serving(waits) as upstream:
+        file = tmp_path / "streamfold.toml"
+        file.write_text(
+            f'[providers.main]\nbase_url = "{upstream.base_url}"\nmodel = "m"\n'
+            f'[gateway]\nmemory = "sqlite:///{tmp_path}/kept.db"\nshutdown = {20 if in_time else 0.5}\n'
+        )
+        async with running(file) as (address, process), httpx.AsyncClient() as client:
+            body = {"model": "main", "input": "Hi", "background": True}
+            path = f"{RESPONSES}/{(await client.post(f'{address}{RESPONSES}', json=body)).json()['id']}"
+            with anyio.fail_after(10):
+                async with client.stream("GET", f"{address}{path}?stream=true") as events:
+                    async for line in events.aiter_lines():
+                        if "Hel" in line:
+                            break
+                process.terminate()
+                while await is_listening(address):
+                    await anyio.sleep(0.02)
+                if in_time:
+                    go_on.set()
+                await process.wait()
+        go_on.set()
+        async with running(file) as (address, _), httpx.AsyncClient() as client:
+            now = (await client.get(f"{address}{path}")).json()
+    said = now["output"][0]["content"][0]["text"]
+    assert (now["status"], said) == (("completed", "Hello") if in_time else ("failed", "Hel"))

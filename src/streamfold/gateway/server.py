@@ -119,7 +119,8 @@ class Server(uvicorn.Server):
             connections: Iterable[Any] = self.server_state.connections
             waiting = [self._http.waiting.get(connection) for connection in connections]
             quiet = all(began is not None and max(began, self._left) <= last for began in waiting)
-            self.should_exit = quiet or since >= self._chosen.shutdown
+            ended = quiet and not self._gateway.running  # also those that go on without their clients
+            self.should_exit = ended or since >= self._chosen.shutdown
             if self.should_exit:
                 self.config.timeout_graceful_shutdown = max(1, round(self._chosen.shutdown - since))
         return await super().on_tick(counter)
