@@ -354,6 +354,25 @@ def test_a_quoted_marker(name: str, quoted: str) -> None:
     assert got(any_cut(name, VALUE.sub(lambda _: quoted, CALLS[name]))) == ("", "", [("search", {"q": quoted})])
 
 
+@each_row(
+    ("name", "end"),
+    [
+        ("kimi", CALL_END),
+        ("hermes", "</tool_call>"),
+        ("deepseek", "<｜tool▁call▁end｜>"),
+        ("harmony", "<|call|>"),
+        ("cohere", "<|END_ACTION|>"),
+        ("named", "}"),
+    ],
+)
+def test_white_space_round_arguments(name: str, end: str) -> None:
+    """White space round arguments is none of JSON's business, whatever it is: they are read as those without it."""
+    text = re.sub(
+        r"[\[{].*[]}]", lambda json: f"\u2028\x0b{json.group()}\x85\xa0", CALLS[name].replace('"x"', f'"{end}"')
+    )
+    assert got(any_cut(name, text)) == ("", "", [("search", {"q": end})])
+
+
 @pytest.mark.parametrize("name", ["kimi", "hermes", "deepseek"])
 def test_a_string_without_its_end(name: str) -> None:
     """A string that never closes does not swallow the next call."""
@@ -800,7 +819,7 @@ def test_required_single_object() -> None:
 def test_named_arguments(name: str) -> None:
     """The arguments of a named tool come bare, or wrapped with its name; what follows them makes them invalid."""
     choice = NamedTool("search")
-    for text in (f"\n{X} \n", LIST[1:-1]):
+    for text in (f"\n{X} \n", LIST[1:-1], f"{LIST[1:-1]}\xa0"):
         assert got(any_cut(name, text, choice)) == ("", "", [("search", {"q": "x"})])
     other = '{"name": "Bo", "parameters": {"q": 1}}'
     assert got(any_cut(name, other, choice)) == ("", "", [("search", json.loads(other))])

@@ -38,7 +38,7 @@ class Guided(Family):
         brackets.skip(value)
         if brackets.open:
             return text.unfinished("the arguments of the named tool")
-        return text.call(self._named, _unwrapped(value, self._named))
+        return text.call(self._named, _unwrapped(value.strip(), self._named))
 
 
 def _unwrapped(text: str, name: str) -> str:

@@ -292,7 +292,7 @@ class Scanner(ABC):
         while size < ahead:
             try:
                 with suppress(TypeError):  # half a surrogate pair: it may be JSON
-                    from_json(begun + self._window[self._at : self._at + size], allow_partial=True)
+                    from_json(begun.lstrip() + self._window[self._at : self._at + size], allow_partial=True)
             except ValueError:
                 return False
             size *= 4
@@ -308,17 +308,17 @@ def drop(_: str) -> None:
 
 
 def is_json(text: str) -> bool:
-    """Whether the text is a JSON value, by the strict rules."""
+    """Whether the text is a JSON value, by the strict rules, with any white space round it."""
     try:
-        parse_object(text)
+        parse_object(text.strip())
     except ValueError:
         return False
     return True
 
 
 def is_object(text: str) -> bool:
-    """Whether the text is a JSON object, by the strict rules."""
+    """Whether the text is a JSON object, by the strict rules, with any white space round it."""
     try:
-        return isinstance(parse_object(text), dict)
+        return isinstance(parse_object(text.strip()), dict)
     except ValueError:
         return False

@@ -73,7 +73,7 @@ class Kimi(_Tokens):
         base, colon, number = header.rpartition(":")
         if base and colon and number.isdecimal():
             names = [base.removeprefix("functions."), base, base.rpartition(".")[2]]
-            return next((name for name in names if name in self.tools), names[0]), header
+            return next((name for name in names if name in self.tools), names[0].strip()), header
         # The model has lost the name: it copies the ids of an odd history. A guess could run a tool it did not choose.
         for name in (header.removeprefix("functions."), header):
             if name in self.tools:
