@@ -104,9 +104,13 @@ def test_the_same_answer_streamed_and_whole() -> None:
 
 @each_row("wire", WIRES)
 def test_a_whole_answer_cut_anywhere(wire: str) -> None:
-    """No byte less is an answer: no half text that counts, no call, no warning instead of an error."""
+    """No byte less is an answer: no half text that counts, no call, no warning instead of an error.
+
+    The text so far is in the partial answer, as that of a stream is.
+    """
     recording = Recording.load(FIXTURES / WIRES[wire])
     body = whole_body(wire, recording.body)
+    text, longest = decoded(recording, body).text, ""
     for end in range(len(body)):
         decoder = StreamDecoder(wire, **recording.options())
         assert not decoder.feed(body[:end])
@@ -114,6 +118,45 @@ def test_a_whole_answer_cut_anywhere(wire: str) -> None:
             decoder.close(interrupted=None if end % 2 else "the connection broke")
         assert caught.value.partial is not None
         assert not caught.value.partial.tool_calls
+        assert text.startswith(caught.value.partial.text)
+        longest = max(longest, caught.value.partial.text, key=len)
+    assert longest == text
+
+
+FAILED: dict[str, tuple[str, Any]] = {
+    "responses": ("responses", {
+        "object": "response", "status": "failed", "error": {"code": "server_error", "message": "boom"},
+        "output": [{"type": "message", "id": "m", "content": [{"type": "output_text", "text": "Half"}]}],
+    }),
+    "responses, under way": ("responses", {
+        "object": "response", "status": "in_progress",
+        "output": [{"type": "message", "id": "m", "content": [{"type": "output_text", "text": "Half"}]}],
+    }),
+    "gemini": ("gemini", {"candidates": [
+        {"content": {"parts": [{"text": "Half"}]}, "finishReason": "MALFORMED_FUNCTION_CALL"}
+    ]}),
+    "gemini, a list": ("gemini", [{"candidates": [{"content": {"parts": [{"text": "Half"}]}}]}]),
+    "gemini, an error in the list": ("gemini", [
+        {"candidates": [{"content": {"parts": [{"text": "Half"}]}}]}, {"error": {"code": 503, "message": "boom"}}
+    ]),
+    "chat": ("chat", {"choices": [{"message": {"content": "Half"}, "finish_reason": "error"}]}),
+}  # fmt: skip
+
+
+@each_row("case", FAILED)
+async def test_a_whole_answer_that_failed_keeps_its_text(case: str) -> None:
+    """By itself and from a provider; a stream was asked for: nothing was shown, so that nothing is in the partial."""
+    adapter, body = FAILED[case]
+    decoder = StreamDecoder(adapter)
+    assert decoder.feed(json.dumps(body).encode()) == []
+    with pytest.raises(StreamError) as caught:
+        decoder.close()
+    assert (caught.value.partial and caught.value.partial.text) == "Half"
+    server = Server(httpx.Response(200, json=body), httpx.Response(200, json=body))
+    for streamed, text in ((False, "Half"), (True, "")):
+        with pytest.raises(StreamError) as caught:
+            await server.provider(adapter).chat("Hello", stream=streamed)
+        assert (caught.value.partial and caught.value.partial.text) == text
 
 
 # --- the request ------------------------------------------------------------------------------------------------------

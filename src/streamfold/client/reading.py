@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ..engine import StreamDecoder
 from ..net import Exchange, HTTPRequest
-from ..values import APIConnectionError, APITimeoutError, IncompleteStreamError, Reply, StreamChunk
+from ..values import APIConnectionError, APITimeoutError, IncompleteStreamError, Reply, StreamChunk, StreamError
 from .attempts import Attempts
 
 
@@ -112,12 +113,16 @@ class AnswerReader:
         """Returns what is left of an answer that has come to its end, or raises the error in which it ends."""
         decoder, error = self._decoder, self._broke
         interrupted = error.message if error else None
-        if self._shown and not decoder.done and (chunks := decoder.end(interrupted=interrupted)):
+        if (self._shown or self._whole) and not decoder.done and (chunks := decoder.end(interrupted=interrupted)):
             return chunks
         try:
             return decoder.close(interrupted=interrupted)
-        except IncompleteStreamError as incomplete:
-            if error is None:
+        except StreamError as failed:
+            if failed.partial is not None and not (
+                self._shown or self._whole
+            ):  # what was not shown can't be gone on with
+                failed.partial = replace(failed.partial, text="", reasoning="")
+            if error is None or not isinstance(incomplete := failed, IncompleteStreamError):
                 raise
             if isinstance(error, APITimeoutError):
                 error.partial, error.writing = incomplete.partial, incomplete.writing

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
-from ..text import parse_event, parse_partial
-from ..values import Delta, IncompleteStreamError, Limits, ProtocolError
+from ..text import parse_event, parse_partial, partial_value
+from ..values import (
+    Block,
+    BlockEnd,
+    BlockPiece,
+    Delta,
+    IncompleteStreamError,
+    Limits,
+    Meta,
+    ProtocolError,
+    Reasoning,
+    Refusal,
+    Text,
+    Usage,
+    UsageUpdate,
+)
 from .sse import SSEDecoder
 
 HEAD = 512  # bytes that are enough to show what a body is
+_SAID = (Meta, Text, Reasoning, Refusal, Block, BlockPiece, BlockEnd, Usage, UsageUpdate)  # what a beginning can say
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[^"{}[\]]++', re.DOTALL)  # all but those
 REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 
 
@@ -69,11 +86,25 @@ class PlainBody:
             what = "newline-delimited JSON instead of server-sent events" if lines else "JSON that can't be read"
             raise ProtocolError(f"the answer is {what}: {shown(text)}", body=text[:HEAD]) from exc
 
-    def deltas(self, decode: Callable[[Any], Iterable[Delta]], interrupted: str | None) -> list[Delta]:
-        """Returns what the body says as an answer, read by an adapter. Raises as `finish` does."""
-        body = self.finish(interrupted)
+    def deltas(
+        self, decode: Callable[[Any], Iterable[Delta]], interrupted: str | None
+    ) -> tuple[list[Delta], IncompleteStreamError | None]:
+        """Returns what the body says as an answer, read by an adapter: if it was cut off, what it said until then.
+
+        Raises:
+            ProtocolError: it is no answer.
+        """
         try:
-            return list(decode(body))
+            body = self.finish(interrupted)
+        except IncompleteStreamError as cut:
+            said: list[Delta] = []
+            with suppress(ValueError):  # too little of it came to tell
+                said = list(decode(partial_value(self.text)))
+            if said and type(said[-1]) is BlockPiece and _BRACKETS.sub("", self.text)[-1:] == "{":
+                said.pop()  # whether it is a thought is said behind its text
+            return [delta for delta in said if isinstance(delta, _SAID)], cut
+        try:
+            return list(decode(body)), None
         except ValueError as exc:
             text = self.text
             raise ProtocolError(f"the answer can't be read ({exc}): {shown(text)}", body=text[:HEAD]) from exc
