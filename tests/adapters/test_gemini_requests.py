@@ -231,6 +231,32 @@ def test_signatures_go_back_on_their_parts(name: str) -> None:
         assert [found for found in sent_ids if found] == ids
 
 
+def test_one_id_for_two_calls() -> None:
+    """In one turn or in two: our own ids do not leave the house; a result has the id that its call goes back with."""
+
+    def turn(*numbers: int) -> Message:
+        parts = [
+            {"functionCall": {"name": "f", "id": "x", "args": {"n": at}}, "thoughtSignature": f"s{at}"}
+            for at in numbers
+        ]
+        decoder = StreamDecoder("gemini")
+        decoder.feed(json.dumps({"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]}).encode())
+        decoder.close()
+        return decoder.reply.message
+
+    def ids(*turns: Message) -> list[tuple[str, Any]]:
+        results = [[tool_result(call, "done") for call in message.tool_calls] for message in turns]
+        history = [one for message, answers in zip(turns, results, strict=True) for one in (message, *answers)]
+        parts = [part for content in sent([user("Hi"), *history], repair=True)["contents"] for part in content["parts"]]
+        return [(kind, part[kind].get("id")) for part in parts for kind in part if kind.startswith("function")]
+
+    call, result = ("functionCall", "x"), ("functionResponse", "x")
+    assert ids(turn(1), turn(2)) == [call, result, call, result]
+    assert ids(turn(1, 2)) == [call, call, result, result]
+    changed = replace(turn(1), content="Another text.")  # it is written anew, without the ids of the server
+    assert ids(changed) == [("functionCall", None), ("functionResponse", None)]
+
+
 @each_row("empty", [{}, {"text": None}, {"functionCall": None}])
 def test_a_part_that_says_nothing(empty: dict[str, Any]) -> None:
     """A proxy may send one. It does not go back, and the parts beside it do, as they came."""

@@ -43,7 +43,7 @@ def read_contents(
     """
     contents: list[dict[str, Any]] = []
     names: dict[str, str] = {}
-    ids: set[str] = set()
+    ids: dict[str, str] = {}
     kind = ""
     for run, group in _grouped(messages):
         if run == "tool":
@@ -86,18 +86,19 @@ def _grouped(messages: Sequence[tuple[int, Message]]) -> Iterator[tuple[str, lis
 
 def _calls(
     messages: Sequence[tuple[int, Message]], request: Request, quirks: GeminiQuirks
-) -> tuple[dict[str, str], set[str]]:
-    """The names of a turn's calls by their ids, in order, and the ids that the server gave: only those go back."""
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The names of a turn's calls by their ids, in order, and the ids that the server gave them: only those go back.
+
+    A call whose id is one of ours, because another has the same, goes back with the server's, and so does its result.
+    """
     names: dict[str, str] = {}
-    given: set[str] = set()
+    given: dict[str, str] = {}
     for _, message in messages:
         names |= {call.id: call.name for call in message.tool_calls}
-        if quirks.call_ids and request.came_from_here(message):
-            blocks = message.extras.get("blocks")
-            for block in blocks if isinstance(blocks, list) else ():
-                call = block.get("functionCall") if isinstance(block, Mapping) else None
-                if isinstance(call, Mapping) and isinstance(call.get("id"), str):
-                    given.add(call["id"])
+        parts = as_it_came(message, request) if quirks.call_ids else None
+        for part, call in zip(_calls_for_client(parts or []), message.tool_calls, strict=False):
+            if isinstance(own := part["functionCall"].get("id"), str):
+                given[call.id] = own
     return names, given
 
 
@@ -174,11 +175,11 @@ def sign_open_calls(contents: list[dict[str, Any]]) -> list[int]:
 # --- what tools and users said ----------------------------------------------------------------------------------------
 
 
-def _result(message: Message, names: Mapping[str, str], ids: set[str], where: str) -> dict[str, Any]:
+def _result(message: Message, names: Mapping[str, str], ids: Mapping[str, str], where: str) -> dict[str, Any]:
     call_id = message.tool_call_id or ""
     response: dict[str, Any] = {"name": names.get(call_id, message.name or ""), "response": _response(message)}
     if call_id in ids:
-        response["id"] = call_id
+        response["id"] = ids[call_id]
     if media := [part for part in content_parts(message, where) if "text" not in part]:
         response["parts"] = media
     return {"functionResponse": response}
