@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import h11
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamfold.net.framing import MalformedHead, ResponseFraming
 from tables import each_row
@@ -54,6 +57,45 @@ def test_a_response_and_nothing_behind_it(name: str, size: int) -> None:
         assert (framing.ended, framing.surplus) == (True, bool(behind))
         heads = [piece for piece in pieces if piece.startswith(b"HTTP/")]
         assert all(head.endswith((b"\r\n\r\n", b"\n\n")) for head in heads)
+
+
+def body_of(response: bytes) -> bytes:
+    """The body of a response, as another parser reads it."""
+    client = h11.Connection(h11.CLIENT)
+    client.send(h11.Request(method="GET", target="/", headers=[("Host", "a")]))
+    client.send(h11.EndOfMessage())
+    client.receive_data(response)
+    body = b""
+    while not isinstance(event := client.next_event(), h11.EndOfMessage):
+        assert event is not h11.NEED_DATA
+        body += bytes(event.data) if isinstance(event, h11.Data) else b""
+    return body
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), max_size=8), st.integers(1, 400), st.booleans())
+def test_many_chunks_are_one_for_the_parser(texts: list[bytes], size: int, trailer: bool) -> None:
+    """Whole chunks that arrive together are handed on as a single one: the same body, and the same end."""
+    end = b"0\r\n" + (b"A: b\r\n" if trailer else b"") + b"\r\n"
+    pieces, framing = fed(CHUNKED + b"".join(b"%X\r\n%b\r\n" % (len(text), text) for text in texts) + end, size)
+    assert body_of(b"".join(pieces)) == b"".join(texts)
+    assert (framing.ended, framing.surplus) == (True, False)
+
+
+def test_what_arrives_together() -> None:
+    """One size for all of it; chunks with anything special are handed on as they are."""
+    plain = b"2\r\nab\r\n3\r\ncde\r\n"
+    for data, given_on in (
+        (plain, b"5\r\nabcde\r\n"),
+        (plain + b"0\r\n\r\n", b"5\r\nabcde\r\n0\r\n\r\n"),
+        (b"2\r\nab\r\n0\r\n\r\n", None),
+        (plain + b"4\r\nab", None),
+        (plain + b"2;a=b\r\nab\r\n", None),
+        (plain + b"2\nab\r\n", None),
+        (plain + b"2\r\nabc\r\n", None),
+        (plain + b"0\r\nA: b\r\n\r\n", None),
+    ):
+        pieces, _ = fed(CHUNKED + data, 1000)
+        assert pieces == [CHUNKED, given_on or data]
 
 
 @each_row(

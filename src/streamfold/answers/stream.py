@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
@@ -227,6 +228,15 @@ class ChatStream(AsyncIteration, AsyncContext):
                 self._writing[call] = (details.tool or "", text)
         return self.fragments or details.is_for_all
 
+    async def _rest(self) -> Reply:
+        """Reads to the end, for a caller who wants none of the chunks."""
+        with suppress(StopAsyncIteration):
+            while True:
+                await self._read()
+                *_, last = self._ready
+                self._ended = last.finished
+        return self.reply
+
     async def _read(self) -> None:
         """Reads the next chunks. Raises StopAsyncIteration after the last one."""
         if self._reading:
@@ -255,6 +265,4 @@ class ChatStream(AsyncIteration, AsyncContext):
 async def read_whole(stream: ChatStream) -> Reply:
     """Reads a stream to its end and returns the reply."""
     async with stream:
-        async for _ in stream:
-            pass
-        return stream.reply
+        return await stream._rest()

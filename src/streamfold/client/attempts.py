@@ -84,7 +84,8 @@ class Attempts:
         while True:
             exchange = self.exchange = Exchange(self._connections.client(), self._request, clocks)
             read = attempt()
-            await exchange.pause(pause)
+            if pause:
+                await exchange.pause(pause)
             try:
                 if self._permit is not None:
                     await exchange.wait_for(self._permit.begin())

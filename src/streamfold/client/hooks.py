@@ -119,7 +119,7 @@ class Notifier:
 
     def __init__(self, info: RequestInfo, hooks: Iterable[Hooks]) -> None:
         self.info = info
-        self._hooks = (_LOG, *hooks)
+        self._hooks = (_LOG if _logger.isEnabledFor(logging.INFO) else _QUIET, *hooks)
 
     @property
     def tap(self) -> Callable[[bytes], None] | None:
@@ -212,6 +212,7 @@ def _log_error(info: RequestInfo, error: APIError) -> None:
 
 
 _LOG = Hooks(_log_request, _log_first_chunk, _log_retry, _log_finish, _log_error)
+_QUIET = Hooks(on_retry=_log_retry)  # the only warning
 
 
 def _one_line(text: str) -> str:

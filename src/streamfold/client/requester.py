@@ -239,14 +239,7 @@ class Requester:
                 f'no model for "{self._profile.name}": write "{self._profile.name}:MODEL", or pass model='
             )
         facts = self._facts(model)
-        return replace(
-            arguments.request,
-            model=model,
-            options=arguments.request.options.over(self._defaults),
-            origin=facts.origin,
-            capabilities=facts.family.capabilities,
-            family=facts.family,
-        )
+        return arguments.request.at(model, self._defaults, facts.origin, facts.family)
 
     def _prepared(
         self, adapter: Adapter, request: Request, arguments: Arguments, lessons: tuple[Lesson, ...] | None = None

@@ -143,7 +143,7 @@ class SSEDecoder:
                     self.foreign = line[:_SHOWN].decode("utf-8", "replace")
 
     def _made(self) -> ServerSentEvent:
-        data = b"\n".join(self._data)
+        data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
         try:
             text = data.decode()
         except UnicodeDecodeError:

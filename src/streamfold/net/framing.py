@@ -16,6 +16,7 @@ _FIELD = re.compile(rb"\n(content-length|transfer-encoding):[ \t]*([^\r\n]*?)[ \
 _FOLDED = re.compile(rb"\n[ \t]+[^ \t\r\n]")  # a field that goes on in the next line
 _LENGTH = re.compile(rb"[0-9]{1,20}")
 _CHUNK_SIZE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;|\r?$)").match
+_PLAIN_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})\r\n").match  # without an extension
 _LONGEST_HEAD = 100 * 1024  # what httpcore accepts
 _LONGEST_LINE = 64 * 1024  # of a chunk's size with its extensions, or of a trailer
 _FIRST_PRINTABLE = 0x21
@@ -61,6 +62,9 @@ class ResponseFraming:
                 return pieces
             data = data[found.end() - seen :]
             pieces.append(self._read_head(self._head[: found.end()]))
+        if self._line == b"" and not self._left and not self._trailer and (body := self._whole_chunks(data)):
+            pieces.append(body)
+            return pieces
         end = self._end_in(data)
         if end < len(data):
             self.surplus = True
@@ -119,6 +123,30 @@ class ResponseFraming:
         self._left -= end
         self.ended = not self._left
         return end
+
+    def _whole_chunks(self, data: bytes) -> bytes:
+        """Returns chunks as a single one, because a parser takes as long for each as for all else that is in them.
+
+        Returns:
+            Nothing if these are not whole chunks without anything special, which go to the parser as they are.
+        """
+        at, size_of, texts, last = 0, len(data), list[bytes](), b""
+        while at < size_of:
+            size = _PLAIN_SIZE(data, at)
+            if size is None or last:
+                return b""
+            start = size.end()
+            at = start + int(size[1], 16)
+            if at == start:
+                last = b"0\r\n\r\n"
+            texts.append(data[start:at])
+            if data[at : at + 2] != b"\r\n":
+                return b""
+            at += 2
+        self.ended = bool(last)
+        if len(texts) <= 1 + self.ended:
+            return data
+        return b"%x\r\n%b\r\n%b" % (sum(map(len, texts)), b"".join(texts), last)
 
     def _chunks(self, data: bytes) -> int:
         at, left, size_of = 0, self._left, len(data)

@@ -55,6 +55,14 @@ class Request:
         """Returns whether this endpoint can read the parts of a message that only its author can. True if unknown."""
         return None in (message.origin, self.origin) or message.origin == self.origin
 
+    def at(self, model: str, defaults: Options, origin: str, family: Family) -> Request:
+        """Returns the request with what is known of its model at an endpoint."""
+        options, known = self.options.over(defaults), family.capabilities
+        calls = (self.tools, self.tool_choice)
+        names = (self.names, self.answer_tool, self.renames)
+        # `replace` takes three times as long, for each request.
+        return Request(model, self.messages, *calls, options, origin, *names, known, family, self.stream)
+
     @classmethod
     def read(
         cls,

@@ -106,7 +106,8 @@ class GeminiAdapter(EventReader, Adapter):
         if late:
             detail = f"{', '.join(late)}: a system message inside the conversation was sent with those before it"
             found.append(ProtocolWarning("history_doubtful", detail))
-        if self.quirks.signatures == "required" and sign_open_calls(self._contents(request)):
+        has_calls = any(message.tool_calls or message.extras for message in request.messages)
+        if has_calls and self.quirks.signatures == "required" and sign_open_calls(self._contents(request)):
             detail = "calls of this turn have no thought signature of this model: a placeholder was sent"
             found.append(ProtocolWarning("lost_reasoning", detail))
         return found
