@@ -27,6 +27,7 @@ from ..requests import (
     missing,
 )
 from ..values import APIError, ConfigError, ErrorInfo, error_info, nearest
+from .alike import Known, Question
 from .prepared import Prepared, renamed, write_body
 from .unread import asked_for, recorded, unread
 
@@ -105,6 +106,8 @@ class Adapter(ABC):
         counts_tokens: whether `encode_count` and `read_count` are there, to ask how many tokens a prompt has.
         refused: warnings about parts of the request that this endpoint has refused before, so that they are left out.
             They are added to every request; see `retry_without`.
+        asks_alike: what is done to a request does not depend on the texts in it, so that it is found out once for
+            plain questions with the same settings. Not inherited.
     """
 
     name: str = ""
@@ -115,6 +118,8 @@ class Adapter(ABC):
     maker: ClassVar[str | None] = None
     counts_tokens: ClassVar[bool] = False
     refused: tuple[ProtocolWarning, ...] = ()
+    asks_alike: ClassVar[bool] = False
+    _known: Known | None = None  # of the last plain question
 
     @cached_property
     def family(self) -> Family:
@@ -162,6 +167,19 @@ class Adapter(ABC):
         self, request: Request, repair: bool, endpoint: Endpoint | None
     ) -> tuple[Request, list[ProtocolWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
+        # A subclass may look at the texts, so that it has to say itself that it does not.
+        own = vars(type(self)).get("asks_alike", False)
+        question = Question.of(request, repair, endpoint, getattr(self, "quirks", None)) if own else None
+        if question is not None and (known := self._known) is not None and known.question.is_like(question):
+            return known.ready.saying(request.messages), [*known.changes]
+        ready, changes = self._rewritten(request, repair, endpoint)
+        if question is not None and ready.messages is request.messages:
+            self._known = Known(question, ready, tuple(changes))
+        return ready, changes
+
+    def _rewritten(
+        self, request: Request, repair: bool, endpoint: Endpoint | None
+    ) -> tuple[Request, list[ProtocolWarning]]:
         self._check_capabilities(request, endpoint)
         dropped = check_hosted(request.tools, self.rules(request).hosted, self.name, endpoint) if request.tools else []
         messages, found = check_history(request.messages, self.history_rules(request), repair=repair)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
 from ..values import (
@@ -57,11 +58,25 @@ class Request:
 
     def at(self, model: str, defaults: Options, origin: str, family: Family) -> Request:
         """Returns the request with what is known of its model at an endpoint."""
-        options, known = self.options.over(defaults), family.capabilities
-        calls = (self.tools, self.tool_choice)
-        names = (self.names, self.answer_tool, self.renames)
-        # `replace` takes three times as long, for each request.
-        return Request(model, self.messages, *calls, options, origin, *names, known, family, self.stream)
+        return Request(  # `replace` takes three times as long
+            model,
+            self.messages,
+            self.tools,
+            self.tool_choice,
+            self.options.over(defaults),
+            origin,
+            self.names,
+            self.answer_tool,
+            self.renames,
+            family.capabilities,
+            family,
+            self.stream,
+        )
+
+    def saying(self, messages: tuple[Message, ...]) -> Request:
+        """Returns the request with another conversation."""
+        model, _, *others = _VALUES(self)
+        return Request(model, messages, *others)
 
     @classmethod
     def read(
@@ -89,3 +104,6 @@ class Request:
             where = "no tools but those in extra_body" if "tools" in read.extra_body else "no tools"
             raise ConfigError(f"tool_choice is {tool_choice!r}, and there are {where}: {how}")
         return cls(model, read_messages(messages), read_tools, choice, read, stream=stream)
+
+
+_VALUES = attrgetter(*(each.name for each in fields(Request)))

@@ -1,0 +1,61 @@
+"""Requests that differ in nothing but what is asked: what is known of one holds for the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from ..requests import plain_roles
+
+if TYPE_CHECKING:
+    from ..requests import Request
+    from ..values import ProtocolWarning
+
+_SETTINGS = attrgetter(
+    "model", "tool_choice", "origin", "names", "answer_tool", "renames", "capabilities", "family", "stream"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Texts of the user and of the system, without tools, and who asks how.
+
+    Attributes:
+        request: the first one of its kind.
+        roles: of its messages.
+        around: the same objects for the same answer: the endpoint, and what the adapter is set to.
+    """
+
+    request: Request
+    roles: tuple[str, ...]
+    around: tuple[object, ...]
+
+    @classmethod
+    def of(cls, request: Request, *around: object) -> Question | None:
+        """Returns the question that a request is; None if it is more than that."""
+        if (
+            request.tools
+            or request.options.response_format is not None
+            or (roles := plain_roles(request.messages)) is None
+        ):
+            return None
+        return cls(request, roles, around)
+
+    def is_like(self, other: Question) -> bool:
+        """Whether the two differ in their texts alone."""
+        return (
+            self.request.options is other.request.options
+            and all(mine is theirs for mine, theirs in zip(self.around, other.around, strict=True))
+            and self.roles == other.roles
+            and _SETTINGS(self.request) == _SETTINGS(other.request)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What became of a question whose messages are sent as they are."""
+
+    question: Question
+    ready: Request
+    changes: tuple[ProtocolWarning, ...]

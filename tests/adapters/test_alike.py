@@ -1,0 +1,86 @@
+"""What was found out about one question holds for the next one with the same settings, and for no other."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from streamfold import ConfigError, Message, StreamfoldError, assistant, system, tool, user
+from streamfold.adapters import Adapter, Prepared, find_adapter
+from streamfold.adapters.chat import ChatAdapter
+from streamfold.requests import Options, Request
+from streamfold.values import ProtocolWarning
+from tables import each_row
+
+NAMES = ("anthropic", "chat", "gemini", "kimi", "responses")
+
+
+@tool
+def weather(city: str) -> str:
+    """Says the weather."""
+    return city
+
+
+CONVERSATIONS: list[list[Message]] = [
+    [user("Hi")],
+    [user("Hello there")],
+    [system("Be brief."), user("Hi")],
+    [user("Hi"), system("Be brief.")],
+    [system("Be brief.")],
+    [user("")],
+    [user("Hi", cache=True)],
+    [Message("user", "Hi", name="ann")],
+    [Message("user", "Hi", extras={"a": 1})],
+    [user("Hi"), assistant("Yes?"), user("Why?")],
+    [Message("developer", "Be brief."), user("Hi")],
+]
+COLD, LONG, JSON = Options(temperature=0.5), Options(max_output_tokens=9, seed=1), Options(response_format="json")
+
+
+def prepared(adapter: Adapter, request: Request) -> Prepared | str:
+    """What becomes of a request, or why it can't be sent."""
+    try:
+        return adapter.prepare(request)
+    except StreamfoldError as exc:
+        return str(exc)
+
+
+@each_row("name", NAMES)
+def test_the_same_as_with_a_new_adapter(name: str) -> None:
+    """Whatever was asked before, each request is sent as if it were the first one."""
+    used = find_adapter(name)()
+    requests = [
+        Request("m", tuple(messages), options=options, stream=stream, tools=tools)
+        for messages, options, stream, tools in product(
+            CONVERSATIONS, (Options(), COLD, LONG, JSON), (True, False), ((), (weather,))
+        )
+    ]
+    for request in (*requests, *reversed(requests)):
+        assert prepared(used, request) == prepared(find_adapter(name)(), request)
+
+
+def test_what_the_adapter_is_set_to_counts() -> None:
+    """A copy with other quirks, as one that leaves out what was refused, finds out anew."""
+    adapter = ChatAdapter()
+    request = Request("m", (user("Hi"),), options=LONG)
+    assert b'"seed"' in adapter.prepare(request).body
+    adapter.quirks = ChatAdapter.Quirks(seed_field="random_seed", developer_role=False)
+    assert b'"random_seed"' in adapter.prepare(request).body
+
+
+def test_an_adapter_of_somebody_else_sees_every_text() -> None:
+    """A subclass may look at the texts: it is asked each time."""
+
+    class Shouting(ChatAdapter):
+        def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+            if request.messages[-1].content == "no":
+                raise ConfigError("no")
+            return super().rewrite(request)
+
+    adapter = Shouting()
+    options: dict[str, Any] = {"options": LONG}
+    adapter.prepare(Request("m", (user("yes"),), **options))
+    with pytest.raises(ConfigError, match=r"^no$"):
+        adapter.prepare(Request("m", (user("no"),), **options))
