@@ -25,6 +25,7 @@ from ..requests import (
     emulated,
     fit,
     missing,
+    with_messages,
 )
 from ..values import APIError, ConfigError, ErrorInfo, error_info, nearest
 from .alike import Known, Question
@@ -106,8 +107,6 @@ class Adapter(ABC):
         counts_tokens: whether `encode_count` and `read_count` are there, to ask how many tokens a prompt has.
         refused: warnings about parts of the request that this endpoint has refused before, so that they are left out.
             They are added to every request; see `retry_without`.
-        asks_alike: what is done to a request does not depend on the texts in it, so that it is found out once for
-            plain questions with the same settings. Not inherited.
     """
 
     name: str = ""
@@ -118,8 +117,10 @@ class Adapter(ABC):
     maker: ClassVar[str | None] = None
     counts_tokens: ClassVar[bool] = False
     refused: tuple[ProtocolWarning, ...] = ()
-    asks_alike: ClassVar[bool] = False
-    _known: Known | None = None  # of the last plain question
+    # Whether what is done to a request does not depend on the texts in it, so that it is found out once for plain
+    # questions with the same settings. Not inherited: a subclass may look at the texts.
+    _asks_alike: ClassVar[bool] = False
+    _known: Known | None = None
 
     @cached_property
     def family(self) -> Family:
@@ -167,11 +168,10 @@ class Adapter(ABC):
         self, request: Request, repair: bool, endpoint: Endpoint | None
     ) -> tuple[Request, list[ProtocolWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
-        # A subclass may look at the texts, so that it has to say itself that it does not.
-        own = vars(type(self)).get("asks_alike", False)
+        own = vars(type(self)).get("_asks_alike", False)
         question = Question.of(request, repair, endpoint, getattr(self, "quirks", None)) if own else None
         if question is not None and (known := self._known) is not None and known.question.is_like(question):
-            return known.ready.saying(request.messages), [*known.changes]
+            return with_messages(known.ready, request.messages), [*known.changes]
         ready, changes = self._rewritten(request, repair, endpoint)
         if question is not None and ready.messages is request.messages:
             self._known = Known(question, ready, tuple(changes))

@@ -21,6 +21,7 @@ from ..requests import (
     Family,
     Lesson,
     Request,
+    at_endpoint,
     defused,
     has_cache_marks,
     raw_tools,
@@ -239,7 +240,7 @@ class Requester:
                 f'no model for "{self._profile.name}": write "{self._profile.name}:MODEL", or pass model='
             )
         facts = self._facts(model)
-        return arguments.request.at(model, self._defaults, facts.origin, facts.family)
+        return at_endpoint(arguments.request, model, self._defaults, facts.origin, facts.family)
 
     def _prepared(
         self, adapter: Adapter, request: Request, arguments: Arguments, lessons: tuple[Lesson, ...] | None = None

@@ -24,7 +24,7 @@ from .options import (
     read_response_format,
 )
 from .parts import read_part
-from .request import Request
+from .request import Request, at_endpoint, with_messages
 from .requirements import describe_missing, is_forced, missing
 from .rewrite import Rules, apply_rules, drop_force, emulated, schema_passes
 from .thinks import thinks

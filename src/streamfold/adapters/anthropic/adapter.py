@@ -86,7 +86,7 @@ class AnthropicAdapter(EventReader, Adapter):
     name = "anthropic"
     path = "/messages"
     Quirks = AnthropicQuirks
-    asks_alike = True
+    _asks_alike = True
     counts_tokens = True
 
     def __init__(self, quirks: AnthropicQuirks | None = None) -> None:

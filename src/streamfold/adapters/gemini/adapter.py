@@ -45,7 +45,7 @@ class GeminiAdapter(EventReader, Adapter):
     name = "gemini"
     path = "/models"
     Quirks = GeminiQuirks
-    asks_alike = True
+    _asks_alike = True
     counts_tokens = True
 
     def __init__(self, quirks: GeminiQuirks | None = None) -> None:

@@ -53,7 +53,7 @@ class KimiAdapter(ChatAdapter):
     name = "kimi"
     maker = "moonshot"
     Quirks = KimiQuirks
-    asks_alike = True
+    _asks_alike = True
 
     @property
     def takes_partial(self) -> bool:
