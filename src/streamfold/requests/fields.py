@@ -31,7 +31,7 @@ class Fields:
 
     def text(self, name: str) -> str | None:
         """Takes a string."""
-        return self._take(name, str)
+        return self.take(name, str)
 
     def string(self, name: str) -> str:
         """Takes a string that must be there."""
@@ -51,23 +51,23 @@ class Fields:
 
     def number(self, name: str) -> float | None:
         """Takes a number."""
-        return self._take(name, float)
+        return self.take(name, float)
 
     def count(self, name: str) -> int | None:
         """Takes a whole number."""
-        return self._take(name, int)
+        return self.take(name, int)
 
     def flag(self, name: str) -> bool | None:
         """Takes true or false."""
-        return self._take(name, bool)
+        return self.take(name, bool)
 
     def items(self, name: str) -> list[Any] | None:
         """Takes a list."""
-        return self._take(name, list)
+        return self.take(name, list)
 
     def object(self, name: str) -> Fields | None:
         """Takes an object."""
-        value = self._take(name, dict)
+        value = self.take(name, dict)
         return None if value is None else Fields(value, self.at(name))
 
     def inner(self, name: str) -> Fields:
@@ -80,7 +80,7 @@ class Fields:
 
     def mapping(self, name: str) -> dict[str, Any] | None:
         """Takes an object as it is, with its nulls."""
-        return self._take(name, dict)
+        return self.take(name, dict)
 
     def any(self, name: str) -> Any:
         """Takes a value of any type."""
@@ -103,7 +103,8 @@ class Fields:
         for name in self.rest():
             raise ConfigError(f"{self.at(name)} is unknown here: {known}")
 
-    def _take(self, name: str, kind: type[T]) -> T | None:
+    def take(self, name: str, kind: type[T]) -> T | None:
+        """Takes a value of this type."""
         value: Any = self._values.pop(name, None)
         if value is None:
             return None

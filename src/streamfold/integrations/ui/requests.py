@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 from ...answers import ChatModel
+from ...requests import Fields
 from ...tools import RunOptions, ToolRun, resume_tools, run_tools
 from ...values import (
     AudioPart,
@@ -151,15 +152,10 @@ def member(data: Any, name: str, kind: type[Any], where: str, default: Any = ...
     Args:
         default: the value of a member that is missing or null.
     """
-    if not isinstance(data, Mapping):
-        raise ConfigError(f"{where} must be an object, not {type(data).__name__}")
-    value = data.get(name)
-    if value is None and default is not ...:
-        return default
-    if not isinstance(value, kind):
-        found = "missing" if name not in data else f"of type {type(value).__name__}"
-        raise ConfigError(f"{where}.{name} must be of type {kind.__name__}; it is {found}")
-    return value
+    fields = Fields(data, where)
+    if (value := fields.take(name, kind)) is None and default is ...:
+        raise ConfigError(f"{fields.at(name)} is missing")
+    return default if value is None else value
 
 
 def media_part(
