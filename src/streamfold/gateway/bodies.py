@@ -27,10 +27,6 @@ class Bodies:
         self._options = options
         self._held = 0
 
-    def held(self) -> HeldBody:
-        """Returns a body to read. Its bytes count as held until it is let go."""
-        return HeldBody(self)
-
     def take(self, size: int) -> None:
         """Counts bytes as held. Raises Refused if they are too many together."""
         if self._held + size > self._options.max_total_body_bytes:
@@ -43,7 +39,7 @@ class Bodies:
 
 
 class HeldBody:
-    """One body, and what it refers to.
+    """One body, and what it refers to. Its bytes count as held until it is let go.
 
     Attributes:
         size: the bytes of it that are held.
@@ -69,7 +65,7 @@ class HeldBody:
         """
         length = headers.get("content-length", "")
         if length.isdecimal() and len(length) < 20:
-            self._check(int(length))
+            self._check(int(length), "the request body")
         pieces: list[bytes] = []
         seconds = self._options.body_timeout
         with anyio.CancelScope(deadline=anyio.current_time() + seconds) as clock:
@@ -78,19 +74,22 @@ class HeldBody:
                 if message["type"] == "http.disconnect":
                     raise ClientGone
                 piece = message.get("body", b"")
-                self.grow(len(piece))
+                self._hold(len(piece), "the request body")
                 pieces.append(piece)
                 clock.deadline += len(piece) / _SLOWEST
                 if not message.get("more_body"):
                     return b"".join(pieces)
         raise refused(408, f"the request body did not arrive within {seconds:g} seconds", "request_timeout")
 
-    def grow(self, size: int, what: str = "the request body") -> None:
-        """Counts further bytes. Raises Refused if they are too many, for one request or for all together."""
+    def grow(self, size: int) -> None:
+        """Counts what is to be written into it. Raises Refused if it is too much, for one request or for all."""
+        self._hold(size, "the request, with what it refers to,")
+
+    def _hold(self, size: int, what: str) -> None:
         self._check(self.size + size, what)
         self._bodies.take(size)
         self.size += size
 
-    def _check(self, size: int, what: str = "the request body") -> None:
+    def _check(self, size: int, what: str) -> None:
         if size > self._options.max_body_bytes:
             raise refused(413, f"{what} is larger than the allowed {self._options.max_body_bytes} bytes")

@@ -19,7 +19,7 @@ from ..text import parse_object
 from ..turns import TurnCache
 from ..values import ConfigError
 from .access import Access
-from .bodies import Bodies, ClientGone, Receive
+from .bodies import Bodies, ClientGone, HeldBody, Receive
 from .clients import Client
 from .conversation import for_providers
 from .exchange import Exchange
@@ -70,26 +70,26 @@ class Endpoint:
         await self.answer(scope, receive, send)
 
 
-class Body:
+class Body(HeldBody):
     """The body of a request, which is read and parsed when this is entered. The request counts as running inside.
 
     Attributes:
         value: what the JSON says.
     """
 
-    __slots__ = ("_counted", "_handler", "_held", "_incoming", "value")
+    __slots__ = ("_counted", "_handler", "_incoming", "value")
 
     def __init__(self, handler: RequestHandler, incoming: Incoming) -> None:
+        super().__init__(handler.bodies)
         self.value: Any = None
         self._handler = handler
         self._incoming = incoming
-        self._held = handler.bodies.held()
         self._counted = False
 
     async def __aenter__(self) -> Self:
         try:
             self._handler.check_room()
-            raw = await self._held.read(Headers(scope=self._incoming.scope), self._incoming.receive)
+            raw = await self.read(Headers(scope=self._incoming.scope), self._incoming.receive)
             self._handler.check_room()  # one whose body is still on its way takes nobody's place
             self._handler.count(1)
             self._counted = True
@@ -105,18 +105,9 @@ class Body:
         self._leave()
 
     def _leave(self) -> None:
-        self._held.let_go()
+        self.let_go()
         if self._counted:
             self._handler.count(-1)
-
-    @property
-    def size(self) -> int:
-        """Its bytes, and those of what it refers to."""
-        return self._held.size
-
-    def grow(self, size: int) -> None:
-        """Counts what is to be written into it. Raises Refused if that is too much."""
-        self._held.grow(size, "the request, with what it refers to,")
 
 
 class RequestHandler:
