@@ -17,8 +17,7 @@ from streamfold.adapters.emitting import ReplyWriter
 from streamfold.adapters.responses import ResponsesEmitter
 from streamfold.engine.fold import Fold
 from streamfold.gateway import gateway
-from streamfold.gateway.kept.making import Attached
-from streamfold.gateway.kept.memory import Memory, _weight
+from streamfold.gateway.kept.making import Attached, Memory
 from streamfold.gateway.kept.responses import KeptResponse, Responses
 from streamfold.gateway.kept.running import Running
 from streamfold.stores import MemoryStore, Retention
@@ -127,7 +126,7 @@ async def test_many_long_answers_that_nobody_reads(monkeypatch: pytest.MonkeyPat
                 await connection.send(part)
 
     def has_room(memory: Memory, making: Running) -> bool:
-        held.append(sum(map(_weight, memory._making)))
+        held.append(sum(each.weight for each in memory._making))
         return had_room(memory, making)
 
     had_room = Memory.has_room

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any
 
 from ..values import APIError, Cost, Reply, Usage
 
 _COUNTS = tuple(member.name for member in fields(Usage) if member.name != "raw")
-Check = Callable[[Reply], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,27 +99,6 @@ class JobSummary:
         """Adds what answers cost to the sum of their currency."""
         before = self.costs.get(cost.currency)
         self.costs[cost.currency] = cost if before is None else before + cost
-
-
-class _Asked(Protocol):
-    """A row, as far as its answer needs it."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def number(self) -> int: ...
-
-
-def checked_answer(
-    row: _Asked, reply: Reply, cost: Cost | None, tries: int, seconds: float, check: Check | None = None
-) -> Answer:
-    """Returns the answer that a reply is, or the error if the caller's check finds it wrong."""
-    wrong = check(reply) if check else None
-    members = reply_members(reply, cost)
-    if wrong is None:
-        return Answer(row.id, row.number, members, None, tries, seconds)
-    error = {"type": "CheckFailed", "message": wrong, "reply": members}
-    return Answer(row.id, row.number, None, error, tries, seconds)
 
 
 def reply_members(reply: Reply, cost: Cost | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ..values import (
     StreamfoldError,
     total_cost,
 )
-from .answers import Answer, checked_answer, error_members
+from .answers import Answer, error_members
 from .errors import JobPausedError
 from .forms import Form
 from .pace import Pace
@@ -91,7 +91,7 @@ class Asking:
                     reply, cost = await self._reply(row)
                     reservation.answered(reply.rate_limit)
                     reservation.settle(reply.usage, cost)
-                    return checked_answer(row, reply, cost, tries, monotonic() - began, self._settings.check)
+                    return row.answer(reply, cost, tries, monotonic() - began, self._settings.check)
                 except _HOPELESS as error:
                     reservation.failed()
                     await unsent(row)

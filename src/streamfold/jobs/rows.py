@@ -9,7 +9,7 @@ import os
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from pydantic_core import from_json
 from ..adapters.chat import parse_request as parse_chat
 from ..adapters.responses import parse_request as parse_responses
 from ..answers import Arguments
-from ..values import ConfigError, nearest
+from ..values import ConfigError, Cost, Reply, nearest
+from .answers import Answer, reply_members
 from .columns import row_members
 
 ROW_MEMBERS = ("id", "prompt", "messages", "system", "model", "options", "tools", "tool_choice")
@@ -75,6 +76,22 @@ class Row:
             value.get("tool_choice") or "auto",
             {**options, **chosen},
         )
+
+    def answer(
+        self,
+        reply: Reply,
+        cost: Cost | None,
+        tries: int,
+        seconds: float,
+        check: Callable[[Reply], str | None] | None,
+    ) -> Answer:
+        """Returns the answer that a reply is, or the error if the caller's check finds it wrong."""
+        wrong = check(reply) if check else None
+        members = reply_members(reply, cost)
+        if wrong is None:
+            return Answer(self.id, self.number, members, None, tries, seconds)
+        error = {"type": "CheckFailed", "message": wrong, "reply": members}
+        return Answer(self.id, self.number, None, error, tries, seconds)
 
 
 def row_id(number: int, value: Any) -> str:

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import anyio
 
-from ..values import ConfigError, Cost, Reply
-from .answers import Answer, JobSummary, checked_answer, error_members
+from ..values import ConfigError
+from .answers import Answer, JobSummary, error_members
 from .errors import JobPausedError
 from .ledger import Ledger
 from .money import Money
@@ -120,10 +120,6 @@ class Work:
         self.money.not_asked(*(row.number for row in rows))
         self.notice()
         await self.ledger.written()
-
-    def answer(self, row: Row, reply: Reply, cost: Cost | None, tries: int, seconds: float) -> Answer:
-        """Returns the answer that a reply is, or the error if the caller's check finds it wrong."""
-        return checked_answer(row, reply, cost, tries, seconds, self.settings.check)
 
     def end(self, answer: Answer) -> None:
         """Takes the answer of a row. It counts when it is on disk, which is at the latest when the next mark is."""

@@ -31,8 +31,7 @@ from ..sink import EventSink, Send, Sink, send_json
 from ..watching import until_left
 from ..wire import Wire
 from .conversation import Conversation, input_items, listed_item, not_found
-from .making import Attached
-from .memory import Memory
+from .making import Attached, Memory
 from .responses import KeptResponse, Responses
 from .running import Running
 

@@ -16,8 +16,7 @@ from ...stores import StoreError
 from ...values import ErrorInfo, Failure
 from ..failures import Refused
 from .events import KeptEvent, broken_off
-from .making import NO_EVENTS, TOO_LONG, Making
-from .memory import Memory
+from .making import NO_EVENTS, TOO_LONG, Making, Memory
 from .responses import KeptResponse, Responses
 
 _BACKLOG = 2**20  # bytes that may wait for clients that read slowly, of an answer whose events are not kept

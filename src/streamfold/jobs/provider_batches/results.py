@@ -114,7 +114,7 @@ class Results:
             reply = request_of(self._client, work.settings, row).reply(result)
         except StreamfoldError as error:
             return Answer(row.id, row.number, error=error_members(error), seconds=seconds)
-        return work.answer(row, reply, reply.cost, 1, seconds)
+        return row.answer(reply, reply.cost, 1, seconds, work.settings.check)
 
 
 def _lost(batch: ProviderBatch, status: BatchStatus) -> dict[str, Any]:
