@@ -20,7 +20,7 @@ from mirror import WIRES, check_open_responses, check_response_events, comments,
 from sdks import openai
 from streamfold import ConfigError, NotConfiguredError, Provider
 from streamfold.config import GatewaySettings, config_problems, read_config
-from streamfold.gateway import gateway
+from streamfold.gateway import create_app, gateway
 from streamfold.gateway.configured import settings
 from streamfold.recording import Recording, ReplayTransport
 from tables import each_row
@@ -679,7 +679,7 @@ def test_the_check_of_the_file_knows_the_gateway(tmp_path: Path, monkeypatch: py
         "3: gateway.api_key_env: NO_KEY is not set",
     ]
     with pytest.raises(ConfigError, match="api_key_env: NO_KEY is not set"):
-        config.secret("NO_KEY")
+        create_app(config.path)
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

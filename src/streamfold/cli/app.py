@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ..config import Config, GatewaySettings
+from ..config import GatewaySettings, variable_value
 from ..terminal import File, reported_errors
 from ..values import ConfigError, __version__
 from . import batch as batch_commands
@@ -75,11 +75,11 @@ def serve(
     """
     from ..gateway import run
 
-    def page(config: Config, settings: GatewaySettings) -> Any:
+    def page(settings: GatewaySettings) -> Any:
         found = {entry.name: entry for entry in entry_points(group="streamfold.pages")}
         if "live" not in found:
             raise ConfigError("--ui: the page comes with another package: pip install streamfold-lab")
-        keys = [config.secret(variable) for variable in settings.ui_key_env]
+        keys = [variable_value(variable, "gateway: ui_key_env") for variable in settings.ui_key_env]
         return found["live"].load()(answers=settings.ui_answers, keys=keys, fixtures=settings.ui_fixtures)
 
     with reported_errors():

@@ -1,7 +1,7 @@
 """Configuration: the settings of providers, the catalogue, and `streamfold.toml`."""
 
 from .catalogue import catalogue_folder, provider_files
-from .checks import read_prices, set_variable, timeouts_over, variable_is_set, variable_values
+from .checks import read_prices, set_variable, timeouts_over, variable_is_set, variable_value, variable_values
 from .endpoint_models import prices_in
 from .file import Config, load_profile, load_profiles, read_config, read_profile, read_settings
 from .gateway import GatewayOptions, GatewaySettings, KeyOptions, KeySettings

@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 
 from ..values import ConfigError, nearest
 from .catalogue import catalogue_layers, provider_files
-from .checks import variable_is_set, variable_value
+from .checks import variable_is_set
 from .gateway import GatewaySettings
 from .layers import Layer, TomlFile, find_layer, merge, place_mistakes
 from .lines import spelled
@@ -216,17 +216,6 @@ class Config:
             return None
         settings = self._settings()
         return settings.rate_limits if "rate_limits" in self.file.data else None
-
-    def secret(self, variable: str, where: str = "gateway: api_key_env") -> str:
-        """Returns the value of an environment variable.
-
-        Args:
-            where: the setting that names it, for the error.
-
-        Raises:
-            ConfigError: it is not set.
-        """
-        return variable_value(variable, where)
 
     @cached_property
     def tables(self) -> Mapping[str, Mapping[str, Any]]:

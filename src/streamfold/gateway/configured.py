@@ -6,7 +6,7 @@ import os
 from typing import Any, Protocol
 
 from ..client import Hooks
-from ..config import Config, GatewaySettings, RateLimitSettings
+from ..config import Config, GatewaySettings, RateLimitSettings, variable_value
 from ..text import is_loopback
 from ..values import ConfigError
 from .app import Gateway, gateway
@@ -67,7 +67,7 @@ def configured_app(
     made = gateway(
         {name: name for name in chosen.providers} or None,
         config=path,
-        keys=_clients(config, chosen),
+        keys=_clients(chosen),
         rate_limits=config.rate_limits() or RateLimitSettings(),
         hooks=page.hooks if page else (),
         **chosen.options(),
@@ -76,10 +76,11 @@ def configured_app(
     return made
 
 
-def _clients(config: Config, chosen: GatewaySettings) -> list[Client]:
+def _clients(chosen: GatewaySettings) -> list[Client]:
     """Whose keys the environment holds."""
     named = {
-        name: {"key": config.secret(given.key_env, f"gateway.keys.{name}.key_env"), **dict(given.options())}
+        name: {"key": variable_value(given.key_env, f"gateway.keys.{name}.key_env"), **dict(given.options())}
         for name, given in chosen.keys.items()
     }
-    return read_keys([config.secret(variable) for variable in chosen.api_key_env]) + read_keys(named)
+    keys = [variable_value(variable, "gateway: api_key_env") for variable in chosen.api_key_env]
+    return read_keys(keys) + read_keys(named)

@@ -158,12 +158,8 @@ class RequestHandler:
             guarded.close()
 
     async def _answer(self, incoming: Incoming) -> None:
-        async with self.body(incoming) as body:
+        async with Body(self, incoming) as body:
             await self.reply(incoming, body)
-
-    def body(self, incoming: Incoming) -> Body:
-        """Returns the body of a request, as a context manager."""
-        return Body(self, incoming)
 
     @contextmanager
     def place(self, size: int) -> Iterator[None]:

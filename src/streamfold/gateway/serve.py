@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..config import Config, GatewaySettings, read_config
+from ..config import GatewaySettings, read_config
 from ..values import ConfigError
 from .app import Gateway
 from .configured import Page, configured_app, settings
@@ -31,7 +31,7 @@ def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
 
 def run(
     path: str | os.PathLike[str] | None = None,
-    page: Callable[[Config, GatewaySettings], Page] | None = None,
+    page: Callable[[GatewaySettings], Page] | None = None,
     **overrides: Any,
 ) -> None:
     """Serves until the process is told to stop; running answers then get `shutdown` seconds.
@@ -56,7 +56,7 @@ def run(
     if chosen.workers > 1:
         ended = workers.run(path, overrides)
     else:
-        beside = page(config, chosen) if page is not None and chosen.ui else None
+        beside = page(chosen) if page is not None and chosen.ui else None
         ended = server.run(configured_app(config, chosen, path, beside), chosen, beside)
     if ended:
         raise SystemExit(ended)  # the log says why, as when the port is taken

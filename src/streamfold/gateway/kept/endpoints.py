@@ -87,7 +87,7 @@ class KeptResponses:
     # --- new responses ------------------------------------------------------------------------------------------------
 
     async def _create(self, incoming: Incoming) -> None:
-        async with self._handler.body(incoming) as body:
+        async with Body(self._handler, incoming) as body:
             made = await self._begun(incoming, body)
         if made is not None:
             await self._detached(incoming, *made, body.size)
