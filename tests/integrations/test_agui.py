@@ -367,7 +367,7 @@ async def test_what_else_a_request_carries() -> None:
 @each_row(
     ("change", "place"),
     [
-        ({"threadId": 1}, "the request.threadId must be a string, not a number"),
+        ({"threadId": 1}, "the request.threadId is a number: it must be a string"),
         ({"messages": [{"role": "robot"}]}, r"messages\[0\].role is 'robot'"),
         ({"messages": [{"role": "user"}]}, r"messages\[0\].content"),
         (

@@ -371,7 +371,7 @@ async def test_what_only_the_provider_can_read_goes_through_the_browser() -> Non
     ("body", "place"),
     [
         ([], "the request must be an object"),
-        ({}, "the request.messages is missing"),
+        ({}, "the request.messages is missing: it must be a list"),
         ({"messages": [{"role": "robot", "parts": []}]}, r"messages\[0\].role is 'robot'"),
         ({"messages": [{"role": "user", "parts": [{"type": "text"}]}]}, r"messages\[0\].parts\[0\].text"),
         (

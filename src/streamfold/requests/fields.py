@@ -42,6 +42,13 @@ class Fields:
         del self._values[name]
         return value
 
+    def must(self, name: str, kind: type[T]) -> T:
+        """Takes a value of this type that must be there."""
+        value = self.take(name, kind)
+        if value is None:
+            raise ConfigError(f"{self.at(name)} is missing: it must be {_A[kind]}")
+        return value
+
     def need(self, name: str) -> str:
         """Takes a string that must be there and not be empty."""
         value = self.text(name)

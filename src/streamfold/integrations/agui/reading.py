@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...requests import Fields
 from ...text import parse_object
 from ...values import KINDS, CallKind, ConfigError, ContentPart, Message, TextPart, Tool, ToolCall, nearest
-from ..ui import Decision, ExternalResult, UIRequest, checked_decisions, media_part, member, settled
+from ..ui import Decision, ExternalResult, UIRequest, checked_decisions, media_part, settled
 
 _ROLES = ("developer", "system", "user", "assistant", "tool", "reasoning", "activity")
 REASONING = "-reasoning-"  # between the id of a message and the number of its reasoning
@@ -44,17 +45,17 @@ def read_request(body: Any, *, secret: str | None = None) -> AgentRequest:
     Raises:
         ConfigError: it is something else; the error names the place. Or an approval is not signed.
     """
-    given = member(body, "messages", list, "the request")
-    messages, thread = read_messages(given), member(body, "threadId", str, "the request")
-    decisions = tuple(_decisions(member(body, "resume", list, "the request", [])))
+    given = Fields(body, "the request")
+    messages, thread = read_messages(given.must("messages", list)), given.string("threadId")
+    decisions = tuple(_decisions(given.items("resume") or []))
     return AgentRequest(
         id=thread,
-        run_id=member(body, "runId", str, "the request"),
+        run_id=given.string("runId"),
         messages=tuple(messages),
         decisions=checked_decisions(decisions, secret, thread, messages, "resume"),
         results=tuple(_results(messages)),
-        tools=tuple(_tools(member(body, "tools", list, "the request", []))),
-        context=tuple(_context(member(body, "context", list, "the request", []))),
+        tools=tuple(_tools(given.items("tools") or [])),
+        context=tuple(_context(given.items("context") or [])),
         state=body.get("state"),
         forwarded=body.get("forwardedProps"),
         body=body,
@@ -69,12 +70,12 @@ def read_messages(messages: Iterable[Any]) -> list[Message]:
     before: str | None = None  # reasoning of other agents stands before what came of it
     for at, message in enumerate(given):
         where = f"messages[{at}]"
-        role = member(message, "role", str, where)
+        role = Fields(message, where).string("role")
         if role not in _ROLES:
             raise ConfigError(f"{where}.role is {role!r}{nearest(role, _ROLES)}. Allowed: {', '.join(_ROLES)}")
         if role == "reasoning":
             if _owner(message) not in owned:
-                before = (before or "") + member(message, "content", str, where, "")
+                before = (before or "") + (Fields(message, where).text("content") or "")
         elif role != "activity":
             read += _message(role, message, owned.get(message.get("id"), before), where)
             before = None
@@ -101,27 +102,27 @@ def _owner(message: Mapping[str, Any]) -> str:
 
 def _message(role: Any, message: Mapping[str, Any], reasoning: str | None, where: str) -> Iterator[Message]:
     if role == "assistant":
-        text = member(message, "content", str, where, "")
-        given = member(message, "toolCalls", list, where, [])
+        fields = Fields(message, where)
+        text, given = fields.text("content") or "", fields.items("toolCalls") or []
         calls = tuple(_call(call, f"{where}.toolCalls[{at}]") for at, call in enumerate(given))
         if text or calls:
             extras = _kept(message).get("extras")
             known = extras if isinstance(extras, dict) else {}
             yield Message("assistant", text or None, calls, reasoning=reasoning, extras=known)
     elif role == "tool":
-        error = member(message, "error", str, where, "")
+        error = Fields(message, where).text("error") or ""
         content = _content(message.get("content"), where)
         yield Message(
-            "tool", content or error, tool_call_id=member(message, "toolCallId", str, where), error=bool(error)
+            "tool", content or error, tool_call_id=Fields(message, where).string("toolCallId"), error=bool(error)
         )
     else:
         yield Message(role, _content(message.get("content"), where))
 
 
 def _call(call: Any, where: str) -> ToolCall:
-    call_id, function = member(call, "id", str, where), member(call, "function", dict, where)
-    name = member(function, "name", str, f"{where}.function")
-    raw = member(function, "arguments", str, f"{where}.function", "")
+    fields = Fields(call, where)
+    call_id, function = fields.string("id"), fields.inner("function")
+    name, raw = function.string("name"), function.text("arguments") or ""
     try:
         arguments = parse_object(raw) if raw.strip() else {}
     except ValueError:
@@ -154,46 +155,47 @@ def _content(content: Any, where: str) -> str | tuple[ContentPart, ...]:
 
 
 def _part(part: Any, where: str) -> ContentPart:
-    kind = member(part, "type", str, where)
+    fields = Fields(part, where)
+    kind = fields.string("type")
     if kind == "text":
-        return TextPart(member(part, "text", str, where))
+        return TextPart(fields.string("text"))
     if kind not in _MEDIA:
         raise ConfigError(f"{where}.type is {kind!r}. Allowed: text, {', '.join(_MEDIA)}")
-    source = member(part, "source", dict, where)
-    value, media_type = member(source, "value", str, where), member(source, "mimeType", str, where, None)
-    match source.get("type"):
+    source = fields.inner("source")
+    value, media_type, kept = source.string("value"), source.text("mimeType"), source.any("type")
+    match kept:
         case "data":
             return media_part(where, kind, media_type, data=value)
         case "url":
             return media_part(where, kind, media_type, url=value)
         case "file":
             return media_part(where, kind, media_type, file_id=value)
-    raise ConfigError(f"{where}.source.type is {source.get('type')!r}. Allowed: data, url, file")
+    raise ConfigError(f"{where}.source.type is {kept!r}. Allowed: data, url, file")
 
 
 def _tools(given: list[Any]) -> Iterator[Tool]:
-    for at, tool in enumerate(given):
-        where = f"tools[{at}]"
-        schema = member(tool, "parameters", dict, where, {"type": "object", "properties": {}})
-        yield Tool(member(tool, "name", str, where), member(tool, "description", str, where, ""), schema)
+    for at, entry in enumerate(given):
+        tool = Fields(entry, f"tools[{at}]")
+        schema = tool.mapping("parameters") or {"type": "object", "properties": {}}
+        yield Tool(tool.string("name"), tool.text("description") or "", schema)
 
 
 def _context(given: list[Any]) -> Iterator[tuple[str, str]]:
     for at, entry in enumerate(given):
-        where = f"context[{at}]"
-        yield member(entry, "description", str, where), member(entry, "value", str, where)
+        fields = Fields(entry, f"context[{at}]")
+        yield fields.string("description"), fields.string("value")
 
 
 def _decisions(given: list[Any]) -> Iterator[Decision]:
     for at, entry in enumerate(given):
-        where = f"resume[{at}]"
-        call_id, payload = member(entry, "interruptId", str, where), entry.get("payload")
-        if entry.get("status") == "cancelled":
+        fields = Fields(entry, f"resume[{at}]")
+        call_id = fields.string("interruptId")
+        if fields.any("status") == "cancelled":
             yield Decision(call_id, False, "cancelled")
         else:
-            reason = member(payload, "reason", str, f"{where}.payload", None)
-            signature = member(member(entry, "metadata", dict, where, {}), "signature", str, f"{where}.metadata", None)
-            yield Decision(call_id, member(payload, "approved", bool, f"{where}.payload"), reason, signature)
+            payload, metadata = fields.inner("payload"), fields.object("metadata")
+            signature = metadata.text("signature") if metadata else None
+            yield Decision(call_id, payload.must("approved", bool), payload.text("reason"), signature)
 
 
 def _results(messages: list[Message]) -> Iterator[ExternalResult]:

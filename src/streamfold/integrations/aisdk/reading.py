@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...requests import Fields
 from ...values import ConfigError, ContentPart, Message, TextPart, ToolCall, nearest, tool_result
-from ..ui import Decision, ExternalResult, UIRequest, checked_decisions, media_part, member, settled
+from ..ui import Decision, ExternalResult, UIRequest, checked_decisions, media_part, settled
 from .carried import read_call
 
 _ROLES = ("system", "user", "assistant")
@@ -39,11 +40,11 @@ def read_request(body: Any, *, secret: str | None = None) -> ChatRequest:
     Raises:
         ConfigError: it is something else; the error names the place. Or an approval is not signed.
     """
-    given = member(body, "messages", list, "the request")
+    fields = Fields(body, "the request")
+    given, chat = fields.must("messages", list), fields.text("id") or ""
     turns = _Turns(given)
     last = given[-1] if given else None
     continued = last.get("id") if isinstance(last, Mapping) and last.get("role") == "assistant" else None
-    chat = member(body, "id", str, "the request", "")
     return ChatRequest(
         id=chat,
         messages=tuple(turns.messages),
@@ -71,8 +72,8 @@ class _Turns:
         self.messages = settled(read)
 
     def _message(self, message: Any, where: str) -> Iterator[Message]:
-        role = member(message, "role", str, where)
-        parts = member(message, "parts", list, where)
+        fields = Fields(message, where)
+        role, parts = fields.string("role"), fields.must("parts", list)
         if role not in _ROLES:
             raise ConfigError(f"{where}.role is {role!r}{nearest(role, _ROLES)}. Allowed: {', '.join(_ROLES)}")
         if role == "assistant":
@@ -89,7 +90,7 @@ class _Turns:
     def _steps(self, parts: list[Any], where: str) -> Iterator[Message]:
         step = _Step()
         for at, part in enumerate(parts):
-            kind = member(part, "type", str, f"{where}.parts[{at}]")
+            kind = Fields(part, f"{where}.parts[{at}]").string("type")
             if kind == "step-start":
                 yield from self._turn(step)
                 step = _Step()
@@ -128,14 +129,13 @@ class _Step:
     def add(self, kind: str, part: Mapping[str, Any], where: str) -> None:
         """Adds a part. Sources, files and data of the application are not for the model."""
         if kind == "text":
-            self._say(member(part, "text", str, where), _kept(part, "providerMetadata"))
+            self._say(Fields(part, where).string("text"), _kept(part, "providerMetadata"))
         elif kind == "reasoning":
-            self.reasoning = (self.reasoning or "") + member(part, "text", str, where)
+            self.reasoning = (self.reasoning or "") + Fields(part, where).string("text")
         elif kind == "data-streamfold":
-            data = member(part, "data", dict, where)
-            self.extras |= member(data, "extras", dict, f"{where}.data", {})
+            self.extras |= Fields(part, where).inner("data").mapping("extras") or {}
         elif kind == "dynamic-tool":
-            self._call(member(part, "toolName", str, where), part, where)
+            self._call(Fields(part, where).string("toolName"), part, where)
         elif kind.startswith("tool-"):
             self._call(kind.removeprefix("tool-"), part, where)
 
@@ -153,19 +153,22 @@ class _Step:
             return
         value = part["input"] if part.get("input") is not None else part.get("rawInput")
         kept = _kept(part, "callProviderMetadata") or _kept(part, "resultProviderMetadata")
-        call = read_call(member(part, "toolCallId", str, where), name, {} if value is None else value, kept)
+        call = read_call(Fields(part, where).string("toolCallId"), name, {} if value is None else value, kept)
         self.calls.append(call)
-        approval = member(part, "approval", dict, where, {})
+        approval = Fields(part, where).object("approval") or Fields({}, f"{where}.approval")
         if state == "approval-responded":
-            approved, reason = member(approval, "approved", bool, f"{where}.approval"), approval.get("reason")
-            signature = member(approval, "signature", str, f"{where}.approval", None)
+            approved, reason, signature = (
+                approval.must("approved", bool),
+                approval.any("reason"),
+                approval.text("signature"),
+            )
             self.decisions.append(Decision(call.id, approved, reason if isinstance(reason, str) else None, signature))
         elif state == "output-available":
             self._answer(call, _result(part.get("output"), where), error=False)
         elif state == "output-error":
-            self._answer(call, member(part, "errorText", str, where), error=True)
+            self._answer(call, Fields(part, where).string("errorText"), error=True)
         elif state == "output-denied":
-            reason = approval.get("reason")
+            reason = approval.any("reason")
             self.answers.append(tool_result(call, f"{_DENIED}: {reason}" if reason else _DENIED, error=True))
 
     def _answer(self, call: ToolCall, content: Any, *, error: bool) -> None:
@@ -183,12 +186,13 @@ def _kept(part: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _contents(parts: list[Any], where: str) -> Iterator[ContentPart]:
     for at, part in enumerate(parts):
         place = f"{where}.parts[{at}]"
-        kind = member(part, "type", str, place)
+        fields = Fields(part, place)
+        kind = fields.string("type")
         if kind == "text":
-            yield TextPart(member(part, "text", str, place))
+            yield TextPart(fields.string("text"))
         elif kind == "file":
-            media_type, name = member(part, "mediaType", str, place), member(part, "filename", str, place, None)
-            yield media_part(place, _kind(media_type), media_type, url=member(part, "url", str, place), name=name)
+            media_type, name = fields.string("mediaType"), fields.text("filename")
+            yield media_part(place, _kind(media_type), media_type, url=fields.string("url"), name=name)
 
 
 def _result(output: Any, where: str) -> Any:
@@ -206,7 +210,7 @@ def _result_part(item: Any, where: str) -> ContentPart:
         case {"type": "file-data" | "image-data" | "media", "data": str(data), "mediaType": str(media_type)}:
             return media_part(where, _kind(media_type), media_type, data=data)
         case {"type": "file-url" | "image-url", "url": str(url), **rest}:
-            media_type = member(rest, "mediaType", str, where, "image" if item["type"] == "image-url" else "")
+            media_type = Fields(rest, where).text("mediaType") or ("image" if item["type"] == "image-url" else "")
             return media_part(where, _kind(media_type), media_type, url=url)
         case {"type": "file-id", "fileId": str(file_id)}:
             return media_part(where, "document", None, file_id=file_id)

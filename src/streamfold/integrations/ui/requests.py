@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 from ...answers import ChatModel
-from ...requests import Fields
 from ...tools import RunOptions, ToolRun, resume_tools, run_tools
 from ...values import (
     AudioPart,
@@ -144,18 +143,6 @@ def _has_open_calls(messages: tuple[Message, ...]) -> bool:
             return any(call.id not in answered for call in message.tool_calls)
         answered.add(message.tool_call_id)
     return False
-
-
-def member(data: Any, name: str, kind: type[Any], where: str, default: Any = ...) -> Any:
-    """Returns a member of an object of a request. Raises ConfigError that names it if it is missing or of another type.
-
-    Args:
-        default: the value of a member that is missing or null.
-    """
-    fields = Fields(data, where)
-    if (value := fields.take(name, kind)) is None and default is ...:
-        raise ConfigError(f"{fields.at(name)} is missing")
-    return default if value is None else value
 
 
 def media_part(
