@@ -250,7 +250,7 @@ def test_the_plan_sends_nothing() -> None:
     """All requests that an examination sends are announced by the plan."""
     patient = Patient()
     card, _ = examine(patient)
-    planned = [dict(one.body) for one in plan(read_profile(PROFILE))]
+    planned = [dict(body) for _, _, body in plan(read_profile(PROFILE))]
     planned += [{name: value for name, value in body.items() if name != "temperature"} for body in planned]
     assert [body for body in patient.requests if body not in planned] == []
     assert card.requests <= len(planned) * 3

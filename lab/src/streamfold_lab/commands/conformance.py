@@ -8,11 +8,10 @@ import anyio
 import typer
 from rich.text import Text
 
-from streamfold.config import Profile
 from streamfold.terminal import File, console, harmless, print_json, print_rows, reported_errors, say
 
-from ..conformance import Judged, Ruling, judge, rulings_to_dict
-from ..doctor import AUTO, Diagnosis, find_wires, read_target
+from ..conformance import Judged, Ruling, judge_server, rulings_to_dict
+from ..doctor import AUTO, read_target
 
 BROKEN = 3
 
@@ -33,7 +32,7 @@ def conformance(
     """
     with reported_errors(as_json):
         profile = read_target(target, config, model=model, api_key_env=api_key_env)
-        rulings = anyio.run(_judge, profile, adapter or (AUTO if "://" in target else profile.adapter), budget)
+        rulings = anyio.run(judge_server, profile, adapter or (AUTO if "://" in target else profile.adapter), budget)
     if as_json:
         print_json(rulings_to_dict(rulings))
     else:
@@ -41,14 +40,6 @@ def conformance(
             _print(ruling)
     if any(not each.kept for ruling in rulings for each in ruling.judged):
         raise typer.Exit(BROKEN)
-
-
-async def _judge(profile: Profile, wire: str, budget: int) -> list[Ruling]:
-    rulings = []
-    for found in await find_wires(profile, wire):
-        card, _ = await Diagnosis(budget=budget).run(found)
-        rulings.append(judge(card))
-    return rulings
 
 
 def _print(ruling: Ruling) -> None:

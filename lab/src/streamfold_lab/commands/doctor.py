@@ -131,14 +131,14 @@ def _row(finding: Finding) -> list[Text]:
 
 def _plan(profile: Profile, budget: int, as_json: bool) -> None:
     wanted = plan(profile)
-    for one in wanted:
+    for probe, ask, sent in wanted:
         if as_json:
-            print_json({"probe": one.probe.name, "ask": one.ask.name, "question": one.probe.question, "body": one.body})
+            print_json({"probe": probe.name, "ask": ask.name, "question": probe.question, "body": sent})
             continue
-        only = " (if needed)" if one.ask.when else ""
-        body = json.dumps(one.body, ensure_ascii=False)
-        special = f": {one.ask.special}" if one.ask.special else ""
-        say(f"{one.probe.name}/{one.ask.name}{only}{special}")
+        only = " (if needed)" if ask.when else ""
+        body = json.dumps(sent, ensure_ascii=False)
+        special = f": {ask.special}" if ask.special else ""
+        say(f"{probe.name}/{ask.name}{only}{special}")
         say(f"    {body if len(body) <= _LONGEST_BODY else body[:_LONGEST_BODY] + '...'}")
     if not as_json:
         say(f"at most {len(wanted)} different requests, those about the model up to 3 times, {budget} in all")

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..doctor import Card
+from streamfold.config import Profile
+
+from ..doctor import AUTO, Card, Diagnosis, find_wires
 from .chat import CHAT
 from .messages import MESSAGES
 from .responses import RESPONSES
@@ -60,6 +62,12 @@ def judge(card: Card) -> Ruling:
     """Judges all answers of a card. A wire without rules has an empty ruling."""
     streams = [stream for stream in map(read_stream, card.answers) if stream is not None]
     return Ruling(card, tuple(_judged(rule, streams) for rule in RULES.get(card.adapter, ())))
+
+
+async def judge_server(profile: Profile, wire: str = AUTO, budget: int = 120) -> list[Ruling]:
+    """Examines a server on a wire, or on all that answer, and judges it. Raises StreamfoldError if none answers."""
+    cards = [(await Diagnosis(budget=budget).run(found))[0] for found in await find_wires(profile, wire)]
+    return [judge(card) for card in cards]
 
 
 def _judged(rule: Rule, streams: Iterable[Stream]) -> Judged:

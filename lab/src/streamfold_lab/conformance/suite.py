@@ -6,15 +6,14 @@ pytest --pyargs streamfold_lab.conformance.suite --streamfold-server http://127.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import anyio
 import pytest
 
 from streamfold.values import StreamfoldError
 
-from ..doctor import AUTO, Diagnosis, find_wires, read_target
-from .judge import RULES, Judged, judge
+from ..doctor import read_target
+from .judge import RULES, Judged, judge_server
 
 __all__: list[str] = []
 
@@ -28,18 +27,11 @@ def judged(request: pytest.FixtureRequest) -> Mapping[str, Judged]:
     if not server:
         pytest.skip("no server: pass --streamfold-server URL")
     given = {name: request.config.getoption(f"streamfold_{name}") for name in ("model", "api_key_env")}
-    return {each.rule.name: each for each in anyio.run(_judge, server, given)}
-
-
-async def _judge(server: str, given: Mapping[str, Any]) -> list[Judged]:
-    found: list[Judged] = []
     try:
-        for profile in await find_wires(read_target(server, **given), AUTO):
-            card, _ = await Diagnosis().run(profile)
-            found += judge(card).judged
+        rulings = anyio.run(judge_server, read_target(server, **given))
     except StreamfoldError as error:
         pytest.fail(str(error), pytrace=False)
-    return found
+    return {each.rule.name: each for ruling in rulings for each in ruling.judged}
 
 
 def _names() -> Iterator[str]:

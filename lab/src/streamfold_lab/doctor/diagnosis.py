@@ -176,17 +176,8 @@ async def _problem(endpoint: ExaminedEndpoint) -> str | None:
     return seen.said if seen.way == "garbled" and "html" in seen.said.lower() else None
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """One request as it would be sent."""
-
-    probe: Probe
-    ask: Ask
-    body: Mapping[str, Any]
-
-
-def plan(profile: Profile, probes: Iterable[Probe] = PROBES) -> list[Planned]:
-    """Returns all requests that an examination may send, without sending any."""
+def plan(profile: Profile, probes: Iterable[Probe] = PROBES) -> list[tuple[Probe, Ask, Mapping[str, Any]]]:
+    """Returns the probes, requests and bodies that an examination may send, without sending any."""
     adapter = profile.make_adapter(profile.model)
     asked = [probe for probe in probes if profile.adapter in probe.wires]
-    return [Planned(probe, ask, prepare(profile, adapter, ask)[1]) for probe in asked for ask in probe.asks]
+    return [(probe, ask, prepare(profile, adapter, ask)[1]) for probe in asked for ask in probe.asks]
