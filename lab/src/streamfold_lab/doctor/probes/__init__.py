@@ -13,6 +13,7 @@ from .turns import TURNS
 
 # Quirks of Chat Completions that no request to one model can show, and why. They stay as the catalogue has them.
 NOT_EXAMINED = {
+    "refused_members": "they are asked of frameworks alone, and a server that ignores one answers as if it took it",
     "hosted_tools": "in whose words a server's own tools are written is documented by it; a run of one costs money",
     "reasoning_of_thinkers": "what models that do not think refuse is seen by asking another model, and one is asked",
 }
