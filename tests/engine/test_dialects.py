@@ -767,6 +767,7 @@ def test_llama3_python() -> None:
     text = "[search(q=\")], (\", n=-2.5, t=True, e=['x', {'k': None}], p='\\d'), a.b(),] ok"
     arguments = {"q": ")], (", "n": -2.5, "t": True, "e": ["x", {"k": None}], "p": "\\d"}
     assert got(any_cut("llama3", text)) == (" ok", "", [("search", arguments), ("a.b", {})])
+    assert got(any_cut("llama3", f"[search()]; {LLAMA}")) == (f"; {LLAMA}", "", [("search", {})])
     for other in ("[f(x=g())]", "[f(1)]", "[f(**{})]", "[f(x=1e999)]", "[f(x={1, 2})]", "[f(x=b'')]", "[f().g()]"):
         assert got(read("llama3", other)) == (other, "", [])
     assert read("llama3", f"[f(x={'-' * 50_000}1)]").tool_calls == []

@@ -17,12 +17,13 @@ _PYTHON_END = "<|python_end|>"
 
 
 class Llama3(Family):
-    """Both forms, at the head of the message; further objects behind it, with a semicolon or white space between."""
+    """Both forms, at the head of the message; objects may follow an object, with a semicolon or white space between."""
 
     heads = (*_TAGS, "{", "[")
     followers = (";", "{", _PYTHON_END)
     think = {}
     closers = tuple(THINK.values())
+    listed = False  # what comes behind a list is text
 
     def read(self, text: Reader, marker: str) -> Reading[Verdict]:
         if marker == _PYTHON_END:
@@ -31,7 +32,7 @@ class Llama3(Family):
         if marker in (*_TAGS, ";"):
             yield from text.span(NOT_SPACE, drop)
             marker = yield from text.expect(markers("{") if marker == ";" else markers("{", "["))
-        if marker == "{":
+        if marker == "{" and not self.listed:
             return (yield from self._object(text))
         if marker == "[":
             return (yield from self._python(text))
@@ -69,6 +70,7 @@ class Llama3(Family):
             return Verdict.TEXT
         for function, arguments in calls:
             text.call(function, arguments)
+        self.listed = True
         return Verdict.TAKEN
 
 
