@@ -324,17 +324,6 @@ def test_a_very_long_integer_elsewhere_does_no_harm() -> None:
 # --- Chat Completions ------------------------------------------------------------------------------------------------
 
 
-def test_a_head_under_its_own_index_is_a_call_of_its_own() -> None:
-    """Two calls of one tool, the second one's id late: neither takes the other's arguments."""
-    heads = fragments("0 a f ''", '1 - f {"b":')
-    tails = fragments('0 - - {"a":1}', "1 b - 2}")
-    reply = assert_any_cut(heads + tails + fin("tool_calls") + DONE)
-    assert calls(reply) == [("a", "f", {"a": 1}), ("b", "f", {"b": 2})]
-    late = fragments('1 - f {"x":', "1 b - 1}")
-    reply = assert_any_cut(call(entry(0, "a", "f", "")) + late + fin("tool_calls") + DONE)
-    assert calls(reply) == [("a", "f", {}), ("b", "f", {"x": 1})]
-
-
 @pytest.mark.parametrize(
     ("dialect", "text"),
     [
@@ -370,13 +359,6 @@ def test_one_id_for_two_calls_with_odd_arguments(arguments: str) -> None:
     """Another name under another index is another call, whatever its arguments look like."""
     body = call(entry(0, "x", "f", "")) + call(entry(1, "x", "search_web", arguments)) + fin("tool_calls") + DONE
     assert [made.name for made in assert_any_cut(body).tool_calls] == ["f", "search_web"]
-
-
-def test_a_server_that_gives_ids_gives_one_to_each_call() -> None:
-    """The name with every fragment and two objects in one call: the wire said one call, which can't be run."""
-    pieces = [call(entry(0, "a", "f", '{"a":1}')), call(entry(0, name="f", arguments='{"b":2}'))]
-    reply = assert_any_cut(b"".join(pieces) + fin("tool_calls") + DONE)
-    assert [made.error for made in reply.tool_calls] == ["invalid_json"]
 
 
 # --- bytes, and bounds -----------------------------------------------------------------------------------------------

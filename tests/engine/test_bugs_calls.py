@@ -255,6 +255,59 @@ SEVERAL: dict[str, tuple[Chunks, tuple[str, ...]]] = {
         ('0 call_b - {"y":', "0 call_a f ''", "0 call_b g 2}"),
         ('call_b fg {"_raw":"{\\"y\\":2}","_error":"invalid_json"}', "changed_id", "invalid_arguments"),
     ),
+    "Under one index and without ids another name opens a call, and so does another whole object of the same tool": (
+        ('0 - f {"x":1}', '0 - g {"y":', "0 - - 2}", '0 - g {"z":3}'),
+        ('? f {"x":1}', '? g {"y":2}', '? g {"z":3}', "missing_id", "missing_id", "guessed_call"),
+    ),
+    "Without an index a name behind an id belongs to the call that has none": (
+        ("- call_a", '- - f {"x":1}', "- call_b", '- - g {"y":2}'),
+        ('call_a f {"x":1}', 'call_b g {"y":2}'),
+    ),
+    "A tail without an index goes to the call that was opened last": (
+        ('0 call_a f {"x"', "- - - :1}", '1 call_b g {"y"', "- - - :2}"),
+        ('call_a f {"x":1}', 'call_b g {"y":2}'),
+    ),
+    "A call without an index and one with index 0 are two calls": (
+        ('- call_a f {"x"', '0 call_b g {"y"', "0 - - :2}", "- call_a - :1}"),
+        ('call_a f {"x":1}', 'call_b g {"y":2}'),
+    ),
+    "A tail whose index is nobody's turn is kept apart, whatever looks unfinished": (
+        ('0 call_a f {"x":1}', '0 call_b g {"y"', "7 - - :2}"),
+        (
+            'call_a f {"x":1}',
+            'call_b g {"_raw":"{\\"y\\"","_error":"invalid_json"}',
+            "calls_dropped",
+            "invalid_arguments",
+        ),
+    ),
+    "A tail for which there is no call is kept as a call without a name: nothing is mixed up": (
+        ('0 call_a f {"x":1}', '1 - - {"y":2}'),
+        ('call_a f {"x":1}', "calls_dropped"),
+    ),
+    "A head whose index came with a tail before it is the head of that call": (
+        ('0 - - {"x"', "0 call_a f :1}"),
+        ('call_a f {"x":1}',),
+    ),
+    "Where an index is missing, the order is that of appearance": (
+        ("1 call_a f", "- call_b g", "0 call_c h"),
+        ("call_a f {}", "call_b g {}", "call_c h {}"),
+    ),
+    "So it is where an index is used twice": (
+        ("1 call_a f", "0 call_b g", "1 call_c h"),
+        ("call_a f {}", "call_b g {}", "call_c h {}"),
+    ),
+    "A head under an index of its own waits; a call of the same tool, whose id is late, keeps its arguments": (
+        ("0 a f ''", '1 - f {"b":', '0 - - {"a":1}', "1 b - 2}"),
+        ('a f {"a":1}', 'b f {"b":2}'),
+    ),
+    "So it does where the head never gets any": (
+        ("0 a f ''", '1 - f {"x":', "1 b - 1}"),
+        ("a f {}", 'b f {"x":1}'),
+    ),
+    "The name with every fragment and two objects under one id: the wire said one call, which can't be run": (
+        ('0 a f {"a":1}', '0 - f {"b":2}'),
+        ('a f {"_raw":"{\\"a\\":1}{\\"b\\":2}","_error":"invalid_json"}', "invalid_arguments"),
+    ),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from folding import (
     fin,
     fold,
     fragments,
+    said_in,
     text,
 )
 from streamfold import IncompleteStreamError, Limits, ProtocolError, StreamDecoder, UpstreamError, Usage
@@ -44,43 +46,73 @@ def test_d1_unicode_line_separators_are_text(char: str) -> None:
     assert codes(reply) == []
 
 
-def test_d2_characters_cut_between_reads() -> None:
-    """A character of two, three or four bytes survives being cut anywhere (librefang#3448, aisix#111, nuphus#41)."""
-    reply = assert_any_cut(text("é中👋") + fin("stop") + DONE)
-    assert reply.text == "é中👋"
-    assert codes(reply) == []
-
-
-def test_d2_character_cut_between_events() -> None:
-    """The halves of a surrogate pair that a server put into two events are one character."""
-    body = (
+REPLIES: dict[str, tuple[bytes, dict[str, Any]]] = {
+    "D2: A character of two, three or four bytes survives being cut anywhere (librefang#3448, aisix#111, nuphus#41)": (
+        text("é中👋") + fin("stop") + DONE,
+        {"text": "é中👋", "codes": []},
+    ),
+    "D2: The halves of a surrogate pair that a server put into two events are one character": (
         b'data: {"choices":[{"delta":{"content":"hi \\ud83d"}}]}\n\n'
-        b'data: {"choices":[{"delta":{"content":"\\udc4b!"}}]}\n\n' + fin("stop") + DONE
-    )
-    assert assert_any_cut(body).text == "hi 👋!"
+        b'data: {"choices":[{"delta":{"content":"\\udc4b!"}}]}\n\n' + fin("stop") + DONE,
+        {"text": "hi 👋!"},
+    ),
+    "D2: Half a surrogate pair without its other half becomes U+FFFD, so that text can always be encoded": (
+        b'data: {"choices":[{"delta":{"content":"hi \\ud83d"}}]}\n\n' + fin("stop") + DONE,
+        {"text": "hi \ufffd"},
+    ),
+    "D3: CRLF ends a line also when the pair is cut between two reads": (
+        (text("a") + fin("stop") + DONE).replace(b"\n", b"\r\n"),
+        {"text": "a"},
+    ),
+    "D4: A lone CR ends a line": (
+        (text("a") + fin("stop") + DONE).replace(b"\n", b"\r"),
+        {"text": "a"},
+    ),
+    "D5: A byte-order mark in front does not hide the first event": (
+        b"\xef\xbb\xbf" + text("a") + text("b") + fin("stop") + DONE,
+        {"text": "ab"},
+    ),
+    "D7: A whole JSON answer with bytes that are not UTF-8 is read like a stream with such bytes, warning included": (
+        b'{"choices":[{"message":{"content":"a\xffb"},"finish_reason":"stop"}]}',
+        {"text": "a\ufffdb", "codes": ["invalid_utf8"]},
+    ),
+    "D7: A character whose last bytes never came is one U+FFFD and takes nothing of what follows with it": (
+        b'data: {"choices":[{"delta":{"content":"\xe4\xb8"}}]}\n\n' + text("b") + fin("stop") + DONE,
+        {"text": "\ufffdb", "codes": ["invalid_utf8"]},
+    ),
+    "D8: A comment line between the lines of an event leaves the event whole": (
+        b'data: {"choices":[{"delta":\n: ping\ndata: {"content":"a"}}]}\n\n' + fin("stop") + DONE,
+        {"text": "a"},
+    ),
+    "D9: An event without a data line is no event, whatever id was seen before (llmgateway#2334)": (
+        b"id: 1\n" + text("a") + b": ping\n\n" + b"id: 2\n\n" + b": ping\n\n" + fin("stop") + DONE,
+        {"text": "a", "codes": []},
+    ),
+    "D14: A payload that is printed over several data lines is one payload": (
+        b"data: {\n"
+        b'data:   "choices": [\n'
+        b'data:     {"delta": {"content": "a\\nb"},\n'
+        b'data:      "finish_reason": "stop"}\n'
+        b"data:   ]\n"
+        b"data: }\n\n" + DONE,
+        {"text": "a\nb", "finish_reason": "stop", "codes": []},
+    ),
+    "D15: Events that only a single line end separates are read one by one, with a warning (Zhipu's older servers)": (
+        (text("a") + text("b") + fin("stop") + DONE).replace(b"\n\n", b"\n"),
+        {"text": "ab", "finish_reason": "stop", "codes": ["unseparated_events"]},
+    ),
+    "D23: After the finish reason an event that can't be read is a warning, and the answer stands": (
+        text("a") + fin("stop") + b'data: {"usage": {"prompt_to\n\n' + DONE,
+        {"text": "a", "codes": ["malformed_event"]},
+    ),
+}
 
 
-def test_d2_half_a_character_that_stays_alone() -> None:
-    """Half a surrogate pair without its other half becomes U+FFFD, so that text can always be encoded."""
-    body = b'data: {"choices":[{"delta":{"content":"hi \\ud83d"}}]}\n\n' + fin("stop") + DONE
-    assert assert_any_cut(body).text == "hi \ufffd"
-
-
-def test_d3_crlf_line_ends() -> None:
-    """CRLF ends a line also when the pair is cut between two reads."""
-    body = (text("a") + fin("stop") + DONE).replace(b"\n", b"\r\n")
-    assert assert_any_cut(body).text == "a"
-
-
-def test_d4_cr_line_ends() -> None:
-    """A lone CR ends a line."""
-    body = (text("a") + fin("stop") + DONE).replace(b"\n", b"\r")
-    assert assert_any_cut(body).text == "a"
-
-
-def test_d5_byte_order_mark_first() -> None:
-    """A byte-order mark in front does not hide the first event."""
-    assert assert_any_cut(b"\xef\xbb\xbf" + text("a") + text("b") + fin("stop") + DONE).text == "ab"
+@each_row("case", REPLIES)
+def test_d2_d3_d4_d5_d7_d8_d9_d14_d15_d23_bodies(case: str) -> None:
+    """The reply of a body, however that is cut: each with its bytes, and what is in it."""
+    body, said = REPLIES[case]
+    assert said_in(assert_any_cut(body), *said) == said
 
 
 @each_row(
@@ -109,41 +141,12 @@ def test_d7_invalid_utf8_in_the_event_that_ends_the_answer() -> None:
     assert sorted(codes(reply)) == ["invalid_utf8", "unseparated_events"]
 
 
-def test_d7_invalid_utf8_in_a_json_body() -> None:
-    """A whole JSON answer with bytes that are not UTF-8 is read like a stream with such bytes, warning included."""
-    reply = assert_any_cut(b'{"choices":[{"message":{"content":"a\xffb"},"finish_reason":"stop"}]}')
-    assert reply.text == "a\ufffdb"
-    assert codes(reply) == ["invalid_utf8"]
-
-
-def test_d7_character_cut_off_at_the_end_of_an_event() -> None:
-    """A character whose last bytes never came is one U+FFFD and takes nothing of what follows with it."""
-    body = b'data: {"choices":[{"delta":{"content":"\xe4\xb8"}}]}\n\n' + text("b") + fin("stop") + DONE
-    reply = assert_any_cut(body)
-    assert reply.text == "\ufffdb"
-    assert codes(reply) == ["invalid_utf8"]
-
-
 @each_row("comment", [b": OPENROUTER PROCESSING\n\n", b":\n\n", b":\n", b": a: b\n", b":data: x\n\n"])
 def test_d8_comments_keep_alive(comment: bytes) -> None:
     """Comments such as OpenRouter's are ignored before the first event, between events and after the last one."""
     body = comment + text("a") + comment + comment + text("b") + comment + fin("stop") + comment + DONE + comment
     reply = assert_any_cut(body)
     assert reply.text == "ab"
-    assert codes(reply) == []
-
-
-def test_d8_comment_inside_an_event() -> None:
-    """A comment line between the lines of an event leaves the event whole."""
-    body = b'data: {"choices":[{"delta":\n: ping\ndata: {"content":"a"}}]}\n\n' + fin("stop") + DONE
-    assert assert_any_cut(body).text == "a"
-
-
-def test_d9_comment_after_an_id_line() -> None:
-    """An event without a data line is no event, whatever id was seen before (llmgateway#2334)."""
-    body = b"id: 1\n" + text("a") + b": ping\n\n" + b"id: 2\n\n" + b": ping\n\n" + fin("stop") + DONE
-    reply = assert_any_cut(body)
-    assert reply.text == "a"
     assert codes(reply) == []
 
 
@@ -171,29 +174,6 @@ def test_d12_empty_data(empty: bytes) -> None:
 def test_d13_blanks_after_the_colon(start: bytes) -> None:
     """One blank after the colon, none or two make no difference to a JSON payload (Alibaba sends none)."""
     assert assert_any_cut((text("a") + fin("stop") + DONE).replace(b"data: ", start)).text == "a"
-
-
-def test_d14_payload_over_several_data_lines() -> None:
-    """A payload that is printed over several data lines is one payload."""
-    body = (
-        b"data: {\n"
-        b'data:   "choices": [\n'
-        b'data:     {"delta": {"content": "a\\nb"},\n'
-        b'data:      "finish_reason": "stop"}\n'
-        b"data:   ]\n"
-        b"data: }\n\n"
-    )
-    reply = assert_any_cut(body + DONE)
-    assert (reply.text, reply.finish_reason) == ("a\nb", "stop")
-    assert codes(reply) == []
-
-
-def test_d15_no_blank_line_between_events() -> None:
-    """Events that only a single line end separates are read one by one, with a warning (Zhipu's older servers)."""
-    body = (text("a") + text("b") + fin("stop") + DONE).replace(b"\n\n", b"\n")
-    reply = assert_any_cut(body)
-    assert (reply.text, reply.finish_reason) == ("ab", "stop")
-    assert codes(reply) == ["unseparated_events"]
 
 
 def test_d15_call_over_unseparated_events() -> None:
@@ -327,13 +307,6 @@ def test_d23_malformed_event_in_the_middle_of_a_call() -> None:
     """No call is handed out when an event that can't be read came among its fragments."""
     body = call(entry(0, "a", "f", '{"x":1}')) + b'data: {"choi\n\n' + fin("tool_calls") + DONE
     assert type(assert_any_cut_error(body)) is ProtocolError
-
-
-def test_d23_malformed_event_after_the_finish_reason() -> None:
-    """After the finish reason an event that can't be read is a warning, and the answer stands."""
-    reply = assert_any_cut(text("a") + fin("stop") + b'data: {"usage": {"prompt_to\n\n' + DONE)
-    assert reply.text == "a"
-    assert codes(reply) == ["malformed_event"]
 
 
 def test_d23_long_payloads_are_shown_in_part() -> None:

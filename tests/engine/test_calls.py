@@ -113,20 +113,7 @@ def test_extra_members_are_merged():
     assert call.extra == {"one": 1, "two": 3}
 
 
-# --- 1. an index that is in use -------------------------------------------------------------------------------------
-
-
-def test_index_0_for_every_call_and_no_ids():
-    """Under one index and without ids, another name or another whole object opens a call."""
-    assert sort(
-        Call(0, None, "f", '{"x":1}'),
-        Call(0, None, "g", '{"y":'),
-        Call(0, arguments="2}"),
-        Call(0, None, "g", '{"z":3}'),
-    ) == [("", "f", '{"x":1}'), ("", "g", '{"y":2}'), ("", "g", '{"z":3}')]
-
-
-# --- 2. a known id --------------------------------------------------------------------------------------------------
+# --- arguments left over ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("call_id", ["a", None])
@@ -152,79 +139,12 @@ def test_arguments_left_over_of_another_id():
     assert [(call.name, call.lost_pieces) for call in calls.finish()] == [("f", False), ("", False)]
 
 
-# --- 3. without an index --------------------------------------------------------------------------------------------
-
-
-def test_index_missing_and_late_names():
-    """Without an index a name after the id belongs to the call that has none."""
-    assert sort(
-        Call(None, "a"), Call(None, None, "f", '{"x":1}'), Call(None, "b"), Call(None, None, "g", '{"y":2}')
-    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
-
-
-def test_index_missing_on_the_tails():
-    """A tail without an index goes to the call that was opened last."""
-    assert sort(Call(0, "a", "f", '{"x"'), Call(arguments=":1}"), Call(1, "b", "g", '{"y"'), Call(arguments=":2}")) == [
-        ("a", "f", '{"x":1}'),
-        ("b", "g", '{"y":2}'),
-    ]
-
-
-def test_index_missing_on_the_first_call():
-    """A call without an index and one with index 0 are two calls."""
-    assert sort(
-        Call(None, "a", "f", '{"x"'),
-        Call(0, "b", "g", '{"y"'),
-        Call(0, arguments=":2}"),
-        Call(None, "a", arguments=":1}"),
-    ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
-
-
-# --- 4. an index that nobody opened ---------------------------------------------------------------------------------
-
-
-def test_tail_under_a_far_index():
-    """A tail whose index is nobody's turn is kept apart, whatever looks unfinished."""
-    assert sort(Call(0, "a", "f", '{"x":1}'), Call(0, "b", "g", '{"y"'), Call(7, arguments=":2}")) == [
-        ("a", "f", '{"x":1}'),
-        ("b", "g", '{"y"'),
-        ("", "", ":2}"),
-    ]
-
-
-def test_tail_where_every_call_is_complete():
-    """A tail for which there is no call is kept as a call without a name: nothing is lost, nothing is mixed up."""
-    assert sort(Call(0, "a", "f", '{"x":1}'), Call(1, arguments='{"y":2}')) == [
-        ("a", "f", '{"x":1}'),
-        ("", "", '{"y":2}'),
-    ]
-
-
-def test_tail_before_its_head():
-    """A head whose index came with a tail before it is the head of that call."""
-    assert sort(Call(0, arguments='{"x"'), Call(0, "a", "f", ":1}")) == [("a", "f", '{"x":1}')]
-
-
 # --- id, name, order ------------------------------------------------------------------------------------------------
 
 
 def test_two_declared_tools_under_one_index():
     """Two names that are both declared are two calls, even without arguments and without ids."""
     assert sort(Call(0, None, "f"), Call(0, None, "g", "{}"), tool_names=["f", "g"]) == [("", "f", ""), ("", "g", "{}")]
-
-
-def test_order_by_appearance():
-    """Where an index is missing or used twice, the order is that of appearance."""
-    assert sort(Call(1, "a", "f"), Call(None, "b", "g"), Call(0, "c", "h")) == [
-        ("a", "f", ""),
-        ("b", "g", ""),
-        ("c", "h", ""),
-    ]
-    assert sort(Call(1, "a", "f"), Call(0, "b", "g"), Call(1, "c", "h")) == [
-        ("a", "f", ""),
-        ("b", "g", ""),
-        ("c", "h", ""),
-    ]
 
 
 # --- limits ---------------------------------------------------------------------------------------------------------
