@@ -83,6 +83,15 @@ TOO_LONG: list[tuple[int, Any, int | None, int | None]] = [
      " context length of only 4096 tokens"}, None, 4096),
     (400, {"error": {"message": "litellm.ContextWindowExceededError: it is too long"}}, None, None),
     (400, openai("Context length exceeded"), None, None),
+    (400, openai("This model's maximum context length is 8192 tokens. However, you requested 9001 tokens (1 in the"
+     " messages)"), 9001, 8192),
+    (400, openai("Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a"
+     " total of 9001 tokens: 8001 tokens from the input messages and 1000 tokens for the completion."), 9001, 8192),
+    (400, openai("The input token count 1200000 exceeds the maximum number of tokens allowed 1048576."),
+     1200000, 1048576),
+    (400, openai("Your input exceeds the context window of this model. Please adjust your input and try again."),
+     None, None),
+    (400, openai("the request exceeds the available context size. try increasing the context size"), None, None),
     (400, {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": '{"error": {"message":'
      ' "prompt is too long: 5 tokens > 4 maximum"}}', "provider_name": "Anthropic"}}}, 5, 4),
 ]  # fmt: skip
