@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -314,6 +315,39 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         file.write_text('[providers.main]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\n')
         words = ["serve", "-c", str(file), "--workers", "2", "--port", str(taken.getsockname()[1])]
         assert start(tmp_path, *words).returncode == 3  # in a process of its own: it sets up the log
+
+
+LOADED_LATE = """
+import json, sys, anyio, httpx
+from streamfold.config import read_config
+from streamfold.gateway.configured import configured_app, load_early, settings
+
+config = read_config("streamfold.toml")
+app = configured_app(config, settings(config), "streamfold.toml")
+load_early(app)
+before = set(sys.modules)
+
+async def ask():
+    async with app, httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+        answer = await client.post("/v1/chat/completions", json={"model": "main", "messages": MESSAGES})
+        assert answer.status_code == 200, answer.text
+
+MESSAGES = [{"role": "user", "content": "Hi"}]
+anyio.run(ask)
+print(json.dumps(sorted({name.partition(".")[0] for name in set(sys.modules) - before})))
+"""
+
+
+@pytest.mark.slow
+async def test_the_first_request_loads_nothing(tmp_path: Path) -> None:
+    """What it needs is there before the server listens: the first clients do not wait for packages to be read."""
+    upstream = Upstream()
+    upstream.go_on.set()
+    async with serving(upstream.script) as server:
+        (tmp_path / "streamfold.toml").write_text(written(server, "").replace("prices =", "# prices ="))
+        done = await anyio.run_process([sys.executable, "-c", LOADED_LATE], cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert {"aiohttp", "genai_prices", "ssl"}.isdisjoint(json.loads(done.stdout))
 
 
 # --- other servers ----------------------------------------------------------------------------------------------------

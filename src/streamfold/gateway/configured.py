@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any, Protocol
 
+import anyio
+
 from ..client import Hooks
 from ..config import Config, GatewaySettings, RateLimitSettings, variable_value
+from ..net import make_client
 from ..text import is_loopback
 from ..values import ConfigError
 from .app import Gateway, gateway
@@ -74,6 +77,19 @@ def configured_app(
     )
     made.access.loopback_only = not chosen.needs_key and not chosen.open
     return made
+
+
+def load_early(app: Gateway) -> None:
+    """Loads what the first requests would: the packages that read from providers, and the prices.
+
+    Else these requests wait for it, and so do all others meanwhile; and the collector looks at what was loaded later.
+    """
+    anyio.run(_load)
+    app.models.price()
+
+
+async def _load() -> None:
+    await make_client().aclose()
 
 
 def _clients(chosen: GatewaySettings) -> list[Client]:

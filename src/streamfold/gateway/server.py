@@ -14,7 +14,7 @@ import uvicorn
 
 from ..config import GatewaySettings, collect_rarely
 from .app import Gateway
-from .configured import Page
+from .configured import Page, load_early
 from .connections import bounded_protocol, connections_for
 from .logs import one_line
 from .models import Models
@@ -30,6 +30,7 @@ log = logging.getLogger("streamfold.gateway")
 def run(app: Gateway, chosen: GatewaySettings, page: Page | None = None) -> int:
     """Serves an app in this process until it is told to stop. Returns the exit code of the process."""
     server = Server(app, chosen, page)
+    load_early(app)
     collect_rarely()
     log_quickly()
     try:

@@ -20,9 +20,7 @@ import anyio
 
 from ..config import GatewaySettings, collect_rarely, read_config, set_variable
 from ..limits import count_memory_in
-from ..net import make_client
-from .app import Gateway
-from .configured import configured_app, settings
+from .configured import configured_app, load_early, settings
 from .metrics import METRICS_FOLDER
 from .server import Server, say_what_is_served
 from .server_log import log_quickly
@@ -74,13 +72,8 @@ class Recipe:
         app = configured_app(read_config(self.path), self.settings(), self.path)
         if say is not None:
             say_what_is_served(app.models, say, page=None)
-        anyio.run(_warmed, app)
-
-
-async def _warmed(app: Gateway) -> None:
-    await make_client().aclose()
-    app.models.price()
-    await app.aclose()
+        load_early(app)
+        anyio.run(app.aclose)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +109,9 @@ def work(recipe: Recipe, sockets: list[socket.socket], says: Connection, share: 
     set_variable(METRICS_FOLDER, str(recipe.metrics))
     count_memory_in(f"sqlite:///{recipe.shared / 'limits.db'}")
     chosen = recipe.settings()
-    server = _WorkingServer(configured_app(read_config(recipe.path), chosen, recipe.path), chosen, worker=True)
+    app = configured_app(read_config(recipe.path), chosen, recipe.path)
+    load_early(app)  # again, where this is no copy of a process that has done it
+    server = _WorkingServer(app, chosen, worker=True)
     server.says, server.share = says, share
     signal.signal(signal.SIGUSR1, lambda *_: server.leave())
     threading.Thread(target=_stop_with_the_supervisor, daemon=True).start()
