@@ -8,6 +8,7 @@ import random
 import signal
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -488,6 +489,29 @@ async def test_a_store_out_of_reach_locally() -> None:
     with pytest.raises(BudgetExceededError):
         await limiter.acquire()
     await limiter.aclose()
+
+
+@pytest.mark.parametrize("bad", ["no database", "locked"])
+async def test_a_file_that_can_not_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
+    """It is out of reach as any other: a request is sent, or told that it may be tried again."""
+    monkeypatch.setattr("streamfold.limits.sqlite._SHORTLY", 0.01)
+    path = tmp_path / "limits.db"
+    path.write_bytes(b"not a database, and long enough to be taken for one" * 100 if bad == "no database" else b"")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        if bad == "locked":
+            other.execute("BEGIN EXCLUSIVE")
+        store = f"sqlite:///{path}"
+        here = RateLimiter("a", max_cost_per_day=1, store=store)
+        async with here.reserve() as reservation:
+            reservation.settle(None, Cost(Decimal("1")))
+        with pytest.raises(BudgetExceededError):
+            await here.acquire()
+        refusing = RateLimiter("b", rpm=5, store=store, on_store_error="refuse")
+        with pytest.raises(LimitStoreError, match=r"limits\.db") as caught:
+            await refusing.acquire()
+        assert caught.value.retryable
+    for limiter in (here, refusing):
+        await limiter.aclose()
 
 
 async def test_a_store_out_of_reach_refuses() -> None:

@@ -12,6 +12,7 @@ from threading import Thread
 from typing import TypeVar
 
 from ..stores import BlockingCalls, PrivateDatabase, StoreError, close_in_thread
+from ..values import ConfigError
 from .algorithm import Ask, Grant, Settlement, alive, believe, read, settle, take
 from .belief import Belief, State
 from .errors import LimitStoreError
@@ -111,7 +112,7 @@ class SQLiteLimitStore:
                 yield state
                 if not given_up:
                     database.execute("REPLACE INTO limits VALUES (?, ?)", (name, json.dumps(state)))
-        except sqlite3.Error as exc:
+        except (sqlite3.Error, ConfigError) as exc:  # a file that is locked, or no database, when it is opened
             raise LimitStoreError(
                 f"the limits in {str(self._database.path)!r} can't be used: {exc}", retryable=True
             ) from exc
