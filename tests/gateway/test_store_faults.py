@@ -327,6 +327,19 @@ def configured(**settings: Any) -> Any:
     return fault
 
 
+async def test_a_server_that_takes_its_time(tmp_path: Path) -> None:
+    """A call that takes less than a second and a half is waited for."""
+    import valkey
+
+    with valkey_server(tmp_path) as server:
+        store, client = ValkeyStore(server.url), valkey.Valkey.from_url(server.url)
+        await store.put("me", {"a": b"1"})
+        client.client_pause(1100)
+        assert await store.get("me", ["a"]) == {"a": b"1"}
+        client.close()
+        await store.aclose()
+
+
 SERVER_FAULTS: dict[str, tuple[Any, bool]] = {
     "full": (configured(maxmemory=1), True),
     "read-only": (configured(**{"min-replicas-to-write": 1}), True),

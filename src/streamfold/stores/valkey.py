@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from ..values import ConfigError
-from .blocking import BlockingStore
+from .blocking import PATIENCE, BlockingStore
 from .store import Retention, split_key
 
 if TYPE_CHECKING:
     import valkey
 
 _UNVERIFIED = ("ssl_cert_reqs", "ssl_check_hostname")
-_TIMEOUT = 1.0  # seconds for a connection or an answer
 
 # The names of all keys have a common tag, so that they are on one node of a cluster and a script may use them together.
 # What is read is told also where the server can't note that it was used: full, or without its replicas (`pcall`).
@@ -153,7 +152,7 @@ class ValkeyStore(BlockingStore):
     ) -> None:
         super().__init__(retention)
         self._server = shown_server(url)
-        self._client = valkey_client(url, "a store", timeout=_TIMEOUT)
+        self._client = valkey_client(url, "a store", timeout=PATIENCE)
         self._common = [
             f"{{streamfold}}:{table}:",
             max(1, round(self._retention.age * 1000)),
