@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -54,8 +55,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What became of a question whose messages are sent as they are."""
+    """What became of a question whose messages are sent as they are: see `Prepared`."""
 
     question: Question
     ready: Request
+    path: str
+    headers: Mapping[str, str]
     changes: tuple[ProtocolWarning, ...]

@@ -140,18 +140,28 @@ class Adapter(ABC):
         Raises:
             ConfigError: the request can't be sent to this endpoint.
         """
+        alike = vars(type(self)).get("_asks_alike", False)
+        question = Question.of(request, repair, endpoint, getattr(self, "quirks", None)) if alike else None
+        if question is None or (known := self._known) is None or not known.question.is_like(question):
+            return self._prepared(request, question, repair, endpoint)
+        ready = with_messages(known.ready, request.messages)
+        body, replaced = write_body(renamed(self.encode(ready), ready.renames), ready.options.extra_body)
+        warnings = (*known.changes, *replaced, *self.refused)
+        return Prepared(ready, self.method, known.path, known.headers, body, warnings)
+
+    def _prepared(
+        self, request: Request, question: Question | None, repair: bool, endpoint: Endpoint | None
+    ) -> Prepared:
+        """Finds out what becomes of a request. What is found out of a question holds for those that are like it."""
         ready, changes = self._ready(request, repair, endpoint)
         asked = asked_for(ready)
         view, reads = recorded(ready) if asked else (ready, set[str]())
         body, replaced = write_body(renamed(self.encode(view), ready.renames), ready.options.extra_body)
         path, headers = self.request_path(view), self.headers(view)
-        warnings = (
-            *changes,
-            *unread([name for name in asked if name not in reads], self.name),
-            *replaced,
-            *self.refused,
-        )
-        return Prepared(ready, self.method, path, headers, body, warnings)
+        changes += unread([name for name in asked if name not in reads], self.name)
+        if question is not None and ready.messages is request.messages:
+            self._known = Known(question, ready, path, headers, tuple(changes))
+        return Prepared(ready, self.method, path, headers, body, (*changes, *replaced, *self.refused))
 
     def prepare_count(self, request: Request, *, repair: bool = False, endpoint: Endpoint | None = None) -> Prepared:
         """Returns the HTTP request that asks how many tokens a prompt has. Takes the arguments of `prepare`.
@@ -168,18 +178,6 @@ class Adapter(ABC):
         self, request: Request, repair: bool, endpoint: Endpoint | None
     ) -> tuple[Request, list[ProtocolWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
-        own = vars(type(self)).get("_asks_alike", False)
-        question = Question.of(request, repair, endpoint, getattr(self, "quirks", None)) if own else None
-        if question is not None and (known := self._known) is not None and known.question.is_like(question):
-            return with_messages(known.ready, request.messages), [*known.changes]
-        ready, changes = self._rewritten(request, repair, endpoint)
-        if question is not None and ready.messages is request.messages:
-            self._known = Known(question, ready, tuple(changes))
-        return ready, changes
-
-    def _rewritten(
-        self, request: Request, repair: bool, endpoint: Endpoint | None
-    ) -> tuple[Request, list[ProtocolWarning]]:
         self._check_capabilities(request, endpoint)
         dropped = check_hosted(request.tools, self.rules(request).hosted, self.name, endpoint) if request.tools else []
         messages, found = check_history(request.messages, self.history_rules(request), repair=repair)

@@ -91,7 +91,7 @@ class OutputItems:
         """
         places = list(range(len(items))) if self._listed else self._places
         found = [(place, item) for place, item in zip(places, items, strict=True) if isinstance(item, dict)]
-        matches, added = _matches(self._begun, found), list[_Placed]()
+        matches, added = _matches(self._begun, found) if self._begun else {}, list[_Placed]()
         for begun in self._begun:
             if (at := matches.get(id(begun))) is not None:  # by its own place it is put beside what the list lacks
                 found[at] = (found[at][0] if begun.place is None else begun.place, _mended(begun, found[at][1], warn))
