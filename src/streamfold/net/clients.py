@@ -40,13 +40,15 @@ def make_client(transport: str = "auto", *, http2: bool = False) -> httpx.AsyncC
         ConfigError: an extra is not installed.
     """
     make: Make
+    fast = transport == "aiohttp" or (transport == "auto" and not http2 and event_loop() is not None and _has_aiohttp())
     if transport == "aiohttp":
         make = _over_aiohttp()
-    elif transport == "auto" and not http2 and event_loop() is not None and _has_aiohttp():
+    elif fast:
         make = _over_either(_over_aiohttp(), _over_httpx("httpx", http2=False))
     else:
         make = _over_httpx(transport, http2)
-    return OwnClient(_Proxied(make))
+    proxied = _Proxied(make)
+    return OwnClient(proxied, proxied.receive if fast else None)
 
 
 def _over_httpx(transport: str, http2: bool) -> Make:

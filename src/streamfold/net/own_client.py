@@ -19,13 +19,17 @@ Receive = Callable[[httpx.URL, Outgoing], Awaitable[Received] | None]
 
 
 class OwnClient(httpx.AsyncClient):
-    """Sends and receives what `httpx.AsyncClient` does, cookies included."""
+    """Sends and receives what `httpx.AsyncClient` does, cookies included.
 
-    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
+    Args:
+        receive: sends without httpx's objects, where that is possible.
+    """
+
+    def __init__(self, transport: httpx.AsyncBaseTransport, receive: Receive | None = None) -> None:
         super().__init__(transport=transport, timeout=None)
         self._cookies = self._kept = _Cookies()
         self._heads: dict[tuple[object, ...], _Head] = {}
-        self._receive: Receive | None = getattr(transport, "receive", None)
+        self._receive = receive
         self._fields: dict[tuple[object, ...], tuple[httpx.URL, str, list[tuple[str, str]]]] = {}
 
     def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
