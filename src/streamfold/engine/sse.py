@@ -14,6 +14,7 @@ rules ignore, is an event named `error`: llama.cpp reports a failure in mid-stre
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from ..values import Limits, ProtocolError
@@ -23,7 +24,31 @@ if TYPE_CHECKING:
 
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = (b":", b"data", b"event", b"id", b"retry", b"error")
+_LONG = 80  # bytes of a line that names an event
 _SHOWN = 80  # bytes of an unknown line
+
+
+@cache
+def event_type() -> type[ServerSentEvent]:
+    """Returns httpx-sse's event, with attributes in the place of its properties, which cost a call for each look."""
+    # httpx_sse imports httpx; importing this module alone must not.
+    from httpx_sse import ServerSentEvent as Shared
+
+    if TYPE_CHECKING:
+        return Shared
+
+    class ServerSentEvent(Shared):
+        __slots__ = ("data", "event", "id", "retry")
+
+        def __init__(self, event=None, data=None, id=None, retry=None):  # noqa: A002 - its name there
+            self.event, self.data, self.id, self.retry = event or "message", data or "", id or "", retry
+
+    return ServerSentEvent
+
+
+@lru_cache(64)
+def _name(line: bytes) -> str:
+    return line[len(b"event: ") :].decode()
 
 
 class SSEDecoder:
@@ -35,10 +60,7 @@ class SSEDecoder:
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
-        # httpx_sse imports httpx; importing this module alone must not.
-        from httpx_sse import ServerSentEvent
-
-        self._event_type = ServerSentEvent
+        self._event_type = event_type()
         self._limit = (limits or Limits()).event_bytes
         self._head: bytes | None = b""  # the first bytes, as long as they may be a byte-order mark
         self._after_cr = False  # the last byte was a CR: an LF that follows belongs to it
@@ -46,7 +68,6 @@ class SSEDecoder:
         self._size = 0  # bytes of the event so far, the tail included
         self._data: list[bytes] = []
         self._event = ""
-        self._named = (b"", "")  # the last line with the name of an event, and the name
         self._id = ""
         self._retry: int | None = None
         self.invalid_utf8 = 0
@@ -97,11 +118,11 @@ class SSEDecoder:
                 if self._size > self._limit:
                     self._check_size()
                 self._data.append(line[6:])
-            elif line == self._named[0]:  # some wires name every event, and most alike
+            elif line.startswith(b"event: ") and len(line) < _LONG and line.isascii():  # some wires name every event
                 self._size += len(line) + 1
                 if self._size > self._limit:
                     self._check_size()
-                self._event = self._named[1]
+                self._event = _name(line)
             else:
                 self._line(line)
         if rest:
@@ -126,8 +147,6 @@ class SSEDecoder:
         match name:
             case b"event":
                 self._event = self._decode(value)
-                if value.isascii():
-                    self._named = (line, self._event)
             case b"data":
                 self._data.append(value)
             case b"id" if b"\0" not in value:
