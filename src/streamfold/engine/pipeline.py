@@ -268,6 +268,9 @@ def is_progress(deltas: list[Delta]) -> bool:
         if kind is Text:  # nearly every event
             if delta.text:  # type: ignore[union-attr]
                 return True
+        elif kind is BlockPiece:
+            if delta.value != "":  # type: ignore[union-attr]
+                return True
         elif kind not in _NO_PROGRESS and _is_part(delta):
             return True
     return False
@@ -278,6 +281,4 @@ def _is_part(delta: Delta) -> bool:
         return bool(delta.text)
     if isinstance(delta, Call):
         return bool(delta.arguments or delta.id or delta.name or delta.extra or delta.whole)
-    if isinstance(delta, BlockPiece):
-        return bool(delta.value != "")
     return True

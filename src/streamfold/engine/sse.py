@@ -13,8 +13,9 @@ rules ignore, is an event named `error`: llama.cpp reports a failure in mid-stre
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from ..values import Limits, ProtocolError
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = (b":", b"data", b"event", b"id", b"retry", b"error")
-_LONG = 80  # bytes of a line that names an event
+_PLAIN = re.compile(rb"(?:event: ([ -~]*)\n)?data: ([^\n]*)\n\n").match  # nearly every event
 _SHOWN = 80  # bytes of an unknown line
 
 
@@ -44,11 +45,6 @@ def event_type() -> type[ServerSentEvent]:
             self.event, self.data, self.id, self.retry = event or "message", data or "", id or "", retry
 
     return ServerSentEvent
-
-
-@lru_cache(64)
-def _name(line: bytes) -> str:
-    return line[len(b"event: ") :].decode()
 
 
 class SSEDecoder:
@@ -101,6 +97,13 @@ class SSEDecoder:
             data = data.replace(b"\r\n", b"\n")
             if b"\r" in data:
                 data = data.replace(b"\r", b"\n")
+        if not (self._size or self._data or self._event) and self._retry is None:
+            at = 0
+            while (found := _PLAIN(data, at)) is not None and found.end() - at <= self._limit:
+                name, payload = found.groups()
+                yield self._event_type(name.decode() if name else "", self._decode(payload), self._id)
+                at = found.end()
+            data = data[at:]
         lines = data.split(b"\n")
         rest = lines.pop()
         if lines and self._tail:
@@ -118,11 +121,6 @@ class SSEDecoder:
                 if self._size > self._limit:
                     self._check_size()
                 self._data.append(line[6:])
-            elif line.startswith(b"event: ") and len(line) < _LONG and line.isascii():  # some wires name every event
-                self._size += len(line) + 1
-                if self._size > self._limit:
-                    self._check_size()
-                self._event = _name(line)
             else:
                 self._line(line)
         if rest:
@@ -162,11 +160,7 @@ class SSEDecoder:
                     self.foreign = line[:_SHOWN].decode("utf-8", "replace")
 
     def _made(self) -> ServerSentEvent:
-        data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-        try:
-            text = data.decode()
-        except UnicodeDecodeError:
-            text = self._decode(data)
+        text = self._decode(b"\n".join(self._data))
         event = self._event_type(self._event, text, self._id, self._retry)
         self._data = []
         self._event, self._retry, self._size = "", None, 0

@@ -32,8 +32,11 @@ def content_blocks(message: Message, where: str) -> list[dict[str, Any]]:
 
 def _blocks(message: Message, where: str) -> Iterator[dict[str, Any]]:
     content = message.content
-    parts = (TextPart(content),) if isinstance(content, str) else content or ()
-    for at, part in enumerate(parts):
+    if isinstance(content, str):
+        if content:
+            yield {"type": "text", "text": content}
+        return
+    for at, part in enumerate(content or ()):
         block = _block(part, f"{where}.content[{at}]")
         if block.get("type") != "text" or block.get("text"):
             yield block
