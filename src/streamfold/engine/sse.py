@@ -99,10 +99,14 @@ class SSEDecoder:
                 data = data.replace(b"\r", b"\n")
         if not (self._size or self._data or self._event) and self._retry is None:
             at = 0
-            while (found := _PLAIN(data, at)) is not None and found.end() - at <= self._limit:
+            while (found := _PLAIN(data, at)) is not None and (end := found.end()) - at <= self._limit:
                 name, payload = found.groups()
-                yield self._event_type(name.decode() if name else "", self._decode(payload), self._id)
-                at = found.end()
+                try:
+                    text = payload.decode()
+                except UnicodeDecodeError:
+                    text = self._decode(payload)
+                yield self._event_type(name.decode() if name else "", text, self._id)
+                at = end
             data = data[at:]
         lines = data.split(b"\n")
         rest = lines.pop()
