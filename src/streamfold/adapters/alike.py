@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ _SETTINGS = attrgetter(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class Question:
     """Texts of the user and of the system, without tools, and who asks how.
 
@@ -28,9 +26,12 @@ class Question:
         around: the same objects for the same answer: the endpoint, and what the adapter is set to.
     """
 
-    request: Request
-    roles: tuple[str, ...]
-    around: tuple[object, ...]
+    __slots__ = ("around", "request", "roles")  # a dataclass is imported slowly
+
+    def __init__(self, request: Request, roles: tuple[str, ...], around: tuple[object, ...]) -> None:
+        self.request = request
+        self.roles = roles
+        self.around = around
 
     @classmethod
     def of(cls, request: Request, *around: object) -> Question | None:
@@ -53,12 +54,21 @@ class Question:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class Known:
     """What became of a question whose messages are sent as they are: see `Prepared`."""
 
-    question: Question
-    ready: Request
-    path: str
-    headers: Mapping[str, str]
-    changes: tuple[ProtocolWarning, ...]
+    __slots__ = ("changes", "headers", "path", "question", "ready")
+
+    def __init__(
+        self,
+        question: Question,
+        ready: Request,
+        path: str,
+        headers: Mapping[str, str],
+        changes: tuple[ProtocolWarning, ...],
+    ) -> None:
+        self.question = question
+        self.ready = ready
+        self.path = path
+        self.headers = headers
+        self.changes = changes

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = (b":", b"data", b"event", b"id", b"retry", b"error")
-_PLAIN = re.compile(rb"(?:event: ([ -~]*)\n)?data: ([^\n]*)\n\n").match  # nearly every event
 _SHOWN = 80  # bytes of an unknown line
 
 
@@ -45,6 +44,11 @@ def event_type() -> type[ServerSentEvent]:
             self.event, self.data, self.id, self.retry = event or "message", data or "", id or "", retry
 
     return ServerSentEvent
+
+
+@cache
+def _plain_event() -> re.Pattern[bytes]:
+    return re.compile(rb"(?:event: ([ -~]*)\n)?data: ([^\n]*)\n\n")  # nearly every event
 
 
 class SSEDecoder:
@@ -98,8 +102,8 @@ class SSEDecoder:
             if b"\r" in data:
                 data = data.replace(b"\r", b"\n")
         if not (self._size or self._data or self._event) and self._retry is None:
-            at = 0
-            while (found := _PLAIN(data, at)) is not None and (end := found.end()) - at <= self._limit:
+            at, match = 0, _plain_event().match
+            while (found := match(data, at)) is not None and (end := found.end()) - at <= self._limit:
                 name, payload = found.groups()
                 try:
                     text = payload.decode()

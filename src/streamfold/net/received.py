@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -13,7 +12,6 @@ import httpx
 from .silence import close_unless_silent
 
 
-@dataclass(slots=True)
 class Received:
     """The head of a response, and its body as it comes.
 
@@ -24,12 +22,30 @@ class Received:
         is_unpacked: whether the body has been read and is without its codings.
     """
 
-    status: int
-    headers: Sequence[tuple[bytes, bytes]]
-    body: AsyncIterator[bytes]
-    aclose: Callable[[], Awaitable[None]]
-    reason: str = ""
-    is_unpacked: bool = False
+    __slots__ = (
+        "aclose",
+        "body",
+        "headers",
+        "is_unpacked",
+        "reason",
+        "status",
+    )  # a dataclass would make imports dearer
+
+    def __init__(
+        self,
+        status: int,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: AsyncIterator[bytes],
+        aclose: Callable[[], Awaitable[None]],
+        reason: str = "",
+        is_unpacked: bool = False,
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self.aclose = aclose
+        self.reason = reason
+        self.is_unpacked = is_unpacked
 
     def fields(self) -> list[tuple[str, str]]:
         """Returns the headers as texts, read as httpx reads them. The names are in lower case."""
