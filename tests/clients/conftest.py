@@ -15,11 +15,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from scripts import loaded
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -29,11 +30,7 @@ KEY = "key-of-a-client"
 
 # The servers of the tests beside these; there they are fixtures of another conftest.py.
 sys.path.insert(0, str(HERE.parent / "real"))
-_spec = spec_from_file_location("streamfold_tests_real", HERE.parent / "real" / "conftest.py")
-assert _spec
-assert _spec.loader
-_real = module_from_spec(_spec)
-_spec.loader.exec_module(_real)
+_real = loaded("tests/real/conftest.py")
 llamacpp, aimock, started = _real.llamacpp, _real.aimock, _real.started
 
 # Which program, in which environment, with which arguments, and the wires that it speaks.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -10,13 +9,13 @@ import tomllib
 from dataclasses import fields
 from datetime import date
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import httpx
 import pytest
 
 from amazon import framed_as_bedrock
+from scripts import loaded
 from streamfold import Provider, tool_result, user
 from streamfold.adapters import find_adapter
 from streamfold.adapters.chat import ChatQuirks
@@ -42,16 +41,6 @@ CALLS = {
 
 def text(name: str) -> str:
     return provider_files()[name].read_text("utf-8")
-
-
-def the_page() -> ModuleType:
-    """The script that writes the page, which no package has."""
-    spec = importlib.util.spec_from_file_location("catalogue_page", ROOT / "tools" / "catalogue_page.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_who_is_there() -> None:
@@ -144,7 +133,7 @@ TOOLS: list[Any] = [
 
 def test_the_page_is_up_to_date() -> None:
     """After a change of a file, a quirk or a docstring: `nox -s catalogue`."""
-    assert (catalogue_folder() / "README.md").read_text("utf-8") == the_page().page()
+    assert (catalogue_folder() / "README.md").read_text("utf-8") == loaded("tools/catalogue_page.py").page()
 
 
 @each_row("kind", [Profile, Capabilities, ChatQuirks, KimiQuirks, ResponsesQuirks])
@@ -152,6 +141,6 @@ def test_everything_is_described(kind: Any) -> None:
     """Each key and quirk has its line in the docstring, which is what the page says of it."""
     own = kind.model_fields if kind is Profile else [field.name for field in fields(kind)]
     inherited = [field.name for field in fields(ChatQuirks)] if kind is KimiQuirks else []
-    texts = the_page().described(kind)
+    texts = loaded("tools/catalogue_page.py").described(kind)
     assert set(own) - set(inherited) <= set(texts) <= set(own)
     assert all(len(text) > 10 and not text.startswith(" ") for text in texts.values())

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-TOOL = Path(__file__).parents[2] / "tools" / "families_drift.py"
+from scripts import loaded
 
 
 @pytest.fixture
 def tool() -> Any:
-    spec = importlib.util.spec_from_file_location("families_drift", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("tools/families_drift.py")
 
 
 def test_what_disagrees_is_listed(tool: Any) -> None:

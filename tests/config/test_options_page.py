@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scripts import loaded
 from streamfold import ChatOptions, ConfigError, Provider, Tool, user
 from streamfold.config import provider_files
 from streamfold.types import ImagePart
@@ -59,9 +59,6 @@ def test_a_program_with_every_option(form: Any) -> None:
 
 def test_the_page_is_up_to_date() -> None:
     """Each of its cells is what happens."""
-    spec = importlib.util.spec_from_file_location("options_page", ROOT / "tools" / "options_page.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert (ROOT / "docs" / "options-table.md").read_text("utf-8") == module.page(), "run `nox -s options`"
+    assert (ROOT / "docs" / "options-table.md").read_text("utf-8") == loaded("tools/options_page.py").page(), (
+        "run `nox -s options`"
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 import re
@@ -10,12 +9,12 @@ import tomllib
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import Any, get_args
 
 import scale
 from folding import bytewise, random_cut
 from playing_recordings import play, seen, wanted
+from scripts import loaded
 from streamfold import Reply, ToolCall
 from streamfold.recording import Recording
 from streamfold.values.replies import FinishReason
@@ -124,17 +123,7 @@ def test_no_description_without_a_body() -> None:
 
 def test_the_page_is_up_to_date() -> None:
     """`fixtures/README.md` is what the descriptions make; `nox -s fixtures` writes it."""
-    assert (FOLDER / "README.md").read_text("utf-8") == the_script().page()
-
-
-def the_script() -> ModuleType:
-    """The script that writes the page, which no package has."""
-    spec = importlib.util.spec_from_file_location("fixtures_page", ROOT / "tools" / "fixtures_page.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    assert (FOLDER / "README.md").read_text("utf-8") == loaded("tools/fixtures_page.py").page()
 
 
 # OpenAI's and its relatives' keys, bearer tokens, JSON web tokens, AWS, GitHub and Google keys, and named secrets.

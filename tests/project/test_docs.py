@@ -6,7 +6,7 @@ import ast
 import re
 import sys
 from importlib import import_module
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,6 +14,7 @@ import pytest
 
 import streamfold
 from pages import ROOT, Page
+from scripts import loaded
 from streamfold import WarningCode
 from streamfold.values import errors
 from tables import each_row
@@ -29,12 +30,7 @@ NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 @pytest.fixture
 def hooks() -> Any:
     """The module that makes pages from the source."""
-    spec = spec_from_file_location("docs_hooks", DOCS / "hooks.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("docs/hooks.py")
 
 
 @pytest.mark.slow
@@ -131,11 +127,7 @@ def test_the_set_up_commands_are_one_line_each() -> None:
 
 def test_the_moving_picture_is_up_to_date() -> None:
     """It is drawn from a fixture and from what the decoder makes of it."""
-    spec = spec_from_file_location("stream_picture", ROOT / "tools" / "stream_picture.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = loaded("tools/stream_picture.py")
     assert module.picture() == (DOCS / "assets" / "stream.svg").read_text("utf-8"), "run `nox -s picture`"
     assert [words for words in ("search_flights", "Tromsø") if words not in module.picture()] == []
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scripts import loaded
 from streamfold.recording import Recording
 from streamfold.testing import serve_replay
 
-_spec = importlib.util.spec_from_file_location("live", Path(__file__).parents[2] / "tools" / "live.py")
-assert _spec
-assert _spec.loader
-live = importlib.util.module_from_spec(_spec)
-sys.modules["live"] = live  # dataclasses look their module up
-_spec.loader.exec_module(live)
+live = loaded("tools/live.py")
 
 KEY = "sk-test-0123456789abcdef"
 

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from scripts import loaded
 
 HERE = Path(__file__).parents[2] / "tools" / "peers"
 
 
 @pytest.fixture(name="peers")
 def script() -> Any:
-    spec = importlib.util.spec_from_file_location("streamfold_peers_run", HERE / "run.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return loaded("tools/peers/run.py")
 
 
 def test_only_a_test_that_passed_before_can_be_broken(peers: Any, capsys: pytest.CaptureFixture[str]) -> None:
