@@ -261,6 +261,11 @@ def test_empty_turns() -> None:
     blank = [user("Hi"), assistant(""), user("Hello?")]
     assert refused("chat", EMPTY) == refused("kimi", EMPTY) == refused("kimi", blank) == why + MEND
     assert refused("chat", blank) == f"(history_doubtful) {why}"
+    searched = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}  # of Claude's, and only that
+    assert (
+        refused("kimi", [user("Hi"), Message("assistant", "", extras={"blocks": [searched]}), user("Hello?")])
+        == why + MEND
+    )
     bare = [user("Hi"), Message("assistant", [{"type": "text", "text": ""}])]
     assert refused("kimi", bare) == why + MEND
     assert refused("responses", EMPTY) is None

@@ -9,7 +9,7 @@ asked for. Every step is linear in the number of messages and calls.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from operator import attrgetter
@@ -188,10 +188,12 @@ class _Check:
 
     def _check_empty_turns(self) -> None:
         rules = self._rules
+        unread = ("output", "blocks") if rules.empty_turn == "refused" else ("output",)
         for turn in self._turns:
             message = turn.message
             items = message.extras.get("output")
-            if message.role == "tool" or turn.calls or not says_nothing(message) or (items and rules.reads_items):
+            silent = not turn.calls and says_nothing(message, unread)
+            if message.role == "tool" or not silent or (items and rules.reads_items):
                 continue
             if items:
                 kinds = ", ".join(sorted({str(item.get("type")) for item in items if isinstance(item, Mapping)}))
@@ -330,9 +332,13 @@ class _Check:
             yield Message("user", GO_ON)
 
 
-def says_nothing(message: Message) -> bool:
-    """Returns whether a message without calls has no content. Items of the Responses API are not counted."""
-    if message.refusal or message.partial or any(name != "output" for name in message.extras):
+def says_nothing(message: Message, unread: Collection[str] = ("output",)) -> bool:
+    """Returns whether a message without calls has no content.
+
+    Args:
+        unread: extras that are not counted. Default: items of the Responses API.
+    """
+    if message.refusal or message.partial or any(name not in unread for name in message.extras):
         return False
     content = message.content
     return not content if isinstance(content, str | None) else all(part == TextPart("") for part in content)
