@@ -452,6 +452,7 @@ def test_l8_status_alone(status: int, kind: type[APIStatusError], retryable: boo
         (429, {"type": "invalid_request_error"}, RateLimitError, False),
         (500, {"type": "invalid_request_error"}, ServerError, False),
         (400, {"type": "engine_overloaded_error"}, APIStatusError, True),
+        (400, {"code": "server_is_overloaded"}, APIStatusError, True),
         (400, {"type": "invalid_request_error", "code": "rate_limit_exceeded"}, APIStatusError, True),
         (403, {"type": "rate_limit_error"}, PermissionDeniedError, True),
         (400, {"type": "something_new"}, BadRequestError, False),

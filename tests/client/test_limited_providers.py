@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,25 @@ async def test_what_an_answer_costs_that_is_left(told: dict[str, int], kept: Dec
         await anext(stream)
         await stream.aclose()
         assert await spent(provider) == Decimal("0.2") + kept
+
+
+async def test_what_a_whole_answer_costs_that_is_left() -> None:
+    """What has come of it is counted, as that of a stream is."""
+    begun = anyio.Event()
+
+    async def answer() -> AsyncIterator[bytes]:
+        yield b'{"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi'
+        begun.set()
+        await anyio.sleep_forever()
+
+    upstream = Upstream(ANSWER, (200, answer(), {}))
+    async with upstream.provider(max_cost_per_day=5, prices=PRICES) as provider:
+        await provider.chat("Hello")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(provider.chat, "Hello", stream=False))
+            await begun.wait()
+            tasks.cancel_scope.cancel()
+        assert await spent(provider) == Decimal("0.2") + Decimal("0.0016")
 
 
 async def test_slots_are_free_however_it_ends() -> None:

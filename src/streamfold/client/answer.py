@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from ..engine import StreamDecoder
@@ -14,6 +15,7 @@ from ..values import (
     ProtocolWarning,
     Reply,
     StreamChunk,
+    StreamError,
     Timing,
     Usage,
     Writing,
@@ -139,6 +141,9 @@ class NetworkAnswer:
 
     def _used(self) -> Reply:
         """Returns what an answer has used that was left: by what the provider has said, else by what has been read."""
+        if self._decoder is not None and self._plan.whole:
+            with suppress(StreamError):  # only at its end is a body in one piece looked at
+                self._decoder.end(interrupted="the answer was left")
         reply = self._decoder.partial() if self._decoder else Reply()
         told, texts = (
             reply.usage,
