@@ -77,6 +77,15 @@ SAID: dict[str, tuple[bytes, list[tuple[str, str]], list[str]]] = {
     "two in turns": (BOTH + ended(item("a"), item("b", 1)), TWO, []),
     "done in another order": (BOTH + done(item("b", 1), 1) + done(item("a")) + ended(), TWO, []),
     "listed in another order": (BOTH + ended(item("b", 1), item("a")), TWO[::-1], []),
+    "places with gaps, no ids of items": (
+        added(item(id=None), 1)
+        + grown("a", 1, item_id=None)
+        + added(item(number=1, id=None), 2)
+        + grown("b", 2, item_id=None)
+        + ended(item("a", id=None), item("b", 1, id=None)),
+        TWO,
+        [],
+    ),
     "missing in the list": (BOTH + ended(item("b", 1)), TWO, []),
     "two with one id": (ended(item("a"), item("b", 1, call_id="c0")), [("c0", "a"), ("call_", "b")], ["duplicate_id"]),
     "a patch that is never done": (added(PATCH) + ended(), [("c0", '{"type": "delete_file", "path": "a"}')], []),

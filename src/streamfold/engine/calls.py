@@ -78,8 +78,7 @@ class Calls:
         Raises:
             ProtocolError: more calls, longer arguments, names or ids than the limits allow.
         """
-        empty = not (part.arguments or part.id or part.name or part.extra)  # `is_empty`
-        if empty and not self._announces(part) and (part.item is not None or not part.ended):
+        if not (part.arguments or part.id or part.name or part.extra) and not self._tells(part):  # `is_empty`
             return None
         call, rule = self._find(part) if part.item is None else self._find_item(part)
         return self._place(part, call, rule)
@@ -281,10 +280,10 @@ class Calls:
             return False
         return is_another_item(call, part)
 
-    def _announces(self, part: Call) -> bool:
-        """Whether a fragment that says nothing else is the first of its item: items have an order."""
+    def _tells(self, part: Call) -> bool:
+        """Whether a fragment without members is the first of its item (items have an order), or the end of a call."""
         if not part.item or part.item in self._by_item:
-            return False
+            return part.item is None and bool(part.ended)
         return part.index is None or part.index not in self._by_index
 
     def _place(self, part: Call, call: OpenCall | None, rule: Rule) -> Placement:

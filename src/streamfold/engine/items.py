@@ -89,6 +89,8 @@ class OutputItems:
             items: those that were done, or the list that the server ended with.
             finished: the server says that the answer is complete, so that what was begun is done.
         """
+        if self._listed and not self._begun:
+            return items  # as nearly always
         places = list(range(len(items))) if self._listed else self._places
         found = [(place, item) for place, item in zip(places, items, strict=True) if isinstance(item, dict)]
         matches, added = _matches(self._begun, found) if self._begun else {}, list[_Placed]()
@@ -125,25 +127,28 @@ _Key: TypeAlias = tuple[Any, ...]
 _Placed: TypeAlias = tuple[int | None, dict[str, Any]]
 
 
-def _keys(item_id: Any, place: int | None) -> dict[str, _Key]:
-    """What an item is known by: id and place, else one of them. Ids may be missing, repeated, or new in each event."""
-    named, placed = isinstance(item_id, str) and item_id, place is not None
-    known = {"both": named and placed, "id": named, "place": placed}
-    return {how: (how, how != "place" and item_id, how != "id" and place) for how, usable in known.items() if usable}
+def _keys(item_id: Any, place: int | None, call_id: Any = None) -> dict[str, _Key]:
+    """What an item is known by, the surest first. Ids may be missing, repeated, or new in each event."""
+    named = item_id if isinstance(item_id, str) and item_id else None
+    known = {"both": (named, place), "id": (named,), "call": (word(call_id),), "place": (place,)}
+    return {how: (how, *said) for how, said in known.items() if None not in said}
 
 
 def _matches(begun: list[_Item], found: list[_Placed]) -> dict[int, int]:
     """Finds what became of the items that were begun: numbers in `found`, by the identity of the item."""
     matches, taken = dict[int, int](), set[int]()
-    for how in ("both", "id", "place"):
-        numbers: dict[Any, list[int]] = {}
+
+    def key(how: str, item: dict[str, Any], place: int | None) -> _Key:
+        return str(item.get("type")), _keys(item.get("id"), place, item.get("call_id")).get(how)
+
+    for how in ("both", "id", "call", "place"):
+        numbers: dict[_Key, list[int]] = {}
         for at, (place, item) in reversed(list(enumerate(found))):
-            if at not in taken and (key := _keys(item.get("id"), place).get(how)):
-                numbers.setdefault((key, str(item.get("type"))), []).append(at)
+            if at not in taken:
+                numbers.setdefault(key(how, item, place), []).append(at)
         for one in begun:
-            key = _keys(one.begun.get("id"), one.place).get(how)
-            left = numbers.get((key, str(one.begun.get("type"))))
-            if left and id(one) not in matches:
+            said = key(how, one.begun, one.place)
+            if said[1] is not None and id(one) not in matches and (left := numbers.get(said)):
                 matches[id(one)] = left.pop()
                 taken.add(matches[id(one)])
     return matches
