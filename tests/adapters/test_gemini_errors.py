@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import corpus
-from streamfold import QuotaExceededError, RateLimitError, ServerError
+from folding import assert_any_cut, assert_any_cut_error, codes, event
+from streamfold import IncompleteStreamError, QuotaExceededError, RateLimitError, ServerError
 from streamfold.adapters.gemini.errors import read_google_error
 from streamfold.values import status_error
 from tables import each_row
@@ -71,3 +72,16 @@ def test_errors_in_wrapping() -> None:
 def test_cancelled_at_the_server() -> None:
     """499 is worth another try."""
     assert status_error(read_google_error(google(499, "CANCELLED"), 499)).retryable
+
+
+@each_row("indent", [None, 2])
+@each_row("end", [b"", b"\r\n"])
+def test_an_error_behind_the_events_that_is_none(indent: int | None, end: bytes) -> None:
+    """Google's may stand there bare, over several lines (a fixture of its own clients); cut off, it says nothing."""
+    said = event({"candidates": [{"content": {"parts": [{"text": "Hi"}]}}]})
+    bare = json.dumps({"error": {"code": 499, "message": "cancelled", "status": "CANCELLED"}}, indent=indent).encode()
+    error = assert_any_cut_error(said + bare + end, adapter="gemini")
+    assert (error.message, error.partial and error.partial.text) == ("cancelled", "Hi")
+    assert type(assert_any_cut_error(said + bare[:-3], adapter="gemini")) is IncompleteStreamError
+    stop = event({"candidates": [{"finishReason": "STOP"}]})
+    assert codes(assert_any_cut(said + stop + bare + end, adapter="gemini"))[-1] == "error_after_finish"

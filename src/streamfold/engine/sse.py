@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = (b":", b"data", b"event", b"id", b"retry", b"error")
 _SHOWN = 80  # bytes of an unknown line
+_LONGEST_BARE = 1 << 16  # bytes of an error that is no event
 
 
 @cache
@@ -70,6 +71,7 @@ class SSEDecoder:
         self._event = ""
         self._id = ""
         self._retry: int | None = None
+        self._bare = b""  # JSON that stands behind the events without a field, as Google's errors may
         self.invalid_utf8 = 0
         self.foreign = ""
 
@@ -142,6 +144,8 @@ class SSEDecoder:
         if last and not any(field.startswith(last) for field in _FIELDS):  # else the field's name is cut off
             self._size -= len(last)
             self._line(last)
+        if not self._data and b'"error"' in self._bare:
+            self._data.append(self._bare)
         return self._made() if self._data else None
 
     def _line(self, line: bytes) -> None:
@@ -164,6 +168,8 @@ class SSEDecoder:
                 self._data.append(value)
             case _:  # a comment, or an unknown field
                 self._size -= len(line) + 1
+                if (line[:1] == b"{" or self._bare) and len(self._bare) < _LONGEST_BARE:
+                    self._bare += line + b"\n"
                 if name and not self.foreign:
                     self.foreign = line[:_SHOWN].decode("utf-8", "replace")
 
