@@ -125,6 +125,15 @@ def test_f3_message_after_calls_and_reasoning() -> None:
     assert reply.warnings == []
 
 
+def test_f3_message_beside_an_empty_delta() -> None:
+    """At the end it is the whole answer, calls that were not streamed included; earlier it repeats what was said."""
+    made = [{"id": "b", "function": {"name": "f", "arguments": "{}"}}]
+    early = event({"id": "c1", "choices": [{"index": 0, "delta": {}, "message": {"content": "Hel"}}]})
+    end = at_the_end({"content": "Hello", "tool_calls": made}, delta={}, finish_reason="stop")
+    reply = assert_any_cut(text("Hel") + early + text("lo") + end)
+    assert (reply.text, calls(reply), codes(reply)) == ("Hello", [("b", "f", {})], [])
+
+
 def test_f3_pieces_that_are_called_messages() -> None:
     """A server that names its deltas so is read, too: they are no wholes as long as nothing says that they end it."""
     said = [event({"id": "c1", "choices": [{"index": 0, "message": {"content": piece}}]}) for piece in ("Hel", "lo")]

@@ -115,7 +115,7 @@ class EventReader:
             # Perplexity and Writer repeat in `message` what is in `delta`. Azure's content filter sends no delta, or
             # null, beside a finish reason.
             delta = get("delta")
-            if delta is None:
+            if not delta and (delta is None or "message" in choice):
                 delta = self._whole_message(choice, chunk, out)
             if type(delta) is dict:
                 content = delta.get("content")
@@ -139,7 +139,7 @@ class EventReader:
             self._end(usage, finish, failure, out)
 
     def _whole_message(self, choice: dict[str, Any], chunk: dict[str, Any], out: list[Delta]) -> Any:
-        """Reads a choice without a delta: a whole message, if that is the whole answer.
+        """Reads a choice without a delta, or with an empty one: a whole message, if that is the whole answer.
 
         MiniMax ends with one after the deltas (fixtures/minimax/message_at_the_end), a server that only pretends to
         stream sends nothing else (fixtures/chunks/message_for_delta), and one that names its pieces so is read, too.
@@ -147,7 +147,7 @@ class EventReader:
         message = choice.get("message")
         at_end = choice.get("finish_reason") or chunk.get("object") == "chat.completion"
         if not at_end or not isinstance(message, dict):
-            return message
+            return message if choice.get("delta") is None else None
         said: list[Delta] = []
         self._delta(message, said)
         out += as_whole(said)
