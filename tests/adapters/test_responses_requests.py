@@ -13,17 +13,7 @@ from pydantic import BaseModel
 
 from folding import event, fold
 from sdks import TypeOf, openai
-from streamfold import (
-    ConfigError,
-    Message,
-    NamedTool,
-    Provider,
-    Tool,
-    ToolCall,
-    assistant,
-    system,
-    user,
-)
+from streamfold import ConfigError, Message, NamedTool, Provider, Tool, ToolCall, assistant, system, tool_result, user
 from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
 from streamfold.requests.request import Request
 from streamfold.values.tools import AllowedTools
@@ -85,6 +75,36 @@ def test_a_bare_string():
         "store": False,
         "include": ENCRYPTED,
     }
+
+
+def test_a_conversation():
+    """Each role, calls and results by the call's id, and the model's own argument text."""
+    call = ToolCall("functions.get_weather:0", "get_weather", {"city": "Oslo"}, '{"city": "Oslo"}')
+    assert items([
+        system("Be brief."), Message("developer", "No jokes."), user("Oslo?"),
+        assistant("Let me see.", tool_calls=[call], reasoning="Hm."), tool_result(call, {"celsius": -3}),
+        Message("assistant", "Cold.", refusal="No more."),
+    ]) == [
+        {"type": "message", "role": "system", "content": "Be brief."},
+        {"type": "message", "role": "developer", "content": "No jokes."},
+        {"type": "message", "role": "user", "content": "Oslo?"},
+        {
+            "type": "message", "role": "assistant", "id": "msg_3", "status": "completed",
+            "content": [{"type": "output_text", "text": "Let me see.", "annotations": []}],
+        },
+        {
+            "type": "function_call", "call_id": "functions.get_weather:0", "name": "get_weather",
+            "arguments": '{"city": "Oslo"}',
+        },
+        {"type": "function_call_output", "call_id": "functions.get_weather:0", "output": '{"celsius": -3}'},
+        {
+            "type": "message", "role": "assistant", "id": "msg_5", "status": "completed",
+            "content": [
+                {"type": "output_text", "text": "Cold.", "annotations": []},
+                {"type": "refusal", "refusal": "No more."},
+            ],
+        },
+    ]  # fmt: skip
 
 
 def test_dicts_of_chat_completions():

@@ -177,6 +177,15 @@ def test_no_event_without_data(block: bytes) -> None:
     assert datas(body) == ["a", "b"]
 
 
+def test_error_field_is_an_event_named_error() -> None:
+    """llama.cpp's own field `error` makes an event of that name, the one step beyond the standard."""
+    assert read_any_cut(b'data: a\n\nerror: {"code":500}\n\ndata: b\n\n') == [
+        ("message", "a", "", None),
+        ("error", '{"code":500}', "", None),
+        ("message", "b", "", None),
+    ]
+
+
 # --- line ends, byte-order mark, encoding ----------------------------------------------------------------------------
 
 
@@ -198,6 +207,12 @@ def test_an_event_is_complete_with_the_cr_of_its_blank_line() -> None:
     assert [event.data for event in decoder.feed(b"\ndata: b\r\r")] == ["b"]
 
 
+def test_byte_order_mark() -> None:
+    """One byte-order mark at the very beginning is skipped, also when it is cut."""
+    assert datas(b"\xef\xbb\xbfdata: a\n\ndata: b\n\n") == ["a", "b"]
+    assert read([b"\xef", b"\xbb", b"", b"\xbf", b"data: a\n\n"]) == [("message", "a", "", None)]
+
+
 def test_only_one_byte_order_mark() -> None:
     """A second byte-order mark, or one further on, is part of the line."""
     assert datas(b"\xef\xbb\xbf\xef\xbb\xbfdata: a\n\ndata: b\n\n") == ["b"]
@@ -213,6 +228,11 @@ def test_nothing_but_a_byte_order_mark(start: bytes) -> None:
 def test_half_a_byte_order_mark() -> None:
     """Bytes that only begin like a byte-order mark are part of the first line."""
     assert datas(b"\xef\xbbdata: a\n\ndata: b\n\n") == ["b"]
+
+
+def test_characters_of_several_bytes() -> None:
+    """Characters are whole wherever their bytes are cut."""
+    assert read_any_cut("event: é\ndata: 中👋\nid: ñ\n\n".encode()) == [("é", "中👋", "ñ", None)]
 
 
 # --- the end of the input --------------------------------------------------------------------------------------------
