@@ -15,8 +15,6 @@ from conversation_strategies import conversation
 from scale import examples, pick
 from streamfold import AllowedTools, ConfigError, NamedTool
 from streamfold.adapters.gemini import GeminiAdapter, GeminiQuirks, parse_gemini_request
-from streamfold.config import GatewayOptions
-from streamfold.gateway.gemini import GeminiWire
 from streamfold.requests import Request, ResponseFormat
 from streamfold.requests.schema import from_openapi, openapi_subset
 from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
@@ -321,9 +319,8 @@ def anything(keys: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
     st.lists(st.dictionaries(PARTS, anything(PARTS), max_size=3), max_size=3),
 )
 def test_any_json_is_a_request_or_a_config_error(body: dict[str, Any], parts: list[Any]) -> None:
-    """Whatever is sent is counted, and then read or refused with what is wrong; nothing else is raised."""
+    """Whatever is sent is read, or refused with what is wrong; nothing else is raised."""
     for role in ("user", "model"):
         asked = {"contents": [said(*parts, role="user"), said(*parts, role=role)], **body}
-        GeminiWire(GatewayOptions()).size(asked)
         with suppress(ConfigError):
             assert isinstance(parse_gemini_request(asked, "m"), Request)
