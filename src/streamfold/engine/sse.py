@@ -62,6 +62,7 @@ class SSEDecoder:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._event_type = event_type()
+        self._plain = _plain_event().match
         self._limit = (limits or Limits()).event_bytes
         self._head: bytes | None = b""  # the first bytes, as long as they may be a byte-order mark
         self._after_cr = False  # the last byte was a CR: an LF that follows belongs to it
@@ -104,8 +105,8 @@ class SSEDecoder:
             if b"\r" in data:
                 data = data.replace(b"\r", b"\n")
         if not (self._size or self._data or self._event) and self._retry is None:
-            at, match = 0, _plain_event().match
-            while (found := match(data, at)) is not None and (end := found.end()) - at <= self._limit:
+            at, size_of, match = 0, len(data), self._plain
+            while at < size_of and (found := match(data, at)) is not None and (end := found.end()) - at <= self._limit:
                 name, payload = found.groups()
                 try:
                     text = payload.decode()
@@ -113,6 +114,8 @@ class SSEDecoder:
                     text = self._decode(payload)
                 yield self._event_type(name.decode() if name else "", text, self._id)
                 at = end
+            if at == size_of:
+                return
             data = data[at:]
         lines = data.split(b"\n")
         rest = lines.pop()
