@@ -184,6 +184,8 @@ class Passage:
             said = (lane.name, "".join(lane.pieces).strip() or "{}")
             if read and said == read[0]:
                 del read[0]
+            elif lane.late and read and read[0][0] == lane.name:  # the server takes back what it had called whole
+                del read[0]
             elif lane.passed < lane.said:  # else it can't be taken back
                 others.append(said[1])
         cut = self._emitter.calls_may_be_cut and reply.finish_reason in ("length", "content_filter")

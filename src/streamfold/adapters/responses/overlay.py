@@ -48,6 +48,7 @@ class ResponsesOverlay(ResponsesEmitter):
         self._hosted: dict[int | str, tuple[int, dict[str, Any]]] = {}  # by position and id there: position, item here
         self._written_ids: set[str] = set()
         self._added: dict[Any, str | None] = {}  # by position there: the ids of the items that have begun
+        self._unended: set[Any] = set()  # the positions of those that have not ended
         self._told: set[Any] = set()  # the positions of calls whose arguments have come, in pieces or from the start
         self._seen = False  # the server has sent a response object
 
@@ -66,10 +67,14 @@ class ResponsesOverlay(ResponsesEmitter):
             return kind == "response.created" or not kind.startswith("response.")
         item = as_object(payload.get("item"))
         if kind == "response.output_item.added":
-            is_new, self._added[output] = output not in self._added, _key(item)
+            is_new = self._added.get(output) is None or not item  # which says nothing
+            if is_new:
+                self._added[output] = self._added.get(output) or _key(item)
+            self._unended.add(output)
             self._tell(output, item.get("arguments"))
             return is_new and isinstance(output, int)
         if kind == "response.output_item.done":
+            self._unended.discard(output)
             if output not in self._added:  # nothing has begun there: clients take all of it from here
                 return isinstance(output, int)
             return self._added[output] in (None, _key(item)) and self._has_told(output, item.get("arguments"))
@@ -87,8 +92,11 @@ class ResponsesOverlay(ResponsesEmitter):
             self._told.add(output)
 
     def _has_told(self, output: Any, arguments: Any) -> bool:
-        """Whether who reads only the pieces of a call has its arguments too (fixtures/responses/no_deltas)."""
-        return arguments in (None, "", "{}") or output in self._told
+        """Whether who reads only the pieces of a call has its arguments too (fixtures/responses/no_deltas).
+
+        Where another item is open, who goes by the pieces alone is lost anyway.
+        """
+        return arguments in (None, "", "{}") or output in self._told or bool(self._unended - {output})
 
     def _follows(self, payload: Any) -> bool:
         number, output = payload.get("sequence_number"), payload.get("output_index")
@@ -262,11 +270,12 @@ class ResponsesOverlay(ResponsesEmitter):
     def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
         """Returns a response that was not streamed, with what was mended in it."""
         output = [item for item in body.get("output") or () if isinstance(item, dict)]
-        given = [(item.get("call_id"), item.get("name"), item.get("arguments")) for item in output if _is_call(item)]
+        items = [item for item in output if _is_call(item) and item.get("name")]
+        given = [(item.get("call_id"), item["name"], item.get("arguments")) for item in items]
         functions = [call for call in reply.tool_calls if call.kind == "function"]
         wanted = [(call.id, call.name, call.raw_arguments or "{}") for call in functions]
-        if given == wanted:
-            return body
+        if given == wanted or [("", *one[1:]) for one in wanted] == given[:1]:
+            return body  # one call needs no id to be told from others
         messages = [item for item in output if item.get("type") == "message"]
         for item in messages:
             part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
