@@ -211,7 +211,8 @@ class StreamRepair(_Repair):
             return self._as_it_came(raw)
         if self._passage.passes:
             whole = not raw.strip() or b"data" in raw
-            return self._passed(raw + _missing_end(raw) if self._scanner.in_event else raw, whole=whole)
+            is_missed = self._scanner.in_event and not self._passage.ends
+            return self._passed(raw + _missing_end(raw) if is_missed else raw, whole=whole)
         self._check_end()
         return out
 
@@ -246,7 +247,7 @@ class StreamRepair(_Repair):
             return piece
         raw, self._raw = self._raw + piece, b""
         if ends:
-            return raw if _BEHIND.fullmatch(raw) else b""
+            return raw if _BEHIND.fullmatch(raw) or self._emitter.passes_over(raw) else b""
         self._raw = raw[:_MOST_BEHIND]
         return b""
 

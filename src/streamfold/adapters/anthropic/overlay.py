@@ -73,6 +73,9 @@ class MessagesOverlay(MessagesEmitter):
                 return bool(self._message) and not self._is_open
         return payload.get("type") not in _EVENTS
 
+    def passes_over(self, raw: bytes) -> bool:
+        return raw.startswith(b"event:") and not any(name.encode() in raw for name in _EVENTS)
+
     def _follows(self, payload: Any) -> bool:
         match payload:
             case {"type": "message_start"}:

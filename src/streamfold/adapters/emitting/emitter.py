@@ -269,6 +269,10 @@ class Emitter(ABC):
         """Whether a body that was not streamed is none to judge: it says that the answer is still being made."""
         return False
 
+    def passes_over(self, raw: bytes) -> bool:
+        """Whether clients pass over an event, because it names nothing that they know."""
+        return False
+
     def shows_broken(self, call: ToolCall) -> bool:
         """Whether clients see that a call can't be run, whose arguments are broken (`ToolCall.error`)."""
         return self.arguments_are_text and not looks_whole(call.raw_arguments)

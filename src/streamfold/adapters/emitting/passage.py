@@ -107,13 +107,14 @@ class Passage:
     Attributes:
         passes: nothing has been mended yet.
         differs: what may be shown is not what the server said.
+        ends: the last event says that the answer has ended, and nothing else.
     """
 
     def __init__(self, emitter: Emitter, *, texts: bool = False) -> None:
         self._emitter = emitter
         self._texts = texts
         self.passes = True
-        self.differs = False
+        self.differs = self.ends = False
         self._said_finish: FinishReason | None = None
         self._lanes: dict[object, _Lane] = {Text: _Lane(), Reasoning: _Lane(), Refusal: _Lane()}
         self._calls: list[_Lane] = []
@@ -182,9 +183,8 @@ class Passage:
         others = []
         for lane in self._calls:
             said = (lane.name, "".join(lane.pieces).strip() or "{}")
-            if read and said == read[0]:
-                del read[0]
-            elif lane.late and read and read[0][0] == lane.name:  # the server takes back what it had called whole
+            # What the server had called whole, and takes back at the end, is the client's to judge.
+            if read and (said == read[0] or (lane.late and read[0][0] == lane.name)):
                 del read[0]
             elif lane.passed < lane.said:  # else it can't be taken back
                 others.append(said[1])
@@ -203,6 +203,7 @@ class Passage:
         self._seen_before = len(seen)
         deltas = list(deltas)
         is_last = any(isinstance(delta, Done) for delta in deltas)
+        self.ends = is_last and len(deltas) == 1
         for delta in deltas:
             match delta:
                 case Call() if not (is_last and delta.whole and self._known(delta)):  # the last word repeats all calls
