@@ -147,7 +147,7 @@ class _Repair:
         self.repaired = Repaired()
         self._redactor = redactor
         self._emitter = overlay(request=request, tool_choice=choice, mend_finish=repairs.mend_finish)
-        self._adapter = Shown(find_adapter(wire)(), self._emitter)
+        self._adapter = Shown(find_adapter(wire)(), self._emitter, skips=repairs.dialect is None)
         self._options: dict[str, Any] = {
             "dialect": repairs.dialect,
             "tools": tools,

@@ -44,10 +44,13 @@ class Shown(Adapter):
         right: what has come so far has the shape that clients of this API read.
         failed: an error has come, in that shape.
         passage: hears of it too.
+
+    Args:
+        skips: what comes again and again around a text is read once.
     """
 
-    def __init__(self, adapter: Adapter, overlay: Any) -> None:
-        self._adapter, self._overlay = adapter, overlay
+    def __init__(self, adapter: Adapter, overlay: Any, *, skips: bool) -> None:
+        self._adapter, self._overlay, self._skips = adapter, overlay, skips
         self.known = self.unread = False
         self.right = True
         self.failed = False
@@ -65,9 +68,11 @@ class Shown(Adapter):
         if not self._knows(payload):
             return ()
         deltas = list(self._adapter.decode(event))
-        self.failed = isinstance(payload, dict) and (bool(payload.get("error")) or payload.get("type") in _FAILURES)
-        if "\\ud" in event.data.lower() and _HALF.search(json.dumps(payload, ensure_ascii=False)):
+        if "\\" in event.data and _HALF.search(json.dumps(payload, ensure_ascii=False)):
             self.right = False
+        if self.right and self._skips and self._overlay.repeats(payload):  # nothing to hear but text
+            return deltas
+        self.failed = isinstance(payload, dict) and (bool(payload.get("error")) or payload.get("type") in _FAILURES)
         self.right = self.right and (self.failed or self._overlay.reads(payload, event.event))
         self._overlay.see(payload)
         self._heard(deltas, payload)

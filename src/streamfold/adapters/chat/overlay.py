@@ -43,12 +43,27 @@ class ChatOverlay(ChatEmitter):
         self._numbers: set[int] = set()  # those of the server's calls
         self._followed: set[int] = set()  # of these, those in chunks that went on as they came
         self._reasoning_names: dict[str, None] = {}
+        self._around: Any = None  # what the last chunk says around its text
 
     @staticmethod
     def tools(request: Mapping[str, Any]) -> Iterable[Any]:
         """Returns the tools of a request as they were written."""
         listed = request.get("tools")
         return listed if isinstance(listed, list) else ()
+
+    def repeats(self, payload: Any) -> bool:
+        match payload:
+            case {"choices": [{"delta": {"content": str(), **delta}, **choice}], **chunk}:
+                around = delta, choice, chunk
+                if around == self._around:
+                    return True
+                only_place = choice.get("index") == 0 and not any(choice.values())
+                is_plain = only_place and delta.keys() <= {"role"}
+                is_plain = is_plain and all(isinstance(value, _SCALAR) for value in chunk.values())
+                self._around = around if is_plain else None
+            case _:
+                self._around = None
+        return False
 
     def reads(self, payload: Any, name: str) -> bool:
         """Whether a chunk has the shape that clients of this API read."""

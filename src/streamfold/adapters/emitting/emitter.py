@@ -269,6 +269,10 @@ class Emitter(ABC):
         """Whether a body that was not streamed is none to judge: it says that the answer is still being made."""
         return False
 
+    def repeats(self, payload: Any) -> bool:
+        """Whether an event says nothing new beside a text, and where that stands: an emitter need not be told of it."""
+        return False
+
     def passes_over(self, raw: bytes) -> bool:
         """Whether clients pass over an event, because it names nothing that they know."""
         return False

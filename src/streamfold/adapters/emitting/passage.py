@@ -127,6 +127,7 @@ class Passage:
         self._due: list[_Shown] = []  # and may not have gone on
         self._gone: dict[int, Delta] = {}  # marks in events that went on, which come later: by their identity
         self._finished = False
+        self._passed = False  # an event, of which the emitter was told
 
     @property
     def keeps_order(self) -> bool:
@@ -291,7 +292,7 @@ class Passage:
     def feed(self, delta: Delta) -> bytes:
         """Takes what may be shown, in its order. Returns its events once something was mended; nothing before."""
         if isinstance(delta, Meta):
-            return self._emitter.feed(delta)
+            return b"" if self._passed else self._emitter.feed(delta)
         if self._gone and self._gone.pop(id(delta), None) is not None:
             return b""
         shown = self._shown(delta)
@@ -377,7 +378,7 @@ class Passage:
 
         Then it waits, with all that comes, for the end, or until that is too much: few servers are such.
         """
-        told = self._emitter.feed_all(event.deltas)
+        told, self._passed = self._emitter.feed_all(event.deltas) if event.payloads else b"", True
         written = [self._emitter.follow(payload) for payload in event.payloads if payload is not None]
         for lane, need in event.needs:
             lane.passed = need
