@@ -252,6 +252,53 @@ def test_events_that_nobody_knows_stay() -> None:
     assert sum(one.get("mine", 0) for one in payloads(late)) >= 2
 
 
+@pytest.mark.parametrize("said", [b'data: {"mine":1}\n\n', b"event: ping\ndata: {}\n\n"])
+def test_an_event_that_says_nothing_stays_among_those_of_gemini(said: bytes) -> None:
+    """It is no error, and what comes behind it goes on too."""
+    first, end = (event + b"\n\n" for event in RIGHT["gemini"][1].split(b"\n\n")[:2])
+    assert through("gemini", first + said + end) == first + said + end
+
+
+def test_lists_that_a_client_does_not_join_need_no_positions() -> None:
+    """OpenAI's client wants them from the second one on."""
+    notes = [{"type": "url_citation", "url_citation": {"url": "https://desk.test"}}]
+    body = text("Hi") + chunk({"content": "", "annotations": notes}) + text("!") + fin("stop") + DONE
+    assert through("chat", body) == body
+    twice = through("chat", body.replace(DONE, b"").replace(fin("stop"), b"") + body)
+    made = [sent["choices"][0]["delta"].get("annotations") for sent in payloads(twice)]
+    assert [one for one in made if one] == [notes, [{"index": 1, **notes[0]}]]
+
+
+def test_what_says_its_arguments_at_the_end_alone_goes_on_where_items_overlap() -> None:
+    """Clients take all of an item from its end; an id that is empty is the only call's own."""
+    created, *_, end = [event + b"\n\n" for event in RIGHT["responses"][1].split(b"\n\n")[:-1]]
+    added = {"type": "response.output_item.added", "output_index": 0, "item": MESSAGE}
+    begun = {**added, "output_index": 1, "item": {**ITEM, "arguments": ""}}
+    done = [
+        {"type": "response.output_item.done", "output_index": at, "item": one} for at, one in enumerate((MESSAGE, ITEM))
+    ]
+    body = created + named(added, begun, done[1], done[0]) + end
+    assert through("responses", body) == body
+    assert through("responses", created + named(*done) + end) == created + named(*done) + end
+    whole = {"id": "r", "object": "response", "status": "completed", "output": [{**ITEM, "call_id": ""}]}
+    given = json.dumps(whole, ensure_ascii=False).encode()
+    assert Repairs().whole("responses", {}).repair(given) == given
+
+
+@pytest.mark.parametrize("around", [{}, {"system_fingerprint": "fp"}, {"mine": {"a": 1}}])
+def test_what_comes_again_around_a_text_is_read_once(around: Any) -> None:
+    """And what is new in it is found, wherever it comes."""
+    same = [chunk({"content": "a"}, **around)] * 3
+    odd = chunk({"content": "b", "mine": 2}, **around)
+    bad = b'data: {"choices":[{"index":0,"delta":{"content":"c"}}],"error":{"message":"no"}}\n\n'
+    body = b"".join([*same, odd, *same])
+    assert through("chat", body + fin("stop") + DONE) == body + fin("stop") + DONE
+    assert through("chat", body + bad) == body + bad
+    late = through("chat", body + call(begun(2, "c1", "f", CITY)) + fin("tool_calls") + DONE)
+    assert late.startswith(body)
+    assert payloads(late[len(body) :])[0].get("system_fingerprint") == around.get("system_fingerprint")
+
+
 def test_what_a_client_would_not_find_is_mended() -> None:
     """Calls that are counted from another number than zero, and arguments that no piece brings."""
     one = call(begun(1, "c1", "f", CITY)) + fin("tool_calls") + DONE

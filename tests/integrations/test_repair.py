@@ -573,7 +573,8 @@ def test_members_behind_the_beginning_of_a_call(first: str | None) -> None:
         reply, said = read("chat", out), noted(out)
         assert (reply.text, reply.reasoning) == ("OneTwo", "hm so ")
         assert [value for name, value in said if name == "reasoning_details"] == [
-            str([{"index": at, **one[0]}]) for at, one in enumerate(details)
+            str(details[0] if first is None else [{"index": 0, **details[0][0]}]),
+            str([{"index": 1, **details[1][0]}]),
         ]
         for word in ("One", "Two"):
             assert said[said.index(("content", word)) + 1] == ("logprobs", str({"content": [word]}))
@@ -727,3 +728,18 @@ def test_calls_that_are_no_functions_are_not_written_as_functions() -> None:
     assert sorted(found) == [(0, "exec"), (1, "f")]
     whole = json.dumps(response).encode()
     assert Repairs().whole("responses", {}).repair(whole) == whole
+
+
+async def test_a_mended_answer_can_be_read_in_pieces() -> None:
+    """As any answer from the network."""
+    asked = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+    message = {"role": "assistant", "content": None, "tool_calls": [asked]}
+    body = {"id": "c", "object": "chat.completion", "choices": [{"index": 0, "message": message}]}
+    below = stored(httpx, json.dumps(body).encode(), "application/json")
+    url, request = "http://test/v1/chat/completions", {"model": "m", "messages": []}
+    async with (
+        httpx.AsyncClient(transport=RepairTransport(below)) as client,
+        client.stream("POST", url, json=request) as response,
+    ):
+        mended = json.loads(b"".join([piece async for piece in response.aiter_raw()]))
+    assert mended["choices"][0]["message"]["tool_calls"][0]["id"]

@@ -67,7 +67,8 @@ class Shown(Adapter):
             return () if self.unread else self._heard(self._adapter.decode(event))
         if not self._knows(payload):
             return ()
-        deltas = list(self._adapter.decode(event))
+        is_unknown = isinstance(payload, dict) and not payload.keys() & _MEMBERS[self.name]  # and says nothing to us
+        deltas = [] if is_unknown else list(self._adapter.decode(event))
         if "\\" in event.data and _HALF.search(json.dumps(payload, ensure_ascii=False)):
             self.right = False
         if self.right and self._skips and self._overlay.repeats(payload):  # nothing to hear but text

@@ -165,6 +165,8 @@ def _json_body(request: Any) -> Mapping[str, Any] | None:
 def _remade(http: Any, response: Any, repaired: Repaired, status: int | None = None, **body: Any) -> Any:
     kind = response.headers.get("content-type", "application/json") if "content" in body else _EVENTS
     body = {"content": body["events"]} if "events" in body else body
+    if "content" in body and not response.is_stream_consumed:  # then it can be read in pieces, as what it stands for
+        body = {"stream": _bodies(http)[2](body["content"])}
     headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_THE_BODY]
     return http.Response(
         status or response.status_code,

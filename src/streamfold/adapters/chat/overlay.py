@@ -70,8 +70,25 @@ class ChatOverlay(ChatEmitter):
         choices = payload.get("choices", []) if isinstance(payload, dict) else None
         # OpenAI's helper passes over chunks that do not say that they are chunks.
         is_chunk = not choices or payload.get("object") == "chat.completion.chunk"
-        right = is_chunk and isinstance(choices, list) and all(map(_is_choice, choices))
+        right = is_chunk and isinstance(choices, list) and all(map(self._is_choice, choices))
         return right and all(map(self._counts, _entries(payload)))
+
+    def _is_choice(self, choice: Any) -> bool:
+        match choice:
+            case {"index": int(), "delta": dict(delta)} if not choice.get("error"):
+                texts = [choice.get("finish_reason"), delta.get("content"), *(delta.get(name) for name in REASONING)]
+                calls = delta.get("tool_calls") or []
+                right = _are_texts(texts) and isinstance(calls, list) and all(map(_is_entry, calls))
+                rest = delta.keys() - _WRITTEN_OF_DELTA
+                return right and all(self._is_numbered(name, delta[name]) for name in rest)
+        return False
+
+    def _is_numbered(self, name: str, value: Any) -> bool:
+        """Whether OpenAI's client adds a value to those before it: of a list that goes on it wants the positions."""
+        if isinstance(value, dict):
+            return all(self._is_numbered(f"{name}.{inner}", one) for inner, one in value.items())
+        is_first = not isinstance(value, list) or not self._listed.get(name)
+        return is_first or all("index" in one for one in value if isinstance(one, dict))
 
     def _counts(self, entry: Mapping[str, Any]) -> bool:
         """Whether a call has the next number, or a known one: clients put calls in a list (calls/index_from_one)."""
@@ -229,23 +246,6 @@ def _entries(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Returns the pieces of calls in a chunk that is right."""
     first = [choice["delta"] for choice in payload.get("choices") or () if not choice["index"]]
     return [entry for delta in first for entry in delta.get("tool_calls") or ()]
-
-
-def _is_choice(choice: Any) -> bool:
-    match choice:
-        case {"index": int(), "delta": dict(delta)} if not choice.get("error"):
-            texts = [choice.get("finish_reason"), delta.get("content"), *(delta.get(name) for name in REASONING)]
-            calls = delta.get("tool_calls") or []
-            right = _are_texts(texts) and isinstance(calls, list) and all(map(_is_entry, calls))
-            # OpenAI's client raises an error for other lists of objects without positions.
-            return right and all(_are_numbered(value) for name, value in delta.items() if name != "tool_calls")
-    return False
-
-
-def _are_numbered(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(map(_are_numbered, value.values()))
-    return not isinstance(value, list) or all("index" in one for one in value if isinstance(one, dict))
 
 
 def _is_entry(call: Any) -> bool:
