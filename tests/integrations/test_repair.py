@@ -236,6 +236,12 @@ async def test_a_broken_connection_stays_an_error_of_the_client(error: Exception
             await breaking(nothing, error)[0].post(**REQUEST)
     answer = await breaking(CUT + fin("stop"), httpx.ReadTimeout("slow"))[0].post(**REQUEST)
     assert answer.text.endswith("data: [DONE]\n\n")
+    begun = call({"type": "function", **entry(0, "c", "f", '{"x":')})
+    async with breaking(CUT + begun, error)[0].stream("POST", **REQUEST) as got:
+        pieces = got.aiter_raw()
+        assert [await anext(pieces), await anext(pieces)] == [CUT, begun]  # what waits comes before the error
+        with pytest.raises(type(error)):
+            await anext(pieces)
 
 
 async def test_what_is_left_of_a_body_can_be_read() -> None:

@@ -22,11 +22,11 @@ def test_only_a_test_that_passed_before_can_be_broken(peers: Any, capsys: pytest
     """A new failure is a problem unless it is an exception; an exception that is not needed is one too."""
     without = {"a": ("passed", ""), "b": ("passed", ""), "c": ("failed", "network"), "d": ("passed", "")}
     with_us = {"a": ("passed", ""), "b": ("failed", "E  boom"), "c": ("failed", "network")}
-    peer = peers.Peer("x", "x==1", ["tests"], [], [], exceptions={"the type of the transport": ["d"]})
+    peer = peers.Peer("x", "x==1", ["tests"], [], [], exceptions={"the type of the transport": {"d": 1}})
     assert peers.report(peer, without, with_us) == ["x: b fails with us: E  boom"]
     assert "3 pass without us, 1 of them with us" in capsys.readouterr().out
     assert peers.report(peer, without, {**without, "b": ("passed", "")}) == [
-        "x: d is listed (the type of the transport), and nothing of it fails"
+        "x: d is listed with 1 tests (the type of the transport), and 0 fail"
     ]
     assert peers.report(peer, {}, {}) == ["x: no test passes without us; see its log"]
 

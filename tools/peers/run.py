@@ -3,8 +3,8 @@
     python tools/peers/run.py [NAME...] [--folder .peers] [--json results.json]
 
 Each suite gets an environment of its own. No test that passes without us may fail with us, apart from the exceptions in
-`peers.toml`, which are of at most ten kinds, each with its reason. Exit 1 if there are others, if one is not needed any
-more, or if a suite was stopped before its end.
+`peers.toml`, which are of at most ten kinds, each with its reason. Exit 1 if there are others, more or fewer, or if a
+suite was stopped before its end.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Peer:
         options: words for pytest.
         variables: what is set in the environment, from which keys of APIs are taken away.
         in_wheel: the tests are in the installed package; otherwise they are in the source distribution.
-        exceptions: tests that may fail with us, by the reason.
+        exceptions: what may fail with us, by the reason: the beginnings of the names of tests, and how many those are.
     """
 
     name: str
@@ -54,11 +54,11 @@ class Peer:
     options: list[str] = field(default_factory=list)
     variables: Mapping[str, str] = field(default_factory=dict)
     in_wheel: bool = False
-    exceptions: Mapping[str, list[str]] = field(default_factory=dict)
+    exceptions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def reason(self, test: str) -> str | None:
         """Returns why a test may fail with us: it is listed, or its function or file is."""
-        return next((why for why, tests in self.exceptions.items() if any(map(test.startswith, tests))), None)
+        return next((why for why, tests in self.exceptions.items() if test.startswith(tuple(tests))), None)
 
 
 def main() -> int:
@@ -176,13 +176,18 @@ def report(peer: Peer, without: Outcomes, with_us: Outcomes) -> list[str]:
     for reason, count in Counter(map(peer.reason, failing)).items():
         print(f"  {count}: {reason or 'not listed'}")
     new = [f"{peer.name}: {test} fails with us: {why}" for test, why in failing.items() if peer.reason(test) is None]
-    unneeded = [
-        f"{peer.name}: {listed} is listed ({why}), and nothing of it fails"
+    counts = {listed: sum(test.startswith(listed) for test in failing) for listed in _listed(peer)}
+    others = [
+        f"{peer.name}: {listed} is listed with {number} tests ({why}), and {counts[listed]} fail"
         for why, tests in peer.exceptions.items()
-        for listed in tests
-        if not any(test.startswith(listed) for test in failing)
+        for listed, number in tests.items()
+        if counts[listed] != number
     ]
-    return new + unneeded if passed else [f"{peer.name}: no test passes without us; see its log"]
+    return new + others if passed else [f"{peer.name}: no test passes without us; see its log"]
+
+
+def _listed(peer: Peer) -> list[str]:
+    return [listed for tests in peer.exceptions.values() for listed in tests]
 
 
 def _passes(test: str, outcomes: Outcomes) -> bool:

@@ -185,6 +185,11 @@ class StreamRepair(_Repair):
         """Whether something has come that is an answer of this API, or an error."""
         return self._adapter.known
 
+    @property
+    def left(self) -> bytes:
+        """What waited as it came when the answer broke off, without the error."""
+        return self._passage.left
+
     def feed(self, data: bytes) -> bytes:
         """Returns what is to be handed on now. Never raises: a failure is an event of its own.
 

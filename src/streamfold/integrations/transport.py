@@ -202,12 +202,10 @@ class _Body:
         self._response = response
         self._repair = repair
 
-    def _broken(self, error: Exception) -> bytes:
-        """Returns the end of an answer that was whole when its connection broke. Otherwise that stays the error."""
+    def _broken(self, error: Exception) -> tuple[bytes, Exception | None]:
+        """Returns the end of an answer that was whole when its connection broke; else what waits before its error."""
         end = self._repair.close(interrupted=f"the connection broke ({str(error) or type(error).__name__})")
-        if self._repair.repaired.reply is None:
-            raise error
-        return end
+        return (self._repair.left, error) if self._repair.repaired.reply is None else (end, None)
 
 
 class _AsyncBody(_Body):
@@ -216,15 +214,18 @@ class _AsyncBody(_Body):
         self._data = response.aiter_bytes()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        broken = None
         try:
             async for data in self._data:
                 if out := self._repair.feed(data):
                     yield out
             end = self._repair.close()
         except (self._http.TransportError, self._http.DecodingError) as error:
-            end = self._broken(error)
+            end, broken = self._broken(error)
         if end:
             yield end
+        if broken is not None:
+            raise broken
 
     async def aclose(self) -> None:
         await self._response.aclose()
@@ -236,15 +237,18 @@ class _SyncBody(_Body):
         self._data = response.iter_bytes()
 
     def __iter__(self) -> Iterator[bytes]:
+        broken = None
         try:
             for data in self._data:
                 if out := self._repair.feed(data):
                     yield out
             end = self._repair.close()
         except (self._http.TransportError, self._http.DecodingError) as error:
-            end = self._broken(error)
+            end, broken = self._broken(error)
         if end:
             yield end
+        if broken is not None:
+            raise broken
 
     def close(self) -> None:
         self._response.close()

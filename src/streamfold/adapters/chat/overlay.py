@@ -103,7 +103,7 @@ class ChatOverlay(ChatEmitter):
 
     def see(self, payload: Any) -> None:
         """Takes what an event says beside its deltas. What has a place among them is in `seen` then."""
-        if not isinstance(payload, dict) or (self._begun and payload.keys() <= _WRITTEN and _is_plain(payload)):
+        if not isinstance(payload, dict):
             return
         choices = payload.get("choices")
         choice = next((one for one in choices if isinstance(one, dict) and not one.get("index")), {}) if choices else {}
@@ -232,14 +232,6 @@ class ChatOverlay(ChatEmitter):
             message["reasoning_content"] = reply.reasoning
         choices[at] = {**choices[at], "message": message, "finish_reason": reason}
         return {**body, "choices": choices}
-
-
-def _is_plain(payload: dict[str, Any]) -> bool:
-    """Whether a chunk has nothing but text: as nearly every event."""
-    match payload.get("choices"):
-        case [{"index": 0, "delta": {"content": str(), **more}, **rest}]:
-            return not more and rest.keys() <= {"finish_reason"}
-    return False
 
 
 def _entries(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:

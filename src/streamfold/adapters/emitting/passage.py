@@ -108,6 +108,7 @@ class Passage:
         passes: nothing has been mended yet.
         differs: what may be shown is not what the server said.
         ends: the last event says that the answer has ended, and nothing else.
+        left: what waited when the answer broke off.
     """
 
     def __init__(self, emitter: Emitter, *, texts: bool = False) -> None:
@@ -115,6 +116,7 @@ class Passage:
         self._texts = texts
         self.passes = True
         self.differs = self.ends = False
+        self.left = b""
         self._said_finish: FinishReason | None = None
         self._lanes: dict[object, _Lane] = {Text: _Lane(), Reasoning: _Lane(), Refusal: _Lane()}
         self._calls: list[_Lane] = []
@@ -356,10 +358,12 @@ class Passage:
         return b"".join([event.raw for event in events if not (leaves_out and any(map(_ends, event.needs)))])
 
     def fail(self) -> bytes:
-        """Returns all that waits, and the error with which an answer ends that broke off."""
+        """Returns all that waits but an end, and the error with which an answer ends that broke off."""
         self.passes = False
+        self._waiting = deque(event for event in self._waiting if not event.last)
         errors = [shown.delta for shown in self._due if isinstance(shown.delta, Failure)]
-        return self.release(failed=True) + self._emitter.feed_all(errors)
+        self.left = self.release(failed=True)
+        return self.left + self._emitter.feed_all(errors)
 
     def mend(self) -> bytes:
         """Ends the passage: what has gone on is left as it is. Returns what is to be written behind it by now."""
