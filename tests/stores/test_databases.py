@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -118,3 +119,26 @@ def test_a_ledger_that_nobody_waits_for_is_closed(tmp_path: Path, monkeypatch: p
                 await asyncio.sleep(0.01)
 
     asyncio.run(main())
+
+
+OTHER = """
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+print(database.execute("SELECT count(*) FROM kept_records").fetchone()[0])
+database.close()
+"""
+
+
+@pytest.mark.slow
+async def test_another_process_that_closes_the_file_takes_nothing_away(tmp_path: Path) -> None:
+    """The journal of those that go on stays: what they write is there for all, also after many have come and gone."""
+    first, second = SQLiteStore(tmp_path / "a.db"), SQLiteStore(tmp_path / "a.db")
+    for number in range(1, 4):
+        for store in (first, second):  # reading and writing have connections of their own
+            assert await store.put("me", {f"{store.name}-{number}": b"1"})
+            assert await store.get("me", [f"{first.name}-{number}"])
+        found = await anyio.run_process([sys.executable, "-c", OTHER, str(tmp_path / "a.db")])
+        assert int(found.stdout) == 2 * number
+        assert (tmp_path / "a.db-wal").exists()
+    for store in (first, second):
+        await store.aclose()

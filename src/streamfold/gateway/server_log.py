@@ -29,6 +29,8 @@ def log_config() -> dict[str, Any]:
     # Retries and warnings of the client library are in the gateway's own lines too, with the request's id.
     made["loggers"]["streamfold"] = {"handlers": ["default"], "level": "ERROR", "propagate": False}
     made["loggers"]["streamfold.gateway"] = {"level": "INFO"}
+    for name in ("stores", "limits"):  # one that can't be used, and one that is back, belong to no request
+        made["loggers"][f"streamfold.{name}"] = {"level": "WARNING"}
     # For programs: each line is a JSON object, and nothing else.
     made["formatters"]["bare"] = {"format": "%(message)s"}
     made["handlers"]["bare"] = {"class": "logging.StreamHandler", "stream": "ext://sys.stdout", "formatter": "bare"}

@@ -18,7 +18,7 @@ from .store import LimitStore, MemoryLimitStore
 _AGAIN = 1.0  # seconds until a store that failed is tried again
 _MOST_OWED = 10_000  # settlements that are kept one by one for a store that is away; more are added up
 
-_logger = logging.getLogger("streamfold")
+_logger = logging.getLogger("streamfold.limits")
 
 
 class GuardedStore:

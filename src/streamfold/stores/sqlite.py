@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import random
-from threading import RLock
+from threading import Lock, RLock
 from time import monotonic, sleep, time
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = 10  # seconds to wait for another process
 _SHORTLY = 1.0  # the same, where an answer waits
+_creating = Lock()  # nobody here opens a file before whoever makes it has closed it
 # NAME_total and NAME_owners are kept by triggers, so that nothing is counted twice, whoever is killed when.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS {name}_records (
@@ -115,6 +116,16 @@ class PrivateDatabase:
                 self._open = None
 
 
+def _create_private(path: str | os.PathLike[str]) -> None:
+    """Makes an empty file that only this user may read, unless there is one. Raises OSError.
+
+    One that is there is not opened: to close it again would drop the locks that SQLite holds on it for this process,
+    and another process could delete its journal (https://www.sqlite.org/howtocorrupt.html, 2.2).
+    """
+    with _creating, suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
 def private_database(path: str | os.PathLike[str], schema: str = "", patience: float = _PATIENCE) -> sqlite3.Connection:
     """Opens an SQLite file that only this user may read, for use by several threads, one at a time.
 
@@ -125,7 +136,7 @@ def private_database(path: str | os.PathLike[str], schema: str = "", patience: f
 
     with ExitStack() as stack:
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            _create_private(path)
             database = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
             stack.callback(database.close)
             _write_ahead(database, patience)

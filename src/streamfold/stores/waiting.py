@@ -17,7 +17,7 @@ from .store import Retention, Store, StoreError, joined_key
 _AGAIN = 1.0  # seconds between two looks whether a store is back
 _PAUSE = 8.0  # seconds for which a record is not tried again, at most, that the store did not take
 
-_logger = logging.getLogger("streamfold")
+_logger = logging.getLogger("streamfold.stores")
 
 
 class WaitingStore:
