@@ -122,15 +122,27 @@ def test_a_call_that_is_named_again_with_each_piece() -> None:
 
 
 def test_a_call_that_never_ends() -> None:
-    """The server said that more of it would come: it can't be run, and what is whole beside it can."""
-    reply = assert_any_cut(
-        gemini(named("f", ("$.a", 1)), {"functionCall": {"name": "g", "args": {}}}), adapter="gemini"
-    )
+    """Where the model stopped, no more of it was to come: it is whole, unless a string is still open."""
+    other = {"functionCall": {"name": "g", "args": {}}}
+    reply = assert_any_cut(gemini(named("f", ("$.a", 1)), other), adapter="gemini")
+    assert run(reply) == [("f", {"a": 1}), ("g", {})]
+    assert codes(reply) == []
+    cut = named("f", ("$.a", "New Yo"))
+    cut["functionCall"]["partialArgs"][0]["willContinue"] = True
+    reply = assert_any_cut(gemini(cut, other), adapter="gemini")
     assert run(reply) == [("g", {})]
     assert [(made.name, made.raw_arguments, made.error) for made in reply.tool_calls][:1] == [
-        ("f", '{"a":1', "invalid_json")
+        ("f", '{"a":"New Yo"', "invalid_json")
     ]
     assert codes(reply) == ["invalid_arguments"]
+
+
+def test_a_call_that_never_ends_in_an_answer_that_does_not_say_that_the_model_stopped() -> None:
+    """It can't be run, and what is whole beside it can."""
+    reply = assert_any_cut(
+        gemini(named("f", ("$.a", 1)), {"functionCall": {"name": "g", "args": {}}}, reason="OTHER"), adapter="gemini"
+    )
+    assert run(reply) == [("g", {})]
 
 
 def test_pieces_of_a_call_that_never_began() -> None:

@@ -112,6 +112,7 @@ class Blocks:
         self._named: dict[tuple[str, str | None], _OpenBlock] = {}  # calls by id and name, the newest of each
         self._strays: dict[int | None, _OpenBlock] = {}  # calls whose beginning did not come
         self._behind_reason = False
+        self._stopped = False
 
     def __bool__(self) -> bool:
         return bool(self._blocks)
@@ -151,9 +152,13 @@ class Blocks:
                 return block.end_marks()
         return []
 
-    def confirm(self) -> None:
-        """Notes a finish reason: what came until now is what the model said."""
-        self._behind_reason = True
+    def confirm(self, *, stopped: bool) -> None:
+        """Notes a finish reason: what came until now is what the model said.
+
+        Args:
+            stopped: it says that the model came to its end, so that no more of a call was to come.
+        """
+        self._behind_reason, self._stopped = True, stopped
         for block in self._blocks:
             block.late = False
 
@@ -327,7 +332,8 @@ class Blocks:
         if call is None or block.counted or (block.begun.held and not ended):
             return []
         block.counted = True
-        goes_on = block.begun.held and not block.closed  # more of it was to come
+        # More of it was to come. Where the model stopped it is whole; a string that is open tells otherwise.
+        goes_on = block.begun.held and not (block.closed or (self._stopped and not block.late))
         brought = any(piece.strip() for pieces in block.pieces.values() for piece in pieces)
         if goes_on or block.values:
             with _putting_together():

@@ -224,7 +224,7 @@ class Pipeline:
         if isinstance(delta, Finish):
             self.has_finish_reason = True
             self._fold.confirm()
-            self._blocks.confirm()
+            self._blocks.confirm(stopped=delta.reason == "stop")
             self._finished = not delta.more
             self._passes = self._passes and delta.more
             if self._dialect is not None or delta.more:
