@@ -38,9 +38,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def _put_below(package: str) -> None:
     try:
         library = importlib.import_module(package)
-        transport = importlib.import_module(f"streamfold.integrations.{package}").RepairTransport
-    except ImportError:
+    except ModuleNotFoundError:
         return
+    transport = importlib.import_module(f"streamfold.integrations.{package}").RepairTransport
     for client in (library.Client, library.AsyncClient):
         client._transport_for_url = _around(client._transport_for_url, transport)
 
