@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from decimal import Decimal
@@ -296,6 +297,10 @@ async def test_one_job_writes_to_a_ledger(tmp_path: Path) -> None:
             await finished(batch(Server().provider(), rows(1), ledger=tmp_path / "ledger"))
         with Ledger(tmp_path / "ledger", readonly=True) as ledger:
             assert set(ledger.counts()) == {"sent", "done", "error"}
+        # Who was refused has not given up what SQLite locks for this process: another one leaves the journal there.
+        reads = "import sqlite3, sys; d = sqlite3.connect(sys.argv[1]); d.execute('SELECT * FROM row'); d.close()"
+        await anyio.run_process([sys.executable, "-c", reads, str(tmp_path / "ledger")])
+        assert (tmp_path / "ledger-wal").exists()
 
 
 async def test_a_file_that_is_no_ledger(tmp_path: Path) -> None:

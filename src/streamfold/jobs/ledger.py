@@ -218,10 +218,16 @@ def _lock(path: Path) -> IO[bytes]:
 
     It and the ledger are files that only this user may read, and no links that somebody else may have put there.
     """
+    file = lock = path.with_name(f"{path.name}.lock")
+    flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
     try:
-        for file in (path, path.with_name(f"{path.name}.lock")):
-            os.close(os.open(file, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600))
-        return locked_file(path.with_name(f"{path.name}.lock"), "a+b")
+        with ExitStack() as stack:
+            os.close(os.open(lock, flags, 0o600))
+            held = stack.enter_context(locked_file(lock, "a+b"))
+            file = path  # not before it is ours: to close a file drops the locks that SQLite has on it in this process
+            os.close(os.open(path, flags, 0o600))
+            stack.pop_all()
+            return held
     except BlockingIOError:
         raise ConfigError(f"{path}: another job is using this ledger") from None
     except OSError as error:
