@@ -114,8 +114,11 @@ def test_a_whole_answer_cut_anywhere(wire: str) -> None:
     for end in range(len(body)):
         decoder = StreamDecoder(wire, **recording.options())
         assert not decoder.feed(body[:end])
+        assert not [
+            chunk for chunk in decoder.end(interrupted=None if end % 2 else "the connection broke") if chunk.finished
+        ]
         with pytest.raises((IncompleteStreamError, ProtocolError)) as caught:
-            decoder.close(interrupted=None if end % 2 else "the connection broke")
+            decoder.close()
         assert caught.value.partial is not None
         assert not caught.value.partial.tool_calls
         assert text.startswith(caught.value.partial.text)
@@ -149,6 +152,7 @@ async def test_a_whole_answer_that_failed_keeps_its_text(case: str) -> None:
     adapter, body = FAILED[case]
     decoder = StreamDecoder(adapter)
     assert decoder.feed(json.dumps(body).encode()) == []
+    assert "".join(chunk.delta for chunk in decoder.end()) == "Half"
     with pytest.raises(StreamError) as caught:
         decoder.close()
     assert (caught.value.partial and caught.value.partial.text) == "Half"

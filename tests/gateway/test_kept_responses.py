@@ -21,7 +21,7 @@ from streamfold import StreamDecoder
 from streamfold.adapters.chat import ChatEmitter
 from streamfold.gateway import gateway
 from streamfold.gateway.kept import Responses
-from streamfold.gateway.kept.memory import Memory
+from streamfold.gateway.kept.making import Memory
 from streamfold.gateway.kept.responses import KeptResponse
 from streamfold.gateway.kept.running import Running
 from streamfold.stores import MemoryStore

@@ -18,7 +18,7 @@ from servers import END, STREAM, Connection, framed, serving
 from streamfold.adapters.responses import ResponsesEmitter
 from streamfold.gateway import gateway
 from streamfold.gateway.kept import Responses
-from streamfold.gateway.kept.memory import Memory
+from streamfold.gateway.kept.making import Memory
 from streamfold.gateway.kept.responses import KeptResponse
 from streamfold.gateway.kept.running import Running
 from streamfold.stores import MemoryStore, SQLiteStore

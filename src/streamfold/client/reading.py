@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from ..engine import StreamDecoder
 from ..net import Exchange, HTTPRequest
-from ..values import APIConnectionError, APITimeoutError, IncompleteStreamError, Reply, StreamChunk, StreamError
+from ..values import APIConnectionError, APITimeoutError, IncompleteStreamError, Reply, StreamChunk
 from .attempts import Attempts
 
 
@@ -117,12 +116,8 @@ class AnswerReader:
             return chunks
         try:
             return decoder.close(interrupted=interrupted)
-        except StreamError as failed:
-            if failed.partial is not None and not (
-                self._shown or self._whole
-            ):  # what was not shown can't be gone on with
-                failed.partial = replace(failed.partial, text="", reasoning="")
-            if error is None or not isinstance(incomplete := failed, IncompleteStreamError):
+        except IncompleteStreamError as incomplete:
+            if error is None:
                 raise
             if isinstance(error, APITimeoutError):
                 error.partial, error.writing = incomplete.partial, incomplete.writing

@@ -217,8 +217,8 @@ class StreamDecoder:
     def close(self, *, interrupted: str | None = None) -> list[StreamChunk]:
         """Ends the input. Returns the chunks that are left, the finished one last.
 
-        The partial answer of an error has the text of the chunks that were returned and no other, if it is a stream.
-        Call `end` first to have the text that is left as well. `interrupted` is the same there.
+        The partial answer of an error has the text of the chunks that were returned and no other. Call `end` first to
+        have the text that is left as well. `interrupted` is the same there.
 
         Raises:
             IncompleteStreamError: the answer was not finished.
@@ -228,8 +228,7 @@ class StreamDecoder:
         text, reasoning = self._fold.lane(Text).text, self._fold.lane(Reasoning).text
         chunks = self.end(interrupted=interrupted)
         if self._error is not None:
-            partial, streamed = self._fold.partial(), self._plain is None
-            self._error.partial = replace(partial, text=text, reasoning=reasoning) if streamed else partial
+            self._error.partial = replace(self._fold.partial(), text=text, reasoning=reasoning)
             self._raise_pending()
         return chunks
 
