@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from ...text import read_arguments
 from ...values import ErrorInfo, Extra, Failure, Finish, Reasoning, Refusal, Text, Usage
-from ..emitting.emitter import Emitter, WrittenCall, event, json_text
+from ..emitting.emitter import Emitter, event, json_text
+from ..emitting.written import WrittenCall
 from .carried import carried_id, opaque_block
 from .message import REQUIRED_MEMBERS, stop_reason_of, usage_details, written_usage
 from .turns import CALL_EXTRAS

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ...values import CallKind, Failure, Finish, NamedTool, ReadToolChoice, Reasoning, Refusal, Text, Usage, item_part
-from ..emitting.emitter import DONE, Emitter, WrittenCall, error_body, event
+from ..emitting.emitter import DONE, Emitter, error_body, event
+from ..emitting.written import WrittenCall
 
 _LISTS = ("annotations", "reasoning_details")  # members of a delta that are lists
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from ...values import Call, Delta, Extra, Reasoning, Reply
 from ..emitting.answers import reply_deltas
-from ..emitting.emitter import SEEN, WrittenCall
+from ..emitting.emitter import SEEN
+from ..emitting.written import WrittenCall
 from .decode import REASONING
 from .emit import ChatEmitter, written_usage
 

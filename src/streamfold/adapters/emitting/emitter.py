@@ -13,10 +13,8 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
-from ...text import parse_object
 from ...values import (
     Call,
     CallKind,
@@ -36,6 +34,7 @@ from ...values import (
     Warn,
     WarningCode,
 )
+from .written import WrittenCall, looks_whole
 
 SEEN = "seen"  # the name of what an event says beside its deltas, see `Emitter.seen`
 
@@ -51,19 +50,6 @@ def json_text(value: Any) -> str:
     """Returns JSON text on one line, by any definition of a line. NaN and Infinity stay what a server wrote there."""
     text = _encode(value)
     return text if text.isascii() else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def looks_whole(arguments: str) -> bool:
-    """Whether a text is the arguments of a call to clients that parse it. A lost piece may have left an object.
-
-    No text at all is one too: it is written as an empty object.
-    """
-    if not arguments.strip():
-        return True
-    try:
-        return isinstance(parse_object(arguments), dict)
-    except ValueError:
-        return False
 
 
 def event(payload: Any, name: str | None = None, *, end: str = "\n") -> bytes:
@@ -82,44 +68,6 @@ def error_body(info: ErrorInfo) -> dict[str, Any]:
     """Returns an error object: the body of an error response on both wires, and an event of Chat Completions."""
     error: dict[str, Any] = {"message": info.message, "type": info.type, "param": info.param, "code": info.code}
     return {"error": error if info.status is None else {**error, "status": info.status}}
-
-
-@dataclass(slots=True, eq=False)
-class WrittenCall:
-    """A call that is being written.
-
-    Attributes:
-        number: its place among the calls, from 0.
-        item: the id of its item where it came from, if it had one.
-        pieces: the pieces of the arguments so far.
-        written: how many of the pieces have been written; none before id and name are known.
-        opened: whether its id and name have been written.
-        closed: nothing of it is to come.
-        custom: it is of a custom tool, and its arguments are any text: see `Emitter.reserve`.
-    """
-
-    number: int
-    id: str = ""
-    name: str = ""
-    item: str | None = None
-    extra: dict[str, Any] | None = None
-    pieces: list[str] = field(default_factory=list)
-    written: int = 0
-    opened: bool = False
-    closed: bool = False
-    custom: bool = False
-
-    @property
-    def arguments(self) -> str:
-        """The arguments so far."""
-        if self.written == len(self.pieces) > 1:
-            self.pieces, self.written = ["".join(self.pieces)], 1
-        return "".join(self.pieces)
-
-    @property
-    def size(self) -> int:
-        """The characters of the arguments so far."""
-        return sum(map(len, self.pieces))
 
 
 class Emitter(ABC):

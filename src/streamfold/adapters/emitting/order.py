@@ -18,8 +18,9 @@ from math import inf
 from ...text import finite
 from ...values import Call, Delta, Extra, Finish, IncompleteStreamError, ProtocolError, Reply, StreamChunk, Usage, Warn
 from .answers import chunk_deltas, end_deltas
-from .emitter import Emitter, looks_whole
+from .emitter import Emitter
 from .passage import Passage
+from .written import looks_whole
 
 
 class Order:

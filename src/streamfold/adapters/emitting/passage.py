@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 from ...values import (
     Block,
@@ -34,64 +34,11 @@ from ...values import (
     Text,
     ToolCall,
 )
-from .emitter import Emitter, looks_whole
+from .emitter import Emitter
+from .heard import HEAD, HeardEvent, SaidLane, Shown, ends_call
+from .written import looks_whole
 
 _MOST_HELD = 2**14
-_HEAD = "\0"  # stands for id and name of a call before its arguments
-
-
-@dataclass(slots=True)
-class _Lane:
-    """One text of the answer, or the head and the arguments of one call.
-
-    Attributes:
-        id, name: of the call, as the server said them.
-        ahead: what was said and may not be shown yet.
-        said, shown, passed: so many characters; `passed` are those in events that went on.
-        pieces: of the arguments that were said.
-        late: so many characters at the end need not have been shown: the server says that the call is whole.
-    """
-
-    id: str | None = None
-    name: str | None = None
-    ahead: str = ""
-    said: int = 0
-    shown: int = 0
-    passed: int = 0
-    pieces: list[str] = field(default_factory=list)
-    late: int = 0
-
-    def may_show(self, position: int) -> bool:
-        """Whether all before a position may be shown."""
-        return position <= self.shown + (self.late if self.shown else 0)
-
-
-@dataclass(slots=True)
-class _Event:
-    """An event of the server.
-
-    Attributes:
-        deltas: what it says, as the emitter is told it.
-        payloads: of it; more than one where nothing separates them.
-        needs: how far each lane must have been shown before it may go on.
-        last: it says how the answer ends, and waits for that.
-        raw: its bytes.
-    """
-
-    deltas: list[Delta] = field(default_factory=list)
-    payloads: list[Any] = field(default_factory=list)
-    needs: list[tuple[_Lane, int]] = field(default_factory=list)
-    last: bool = False
-    raw: bytes = b""
-
-
-class _Shown(NamedTuple):
-    """What may be shown: a delta, its lane, what it adds there, and where that ends."""
-
-    delta: Delta
-    lane: _Lane | None = None
-    text: str = ""
-    end: int = 0
 
 
 class Passage:
@@ -118,15 +65,15 @@ class Passage:
         self.differs = self.ends = False
         self.left = b""
         self._said_finish: FinishReason | None = None
-        self._lanes: dict[object, _Lane] = {Text: _Lane(), Reasoning: _Lane(), Refusal: _Lane()}
-        self._calls: list[_Lane] = []
+        self._lanes: dict[object, SaidLane] = {Text: SaidLane(), Reasoning: SaidLane(), Refusal: SaidLane()}
+        self._calls: list[SaidLane] = []
         self._numbers: dict[object, int] = {}  # of the calls, by what the server knows them by
         self._seen_before = 0  # so many of `seen` belong to an event
-        self._event = _Event()  # that is heard
-        self._waiting: deque[_Event] = deque()
+        self._event = HeardEvent()  # that is heard
+        self._waiting: deque[HeardEvent] = deque()
         self._size = 0  # of their bytes
         self._instead: bytes | None = None  # what the emitter writes for the first of them, if it can't follow that
-        self._due: list[_Shown] = []  # and may not have gone on
+        self._due: list[Shown] = []  # and may not have gone on
         self._gone: dict[int, Delta] = {}  # marks in events that went on, which come later: by their identity
         self._finished = False
         self._passed = False  # an event, of which the emitter was told
@@ -255,7 +202,7 @@ class Passage:
             number = len(self._calls) - 1
         if is_new := number is None:
             number = len(self._calls)
-            self._calls.append(_Lane(call.id, call.name))
+            self._calls.append(SaidLane(call.id, call.name))
             self._lanes[number] = self._calls[-1]
             self.differs = self.differs or not call.name or not (call.id or call.markup)
         lane, text_said = self._calls[number], text
@@ -270,7 +217,7 @@ class Passage:
         self.differs = self.differs or bool(text and number != len(self._calls) - 1)
         lane.pieces.append(text)
         told = replace(call, index=number, arguments=text, whole=False, ended=None, begins=False)
-        self._say(lane, told, _HEAD * is_new + text)
+        self._say(lane, told, HEAD * is_new + text)
         if call.whole and text_said and not call.begins and self.keeps_order:
             self._end_call(number)
 
@@ -282,7 +229,7 @@ class Passage:
             lane.late = 1 + len(text) - len(text.rstrip())
             self._event.deltas.append(Call(number, arguments=text, whole=True))
 
-    def _say(self, lane: _Lane, delta: Delta, text: str) -> None:
+    def _say(self, lane: SaidLane, delta: Delta, text: str) -> None:
         lane.ahead += text
         lane.said += len(text)
         self._event.deltas.append(delta)
@@ -312,20 +259,20 @@ class Passage:
         """Does the same with several."""
         return b"".join([self.feed(delta) for delta in deltas])
 
-    def _shown(self, delta: Delta) -> _Shown:
+    def _shown(self, delta: Delta) -> Shown:
         """Puts a delta in its place."""
         match delta:
             case Call(index=int(number), whole=False):  # whole ones are the end of the answer, and say all of the call
-                lane = self._lanes.setdefault(number, _Lane())
+                lane = self._lanes.setdefault(number, SaidLane())
                 if lane.shown == 0 and not (lane.name == delta.name and lane.id in (None, delta.id)):
                     self.differs = True
-                text = _HEAD * (lane.shown == 0) + delta.arguments
+                text = HEAD * (lane.shown == 0) + delta.arguments
             case Text(text) | Reasoning(text) | Refusal(text):
                 lane = self._lanes[type(delta)]
             case _:
-                return _Shown(delta)
+                return Shown(delta)
         lane.shown += len(text)
-        return _Shown(delta, lane, text, lane.shown)
+        return Shown(delta, lane, text, lane.shown)
 
     def finish(self) -> bytes:
         """Takes the end of the answer: see `feed`."""
@@ -336,7 +283,7 @@ class Passage:
 
     def take(self, raw: bytes) -> bytes:
         """Takes the bytes of an event that was heard. Returns those that may go on."""
-        event, self._event = self._event, _Event()
+        event, self._event = self._event, HeardEvent()
         event.raw = raw
         self._waiting.append(event)
         self._size += len(raw)
@@ -355,7 +302,7 @@ class Passage:
         """
         events, self._waiting = self._waiting, deque()
         leaves_out = failed and not self.keeps_order
-        return b"".join([event.raw for event in events if not (leaves_out and any(map(_ends, event.needs)))])
+        return b"".join([event.raw for event in events if not (leaves_out and any(map(ends_call, event.needs)))])
 
     def fail(self) -> bytes:
         """Returns all that waits but an end, and the error with which an answer ends that broke off."""
@@ -373,11 +320,11 @@ class Passage:
         out = (self._instead or b"") + b"".join(map(self._write, due))
         return out + (self._emitter.finish() if self._finished else b"")
 
-    def _may_go(self, event: _Event) -> bool:
+    def _may_go(self, event: HeardEvent) -> bool:
         right_place = self._instead is None and not event.last
         return right_place and all(lane.may_show(need) for lane, need in event.needs)
 
-    def _pass(self, event: _Event) -> bytes:
+    def _pass(self, event: HeardEvent) -> bytes:
         """Tells the emitter of an event. Returns it, unless the emitter would stand elsewhere.
 
         Then it waits, with all that comes, for the end, or until that is too much: few servers are such.
@@ -399,12 +346,12 @@ class Passage:
         self._size -= len(event.raw)
         return event.raw
 
-    def _has_gone(self, shown: _Shown) -> bool:
+    def _has_gone(self, shown: Shown) -> bool:
         if shown.lane is None:
             return self._gone.pop(id(shown.delta), None) is not None
         return shown.end <= shown.lane.passed
 
-    def _write(self, shown: _Shown) -> bytes:
+    def _write(self, shown: Shown) -> bytes:
         """Returns the events for what has not gone on of a delta."""
         delta, lane, text, end = shown
         if lane is None or (left := end - lane.passed) >= len(text):
@@ -415,12 +362,6 @@ class Passage:
             case Text() | Reasoning() | Refusal() if left > 0:
                 return self._emitter.feed(replace(delta, text=text[-left:]))
         return b""
-
-
-def _ends(need: tuple[_Lane, int]) -> bool:
-    """Whether an event brings the end of a call, behind what may be shown of it."""
-    lane, position = need
-    return bool(lane.pieces) and position > lane.shown and looks_whole("".join(lane.pieces))
 
 
 def _keys(call: Call, index: int | None) -> list[object]:

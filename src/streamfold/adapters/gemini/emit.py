@@ -6,7 +6,8 @@ from typing import Any, Literal, TypeAlias
 
 from ...text import read_arguments
 from ...values import Failure, Finish, FinishReason, Reasoning, Refusal, Text, Usage
-from ..emitting.emitter import DONE, Emitter, WrittenCall, event, json_text
+from ..emitting.emitter import DONE, Emitter, event, json_text
+from ..emitting.written import WrittenCall
 from .decode import ABOUT_CANDIDATE, FINISH_REASONS, OTHER_REASONS
 from .errors import google_error
 from .signatures import SIGNATURE, signature_of

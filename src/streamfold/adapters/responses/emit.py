@@ -12,7 +12,8 @@ from typing import Any
 
 from ...text import parse_partial
 from ...values import KINDS, PLAIN_ITEMS, Call, Delta, Extra, Failure, Part, Reasoning, Refusal, Text, ToolCall
-from ..emitting.emitter import DONE, Emitter, WrittenCall, event
+from ..emitting.emitter import DONE, Emitter, event
+from ..emitting.written import WrittenCall
 from .carried_items import PREFIXES, OpenItem, annotations_of, begun_item, is_run_by_client, key_of, said_in
 from .client_tools import ClientTools
 from .skeleton import response_skeleton

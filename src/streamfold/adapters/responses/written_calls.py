@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from ...requests import CALL_EXTRAS, CARRIED_CALL_EXTRAS
 from ...values import GrowingJSON
-from ..emitting.emitter import WrittenCall
+from ..emitting.written import WrittenCall
 from .client_tools import BUILT_IN, ClientTool, ClientTools, custom_input
 
 _EXTRAS = (*CALL_EXTRAS, *CARRIED_CALL_EXTRAS)
