@@ -112,6 +112,8 @@ async def responses(transport: Any, **request: Any) -> Seen:
         seen.error = error
         return seen
     calls = [(item.name, item.arguments) for item in whole.output if item.type == "function_call"]
+    custom = [item for item in whole.output if item.type == "custom_tool_call"]
+    calls += [(item.name, item.input) for item in custom]
     seen.text, seen.calls, seen.finish = whole.output_text, calls, whole.status
     seen.whole = whole.model_dump(warnings=False)
     return seen

@@ -120,7 +120,8 @@ def test_what_is_written_is_read(wire: str, answer: tuple[list[Delta], dict[str,
     for cut in (None, [body[start:end] for start, end in pairwise([0, *cuts, len(body)])]):
         reply = read(wire, body, cut)
         assert facts(reply) == expected
-        assert {warning.code for warning in reply.warnings} <= {"calls_dropped", "empty_answer"}
+        # A text may be a mark of a dialect by chance.
+        assert {warning.code for warning in reply.warnings} <= {"calls_dropped", "empty_answer", "leaked_markup"}
 
 
 @settings(deadline=None, max_examples=scale.examples(60))

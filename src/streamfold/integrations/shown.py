@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..adapters import Adapter
@@ -63,7 +64,10 @@ class Shown(Adapter):
     def decode(self, event: ServerSentEvent) -> Iterable[Delta]:
         try:
             payload = parse_event(event.data)
-        except ValueError:  # words such as [DONE]
+        except ValueError:  # words such as [DONE], or payloads without a blank line between them (sse/no_blank_lines)
+            first, together, _ = event.data.partition("\n")
+            with suppress(ValueError):
+                self.right = not (together and self._knows(parse_event(first))) and self.right
             return () if self.unread else self._heard(self._adapter.decode(event))
         if not self._knows(payload):
             return ()

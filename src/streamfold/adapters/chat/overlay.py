@@ -19,6 +19,7 @@ from .emit import ChatEmitter, written_usage
 _WRITTEN = frozenset({"id", "object", "created", "model", "choices", "usage", "error"})
 _WRITTEN_OF_CHOICE = frozenset({"index", "delta", "message", "finish_reason"})
 _WRITTEN_OF_DELTA = frozenset({"role", "content", "refusal", "tool_calls", "function_call", *REASONING})
+_REASONS = (None, "stop", "length", "tool_calls", "content_filter", "function_call")
 _SCALAR = (str, int, float, type(None))  # values that each event of an answer repeats: the last one is enough
 _OF_THE_ANSWER = ("system_fingerprint", "service_tier")  # which every chunk of the API has
 
@@ -42,6 +43,7 @@ class ChatOverlay(ChatEmitter):
         self._has_model = False
         self._custom: dict[Any, WrittenCall] = {}  # by their number there
         self._numbers: set[int] = set()  # those of the server's calls
+        self._choices = 0  # so many have begun
         self._followed: set[int] = set()  # of these, those in chunks that went on as they came
         self._reasoning_names: dict[str, None] = {}
         self._around: Any = None  # what the last chunk says around its text
@@ -76,10 +78,14 @@ class ChatOverlay(ChatEmitter):
 
     def _is_choice(self, choice: Any) -> bool:
         match choice:
-            case {"index": int(), "delta": dict(delta)} if not choice.get("error"):
-                texts = [choice.get("finish_reason"), delta.get("content"), *(delta.get(name) for name in REASONING)]
+            case {"index": int(place), "delta": dict(delta)} if not choice.get("error"):
+                texts = [delta.get("content"), *(delta.get(name) for name in REASONING)]
                 calls = delta.get("tool_calls") or []
-                right = _are_texts(texts) and isinstance(calls, list) and all(map(_is_entry, calls))
+                in_order = 0 <= place <= self._choices  # clients put choices in a list (llamacpp/two_choices)
+                self._choices = max(self._choices, place + 1)
+                # Another word for the end is written as the API's: programs look for no other (zai/sensitive).
+                right = in_order and choice.get("finish_reason") in _REASONS and _are_texts(texts)
+                right = right and isinstance(calls, list) and all(map(_is_entry, calls))
                 rest = delta.keys() - _WRITTEN_OF_DELTA
                 return right and all(self._is_numbered(name, delta[name]) for name in rest)
         return False
@@ -246,7 +252,8 @@ def _is_entry(call: Any) -> bool:
         case {"index": int(), "custom": dict()}:
             return True
         case {"index": int(), "function": dict(function)}:
-            typed = not call.get("id") or call.get("type") == "function"  # OpenAI's helper passes over others
+            # OpenAI's helper passes over others, and takes the last type that came (calls/empty_id_and_name).
+            typed = call.get("type", None if call.get("id") else "function") == "function"
             return typed and _are_texts([call.get("id"), function.get("name"), function.get("arguments")])
     return False
 

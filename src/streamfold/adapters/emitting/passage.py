@@ -125,7 +125,8 @@ class Passage:
             return False
         if self._said_finish is None:
             return not self._emitter.mend_finish
-        return not self._emitter.reason_names_calls or self._said_finish == reply.finish_reason
+        ends = {self._said_finish, reply.finish_reason}
+        return len(ends) == 1 or (not self._emitter.reason_names_calls and ends == {"stop", "tool_calls"})
 
     def _has_said(self, reply: Reply) -> bool:
         """Whether the calls are those that the server said; none but what clients see to be cut off is beside them."""

@@ -51,6 +51,7 @@ class ResponsesOverlay(ResponsesEmitter):
         self._unended: set[Any] = set()  # the positions of those that have not ended
         self._told: set[Any] = set()  # the positions of calls whose arguments have come, in pieces or from the start
         self._seen = False  # the server has sent a response object
+        self._cut = False  # an item has ended before it was whole (fixtures/responses/item_incomplete)
 
     @staticmethod
     def tools(request: Mapping[str, Any]) -> Iterable[Any]:
@@ -65,7 +66,10 @@ class ResponsesOverlay(ResponsesEmitter):
         kind, output = str(payload.get("type")), payload.get("output_index")
         if not self._seen:
             return kind == "response.created" or not kind.startswith("response.")
-        item = as_object(payload.get("item"))
+        item, listed = as_object(payload.get("item")), as_object(payload.get("response")).get("output")
+        self._cut = self._cut or any(one.get("status") == "incomplete" for one in (item, *_dicts(listed)))
+        if kind == "response.completed" and self._cut:  # of which programs look at this word alone
+            return False
         if kind == "response.output_item.added":
             is_new = self._added.get(output) is None or not item  # which says nothing
             if is_new:
