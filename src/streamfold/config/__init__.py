@@ -24,4 +24,4 @@ from .tables import (
     mistakes_in,
     read_table,
 )
-from .typed import ProviderConfig
+from .typed import BatchesConfig, CapabilitiesConfig, LimitsConfig, ModelConfig, ProviderConfig, RateLimitsConfig

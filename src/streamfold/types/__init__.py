@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..answers import Arguments, ChunkSource, DirectModel, EndpointFacts, ModelFacts, Partial, Watcher
 from ..client import BatchClient, RequestInfo
-from ..config import Profile
+from ..config import BatchesConfig, CapabilitiesConfig, LimitsConfig, ModelConfig, Profile, RateLimitsConfig
 from ..engine.dialects import Dialect, DialectContext
 from ..requests import (
     Capabilities,
@@ -43,9 +43,11 @@ __all__ = [
     "Attempt",
     "AudioPart",
     "BatchClient",
+    "BatchesConfig",
     "CacheMark",
     "CallKind",
     "Capabilities",
+    "CapabilitiesConfig",
     "ChunkDetails",
     "ChunkSource",
     "CostSource",
@@ -57,7 +59,9 @@ __all__ = [
     "FilePart",
     "Growth",
     "ImagePart",
+    "LimitsConfig",
     "Messages",
+    "ModelConfig",
     "ModelFacts",
     "NeedsApproval",
     "Options",
@@ -67,6 +71,7 @@ __all__ = [
     "Profile",
     "RateLimit",
     "RateLimitWindow",
+    "RateLimitsConfig",
     "ReasoningEffort",
     "Request",
     "RequestInfo",
