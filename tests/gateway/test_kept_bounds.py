@@ -129,8 +129,12 @@ async def test_many_long_answers_that_nobody_reads(monkeypatch: pytest.MonkeyPat
         held.append(sum(each.weight for each in memory._making))
         return had_room(memory, making)
 
+    def roomy(number: int, size: int, age: float) -> Retention:
+        return Retention(number, 8 * size, age)  # what is done stays until it is asked for
+
     had_room = Memory.has_room
     monkeypatch.setattr(Memory, "has_room", has_room)
+    monkeypatch.setattr("streamfold.gateway.app.Retention", roomy)
     async with (
         serving(says_more) as upstream,
         upstream.provider() as main,
