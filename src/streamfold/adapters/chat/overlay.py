@@ -19,7 +19,6 @@ from .emit import ChatEmitter, written_usage
 _WRITTEN = frozenset({"id", "object", "created", "model", "choices", "usage", "error"})
 _WRITTEN_OF_CHOICE = frozenset({"index", "delta", "message", "finish_reason"})
 _WRITTEN_OF_DELTA = frozenset({"role", "content", "refusal", "tool_calls", "function_call", *REASONING})
-_REASONS = (None, "stop", "length", "tool_calls", "content_filter", "function_call")
 _SCALAR = (str, int, float, type(None))  # values that each event of an answer repeats: the last one is enough
 _OF_THE_ANSWER = ("system_fingerprint", "service_tier")  # which every chunk of the API has
 
@@ -79,13 +78,11 @@ class ChatOverlay(ChatEmitter):
     def _is_choice(self, choice: Any) -> bool:
         match choice:
             case {"index": int(place), "delta": dict(delta)} if not choice.get("error"):
-                texts = [delta.get("content"), *(delta.get(name) for name in REASONING)]
+                texts = [choice.get("finish_reason"), delta.get("content"), *(delta.get(name) for name in REASONING)]
                 calls = delta.get("tool_calls") or []
                 in_order = 0 <= place <= self._choices  # clients put choices in a list (llamacpp/two_choices)
                 self._choices = max(self._choices, place + 1)
-                # Another word for the end is written as the API's: programs look for no other (zai/sensitive).
-                right = in_order and choice.get("finish_reason") in _REASONS and _are_texts(texts)
-                right = right and isinstance(calls, list) and all(map(_is_entry, calls))
+                right = in_order and _are_texts(texts) and isinstance(calls, list) and all(map(_is_entry, calls))
                 rest = delta.keys() - _WRITTEN_OF_DELTA
                 return right and all(self._is_numbered(name, delta[name]) for name in rest)
         return False

@@ -88,6 +88,7 @@ class Emitter(ABC):
         arguments_are_text: whether clients get the arguments of a call as text, which they parse themselves.
         call_kinds: the kinds of calls that this wire has a form for.
         reason_names_calls: on this wire the finish reason says whether there are calls.
+        end_words: the finish reasons that clients look for, where another word of the same meaning is written as these.
         keeps_order: what comes behind the beginning of a call is not written before the end of that call.
         seen: what the event that is read says beside its deltas: for emitters that write over the events of a server.
         said: whole texts of the answer that are held elsewhere, so that none has to be held twice.
@@ -97,6 +98,7 @@ class Emitter(ABC):
     arguments_are_text: ClassVar[bool] = True
     call_kinds: ClassVar[tuple[CallKind, ...]] = ("function",)
     reason_names_calls: ClassVar[bool] = False
+    end_words: ClassVar[frozenset[str]] = frozenset()
     keeps_order: ClassVar[bool] = False
 
     def __init__(

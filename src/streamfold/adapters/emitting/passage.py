@@ -179,8 +179,10 @@ class Passage:
                     self._say(self._lanes[Refusal], delta, text)
                 case Refusal():  # it is known at the end alone how much of it is new
                     event.last = True
-                case Finish(reason):
+                case Finish(reason, raw):
                     self._said_finish, event.last = reason, True
+                    words = self._emitter.end_words
+                    self.differs = self.differs or bool(words and raw not in words and reason != "unknown")
                 case Failure() | Done():
                     event.last = True
 
