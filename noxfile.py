@@ -98,8 +98,9 @@ def wheel(session: nox.Session) -> None:
     built = next(dist.glob("*.whl"))
     session.install(f"{built}[dev]")
     away.mkdir(parents=True)
-    folders = ("tests", "fixtures", "docs", "tools", "providers", "benchmarks", "lab")
-    for name in (*folders, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "mkdocs.yml", "pyproject.toml"):
+    folders = ("tests", "fixtures", "docs", "examples", "tools", "providers", "benchmarks", "lab")
+    texts = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "AGENTS.md", "LICENSE")
+    for name in (*folders, *texts, "conftest.py", "mkdocs.yml", "pyproject.toml"):
         source = Path(name)
         shutil.copytree(source, away / name) if source.is_dir() else shutil.copy(source, away / name)
     session.chdir(away)

@@ -24,7 +24,6 @@ from streamfold.recording import (
     ReplayMismatch,
     ReplayTransport,
     Sent,
-    find_recording,
     load_source,
 )
 from streamfold.recording.requests import Request, difference
@@ -32,6 +31,7 @@ from streamfold.testing.replay_server import serve_replay
 from tables import each_row
 
 URL = "http://test/v1/chat/completions"
+FIXTURES = Path(__file__).parents[2] / "fixtures"  # all of them: an installed package has two
 # httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 
@@ -315,7 +315,7 @@ async def sdk_calls(client: openai.AsyncOpenAI) -> dict[str, str]:
 @each_row("cuts", ["recorded", "bytes:5"])
 async def test_openai_chat(playing: Playing, cuts: str) -> None:
     """The OpenAI SDK reads Chat Completions from a recording, mixed calls included."""
-    recording = find_recording("kimi/parallel_calls")
+    recording = Recording.load(FIXTURES / "kimi/parallel_calls")
     async with playing(recording, cuts=cuts) as (base_url, client):
         calls = await sdk_calls(sdk(base_url, client))
     assert [json.loads(arguments) for arguments in calls.values()] == [
@@ -325,7 +325,7 @@ async def test_openai_chat(playing: Playing, cuts: str) -> None:
 
 async def test_openai_responses(playing: Playing) -> None:
     """It reads the Responses API from one too."""
-    recording = find_recording("aimock/responses_interleaved")
+    recording = Recording.load(FIXTURES / "aimock/responses_interleaved")
     async with playing(recording) as (base_url, client):
         stream = await sdk(base_url, client).responses.create(model="x", input="Hi", stream=True)
         said = [event.delta async for event in stream if event.type == "response.output_text.delta"]
