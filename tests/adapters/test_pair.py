@@ -120,8 +120,8 @@ def test_what_is_written_is_read(wire: str, answer: tuple[list[Delta], dict[str,
     for cut in (None, [body[start:end] for start, end in pairwise([0, *cuts, len(body)])]):
         reply = read(wire, body, cut)
         assert facts(reply) == expected
-        # A text may be a mark of a dialect by chance.
-        assert {warning.code for warning in reply.warnings} <= {"calls_dropped", "empty_answer", "leaked_markup"}
+        mark = {"leaked_markup"} if "<think>" in told["text"] else set[str]()  # that the text is by chance
+        assert {warning.code for warning in reply.warnings} <= {"calls_dropped", "empty_answer", *mark}
 
 
 @settings(deadline=None, max_examples=scale.examples(60))
