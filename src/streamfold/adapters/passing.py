@@ -18,13 +18,13 @@ class PassedList(NamedTuple):
     Attributes:
         member: the member whose value it is.
         first: the first member of its first object.
-        read: adds the deltas of the list, as `from_json` of pydantic_core makes it, to others. Raises ValueError if it
-            can't be read.
+        read: returns the deltas of the list, as `from_json` of pydantic_core makes it. Raises ValueError if it can't be
+            read.
     """
 
     member: str
     first: str
-    read: Callable[[Any, list[Delta]], None]
+    read: Callable[[Any], list[Delta]]
 
 
 @dataclass(frozen=True, slots=True)

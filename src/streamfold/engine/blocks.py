@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from ..text import PathValue, PathValues, join_surrogates, parse_object, read_arguments, without_surrogates
@@ -41,32 +41,34 @@ from ..values import (
 _SHOWN: dict[BlockKind, type[Text] | type[Reasoning]] = {"text": Text, "reasoning": Reasoning}
 
 
-@dataclass(slots=True, eq=False)
 class _OpenBlock:
     """A block of which pieces may still come.
 
     Attributes:
         number: 0, 1, 2 in the order in which blocks were opened.
         begun: the block as it came in its first event.
-        value: its members, as far as they are not texts that grow.
+        value: its members, as far as they are not texts that grow. It is replaced, never changed.
         pieces: the texts that have grown since, by member.
+        json: the members of which the pieces are JSON text.
+        values: the arguments of a call, where they come as values at paths.
         waiting: text that may not be shown before earlier blocks are closed.
         counted: whether the arguments that stood in the first event have been looked at.
         marked: whether its end has been told.
         late: whether it is a call that began or grew behind a finish reason.
     """
 
-    number: int
-    begun: Block
-    value: dict[str, Any]
-    pieces: dict[str, list[str]] = field(default_factory=dict)
     json: tuple[str, ...] = ()
     values: PathValues | None = None
-    waiting: list[str] = field(default_factory=list)
-    closed: bool = False
-    counted: bool = False
-    marked: bool = False
-    late: bool = False
+    counted = False
+
+    def __init__(self, number: int, begun: Block) -> None:
+        self.number = number
+        self.begun = begun
+        self.value = begun.value
+        self.pieces: dict[str, list[str]] = {}
+        self.waiting: list[str] = []
+        self.closed = self.marked = begun.whole
+        self.late = False
 
     def whole(self, call: ToolCall | None) -> dict[str, Any]:
         """The block as it goes back into the history."""
@@ -122,7 +124,7 @@ class Blocks:
         if type(delta) is BlockPiece:
             return self._piece(delta)
         if type(delta) is Block:
-            return self._open(delta)
+            return self.open(delta)
         if type(delta) is BlockEnd:
             block = self._find_ended(delta)
             return self._close(block) if block is not None and not block.closed else []
@@ -208,34 +210,32 @@ class Blocks:
     def _find_ended(self, end: BlockEnd) -> _OpenBlock | None:
         return self._find_call(end.index) if end.call else self._find(end.index)
 
-    def _is_named_again(self, begun: Block) -> bool:
-        """Whether a block is the next piece of a call that is under way: Gemini may name it again, by its id."""
-        call = begun.call
-        block = self._named.get((call.id, call.name)) if begun.held and call and call.id else None
-        if block is None or block.closed or block.begun.call is None:
-            return False
-        self._calling = block
-        return True
-
-    def _open(self, begun: Block) -> list[Delta]:
+    def open(self, begun: Block) -> list[Delta]:
+        """Opens a block, as `feed` does."""
         out: list[Delta] = []
-        if self._is_named_again(begun):
-            return self._close(self._calling) if begun.whole and self._calling else out
+        call = begun.call
+        name = (call.id, call.name) if call is not None and call.id else None
+        if name in self._named and begun.held:  # the next piece of a call that is under way: Gemini may name it again
+            named = self._named[name]
+            if not named.closed and named.begun.call is not None:
+                self._calling = named
+                return self._close(named) if begun.whole else out
         if begun.index is not None:  # a second block under one index is another block
             before = self._by_index.pop(begun.index, None)
             out += self._close(before) if before is not None and not before.closed else []
         elif self._blocks and not self._blocks[-1].closed and not self._blocks[-1].begun.held:
             out += self._close(self._blocks[-1])  # without indexes blocks follow each other; a held call says its end
-        block = _OpenBlock(len(self._blocks), begun, dict(begun.value), closed=begun.whole, marked=begun.whole)
+        block = _OpenBlock(len(self._blocks), begun)
         self._blocks.append(block)
-        self._showing.setdefault(begun.kind, block)
+        if begun.kind in _SHOWN:
+            self._showing.setdefault(begun.kind, block)
         if begun.index is not None:
             self._by_index[begun.index] = block
         if begun.kind == "call":
             self._calling, block.late = block, self._behind_reason
-        if begun.call is not None:
-            if begun.call.id:
-                self._named[begun.call.id, begun.call.name] = block
+        if call is not None:
+            if name is not None:
+                self._named[name] = block
             return out if begun.held else [*out, self._head(block)]
         shown = begun.value.get(begun.member)
         return [*out, *self._show(block, shown)] if isinstance(shown, str) and shown else out
@@ -244,7 +244,7 @@ class Blocks:
         """The block of a call whose beginning did not come."""
         if (block := self._strays.get(piece.index)) is None:
             begun = Block(piece.index, "call", {}, piece.member, Call(None))
-            block = self._strays[piece.index] = _OpenBlock(len(self._blocks), begun, {})
+            block = self._strays[piece.index] = _OpenBlock(len(self._blocks), begun)
             self._blocks.append(block)
         return block
 
@@ -268,7 +268,7 @@ class Blocks:
         out: list[Delta] = []
         block = self._find_call(piece.index) if piece.kind == "call" else self._find(piece.index)
         if piece.opens is not None and (block is None or (piece.index is None and not _goes_on(block, piece))):
-            out = self._open(piece.opens)
+            out = self.open(piece.opens)
             block = self._blocks[-1]
         if piece.how == "path" and piece.value == "" and (block is None or block.closed or block.begun.kind != "call"):
             return [*out, Warn("calls_dropped", "a call without a name and arguments is no call")]
@@ -295,7 +295,7 @@ class Blocks:
         if piece.how == "add":
             before = block.value.get(member)
             value = [*(before if isinstance(before, list) else ()), value]
-        block.value[member] = without_surrogates(value)
+        block.value = {**block.value, member: without_surrogates(value)}
         return out
 
     # --- what is shown ------------------------------------------------------------------------------------------------
@@ -313,7 +313,8 @@ class Blocks:
 
     def _show_waiting(self, kind: BlockKind, *, ended: bool = False) -> list[Delta]:
         """Returns the texts of a kind whose turn has come."""
-        made, out = _SHOWN.get(kind), list[Delta]()
+        out: list[Delta] = []
+        made = _SHOWN.get(kind)
         if made is None or kind not in self._showing:
             return out
         for block in self._blocks[self._showing[kind].number :]:
@@ -334,15 +335,19 @@ class Blocks:
         block.counted = True
         # More of it was to come. Where the model stopped it is whole; a string that is open tells otherwise.
         goes_on = block.begun.held and not (block.closed or (self._stopped and not block.late))
-        brought = any(piece.strip() for pieces in block.pieces.values() for piece in pieces)
+        brought = bool(block.pieces) and any(piece.strip() for pieces in block.pieces.values() for piece in pieces)
+        value = None
         if goes_on or block.values:
             with _putting_together():
                 text = block.path_values().text(whole=not goes_on)
+        elif brought:
+            text = ""
         else:
-            text = "" if brought else call.arguments
+            text, value = call.arguments, call.value
         done = block.closed or None  # by which a call without arguments is known to be whole
         if block.begun.held:
-            return [Call(block.number, call.id, call.name, text, extra=call.extra, markup=call.markup, ended=done)]
+            number, markup = block.number, call.markup
+            return [Call(number, call.id, call.name, text, False, call.extra, None, markup, done, False, value)]
         if text or (done and not brought):
             return [Call(block.number, arguments=text, markup=call.markup, ended=done)]
         return []

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from operator import attrgetter
 from typing import TypeAlias
 
 from ..text import is_empty
@@ -50,6 +51,7 @@ from .opencall import OpenCall
 from .placement import Placement, Rule
 
 _Found: TypeAlias = tuple[OpenCall | None, Rule]
+_GUESSES: frozenset[Rule] = frozenset(("listed_name", "turn", "index_taken"))
 
 
 class Calls:
@@ -188,7 +190,7 @@ class Calls:
         calls = self._opened
         indices = {call.index for call in calls if call.index is not None and call.index >= 0}
         if len(indices) == len(calls):
-            return sorted(calls, key=lambda call: call.index or 0)
+            return sorted(calls, key=attrgetter("index"))
         if all(call.listed is not None for call in calls):
             return sorted(calls, key=lambda call: call.listed or 0)
         return list(calls)
@@ -296,7 +298,8 @@ class Calls:
             self._shared = self._shared or rule == "index_taken"
             if rival and rival.other_id and part.id in (rival.id, rival.other_id):  # whose were the arguments?
                 call.stray = rival.stray = True
-        call.guessed = call.guessed or _is_guess(call, part, rule)
+        if rule in _GUESSES and _is_guess(call, part, rule):
+            call.guessed = True
         if part.index is not None:
             self._by_index[part.index] = call
             call.index = part.index if call.index is None else call.index
@@ -323,9 +326,11 @@ class Calls:
             known = self._by_item.get(part.item, call)
             self._by_item[part.item] = call if known is call else None
             call.items = (*call.items, part.item)
-        call.markup = call.markup or part.markup
+        if part.markup:
+            call.markup = True
         if part.id:
-            self._check("id", part.id, self._limits.id_chars)
+            if len(part.id) > self._limits.id_chars:
+                raise _too_long("id", self._limits.id_chars)
             if not call.id:
                 call.id = part.id
             elif part.id != call.id:
@@ -335,8 +340,9 @@ class Calls:
         if part.name and not (call.name and (part.whole or part.item is not None)):
             if call.name not in ("", part.name) and call.other_id:  # each of two ids brought a name
                 call.stray = True
-            call.name = self._names.joined(call.name, part.name)
-            self._check("name", call.name, self._limits.name_chars)
+            call.name = self._names.joined(call.name, part.name) if call.name else part.name
+            if len(call.name) > self._limits.name_chars:
+                raise _too_long("name", self._limits.name_chars)
         if part.extra:
             call.extra = {**(call.extra or {}), **part.extra}
 
@@ -352,6 +358,8 @@ class Calls:
         size = len(part.arguments)
         if not part.whole:
             self._add(call, [part.arguments], size)
+            if part.value is not None:
+                call.value = part.value
         elif call.add_whole(part.arguments):
             self._chars += size
         if (size if part.whole else call.size) > self._limits.arguments_chars:
@@ -365,9 +373,9 @@ class Calls:
                 " (limits.all_arguments_chars)"
             )
 
-    def _check(self, what: str, said: str, limit: int) -> None:
-        if len(said) > limit:
-            raise ProtocolError(f"the {what} of a call is longer than {limit} characters (limits.{what}_chars)")
+
+def _too_long(what: str, limit: int) -> ProtocolError:
+    return ProtocolError(f"the {what} of a call is longer than {limit} characters (limits.{what}_chars)")
 
 
 def _is_guess(call: OpenCall, part: Call, rule: Rule) -> bool:

@@ -88,7 +88,7 @@ class Ending:
         if others and (why := self._cut(reason)):
             self._drop(others, why)
             others = []
-        others = [replace(call, id=self._own_id(call.id, call.name, call.raw_arguments)) for call in others]
+        others = [replace(call, id=self._own_id(call.id, call.name, call)) for call in others]
         if (opened and self.tool_choice == "none") or (answer is not None and not calls):
             reason = "stop" if reason == "tool_calls" else reason
         if (calls or others) and reason == "stop":
@@ -169,16 +169,20 @@ class Ending:
         call_id, name = call.id, call.name
         if call.other_id:
             self.warn("changed_id", f"{name}: first {call_id!r}, then {call.other_id!r}; the first counts", call)
-        return self._own_id(call_id, name, call.text, call)
+        return self._own_id(call_id, name, call)
 
-    def _own_id(self, call_id: str, name: str, text: str, call: OpenCall | None = None) -> str:
+    def _own_id(self, call_id: str, name: str, of: OpenCall | ToolCall) -> str:
         """Returns an id that no other call of the answer has: the given one, or a fresh one, with a warning."""
+        if call_id and call_id not in self._ids:  # as nearly every one
+            self._ids.add(call_id)
+            return call_id
+        call = of if isinstance(of, OpenCall) else None
         if not call_id and not (call and call.markup):
             self.warn("missing_id", f"{name} came without an id", call)
-        elif call_id and call_id in self._ids:
+        elif call_id:
             self.warn("duplicate_id", f"{call_id!r} stands for two calls; that of {name} was given a fresh id", call)
-        if not call_id or call_id in self._ids:
-            call_id = self._fresh_id(f"{call.number if call else len(self._ids)}|{name}|{text}")
+        number, text = (of.number, of.text) if isinstance(of, OpenCall) else (len(self._ids), of.raw_arguments)
+        call_id = self._fresh_id(f"{number}|{name}|{text}")
         self._ids.add(call_id)
         return call_id
 
@@ -200,6 +204,8 @@ def breaks_inside(opened: Iterable[OpenCall]) -> bool:
 
 
 def _read(call: OpenCall) -> ParsedArguments:
+    if call.value is not None and len(call.pieces) == 1 and not call.wholes:
+        return ParsedArguments(call.value, call.pieces[0])
     torn = call.gap_at is not None and call.wholes  # an event is missing: the wholes alone say what they are
     return read_arguments(() if torn else call.pieces, call.wholes, repair=not call.markup)
 

@@ -159,7 +159,7 @@ class KnownLists:
     def __init__(self, shape: Shape, listed: Listed, counts: Counts | None) -> None:
         head, tail, *_ = shape.pieces
         self.begin = head + listed.first
-        self._list_at, self._data_at, self._says = len(head), shape.data_at, listed.says
+        self._list_at, self._data_at, self._says = len(head), shape.data_at, listed.whole.read
         self._tail, self._behind = tail, len(shape.ending) - shape.ending.index(b"\n")
         self._match, self._close = re.compile(shape.pattern(1)).match, len(shape.ending)
         self.counts = counts and (lambda event: counts(shape.payload(event)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -12,9 +11,8 @@ from .brackets import Brackets
 _WHOLES = 3  # how many different wordings of the whole arguments are kept
 
 
-@dataclass(slots=True, eq=False)
 class OpenCall:
-    """A tool call of which at least one fragment has arrived.
+    """A tool call of which at least one fragment has arrived. What is the same for nearly all calls is the class's.
 
     Attributes:
         number: 0, 1, 2 in the order in which calls were opened.
@@ -35,16 +33,12 @@ class OpenCall:
         guessed: only what usually comes next decided that a fragment is, or is not, of this call.
         stray: arguments were left over that may be its own.
         listed: its place in the server's own list of the calls.
+        value: what the last piece was written from (`Call.value`).
     """
 
-    number: int
-    index: int | None
     id: str = ""
     name: str = ""
     other_id: str = ""
-    pieces: list[str] = field(default_factory=list)
-    wholes: list[str] = field(default_factory=list)
-    size: int = 0
     markup: bool = False
     extra: dict[str, Any] | None = None
     items: tuple[str, ...] = ()
@@ -53,15 +47,23 @@ class OpenCall:
     done: bool = False
     broken_off: bool = False
     late: bool = False
-    gap_at: int | None = None
     spliced: bool = False
     guessed: bool = False
     stray: bool = False
     listed: int | None = None
-    _brackets: Brackets | None = field(default=None, init=False, repr=False)
-    _followed: int = field(default=0, init=False, repr=False)  # pieces that the brackets have been followed through
-    _closed: bool | None = field(default=None, init=False, repr=False)  # False: there is more behind the last bracket
-    _value: Any = field(default=None, init=False, repr=False)  # of the arguments, if they had to be compared
+    value: dict[str, Any] | None = None
+    _brackets: Brackets | None = None
+    _followed = 0  # pieces that the brackets have been followed through
+    _closed: bool | None = None  # False: there is more behind the last bracket
+    _value: Any = None  # of the arguments, if they had to be compared
+
+    def __init__(self, number: int, index: int | None) -> None:
+        self.number = number
+        self.index = index
+        self.pieces: list[str] = []
+        self.wholes: list[str] = []
+        self.size = 0
+        self.gap_at: int | None = None
 
     @property
     def text(self) -> str:

@@ -40,7 +40,7 @@ _RARE = frozenset({Done, Extra, Failure, Finish})
 _COUNTED = ("text", "reasoning", "call")  # kinds of blocks whose texts have limits of their own
 _SHOWN = frozenset({Text, Reasoning, Call})  # what pieces of blocks are to the reader
 _NO_PROGRESS = frozenset({MessageStart, Meta, Sequence, Usage, UsageUpdate, Warn})  # never a part of the answer
-_OfBlocks: TypeAlias = Answered | Block | BlockPiece | BlockEnd | MessageStart
+_OfBlocks: TypeAlias = Answered | BlockPiece | BlockEnd | MessageStart
 _OF_BLOCKS = frozenset(get_args(_OfBlocks))
 
 
@@ -121,7 +121,7 @@ class Pipeline:
         fold, kept = self._fold, False
         for delta in deltas:
             kind = type(delta)
-            if kind is Text and self._passes and delta.part is None and not delta.whole:  # type: ignore[union-attr]
+            if self._passes and (kind is Call or (kind is Text and delta.part is None and not delta.whole)):  # type: ignore[union-attr]
                 if (chunk := fold.feed(delta)) is not None:
                     chunks.append(chunk)
             elif kind is BlockPiece and delta.kind in _COUNTED and delta.how != "set":  # type: ignore[union-attr]
@@ -136,7 +136,9 @@ class Pipeline:
                     self._meta = delta
                     fold.feed(delta)
             elif kind is UsageUpdate:
-                self._fold.count_usage(delta)  # type: ignore[arg-type]
+                fold.count_usage(delta)  # type: ignore[arg-type]
+            elif kind is Block:
+                self._open_block(delta, data, chunks)  # type: ignore[arg-type]
             elif isinstance(delta, Sequence):
                 if (warning := self.numbers.feed(delta, data)) is not None:
                     fold.warn(warning.code, warning.detail)
@@ -159,6 +161,13 @@ class Pipeline:
             elif (chunk := fold.feed(delta)) is not None:
                 chunks.append(chunk)
 
+    def _open_block(self, block: Block, data: str, chunks: list[StreamChunk]) -> None:
+        self._fold.keep(len(data))
+        if made := self._blocks.open(block):
+            self.feed(made, data, chunks)
+        if block.kind == "other" and block.index is not None:  # it grows
+            self._show(block.value, chunks)
+
     def _take_block(self, delta: _OfBlocks, data: str, chunks: list[StreamChunk]) -> bool:
         """Takes a delta of a wire with blocks. Returns whether the rest of the event is to be skipped.
 
@@ -176,10 +185,6 @@ class Pipeline:
             self._fold.keep(len(data))
         if made := self._blocks.feed(delta):
             self.feed(made, data, chunks)
-        if isinstance(delta, Block):
-            if delta.kind == "other" and delta.index is not None:  # it grows
-                self._show(delta.value, chunks)
-            return False
         for mark in self._blocks.marks(delta):
             self._fold.mark(mark)
             if mark.name == "block":

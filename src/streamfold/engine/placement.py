@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from ..values import Call, ProtocolWarning
 from .opencall import OpenCall
@@ -33,7 +34,8 @@ Rule: TypeAlias = Literal[
 ]
 
 
-class Placement(NamedTuple):
+@dataclass(slots=True)
+class Placement:
     """Where a fragment went.
 
     Attributes:

@@ -77,22 +77,16 @@ class Listed(NamedTuple):
     first: bytes
     value: Any
 
-    def says(self, value: Any) -> list[Delta]:
-        """The deltas of such a list."""
-        made: list[Delta] = []
-        self.whole.read(value, made)
-        return made
-
     def taken_from(self, deltas: list[Delta]) -> Says | None:
         """Takes the deltas of the list from the end of those of its event; None if they do not stand there."""
         try:
-            made = self.says(self.value)
+            made = self.whole.read(self.value)
         except ValueError:  # something else is called so
             return None
         if not made or deltas[-len(made) :] != made:
             return None
         del deltas[-len(made) :]
-        return lambda text: self.says(from_json(_ANY_LIST % text.encode()))
+        return lambda text: self.whole.read(from_json(_ANY_LIST % text.encode()))
 
 
 def list_in(raw: bytes, whole: PassedList) -> Listed | None:
@@ -120,7 +114,8 @@ def shape_of(raw: bytes, passed: Passed, listed: Listed | None) -> Shape | None:
     ):
         return None
     data_at = len(raw) - len(data) - len(ending) + len(b"data: ")
-    pieces, holes = [raw[:data_at]], list[int]()
+    pieces: list[bytes] = [raw[:data_at]]
+    holes: list[int] = []
     if listed is not None:
         data = raw[data_at - 6 : listed.start] + _IN_LIST_PLACE + raw[listed.end : -len(ending)]
     before, member = b"", ""  # what stands before a string, and the string before that

@@ -39,7 +39,7 @@ def parse_object(text: str) -> Any:
     """
     try:
         value = from_json(text, allow_inf_nan=False)
-        if (type(value) is dict and _SMALL.issuperset(map(type, value.values()))) or not _MAYBE_INFINITE.search(text):
+        if reads_back(value) or not _MAYBE_INFINITE.search(text):
             return value
     except (ValueError, TypeError):
         pass
@@ -55,6 +55,15 @@ def compact(value: Any) -> str:
         return to_json(value, inf_nan_mode="constants").decode()
     except ValueError:  # nested deeper than it goes
         return _COMPACT.encode(value)
+
+
+def reads_back(value: Any) -> bool:
+    """Whether a parsed value is an object that `parse_object` surely reads again from what `compact` writes.
+
+    >>> reads_back({"a": 1, "b": None}), reads_back({"a": float("inf")}), reads_back([])
+    (True, False, False)
+    """
+    return type(value) is dict and _SMALL.issuperset(map(type, value.values()))
 
 
 def parse_partial(text: str) -> bool:

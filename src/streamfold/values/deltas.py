@@ -78,6 +78,7 @@ class Call(FieldValue, Slotted):
         markup: the model wrote the call into its text, where calls have no ids.
         ended: the server says that the call is complete (True), or that it broke off (False). None: neither.
         begins: the server says that the call begins here.
+        value: the value that `arguments` was written from, if it is known that reading it gives the same one.
     """
 
     index: int | None = None
@@ -90,6 +91,7 @@ class Call(FieldValue, Slotted):
     markup: bool = False
     ended: bool | None = None
     begins: bool = False
+    value: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_empty(self) -> bool:
@@ -132,7 +134,7 @@ class Block(Slotted):
         value: the block as it came; what goes back into the history is made of it.
         member: the member whose text the reader is shown.
         call: the call that the block is; its arguments count only if no piece brings others.
-        write: puts a call that was handed out into the block, for the history.
+        write: puts a call that was handed out into a copy of the block, for the history.
         held: the call is known to be the client's only when the message has ended: see `Answered`.
         whole: nothing more of it comes, so that no `BlockEnd` follows.
     """

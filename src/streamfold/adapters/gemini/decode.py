@@ -11,7 +11,7 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ...text import PathValue, compact, parse_event
+from ...text import PathValue, compact, parse_event, reads_back
 from ...values import (
     Answered,
     Block,
@@ -75,7 +75,7 @@ class EventReader:
     @passes_on(
         "text",
         counts="usageMetadata",
-        whole=PassedList("parts", "functionCall", lambda parts, out: _parts(parts, out, sound=True)),
+        whole=PassedList("parts", "functionCall", lambda parts: _parts(parts, [], sound=True)),
     )
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the facts of one event. Raises ValueError if it is not a chunk of this format."""
@@ -110,7 +110,8 @@ def _chunk(chunk: Any, out: list[Delta]) -> None:
         out.append(_meta(get("responseId"), get("modelVersion"), get("createTime")))
     except TypeError:  # a list or an object is no name of anything
         out.append(Meta())
-    ends, read = list[Delta](), False
+    ends: list[Delta] = []
+    read = False
     candidates = get("candidates") or ()
     if not isinstance(candidates, list | tuple):
         raise ValueError(f"candidates must be a list, not {type(candidates).__name__}")
@@ -165,7 +166,7 @@ def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -
         ends.append(Finish(meaning, reason, more=True))
 
 
-def _parts(parts: list[Any], out: list[Delta], *, sound: bool = False) -> None:
+def _parts(parts: list[Any], out: list[Delta], *, sound: bool = False) -> list[Delta]:
     """Adds the deltas of parts. `sound`: the strict parser made them, so that all of them can be encoded."""
     for part in parts:
         if not isinstance(part, dict):
@@ -173,8 +174,14 @@ def _parts(parts: list[Any], out: list[Delta], *, sound: bool = False) -> None:
         if len(part) == 1 and type(text := part.get("text")) is str:  # as nearly every part
             if text:
                 out.append(BlockPiece(None, "text", "text", text, opens=_TEXT))
+            continue
+        if not sound:
+            part = keep(part)
+        if isinstance(call := part.get("functionCall"), dict):
+            _call(part, call, out)
         else:
-            _part(part if sound else keep(part), out)
+            _part(part, out)
+    return out
 
 
 _COUNTED = {"webSearchQueries": "web_search", "urlMetadata": "web_fetch"}
@@ -188,9 +195,6 @@ def _add_requests(about: Any, out: list[Delta]) -> None:
 
 
 def _part(part: dict[str, Any], out: list[Delta]) -> None:
-    if isinstance(call := part.get("functionCall"), dict):
-        _call(part, call, out)
-        return
     if isinstance(answer := part.get("functionResponse"), dict):
         # Google ran the call of this name itself (MCP at the server): it is not the client's to run.
         out.append(Answered(word(answer.get("id")), word(answer.get("name"))))
@@ -212,16 +216,19 @@ def _part(part: dict[str, Any], out: list[Delta]) -> None:
 def _call(part: dict[str, Any], call: dict[str, Any], out: list[Delta]) -> None:
     """A call comes whole in one part, unless the request asked for its arguments in pieces."""
     name, goes_on = word(call.get("name")), call.get("willContinue") is True
-    pieces = call.get("partialArgs")
-    values = [_path_value(piece) for piece in pieces if isinstance(piece, dict)] if isinstance(pieces, list) else []
+    values: list[PathValue] = []
+    if isinstance(pieces := call.get("partialArgs"), list):
+        values = [_path_value(piece) for piece in pieces if isinstance(piece, dict)]
     args = call.get("args")
     if name is not None:
         id_ = word(call.get("id"))
         text = "" if args is None else args if isinstance(args, str) else compact(args)
         # Most calls have no id here, and that is nothing to warn of.
-        made = Call(None, id_, name, text, extra=_extra(part), markup=id_ is None)
+        extra = {SIGNATURE: signature} if (signature := part.get(SIGNATURE)) else None
+        value = args if reads_back(args) else None
+        made = Call(None, id_, name, text, False, extra, None, id_ is None, None, False, value)
         whole = not (values or goes_on)  # as nearly every call
-        out.append(Block(None, "call", part, "args", made, _write_call, held=True, whole=whole))
+        out.append(Block(None, "call", part, "args", made, _write_call, True, whole))
         if whole:
             return
     elif isinstance(args, dict):
@@ -234,14 +241,13 @@ def _call(part: dict[str, Any], call: dict[str, Any], out: list[Delta]) -> None:
         out.append(BlockEnd(None, call=True))
 
 
-def _extra(part: dict[str, Any]) -> dict[str, Any] | None:
-    return {SIGNATURE: part[SIGNATURE]} if part.get(SIGNATURE) else None
-
-
 def _write_call(part: dict[str, Any], call: ToolCall) -> dict[str, Any]:
-    was = part["functionCall"]
-    kept = {name: value for name, value in was.items() if name not in ("partialArgs", "willContinue", "args")}
-    return {**part, "functionCall": {**kept, "name": call.name, "args": arguments_object(call)}}
+    written = dict(part["functionCall"])
+    for name in ("partialArgs", "willContinue", "args"):
+        written.pop(name, None)
+    written["name"], written["args"] = call.name, arguments_object(call)
+    part["functionCall"] = written
+    return part
 
 
 def _path_value(piece: dict[str, Any]) -> PathValue:
