@@ -36,6 +36,7 @@ CONVERSATIONS: list[list[Message]] = [
     [user("Hi"), assistant("Yes?"), user("Why?")],
     [Message("developer", "Be brief."), user("Hi")],
 ]
+BODIES = [Options(extra_body={"top": top}) for top in (True, 1)]
 COLD, LONG, JSON = Options(temperature=0.5), Options(max_output_tokens=9, seed=1), Options(response_format="json")
 
 
@@ -54,11 +55,18 @@ def test_the_same_as_with_a_new_adapter(name: str) -> None:
     requests = [
         Request("m", tuple(messages), options=options, stream=stream, tools=tools)
         for messages, options, stream, tools in product(
-            CONVERSATIONS, (Options(), COLD, LONG, JSON), (True, False), ((), (weather,))
+            CONVERSATIONS, (Options(), COLD, LONG, JSON, *BODIES), (True, False), ((), (weather,))
         )
     ]
     for request in (*requests, *reversed(requests)):
         assert prepared(used, request) == prepared(find_adapter(name)(), request)
+
+
+def test_settings_that_are_equal_are_found_out_once() -> None:
+    """A server that reads each request anew makes new options of each."""
+    adapter = ChatAdapter()
+    one, other = (Request("m", (user(text),), options=Options(temperature=0.5)) for text in ("Hi", "Hello"))
+    assert adapter.prepare(one).request.options is adapter.prepare(other).request.options
 
 
 def test_what_the_adapter_is_set_to_counts() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..requests import plain_roles
 
 if TYPE_CHECKING:
-    from ..requests import Request
+    from ..requests import Options, Request
     from ..values import ProtocolWarning
 
 _SETTINGS = attrgetter(
@@ -47,11 +47,16 @@ class Question:
     def is_like(self, other: Question) -> bool:
         """Whether the two differ in their texts alone."""
         return (
-            self.request.options is other.request.options
+            _are_same(self.request.options, other.request.options)
             and all(mine is theirs for mine, theirs in zip(self.around, other.around, strict=True))
             and self.roles == other.roles
             and _SETTINGS(self.request) == _SETTINGS(other.request)
         )
+
+
+def _are_same(one: Options, other: Options) -> bool:
+    """Whether options are written alike. Members of a body count as others: true is equal to 1, but not to a server."""
+    return one is other or (not one.extra_body and one == other)
 
 
 class Known:
