@@ -54,7 +54,8 @@ class RememberedAnswer(WrappedAnswer):
                     if self.reply is None and (reply := self._source.reply) is not None:
                         failed = await self._cache.remember(messages, reply)
                         self._failures += [failed] if failed else []
-                        self.reply = replace(reply, warnings=self._shown_warnings(reply.warnings))
+                        shown = self._shown_warnings(reply.warnings)
+                        self.reply = reply if shown == reply.warnings else replace(reply, warnings=shown)
                     yield batch
         except APIError as error:
             error.warnings = self._shown_warnings(error.warnings)

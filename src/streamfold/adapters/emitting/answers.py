@@ -99,10 +99,12 @@ def jsonable(reply: Reply) -> Reply:
     """
     calls = [replace(call, extra=finite(call.extra)) for call in reply.tool_calls]
     extras = finite(reply.extras)
-    usage = reply.usage and replace(reply.usage, raw=finite(reply.usage.raw))
+    usage = reply.usage
+    if usage is not None and (raw := finite(usage.raw)) is not usage.raw:
+        usage = replace(usage, raw=raw)
     lost = [f"tool_calls[{at}]" for at, call in enumerate(reply.tool_calls) if calls[at].extra is not call.extra]
     lost += [name for name, value in reply.extras.items() if extras[name] is not value]
-    lost += ["usage"] if usage and reply.usage and usage.raw is not reply.usage.raw else []
+    lost += ["usage"] if usage is not reply.usage else []
     if not lost:
         return reply
     warning = ProtocolWarning("extras_dropped", f"{', '.join(lost)}: JSON has no NaN and no Infinity; null was sent")
