@@ -6,10 +6,10 @@ import os
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from secrets import token_hex
 from time import time
 from types import TracebackType
 from typing import Any, Self
-from uuid import uuid4
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -243,7 +243,7 @@ def _wire_of(request: HTTPRequest) -> type[Wire]:
 
 async def _refusal(request: HTTPRequest, refusal: Refused) -> Response:
     wire = _wire_of(request)(GatewayOptions())
-    request_id = wire.id_prefix + uuid4().hex
+    request_id = wire.id_prefix + token_hex(16)
     status, body = wire.error(refusal, request_id)
     return JSONResponse(body, status, {**wire.headers(request_id), **refusal.headers})
 

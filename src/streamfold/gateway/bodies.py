@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Any
 
-import anyio
 from starlette.datastructures import Headers
 
 from ..config import GatewayOptions
+from ..net import Interrupted, waits
 from .failures import refused
 
 Receive = Callable[[], Awaitable[Any]]
@@ -18,6 +19,19 @@ _SLOWEST = 2**16  # bytes per second that a client has to send once the first se
 
 class ClientGone(Exception):
     """The client has disconnected."""
+
+
+class Patience:
+    """Until when a client is waited for: the deadline of `Waits`."""
+
+    __slots__ = ("ends",)
+
+    def __init__(self) -> None:
+        self.ends = inf
+
+    def due(self) -> float:
+        """The moment, by the event loop's time."""
+        return self.ends
 
 
 class Bodies:
@@ -67,19 +81,25 @@ class HeldBody:
         if length.isdecimal() and len(length) < 20:
             self._check(int(length), "the request body")
         pieces: list[bytes] = []
-        seconds = self._options.body_timeout
-        with anyio.CancelScope(deadline=anyio.current_time() + seconds) as clock:
+        seconds, patience = self._options.body_timeout, Patience()
+        waiting = waits(patience)  # nearly every body is there already, which needs no clock
+        patience.ends = waiting.now() + seconds
+        try:
             while True:
-                message = await receive()
+                message = await waiting.wait(receive())
                 if message["type"] == "http.disconnect":
                     raise ClientGone
                 piece = message.get("body", b"")
                 self._hold(len(piece), "the request body")
                 pieces.append(piece)
-                clock.deadline += len(piece) / _SLOWEST
+                patience.ends += len(piece) / _SLOWEST
                 if not message.get("more_body"):
                     return b"".join(pieces)
-        raise refused(408, f"the request body did not arrive within {seconds:g} seconds", "request_timeout")
+        except Interrupted:
+            why = f"the request body did not arrive within {seconds:g} seconds"
+            raise refused(408, why, "request_timeout") from None
+        finally:
+            waiting.close()
 
     def grow(self, size: int) -> None:
         """Counts what is to be written into it. Raises Refused if it is too much, for one request or for all."""

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from secrets import token_hex
 from time import time
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
-from uuid import uuid4
 
 import anyio.to_thread
 from starlette.datastructures import Headers, QueryParams
@@ -142,7 +142,7 @@ class RequestHandler:
 
     async def handle(self, handle: Handler, wire: Wire, scope: Any, receive: Receive, send: Send) -> None:
         """Does with a request what `handle` does, if its client may use the server. What that refuses is the answer."""
-        log = RequestLog(wire.id_prefix + uuid4().hex, wire.adapter, self._observers)
+        log = RequestLog(wire.id_prefix + token_hex(16), wire.adapter, self._observers)
         guarded = GuardedSend(send, self.options.send_timeout)
         try:
             try:
@@ -225,7 +225,9 @@ class RequestHandler:
         value, most = body.value, self.options.max_objects
         if body.size > 2 * most and (count := _objects_in(value)) > most:  # the shortest object has two bytes
             raise refused(400, f"too many JSON objects: {count}; allowed are {most}")
-        headers, params = Headers(scope=scope), {**QueryParams(scope["query_string"]), **scope["path_params"]}
+        headers, params = Headers(scope=scope), scope["path_params"]
+        if query := scope["query_string"]:
+            params = {**QueryParams(query), **params}
         model = wire.model(value, params) if isinstance(value, Mapping) else None
         if isinstance(model, str):
             if len(model) > _LONGEST_NAME:
@@ -249,7 +251,8 @@ class RequestHandler:
         messages, mended = for_providers(
             asked.request.messages, served.adapters, own=wire.adapter, continues=wire.continues
         )
-        asked = replace(asked, request=replace(asked.request, messages=messages))
+        if messages != asked.request.messages:
+            asked = replace(asked, request=replace(asked.request, messages=messages))
         memory = self._memory and self._memory.of(incoming.client.id, ids=wire.returns_ids)
         return Exchange(wire, asked, served, self.options, incoming.log, [*dropped, *mended], memory)
 

@@ -12,7 +12,7 @@ import anyio
 
 from ..adapters.emitting import json_text
 from ..net import Interrupted, waits
-from .bodies import ClientGone
+from .bodies import ClientGone, Patience
 
 Send = Callable[[Any], Awaitable[None]]
 
@@ -22,18 +22,6 @@ _HEADERS = {
     "cache-control": "no-cache, no-transform",  # a proxy that compresses a stream also holds it back
     "x-accel-buffering": "no",
 }
-
-
-class _Patience:
-    """How long one `send` may wait: the deadline of `Waits`."""
-
-    __slots__ = ("ends",)
-
-    def __init__(self) -> None:
-        self.ends = inf
-
-    def due(self) -> float:
-        return self.ends
 
 
 class GuardedSend:
@@ -47,7 +35,7 @@ class GuardedSend:
     def __init__(self, send: Send, seconds: float) -> None:
         self._send = send
         self._seconds = seconds
-        self._patience = _Patience()
+        self._patience = Patience()
         self._waits = waits(self._patience)
 
     async def __call__(self, message: Any) -> None:
