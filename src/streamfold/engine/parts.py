@@ -205,12 +205,15 @@ class EventNumbers:
 
     def feed(self, sequence: Sequence, data: str) -> Warn | None:
         """Returns a warning `repeated_event` if the event is to be skipped, `missing_event` if some are missing."""
-        number, last, fingerprint = sequence.number, self._last, hash(data.encode())
-        if last is not None and number == last + 1:  # nearly every event
-            self.add(number, [fingerprint])
-            return None
+        number, last = sequence.number, self._last
         if number is None:
             self._partial = True
+            return None
+        fingerprint = hash(data.encode())
+        if last is not None and number == last + 1:  # nearly every event
+            self._seen[number], self._last = fingerprint, number
+            if len(self._seen) >= _REMEMBERED:
+                self._seen_before, self._seen = self._seen, {}
             return None
         known = self._seen.get(number, self._seen_before.get(number))
         if len(self._seen) == 1 and not self._seen_before and known not in (None, fingerprint):

@@ -36,6 +36,7 @@ from .fold import Fold
 from .lanes import Lane
 from .parts import EventNumbers, Parts
 
+_TEXTS = frozenset({Text, Reasoning, Refusal})
 _RARE = frozenset({Done, Extra, Failure, Finish})
 _COUNTED = ("text", "reasoning", "call")  # kinds of blocks whose texts have limits of their own
 _SHOWN = frozenset({Text, Reasoning, Call})  # what pieces of blocks are to the reader
@@ -121,7 +122,15 @@ class Pipeline:
         fold, kept = self._fold, False
         for delta in deltas:
             kind = type(delta)
-            if self._passes and (kind is Call or (kind is Text and delta.part is None and not delta.whole)):  # type: ignore[union-attr]
+            if kind in _TEXTS:
+                if (delta.part is not None or delta.whole) and not self._parts.goes_on(delta):  # type: ignore[arg-type, union-attr]
+                    for new in self._parts.feed(delta):  # type: ignore[arg-type]
+                        self._filter(new, chunks)
+                elif not self._passes:
+                    self._filter(delta, chunks)
+                elif (chunk := fold.feed(delta)) is not None:  # nearly every event
+                    chunks.append(chunk)
+            elif kind is Call and self._passes:
                 if (chunk := fold.feed(delta)) is not None:
                     chunks.append(chunk)
             elif kind is BlockPiece and delta.kind in _COUNTED and delta.how != "set":  # type: ignore[union-attr]
@@ -139,17 +148,12 @@ class Pipeline:
                 fold.count_usage(delta)  # type: ignore[arg-type]
             elif kind is Block:
                 self._open_block(delta, data, chunks)  # type: ignore[arg-type]
-            elif isinstance(delta, Sequence):
-                if (warning := self.numbers.feed(delta, data)) is not None:
+            elif kind is Sequence:
+                if (warning := self.numbers.feed(delta, data)) is not None:  # type: ignore[arg-type]
                     fold.warn(warning.code, warning.detail)
                     if warning.code == "repeated_event":
                         return
                     fold.calls.miss()
-            elif isinstance(delta, (Text, Reasoning, Refusal)) and not (
-                (delta.part is None and not delta.whole) or self._parts.goes_on(delta)
-            ):
-                for new in self._parts.feed(delta):
-                    self._filter(new, chunks)
             elif kind in _OF_BLOCKS:
                 if self._take_block(delta, data, chunks):  # type: ignore[arg-type]
                     return

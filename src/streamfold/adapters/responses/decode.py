@@ -6,8 +6,9 @@ nothing that is not repeated elsewhere: the progress of hosted tools, and items 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...text import is_empty, parse_event, parse_object
@@ -73,16 +74,6 @@ TEXT_EVENTS = {
     "response.reasoning.delta": _TextEvent(Reasoning, "delta", form="other"),
     "response.reasoning.done": _TextEvent(Reasoning, "text", whole=True, form="other"),
 }
-# What grows of items that are no messages and no functions: their type, and the member of an event with a piece or all.
-_PIECES = {
-    "custom_tool_call_input.delta": ("custom_tool_call", "delta"),
-    "custom_tool_call_input.done": ("custom_tool_call", "input"),
-    "mcp_call_arguments.delta": ("mcp_call", "delta"),
-    "mcp_call_arguments.done": ("mcp_call", "arguments"),
-    "code_interpreter_call_code.delta": ("code_interpreter_call", "delta"),
-    "code_interpreter_call_code.done": ("code_interpreter_call", "code"),
-}
-_LAST = ("completed", "incomplete", "failed", "cancelled", "done")  # the last two are not OpenAI's, but gateways'
 
 
 class EventReader:
@@ -98,17 +89,17 @@ class EventReader:
             payload = data
         if not isinstance(payload, dict):
             return _no_object(data, payload, failed=failed)
-        out: list[Delta] = [Sequence(index(payload.get("sequence_number")))]
+        get = payload.get
+        out: list[Delta] = [Sequence(index(get("sequence_number")))]
         # The `event:` line only repeats the type, where it is sent at all; where the two differ, the type is right.
-        kind = payload.get("type")
-        if isinstance(kind, str) and (read := TEXT_EVENTS.get(kind)) is not None:
-            said = payload.get(read.member)
+        kind = get("type")
+        if type(kind) is str and (text := TEXT_EVENTS.get(kind)) is not None:
+            said = get(text.member)
             if said and (type(said) is str or (said := said_text(said))):
-                out.append(read.kind(said, _place(payload, read.number, read.form), read.whole))
-        elif kind == "response.function_call_arguments.delta":  # most of an answer that calls
-            out.append(_arguments(payload, "delta", out))
-        elif isinstance(kind, str) and kind.startswith("response.") and not kind.endswith("error"):
-            self._event(kind[9:], payload, out)
+                out.append(text.kind(said, _place(payload, text.number, text.form), text.whole))
+        elif type(kind) is str and kind.startswith("response.") and not kind.endswith("error"):
+            if (read := _EVENTS.get(kind)) is not None:
+                read(payload, out)
         elif failed or _is_error(payload):
             out.append(_failure(payload))
         elif not kind and payload.get("object") == "response":
@@ -128,39 +119,6 @@ class EventReader:
         if isinstance(body, dict) and "choices" in body and not _is_error(body):
             raise ValueError("this is Chat Completions, the adapter 'chat'")
         return [_failure(body)]
-
-    def _event(self, name: str, payload: dict[str, Any], out: list[Delta]) -> None:
-        item, response = as_object(payload.get("item")), as_object(payload.get("response"))
-        match name:
-            case "function_call_arguments.done":
-                out.append(_arguments(payload, "arguments", out))
-            case "output_item.added" if item.get("type") == "function_call":
-                out.append(_begun(item, index(payload.get("output_index")), out))
-            case "output_item.added" | "content_part.added" | "reasoning_summary_part.added":
-                out.append(Meta())  # the answer has begun
-                if item and item.get("type") not in PLAIN_ITEMS and (part := item_part(item)) is not None:
-                    out += [part, Extra("item_pieces", {"item": keep(item)}, place=index(payload.get("output_index")))]
-            case _ if (piece := _PIECES.get(name)) is not None:
-                kind, member = piece
-                if isinstance(text := payload.get(member), str):
-                    said = {"id": word(payload.get("item_id")), "type": kind, "text": text, "whole": member != "delta"}
-                    out.append(Extra("item_pieces", said, place=index(payload.get("output_index"))))
-            case "output_item.done" if item:
-                item_done(item, index(payload.get("output_index")), out)
-            case "content_part.done" | "reasoning_summary_part.done":
-                place = _place(payload, "content_index" if name == "content_part.done" else "summary_index")
-                text = part_text(as_object(payload.get("part")), place)
-                out += [text] if text else []
-            case "output_text.annotation.added" if payload.get("annotation"):
-                out.append(Extra("annotations", keep(payload["annotation"])))
-            case "audio.delta":
-                out.append(Extra("audio", {"data": keep(payload.get("delta"))}))
-            case "audio.transcript.delta":
-                out.append(Extra("audio", {"transcript": keep(payload.get("delta"))}))
-            case "created" | "queued" | "in_progress":
-                out.append(response_meta(response))
-            case _ if name in _LAST:
-                whole_response(response or payload, name, out)
 
 
 def _no_object(data: str, payload: Any, *, failed: bool) -> list[Delta]:
@@ -204,19 +162,71 @@ def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> Call:
     return call
 
 
-def _arguments(payload: dict[str, Any], member: str, out: list[Delta]) -> Call:
+def _arguments(payload: dict[str, Any], out: list[Delta], member: str = "delta") -> None:
     get = payload.get
     call_id = get("call_id")  # not OpenAI's: DeepSeek instead of the item's id (lidge-jun/opencodex#1361)
     name = get("name")  # OpenRouter and transformers, when the arguments are done
-    return Call(
-        index(get("output_index")),
-        None if call_id is None else word(call_id),
-        None if name is None else word(name),
-        arguments_text(get(member), out),
-        member == "arguments",
-        None,
-        word(get("item_id")) or "",
+    arguments = arguments_text(get(member), out)
+    out.append(
+        Call(
+            index(get("output_index")),
+            None if call_id is None else word(call_id),
+            None if name is None else word(name),
+            arguments,
+            member == "arguments",
+            None,
+            word(get("item_id")) or "",
+        )
     )
+
+
+def _item_added(payload: dict[str, Any], out: list[Delta]) -> None:
+    item = as_object(payload.get("item"))
+    kind = item.get("type")
+    if kind == "function_call":
+        out.append(_begun(item, index(payload.get("output_index")), out))
+        return
+    out.append(Meta())  # the answer has begun
+    if item and kind not in PLAIN_ITEMS and (part := item_part(item)) is not None:
+        out += [part, Extra("item_pieces", {"item": keep(item)}, place=index(payload.get("output_index")))]
+
+
+def _part_added(payload: dict[str, Any], out: list[Delta]) -> None:
+    out.append(Meta())
+
+
+def _item_done(payload: dict[str, Any], out: list[Delta]) -> None:
+    if item := as_object(payload.get("item")):
+        item_done(item, index(payload.get("output_index")), out)
+
+
+def _part_done(payload: dict[str, Any], out: list[Delta], number: str = "content_index") -> None:
+    text = part_text(as_object(payload.get("part")), _place(payload, number))
+    out += [text] if text else []
+
+
+def _item_piece(kind: str, member: str, payload: dict[str, Any], out: list[Delta]) -> None:
+    """Reads what grows of an item that is no message and no function."""
+    if isinstance(text := payload.get(member), str):
+        said = {"id": word(payload.get("item_id")), "type": kind, "text": text, "whole": member != "delta"}
+        out.append(Extra("item_pieces", said, place=index(payload.get("output_index"))))
+
+
+def _annotation(payload: dict[str, Any], out: list[Delta]) -> None:
+    if payload.get("annotation"):
+        out.append(Extra("annotations", keep(payload["annotation"])))
+
+
+def _audio(member: str, payload: dict[str, Any], out: list[Delta]) -> None:
+    out.append(Extra("audio", {member: keep(payload.get("delta"))}))
+
+
+def _begins(payload: dict[str, Any], out: list[Delta]) -> None:
+    out.append(response_meta(as_object(payload.get("response"))))
+
+
+def _ends(said: str, payload: dict[str, Any], out: list[Delta]) -> None:
+    whole_response(as_object(payload.get("response")) or payload, said, out)
 
 
 def _is_error(payload: dict[str, Any]) -> bool:
@@ -232,3 +242,29 @@ def _failure(payload: Any) -> Failure:
     if isinstance(payload, dict) and payload.get("type") in ("error", "response.error"):  # the type of the event
         error = {name: value for name, value in payload.items() if name != "type"}
     return Failure(error_info(error), payload)
+
+
+_EVENTS: dict[str, Callable[[dict[str, Any], list[Delta]], None]] = {
+    "response.created": _begins,
+    "response.queued": _begins,
+    "response.in_progress": _begins,
+    "response.output_item.added": _item_added,
+    "response.content_part.added": _part_added,
+    "response.reasoning_summary_part.added": _part_added,
+    "response.function_call_arguments.delta": _arguments,
+    "response.function_call_arguments.done": partial(_arguments, member="arguments"),
+    "response.content_part.done": _part_done,
+    "response.reasoning_summary_part.done": partial(_part_done, number="summary_index"),
+    "response.output_item.done": _item_done,
+    "response.output_text.annotation.added": _annotation,
+    "response.audio.delta": partial(_audio, "data"),
+    "response.audio.transcript.delta": partial(_audio, "transcript"),
+    "response.custom_tool_call_input.delta": partial(_item_piece, "custom_tool_call", "delta"),
+    "response.custom_tool_call_input.done": partial(_item_piece, "custom_tool_call", "input"),
+    "response.mcp_call_arguments.delta": partial(_item_piece, "mcp_call", "delta"),
+    "response.mcp_call_arguments.done": partial(_item_piece, "mcp_call", "arguments"),
+    "response.code_interpreter_call_code.delta": partial(_item_piece, "code_interpreter_call", "delta"),
+    "response.code_interpreter_call_code.done": partial(_item_piece, "code_interpreter_call", "code"),
+    # The last two are not OpenAI's, but gateways'.
+    **{f"response.{said}": partial(_ends, said) for said in ("completed", "incomplete", "failed", "cancelled", "done")},
+}

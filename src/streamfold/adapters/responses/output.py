@@ -41,49 +41,45 @@ _ENDS = ("failed", "cancelled", "incomplete", "completed")  # the worst first
 
 def item_done(item: dict[str, Any], output: int | None, out: list[Delta]) -> None:
     """Adds the facts of a finished item. Every item is kept as it came, because the provider may want it back."""
-    if item.get("type") == "function_call":
+    kind = item.get("type")
+    if kind == "function_call":
         out.append(function_call(item, output, out))
     texts = _item_texts(item, output)
-    if item.get("type") == "reasoning" and not texts:
+    if kind == "reasoning" and not texts:
         out.append(Reasoning(""))  # it reasoned, and what is not shown
-    if item.get("type") not in PLAIN_ITEMS and (part := item_part(item)) is not None:
+    if kind not in PLAIN_ITEMS and (part := item_part(item)) is not None:
         out.append(part)
-    out += [*texts, Extra("output", keep(item), place=output)]
+    out += texts
+    out.append(Extra("output", keep(item), place=output))
 
 
 def _item_texts(item: dict[str, Any], output: int | None) -> list[Text | Reasoning | Refusal]:
     """Returns the texts of an item: the parts of a message; for reasoning, the summary or else the full text."""
-    place = Part(output, word(item.get("id")))
-    match item.get("type"):
-        case "message":
-            content = item.get("content")
-            parts = [{"text": content}] if isinstance(content, str) else _list(content)
-        case "reasoning":
-            parts = _list(item.get("summary"))
-            form = "summary" if any(said_text(part) for part in parts) else "text"
-            parts = parts if form == "summary" else _list(item.get("content"))
-            texts = [(number, said_text(part)) for number, part in enumerate(parts)]
-            return [
-                Reasoning(text, place._replace(number=number, form=form), whole=True) for number, text in texts if text
-            ]
-        case _:
-            return []
-    numbered = [(as_object(part), place._replace(number=number)) for number, part in enumerate(parts)]
-    return [text for part, where in numbered if (text := part_text(part, where)) is not None]
+    kind, item_id = item.get("type"), word(item.get("id"))
+    if kind == "message":
+        content = item.get("content")
+        parts = [{"text": content}] if isinstance(content, str) else _list(content)
+        numbered = [(as_object(part), Part(output, item_id, number)) for number, part in enumerate(parts)]
+        return [text for part, place in numbered if (text := part_text(part, place)) is not None]
+    if kind == "reasoning":
+        form, parts = "summary", _list(item.get("summary"))
+        if not any(said_text(part) for part in parts):
+            form, parts = "text", _list(item.get("content"))
+        texts = [(number, said_text(part)) for number, part in enumerate(parts)]
+        return [Reasoning(text, Part(output, item_id, number, form), whole=True) for number, text in texts if text]
+    return []
 
 
 def part_text(part: dict[str, Any], place: Part) -> Text | Reasoning | Refusal | None:
     """Returns the whole text of a part, or None if it has no text."""
-    match part:
-        case {"type": "refusal", "refusal": str(text)} if text:
-            return Refusal(text, place, whole=True)
-        case {"type": "reasoning_text", "text": str(text)} if text:
-            return Reasoning(text, place._replace(form="text"), whole=True)
-        case {"type": "summary_text", "text": str(text)} if text:
-            return Reasoning(text, place._replace(form="summary"), whole=True)
-        case {"text": str(text)} if text:
-            return Text(text, place, whole=True)
-    return None
+    kind, text = part.get("type"), part.get("text")
+    if kind == "refusal" and isinstance(refusal := part.get("refusal"), str) and refusal:
+        return Refusal(refusal, place, whole=True)
+    if not text or not isinstance(text, str):
+        return None
+    if form := "text" if kind == "reasoning_text" else "summary" if kind == "summary_text" else "":
+        return Reasoning(text, place._replace(form=form), whole=True)
+    return Text(text, place, whole=True)
 
 
 def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) -> Call:
@@ -144,11 +140,12 @@ def response_meta(response: dict[str, Any]) -> Meta:
 
 
 def _whole_output(items: list[dict[str, Any]], out: list[Delta]) -> None:
+    kinds = [item.get("type") for item in items]
     texts = [text for output, item in enumerate(items) for text in _item_texts(item, output)]
     for kind in (Reasoning, Text, Refusal):
-        if joined := "".join(text.text for text in texts if isinstance(text, kind)):
+        if joined := "".join([text.text for text in texts if type(text) is kind]):
             out.append(kind(joined, whole=True))
-        elif kind is Reasoning and any(item.get("type") == "reasoning" for item in items):
+        elif kind is Reasoning and "reasoning" in kinds:
             out.append(Reasoning(""))
     out += texts
     parts = [as_object(part) for item in items if item.get("type") == "message" for part in _list(item.get("content"))]
@@ -158,18 +155,21 @@ def _whole_output(items: list[dict[str, Any]], out: list[Delta]) -> None:
     for item in items:
         if item.get("type") not in PLAIN_ITEMS and (part := item_part(item)) is not None:
             out.append(part)
-    calls = [
-        function_call(item, output, out) for output, item in enumerate(items) if item.get("type") == "function_call"
-    ]
-    if calls:
-        out.append(Summary(calls))
+    if "function_call" in kinds:
+        called = [(output, item) for output, item in enumerate(items) if item.get("type") == "function_call"]
+        out.append(Summary([function_call(item, output, out) for output, item in called]))
 
 
 def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Finish | Failure | None:
     """Returns how the answer ended: the worst of several statements, because aimock names every event "completed"."""
     status = word(response.get("status"))
-    word_for_it = next((end for end in _ENDS if end in (said, status)), status)
-    reason = word(as_object(response.get("incomplete_details")).get("reason"))
+    word_for_it = status
+    for end in _ENDS:
+        if end in (said, status):
+            word_for_it = end
+            break
+    details = response.get("incomplete_details")
+    reason = word(as_object(details).get("reason")) if details else None
     error = response.get("error")
     if error or word_for_it == "failed":
         body = {"error": error or "the response failed, and the server does not say why"}
@@ -187,14 +187,14 @@ def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Fi
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    details = as_object(usage.get("input_tokens_details"))
+    read, written = as_object(usage.get("input_tokens_details")), as_object(usage.get("output_tokens_details"))
     return Usage(
         input_tokens=count(usage, "input_tokens"),
         output_tokens=count(usage, "output_tokens"),
         total_tokens=count(usage, "total_tokens"),
-        cached_tokens=count(details, "cached_tokens"),
-        cache_write_tokens=count(details, "cache_write_tokens"),
-        reasoning_tokens=count(as_object(usage.get("output_tokens_details")), "reasoning_tokens"),
+        cached_tokens=count(read, "cached_tokens") if read else None,
+        cache_write_tokens=count(read, "cache_write_tokens") if read else None,
+        reasoning_tokens=count(written, "reasoning_tokens") if written else None,
         raw=usage,
     )
 
