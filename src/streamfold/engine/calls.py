@@ -187,7 +187,8 @@ class Calls:
         That is by index, if each has one of its own (-1 is none: Z.ai); else as the server lists them at the end, if
         that has calls which were not streamed; else by appearance.
         """
-        calls = self._opened
+        if not (calls := self._opened):
+            return []
         indices = {call.index for call in calls if call.index is not None and call.index >= 0}
         if len(indices) == len(calls):
             return sorted(calls, key=attrgetter("index"))

@@ -352,7 +352,8 @@ class Fold:
     def _finished(self) -> StreamChunk:
         text, reasoning = self._text.finish(), self._reasoning.finish()
         self._refusal.finish()
-        self.calls.mark_strays()
+        if self.calls:
+            self.calls.mark_strays()
         ending = Ending(self.warn, self._tool_choice, self._names, self._finish, self.meta)
         hosted = self._hosted
         others, order = hosted.calls(self._extras, self._finish, self.warn)

@@ -89,7 +89,7 @@ class OutputItems:
             items: those that were done, or the list that the server ended with.
             finished: the server says that the answer is complete, so that what was begun is done.
         """
-        if self._listed and not self._begun:
+        if not self._begun and (self._listed or not items):
             return items  # as nearly always
         places = list(range(len(items))) if self._listed else self._places
         found = [(place, item) for place, item in zip(places, items, strict=True) if isinstance(item, dict)]

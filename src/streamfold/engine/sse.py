@@ -209,7 +209,6 @@ def body_kind(head: bytes) -> Literal["events", "json", "markup"] | None:
     Anything that is neither JSON nor markup is read as events; `SSEDecoder.foreign` shows afterwards what was not.
     """
     head = skip_blank(head)
-    start = head[:1]
     if _BOM.startswith(head):
         return None
-    return {b"{": "json", b"[": "json", b"<": "markup"}.get(start, "events")  # type: ignore[return-value]
+    return "json" if head.startswith((b"{", b"[")) else "markup" if head.startswith(b"<") else "events"

@@ -35,5 +35,6 @@ class Warnings:
 
     def all(self) -> list[ProtocolWarning]:
         """Returns the warnings so far; the last one may say how many more there were."""
-        more = [ProtocolWarning("more_warnings", f"{self._more} further warnings are not listed")]
-        return [*self._found, *(more if self._more else ())]
+        if not self._more:
+            return list(self._found)
+        return [*self._found, ProtocolWarning("more_warnings", f"{self._more} further warnings are not listed")]

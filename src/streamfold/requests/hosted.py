@@ -88,6 +88,8 @@ def written_hosted(tool: Tool, forms: Mapping[str, HostedForm]) -> dict[str, Any
 
 def raw_tools(options: Options) -> tuple[Tool, ...]:
     """Returns the tools in `extra_body`, which are written in the provider's own words."""
+    if not options.extra_body:
+        return ()
     found = options.extra_body.get("tools")
     entries = found if isinstance(found, list | tuple) else ()
     objects = [entry for entry in entries if isinstance(entry, Mapping) and entry]

@@ -331,12 +331,12 @@ def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
     Raises:
         ConfigError: it is none of them, or names a tool that is not among `tools`.
     """
+    if isinstance(choice, str) and choice in ("auto", "none", "required"):
+        return choice  # type: ignore[return-value]
     tools = list(tools)
     names, hosted = [tool.name for tool in tools], {tool.name: tool.hosted for tool in tools if tool.hosted}
     read: ReadToolChoice
     match choice:
-        case "auto" | "none" | "required":
-            return choice  # type: ignore[no-any-return]
         case None:
             return "auto"
         case HostedTool():
