@@ -6,6 +6,8 @@ from itertools import product
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamfold import ConfigError, Message, StreamfoldError, assistant, system, tool, user
 from streamfold.adapters import Adapter, Prepared, find_adapter
@@ -67,6 +69,44 @@ def test_settings_that_are_equal_are_found_out_once() -> None:
     adapter = ChatAdapter()
     one, other = (Request("m", (user(text),), options=Options(temperature=0.5)) for text in ("Hi", "Hello"))
     assert adapter.prepare(one).request.options is adapter.prepare(other).request.options
+
+
+TEXTS = st.text(st.characters(exclude_categories=()), min_size=1, max_size=12) | st.sampled_from(
+    [
+        "~ 0 of the texts ~",
+        '"~ 1 of the texts ~"',
+        '","content":"',
+        "\\",
+        '"',
+        "\x00\n\u2028",
+        "\ud83d",
+        "\ud83d\udc4b",
+        " ",
+        "é",
+    ]
+)
+
+
+@given(
+    name=st.sampled_from(NAMES),
+    roles=st.lists(st.sampled_from(["user", "system"]), min_size=1, max_size=4),
+    texts=st.lists(st.lists(TEXTS, min_size=4, max_size=4), min_size=2, max_size=4),
+)
+def test_other_texts_are_written_as_by_a_new_adapter(name: str, roles: list[Any], texts: list[list[str]]) -> None:
+    """Only the texts of a body are written anew, and it is the same to the byte, with the same warnings."""
+    used = find_adapter(name)()
+    for each in texts:
+        request = Request("m", tuple(map(Message, roles, each)), options=LONG)
+        assert prepared(used, request) == prepared(find_adapter(name)(), request)
+
+
+@each_row("name", NAMES)
+def test_of_a_plain_question_only_the_text_is_written(name: str) -> None:
+    """The second one is not encoded."""
+    adapter = find_adapter(name)()
+    adapter.prepare(Request("m", (user("Hi"),), options=LONG))
+    adapter.encode = None  # type: ignore[assignment, method-assign]
+    assert b"Hello" in adapter.prepare(Request("m", (user("Hello"),), options=LONG)).body
 
 
 def test_what_the_adapter_is_set_to_counts() -> None:

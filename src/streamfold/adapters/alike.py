@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from operator import attrgetter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING
 
 from ..requests import plain_roles
+from .prepared import quoted
 
 if TYPE_CHECKING:
     from ..requests import Options, Request
-    from ..values import ProtocolWarning
+    from ..values import Message, ProtocolWarning
 
 _SETTINGS = attrgetter(
     "model", "tool_choice", "origin", "names", "answer_tool", "renames", "capabilities", "family", "stream"
@@ -48,7 +50,7 @@ class Question:
         """Whether the two differ in their texts alone."""
         return (
             _are_same(self.request.options, other.request.options)
-            and all(mine is theirs for mine, theirs in zip(self.around, other.around, strict=True))
+            and all(map(is_, self.around, other.around))
             and self.roles == other.roles
             and _SETTINGS(self.request) == _SETTINGS(other.request)
         )
@@ -60,9 +62,13 @@ def _are_same(one: Options, other: Options) -> bool:
 
 
 class Known:
-    """What became of a question whose messages are sent as they are: see `Prepared`."""
+    """What became of a question whose messages are sent as they are: see `Prepared`.
 
-    __slots__ = ("changes", "headers", "path", "question", "ready")
+    Attributes:
+        around: what stands in the body round the texts, see `around_texts`.
+    """
+
+    __slots__ = ("around", "changes", "headers", "path", "question", "ready")
 
     def __init__(
         self,
@@ -71,9 +77,46 @@ class Known:
         path: str,
         headers: Mapping[str, str],
         changes: tuple[ProtocolWarning, ...],
+        around: tuple[str, ...] | None,
     ) -> None:
         self.question = question
         self.ready = ready
         self.path = path
         self.headers = headers
         self.changes = changes
+        self.around = around
+
+    def body(self, messages: tuple[Message, ...]) -> str | None:
+        """Returns the body with other texts; None if it has to be written."""
+        return None if self.around is None else _filled(self.around, messages)
+
+
+def around_texts(
+    messages: tuple[Message, ...], body: str, write: Callable[[tuple[Message, ...]], str]
+) -> tuple[str, ...] | None:
+    """Returns what stands in a body before, between and behind the texts of its messages.
+
+    Args:
+        body: with these messages.
+        write: writes the body with other messages.
+
+    Returns:
+        None if the texts do not stand in it as they are, once each and in their order.
+    """
+    probes = [f"~ {number} of the texts ~" for number in range(len(messages))]
+    asked = zip(messages, probes, strict=True)
+    rest, around = write(tuple([replace(message, content=probe) for message, probe in asked])), list[str]()
+    for probe in map(quoted, probes):
+        before, found, rest = rest.partition(probe)
+        if not found or probe in rest:
+            return None
+        around.append(before)
+    made = (*around, rest)
+    return made if _filled(made, messages) == body else None
+
+
+def _filled(around: tuple[str, ...], messages: tuple[Message, ...]) -> str:
+    pieces = [around[0]]
+    for message, behind in zip(messages, around[1:], strict=True):
+        pieces += (quoted(message.content), behind)  # type: ignore[arg-type]
+    return "".join(pieces)

@@ -35,13 +35,18 @@ class Prepared:
     warnings: tuple[ProtocolWarning, ...] = ()
 
 
+def quoted(text: str) -> str:
+    """Returns a text as it stands in a body."""
+    return _JSON.encode(text)
+
+
 def renamed(body: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Returns a body with other names for some of its members, in their places."""
     return {names.get(name, name): value for name, value in body.items()} if names else body
 
 
-def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> tuple[bytes, list[ProtocolWarning]]:
-    """Returns a body as JSON, and a warning if it had half of a surrogate pair in it.
+def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
+    """Returns a body as JSON.
 
     Args:
         extra: the caller's `extra_body`; an error about a value in it names it so.
@@ -50,10 +55,16 @@ def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> tuple[bytes
         ConfigError: JSON can't represent a value; the message names its place.
     """
     try:
-        text = _JSON.encode(body)
+        return _JSON.encode(body)
     except (TypeError, ValueError, RecursionError) as exc:
         where = _not_json({"extra_body": extra}, "") or _not_json(body, "") or str(exc)
         raise ConfigError(f"the request can't be written as JSON: {where}") from exc
+
+
+def in_utf8(text: str) -> tuple[bytes, list[ProtocolWarning]]:
+    """Returns a body as it is sent, and a warning if it had half of a surrogate pair in it."""
+    if text.isascii():
+        return text.encode(), []
     whole = join_surrogates(text)
     if whole.count("\ufffd") == text.count("\ufffd"):
         return whole.encode(), []

@@ -28,8 +28,8 @@ from ..requests import (
     with_messages,
 )
 from ..values import APIError, ConfigError, ErrorInfo, error_info, nearest
-from .alike import Known, Question
-from .prepared import Prepared, renamed, write_body
+from .alike import Known, Question, around_texts
+from .prepared import Prepared, in_utf8, renamed, write_body
 from .unread import asked_for, recorded, unread
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Adapter(ABC):
         if question is None or (known := self._known) is None or not known.question.is_like(question):
             return self._prepared(request, question, repair, endpoint)
         ready = with_messages(known.ready, request.messages)
-        body, replaced = write_body(renamed(self.encode(ready), ready.renames), ready.options.extra_body)
+        body, replaced = in_utf8(known.body(ready.messages) or self._written(ready))
         warnings = (*known.changes, *replaced, *self.refused)
         return Prepared(ready, self.method, known.path, known.headers, body, warnings)
 
@@ -156,12 +156,17 @@ class Adapter(ABC):
         ready, changes = self._ready(request, repair, endpoint)
         asked = asked_for(ready)
         view, reads = recorded(ready) if asked else (ready, set[str]())
-        body, replaced = write_body(renamed(self.encode(view), ready.renames), ready.options.extra_body)
+        text = self._written(view)
+        body, replaced = in_utf8(text)
         path, headers = self.request_path(view), self.headers(view)
         changes += unread([name for name in asked if name not in reads], self.name)
         if question is not None and ready.messages is request.messages:
-            self._known = Known(question, ready, path, headers, tuple(changes))
+            around = around_texts(ready.messages, text, lambda other: self._written(with_messages(ready, other)))
+            self._known = Known(question, ready, path, headers, tuple(changes), around)
         return Prepared(ready, self.method, path, headers, body, (*changes, *replaced, *self.refused))
+
+    def _written(self, ready: Request) -> str:
+        return write_body(renamed(self.encode(ready), ready.renames), ready.options.extra_body)
 
     def prepare_count(self, request: Request, *, repair: bool = False, endpoint: Endpoint | None = None) -> Prepared:
         """Returns the HTTP request that asks how many tokens a prompt has. Takes the arguments of `prepare`.
@@ -170,7 +175,7 @@ class Adapter(ABC):
             ConfigError: the wire format has no such request, or the prompt can't be sent to this endpoint.
         """
         ready, changes = self._ready(request, repair, endpoint)
-        body, replaced = write_body(self.encode_count(ready), ready.options.extra_body)
+        body, replaced = in_utf8(write_body(self.encode_count(ready), ready.options.extra_body))
         headers = {**self.headers(ready), "Accept": "application/json"}
         return Prepared(ready, self.method, self.count_path(ready), headers, body, (*changes, *replaced))
 

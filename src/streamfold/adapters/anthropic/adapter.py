@@ -43,7 +43,7 @@ from ..block_messages import find_dropped
 from ..chat.thinking import only_allowed_tools
 from ..dropped import dropped_media_members
 from ..passing import passes_on
-from ..prepared import whole_number, write_body
+from ..prepared import in_utf8, whole_number, write_body
 from ..protocol import Adapter
 from .caching import limit_marks, marked
 from .content import content_blocks
@@ -267,7 +267,7 @@ class AnthropicAdapter(EventReader, Adapter):
         """Returns the JSON body of a request for the number of tokens: what of a request belongs to its prompt."""
         body = self.encode(request)
         if self.quirks.platform == "bedrock":  # takes the whole body of a request, as text
-            return {"input": {"invokeModel": {"body": b64encode(write_body(body, {})[0]).decode()}}}
+            return {"input": {"invokeModel": {"body": b64encode(in_utf8(write_body(body, {}))[0]).decode()}}}
         return {"model": request.model, **{name: body[name] for name in _COUNTED if name in body}}
 
     def read_count(self, body: Any) -> int:
