@@ -22,6 +22,7 @@ from streamfold import ConfigError, NotConfiguredError, Provider
 from streamfold.config import GatewaySettings, config_problems, read_config
 from streamfold.gateway import create_app, gateway
 from streamfold.gateway.configured import settings
+from streamfold.net import event_loop
 from streamfold.recording import Recording, ReplayTransport
 from tables import each_row
 
@@ -604,7 +605,7 @@ async def test_providers_of_its_own_are_closed() -> None:
     given = Provider.from_config("ollama:qwen3")
     async with gateway({"given": given, "own": "ollama:qwen3"}) as app:
         for served in app.models._providers.values():
-            served.model._connections.client()
+            served.model._connections.client(event_loop())
         own = app.models._providers["own"].model
         assert own._connections._bound is not None
     assert own._connections._bound is None

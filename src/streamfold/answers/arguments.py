@@ -50,8 +50,10 @@ class Arguments:
         repair, fragments = bool(options.pop("repair", False)), bool(options.pop("fragments", False))
         coalesce = options.pop("coalesce", None)
         timeouts, headers = options.pop("timeouts", None), options.pop("extra_headers", None)
-        read_headers(headers)
-        timeouts_over(Timeouts(), timeouts)
+        if headers is not None:
+            read_headers(headers)
+        if timeouts is not None:
+            timeouts_over(Timeouts(), timeouts)
         request = Request.read(model or "", messages, tools, tool_choice, options, stream=stream)
         return cls(request, repair, fragments, None if coalesce is None else bool(coalesce), timeouts, headers)
 

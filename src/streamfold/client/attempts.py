@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -50,6 +51,7 @@ class Attempts:
         self._max_retries = max_retries
         self._permit = None if limiter is None else Permit(limiter)
         self.patient = True
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._now = anyio.current_time
         self._began = 0.0
         self._clocks: Clocks | None = None
@@ -76,13 +78,13 @@ class Attempts:
             APIError: the last attempt failed.
             ConfigError: the request can't be sent.
         """
-        loop = event_loop()
+        loop = self._loop = event_loop()
         self._now = anyio.current_time if loop is None else loop.time
         self._began = self._now()
         clocks = self._clocks = Clocks(self._request.timeouts, self._began)
         pause = 0.0
         while True:
-            exchange = self.exchange = Exchange(self._connections.client(), self._request, clocks)
+            exchange = self.exchange = Exchange(self._connections.client(loop), self._request, clocks, loop)
             read = attempt()
             if pause:
                 await exchange.pause(pause)
@@ -125,7 +127,7 @@ class Attempts:
             self._failed(error, pause, after)
             if self.exchange is not None:
                 await self.exchange.aclose()
-            exchange = self.exchange = Exchange(self._connections.client(), request, self._clocks)
+            exchange = self.exchange = Exchange(self._connections.client(self._loop), request, self._clocks, self._loop)
             if self.closed:
                 await exchange.aclose()
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
@@ -35,13 +36,17 @@ class Connections:
         self.owned = given is None
         self._bound: _Bound | None = None
 
-    def client(self) -> httpx.AsyncClient:
-        """Returns the client. Raises StreamfoldError if it can't be used here."""
+    def client(self, loop: asyncio.AbstractEventLoop | None) -> httpx.AsyncClient:
+        """Returns the client. Raises StreamfoldError if it can't be used here.
+
+        Args:
+            loop: the running event loop of asyncio; None on trio.
+        """
         if self._given is not None:
             if self._given.is_closed:
                 raise StreamfoldError(f'provider "{self._profile.name}": the http_client that it was given is closed')
             return self._given  # the caller decides on which event loops it is used
-        here, bound = _here(), self._bound
+        here, bound = loop or current_token(), self._bound
         if bound is not None and not bound.is_gone:
             if bound.loop != here:
                 raise StreamfoldError(

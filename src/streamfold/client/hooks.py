@@ -125,6 +125,8 @@ class Notifier:
     def tap(self) -> Callable[[bytes], None] | None:
         """What is called with each piece of the body; None if no hook wants them."""
         wanted = [hooks.on_bytes for hooks in self._hooks if hooks.on_bytes is not None]
+        if not wanted:
+            return None
         info = self.info
 
         def tap(data: bytes) -> None:
@@ -134,7 +136,7 @@ class Notifier:
                 except Exception:
                     _logger.exception("%s: the hook on_bytes failed", info.provider)
 
-        return tap if wanted else None
+        return tap
 
     def sending(self) -> AbstractContextManager[None]:
         """Enters what the hooks `sending` return. What fails in one of them is logged, and changes nothing."""

@@ -186,7 +186,7 @@ class Requester:
         url = self._endpoint.urls(call.path).named
         info = RequestInfo(profile.name, profile.adapter_of(profile.model), url, Request("", ()), None)
         return WholeRequest(
-            replace(request, limits=limits),
+            request._replace(limits=limits),
             Notifier(info, ()),
             self._connections,
             max_retries=profile.max_retries if max_retries is None else max_retries,

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.datastructures import Headers
 
 from ..config import GatewayOptions
-from ..net import Interrupted, waits
+from ..net import Interrupted, event_loop, waits
 from .failures import refused
 
 Receive = Callable[[], Awaitable[Any]]
@@ -82,7 +82,7 @@ class HeldBody:
             self._check(int(length), "the request body")
         pieces: list[bytes] = []
         seconds, patience = self._options.body_timeout, Patience()
-        waiting = waits(patience)  # nearly every body is there already, which needs no clock
+        waiting = waits(patience, event_loop())  # nearly every body is there already, which needs no clock
         patience.ends = waiting.now() + seconds
         try:
             while True:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import anyio
 
 from ..adapters.emitting import json_text
-from ..net import Interrupted, waits
+from ..net import Interrupted, event_loop, waits
 from .bodies import ClientGone, Patience
 
 Send = Callable[[Any], Awaitable[None]]
@@ -36,7 +36,7 @@ class GuardedSend:
         self._send = send
         self._seconds = seconds
         self._patience = Patience()
-        self._waits = waits(self._patience)
+        self._waits = waits(self._patience, event_loop())
 
     async def __call__(self, message: Any) -> None:
         """Sends a message."""

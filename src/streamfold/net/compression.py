@@ -25,7 +25,10 @@ _ZSTD_SLICE = 64  # bytes of input that zstandard unpacks to 2 MiB at most: it h
 
 def body_codings(headers: Iterable[tuple[str, str]]) -> list[str]:
     """Returns the codings of a body, the one that was put on last first. The names of headers are in lower case."""
-    names = ",".join([value for name, value in headers if name == "content-encoding"]).lower().split(",")
+    values = [value for name, value in headers if name == "content-encoding"]
+    if not values:
+        return values
+    names = ",".join(values).lower().split(",")
     return [name for part in reversed(names) if (name := part.strip()) not in ("", "identity")]
 
 

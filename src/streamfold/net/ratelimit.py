@@ -42,8 +42,11 @@ def read_rate_limit(headers: Iterable[tuple[str, str]]) -> RateLimit | None:
     Negative numbers and limits of 0 are ignored: Azure sends `-1` and `0` where it has nothing to say.
     """
     found: dict[tuple[RateLimitResource, float | None], dict[str, float]] = {}
-    named = [(name.lower(), value) for name, value in headers]
-    lower = [(name, value.strip()) for name, value in named if "ratelimit" in name or name.startswith("retry-after")]
+    lower = [
+        (name, value.strip())
+        for written, value in headers
+        if "ratelimit" in (name := written.lower()) or name.startswith("retry-after")
+    ]
     if not lower:
         return None
     for name, value in lower:

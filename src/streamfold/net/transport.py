@@ -6,11 +6,11 @@ another task than the one that reads it, which then wakes up and finds the excha
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import anyio
 import httpx
@@ -61,8 +61,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _SHOULD_RETRY = {"true": True, "false": False}
 
 
-@dataclass(frozen=True, slots=True)
-class HTTPRequest:
+class HTTPRequest(NamedTuple):  # see `Plan`
     """A request before it is sent. URL and headers are not in the repr, because they may contain keys.
 
     Attributes:
@@ -74,21 +73,27 @@ class HTTPRequest:
         signer: authenticates each attempt; None where the headers have a key, or none is needed.
     """
 
-    url: str = field(repr=False)
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
-    timeouts: Timeouts = field(default_factory=Timeouts)
-    limits: Limits = field(default_factory=Limits)
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    timeouts: Timeouts = Timeouts()
+    limits: Limits = Limits()
     shown_url: str = ""
     hide_url: bool = False
-    redactor: Redactor = field(default_factory=Redactor, repr=False)
+    redactor: Redactor = Redactor()
     signer: Signer | None = None
     method: str = "POST"
     read_error: Callable[[Any, int | None], ErrorInfo] = error_info
 
+    def __repr__(self) -> str:
+        return f"<HTTPRequest {self.method} {self.shown_url}>"
+
 
 class Exchange:
     """One request and the bytes of its answer.
+
+    Args:
+        loop: the running event loop of asyncio; None on trio.
 
     Attributes:
         request_id: the server's id for the request, from the response headers.
@@ -99,11 +104,17 @@ class Exchange:
         warnings: what was odd in the response, once it is open.
     """
 
-    def __init__(self, client: httpx.AsyncClient, request: HTTPRequest, clocks: Clocks) -> None:
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        request: HTTPRequest,
+        clocks: Clocks,
+        loop: asyncio.AbstractEventLoop | None,
+    ) -> None:
         self._client = client
         self._request = request
         self._clocks = clocks
-        self._waits = waits(clocks)
+        self._waits = waits(clocks, loop)
         self.now = self._waits.now
         self._response: Received | None = None
         self._next: Callable[[], Awaitable[bytes]] | None = None
@@ -373,6 +384,6 @@ class Exchange:
 
 
 def _request_id(headers: list[tuple[str, str]]) -> str | None:
-    there = {name for name, value in headers if value}
-    first = next((name for name in _REQUEST_IDS if name in there), None)
-    return None if first is None else ", ".join([value for name, value in headers if name == first])
+    found = [(name, value) for name, value in headers if name in _REQUEST_IDS]
+    first = min((name for name, value in found if value), key=_REQUEST_IDS.index, default=None) if found else None
+    return None if first is None else ", ".join([value for name, value in found if name == first])

@@ -57,9 +57,8 @@ class Waits(Protocol):
         ...
 
 
-def waits(deadline: Deadline) -> Waits:
-    """Returns the waits of a stream for the running event loop."""
-    loop = event_loop()
+def waits(deadline: Deadline, loop: asyncio.AbstractEventLoop | None) -> Waits:
+    """Returns the waits of a stream, given the running event loop of asyncio; None on trio."""
     return _ScopedWaits(deadline) if loop is None else _TimedWaits(deadline, loop)
 
 

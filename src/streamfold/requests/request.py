@@ -48,7 +48,7 @@ class Request:
     names: Mapping[str, str] = field(default_factory=dict)
     answer_tool: str | None = None
     renames: Mapping[str, str] = field(default_factory=dict)
-    capabilities: Capabilities = field(default_factory=Capabilities)
+    capabilities: Capabilities = field(default_factory=lambda: NO_FAMILY.capabilities)
     family: Family = NO_FAMILY
     stream: bool = True
 

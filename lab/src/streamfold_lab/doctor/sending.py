@@ -18,7 +18,7 @@ from streamfold.adapters.batches import BatchCall
 from streamfold.client import Connections, Endpoint, Requester, json_reader
 from streamfold.config import Profile
 from streamfold.engine import StreamDecoder, WireNames
-from streamfold.net import Clocks, Exchange, HTTPRequest, make_client, redact_error
+from streamfold.net import Clocks, Exchange, HTTPRequest, event_loop, make_client, redact_error
 from streamfold.recording import Recording, expected, recording_client
 from streamfold.requests import Request
 from streamfold.values import (
@@ -121,7 +121,7 @@ class ExaminedEndpoint:
         content = json.dumps(body, ensure_ascii=False).encode()
         hide_url = self._given is None
         sent = self._endpoint.request(adapter, replace(prepared, body=content), self._timeouts, hide_url=hide_url)
-        return replace(sent, redactor=sent.redactor.with_secrets((), guess=True))
+        return sent._replace(redactor=sent.redactor.with_secrets((), guess=True))
 
     def _decoder(self, adapter: Adapter, request: Request) -> StreamDecoder:
         return StreamDecoder(
@@ -218,7 +218,7 @@ class _Sent:
 async def _exchanged(client: httpx.AsyncClient, request: HTTPRequest, decoder: StreamDecoder, *, leave: bool) -> _Sent:
     """Reads an answer to its end, or leaves after its first bytes."""
     sent, began = _Sent(), anyio.current_time()
-    exchange = Exchange(client, request, Clocks(request.timeouts, began))
+    exchange = Exchange(client, request, Clocks(request.timeouts, began), event_loop())
     try:
         await exchange.open()
         sent.headers_after = anyio.current_time() - began
