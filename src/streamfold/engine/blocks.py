@@ -115,6 +115,7 @@ class Blocks:
         self._strays: dict[int | None, _OpenBlock] = {}  # calls whose beginning did not come
         self._behind_reason = False
         self._stopped = False
+        self._grew = False  # a call, or one may: then what is held back may be no JSON
 
     def __bool__(self) -> bool:
         return bool(self._blocks)
@@ -164,16 +165,20 @@ class Blocks:
         for block in self._blocks:
             block.late = False
 
-    def settle(self, *, late: bool) -> list[Delta]:
+    def settle(self, *, late: bool, take: Callable[[int, Call], bool] | None = None) -> list[Delta]:
         """Returns what is held back, because the answer has come to its end: no more pieces are expected.
 
         Args:
             late: whether that of the calls behind the finish reason, or all else.
+            take: takes a call that came whole, with the number of its block; False if it has to be returned.
         """
         out: list[Delta] = []
         for block in self._blocks:
-            if block.late == late:
-                out += self._count(block, ended=True)
+            if block.late == late and (call := block.begun.call) is not None:
+                if take is not None and not (self._grew or out) and take(block.number, call):
+                    block.counted = True
+                else:
+                    out += self._count(block, ended=True)
         return out if late else [*out, *self.settle_texts()]
 
     def settle_texts(self) -> list[Delta]:
@@ -234,6 +239,7 @@ class Blocks:
         if begun.kind == "call":
             self._calling, block.late = block, self._behind_reason
         if call is not None:
+            self._grew = self._grew or not (begun.held and begun.whole)
             if name is not None:
                 self._named[name] = block
             return out if begun.held else [*out, self._head(block)]
@@ -266,7 +272,10 @@ class Blocks:
 
     def _piece(self, piece: BlockPiece) -> list[Delta]:
         out: list[Delta] = []
-        block = self._find_call(piece.index) if piece.kind == "call" else self._find(piece.index)
+        if piece.kind == "call":
+            self._grew, block = True, self._find_call(piece.index)
+        else:
+            block = self._find(piece.index)
         if piece.opens is not None and (block is None or (piece.index is None and not _goes_on(block, piece))):
             out = self.open(piece.opens)
             block = self._blocks[-1]

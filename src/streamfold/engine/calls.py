@@ -106,6 +106,17 @@ class Calls:
         self._add(call, pieces, size)
         return call
 
+    def take_whole(self, index: int, part: Call) -> bool:
+        """Opens the call of a fragment that is all of it, as `feed` would; False if it may belong to another."""
+        if not part.name or index in self._by_index or part.id in self._by_id or part.whole or part.item is not None:
+            return False
+        call = self._by_index[index] = self._open(index)
+        self._describe(call, part, opened=True)
+        call.done = True
+        if part.arguments:
+            self._append(call, part)
+        return True
+
     def settle(self, listed: Iterable[Call]) -> list[Placement]:
         """Compares the calls with the server's own list of them at the end of the answer.
 
@@ -295,7 +306,7 @@ class Calls:
         if rule == "id_taken" and part.id:
             rival = self._by_id.get(part.id)
         if call is None:
-            call = self._open(part)
+            call = self._open(part.index)
             self._shared = self._shared or rule == "index_taken"
             if rival and rival.other_id and part.id in (rival.id, rival.other_id):  # whose were the arguments?
                 call.stray = rival.stray = True
@@ -314,10 +325,10 @@ class Calls:
                 call.came_whole = False  # arguments in `output_item.added` come again
         return Placement(call, rule, part, opened, rival if rival is not call else None)
 
-    def _open(self, part: Call) -> OpenCall:
+    def _open(self, index: int | None) -> OpenCall:
         if len(self._opened) >= self._limits.tool_calls:
             raise ProtocolError(f"more than {self._limits.tool_calls} tool calls in one answer (limits.tool_calls)")
-        call = OpenCall(len(self._opened), part.index)
+        call = OpenCall(len(self._opened), index)
         self._opened.append(call)
         return call
 

@@ -16,7 +16,7 @@ does not become whole again. `finish.py` decides which calls are handed out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from ..text import join_surrogates
@@ -180,6 +180,14 @@ class Fold:
             chunks.append(self._grown_chunk(call, part, pieces[0], self._fragments))
         return call is not None
 
+    def take_whole(self, index: int, call: Call) -> bool:
+        """Takes all of a call, as `feed` would under this index; False if nothing was done, because `feed` has to."""
+        if self.finished or self._listener or self._fragments or self.behind_reason:
+            return False
+        if taken := self.calls.take_whole(index, call):
+            self._calls_begun, self._late, self._begun = len(self.calls), True, True
+        return taken
+
     def _feed_rare(self, delta: Delta) -> StreamChunk | None:
         """Takes a delta of a kind that comes a few times in an answer."""
         match delta:
@@ -191,7 +199,9 @@ class Fold:
             case Refusal(text):
                 self._refusal.add(text)
             case Summary(calls):
-                self._tell(self.calls.settle(calls))
+                for placement in self.calls.settle(calls):
+                    if self._listener:
+                        self._listener(placement)
             case Extra(name, value, whole, place):
                 self._places.add(place)
                 if self._hosted.takes(delta):
@@ -265,7 +275,6 @@ class Fold:
 
     def partial(self) -> Reply:
         """Returns what has come so far, without tool calls."""
-        meta = self.meta
         return Reply(
             text=self._text.text,
             reasoning=self._reasoning.text,
@@ -273,8 +282,8 @@ class Fold:
             raw_finish_reason=self._finish.raw if self._finish else None,
             usage=self._usage.read(),
             warnings=self._warnings.all(),
-            id=meta.id,
-            model=meta.model,
+            id=self.meta.id,
+            model=self.meta.model,
             extras={name: list(values) for name, values in self._extras.items()},
             reasoned=self._reasoned,
         )
@@ -289,8 +298,9 @@ class Fold:
         """The calls that the model is writing; none when the answer is finished."""
         if self.finished or self._tool_choice == "none":
             return ()
-        calls = [call for call in self.calls.finish() if call.name and call.name != self._names.answer]
-        return tuple(Writing(self._own_name(call), call.text_so_far) for call in calls)
+        own, answer = self._names.own, self._names.answer
+        calls = (call for call in self.calls.finish() if call.name and call.name != answer)
+        return tuple(Writing(own.get(call.name, join_surrogates(call.name)), call.text_so_far) for call in calls)
 
     @property
     def warnings(self) -> tuple[ProtocolWarning, ...]:
@@ -314,11 +324,6 @@ class Fold:
         self._marks.append(mark)
         self._late = True
 
-    def _tell(self, placed: Iterable[Placement]) -> None:
-        if self._listener:
-            for placement in placed:
-                self._listener(placement)
-
     def _fail(self, failure: Failure) -> StreamChunk | None:
         info = failure.info
         if self._finish and not failure.reason:
@@ -331,9 +336,8 @@ class Fold:
 
     def _done(self) -> StreamChunk:
         if not self._begun:
-            raise EmptyResponseError(
-                "the answer is empty: the server said it was done and sent nothing", retryable=True
-            )
+            said = "the answer is empty: the server said it was done and sent nothing"
+            raise EmptyResponseError(said, retryable=True)
         if self._finish is None:
             self.warn("missing_finish_reason", "the stream was declared done without a finish reason")
         return self._finished()
@@ -355,8 +359,7 @@ class Fold:
         if self.calls:
             self.calls.mark_strays()
         ending = Ending(self.warn, self._tool_choice, self._names, self._finish, self.meta)
-        hosted = self._hosted
-        others, order = hosted.calls(self._extras, self._finish, self.warn)
+        others, order = self._hosted.calls(self._extras, self._finish, self.warn)
         calls, opened, reason, answer, others = ending.decide(self.calls.finish(), others)
         text += self._text.add(answer or "")
         if reason == "stop" and not (self._text.size or self._refusal.size or self._extras):
@@ -365,8 +368,8 @@ class Fold:
         if self.blocks:
             made = {call.index: whole for call, whole in zip(opened, calls, strict=True)}
             reply.extras["blocks"] = self.blocks.content(made)
-        if hosted.used or hosted.requests:
-            reply.usage = hosted.count(reply.usage, reply.extras)
+        if self._hosted.used or self._hosted.requests:
+            reply.usage = self._hosted.count(reply.usage, reply.extras)
         handed_out = in_order([*calls, *others], order) if others else calls
         reply.answer, reply.tool_calls, reply.finish_reason = answer, handed_out, reason
         self._reply, self.finished = reply, True
@@ -391,9 +394,6 @@ class Fold:
         shown, placed = fragments.after(call, part), fragments.is_in_order(call)
         details = ChunkDetails(self._calls_begun, self._take_marks(), shown, call.number, name, text, placed=placed)
         return StreamChunk("", None, False, "", None, None, details)
-
-    def _own_name(self, call: OpenCall) -> str:
-        return self._names.own.get(call.name, join_surrogates(call.name))
 
     def _take_marks(self) -> tuple[Extra, ...]:
         marks, self._marks = tuple(self._marks), []
