@@ -268,7 +268,8 @@ class Blocks:
 
     @staticmethod
     def _head(block: _OpenBlock) -> Call:
-        return replace(block.begun.call, index=block.number, arguments="") if block.begun.call else Call(block.number)
+        call = block.begun.call
+        return replace(call, index=block.number, arguments="", value=None) if call else Call(block.number)
 
     def _piece(self, piece: BlockPiece) -> list[Delta]:
         out: list[Delta] = []
