@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from folding import assert_any_cut, event
-from streamfold import Cost, Usage
+from streamfold import Cost, StreamDecoder, Usage
 from streamfold.adapters.anthropic import MessagesEmitter
 from streamfold.types import Prices
 from streamfold.values import Finish, Text
@@ -142,3 +142,23 @@ def test_a_compaction_behind_the_gateway() -> None:
     (written,) = [said for said in events if said["type"] == "message_delta"]
     assert written["usage"]["input_tokens"] == 229
     assert written["usage"]["iterations"] == usage.raw["iterations"]
+
+
+def test_counts_of_events_that_are_known() -> None:
+    """They are read when somebody asks, and those of another kind of event that count nothing replace none of them."""
+    said: dict[str, Any] = {"candidates": [{"content": {"parts": [{"text": "Hi"}]}}]}
+    of_details = {**counts("gemini", 0, 0), "promptTokensDetails": [{"tokenCount": 5}]}
+    body = b"".join(
+        event({**said, "usageMetadata": usage})
+        for number in range(1, 20)
+        for usage in (counts("gemini", 7, number), of_details)
+    )
+    decoder = StreamDecoder("gemini")
+    for count in (20, 1, 3, 2):
+        events = body.split(b"\n\n")[:-1][:count]
+        body = body[len(b"\n\n".join(events)) + 2 :]
+        decoder.feed(b"\n\n".join(events) + b"\n\n")
+    usage = decoder.partial().usage
+    assert usage == Usage(7, 13, 20, 0, 0, raw=counts("gemini", 7, 13))
+    decoder.feed(event({**said, "usageMetadata": {}}))
+    assert decoder.partial().usage == usage

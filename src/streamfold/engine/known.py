@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic_core import from_json
 
 from ..adapters import Passed
-from ..values import BlockPiece, Call, Delta, Meta, Reasoning, Sequence, Text, UsageUpdate
+from ..values import BlockPiece, Call, Delta, Finish, Meta, Reasoning, Sequence, Text, UsageUpdate
 from .parts import EventNumbers
 from .shapes import COUNTED, NUMBERED, TEXT, Listed, Says, Shape, list_in, shape_of
+from .usage import UnreadCounts, count_something
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -252,7 +253,9 @@ class KnownEvents:
         if self._passed.counts and deltas and isinstance(usage := deltas[-1], UsageUpdate):
             counts = partial(self._counts, usage)
             others.pop()
-        listed = None if self._passed.whole is None else list_in(raw, self._passed.whole)
+        if others and type(others[-1]) is Finish:
+            return  # the last event, or nearly
+        listed = None if self._passed.whole is None or not others else list_in(raw, self._passed.whole)
         make = None if listed or not others else _maker(others.pop())
         says = listed.taken_from(others) if listed else None if make is None else partial(_one, make)
         self._patience -= 1 if says is None else _LOOK
@@ -275,7 +278,9 @@ class KnownEvents:
     def _counts(self, like: UsageUpdate, payload: bytes) -> UsageUpdate:
         name = self._passed.counts
         behind = payload.rfind(b'"%b"' % name.encode())  # a string that says so has a backslash before its last quote
-        return UsageUpdate(from_json(b"{" + payload[behind:])[name], like.read, like.whole)
+        unread = UnreadCounts(b"{" + payload[behind:], name)
+        # Counts are no zeros (`shapes.py`): what counts something once does so in each event of its kind.
+        return UsageUpdate(unread if count_something(like.members) else dict(unread), like.read, like.whole)
 
     def _changes_alone(
         self,

@@ -21,6 +21,7 @@ _PATTERNS = {
 _STRINGS = re.compile(rb'("(?:[^"\\\x00-\x1f]++|\\.)*+")')
 _NUMBER = re.compile(rb"(\s*:\s*)(0|[1-9][0-9]{0,17})(?![0-9.eE])")
 _COUNT = re.compile(rb"(\s*:\s*)([1-9][0-9]{0,17})(?![0-9.eE])")  # zeros may be no newer counts: see `AnswerUsage`
+_DECODER = json.JSONDecoder()
 _ANY_LIST, _IN_LIST_PLACE = b'[{"text":"%b"}]', b'"~ list ~"'
 
 Says: TypeAlias = Callable[[str], list[Delta]]  # the deltas of a text, or of the list that a text stands in
@@ -96,7 +97,7 @@ def list_in(raw: bytes, whole: PassedList) -> Listed | None:
         return None
     try:
         text = raw[found.start(1) :].decode()
-        listed = text[: json.JSONDecoder().raw_decode(text)[1]].encode()
+        listed = text[: _DECODER.raw_decode(text)[1]].encode()
         return Listed(whole, found.start(1), found.start(1) + len(listed), found[1], from_json(listed))
     except (ValueError, RecursionError):
         return None
