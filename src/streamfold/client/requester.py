@@ -93,7 +93,8 @@ class Requester:
         request = self._chosen(arguments)
         adapter = self._adapter(request.model)
         ready = self._prepared(adapter, request, arguments)
-        changed, hooks = list[ProtocolWarning](), self._hooks
+        changed: list[ProtocolWarning] = []
+        hooks = self._hooks
         if not arguments.many and has_cache_marks(request):
             changed = self._prefixes.changed(request)
             hooks = (self._remembering, *hooks)

@@ -133,7 +133,8 @@ class ResponseFraming:
         Returns:
             Nothing if these are not whole chunks without anything special, which go to the parser as they are.
         """
-        at, size_of, texts, last = 0, len(data), list[bytes](), b""
+        texts: list[bytes] = []  # `list[bytes]()` takes thirty times as long
+        at, size_of, last = 0, len(data), b""
         while at < size_of:
             size = _PLAIN_SIZE(data, at)
             if size is None or last:
