@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
@@ -230,11 +229,15 @@ class ChatStream(AsyncIteration, AsyncContext):
 
     async def _rest(self) -> Reply:
         """Reads to the end, for a caller who wants none of the chunks."""
-        with suppress(StopAsyncIteration):
-            while True:
-                await self._read()
-                *_, last = self._ready
-                self._ended = last.finished
+        self._reading = self._started = True
+        try:
+            async for batch in self._batches:
+                self._ended = batch[-1].finished
+        except BaseException as error:
+            self._failed(error)
+            raise
+        finally:
+            self._reading = False
         return self.reply
 
     async def _read(self) -> None:
@@ -247,11 +250,14 @@ class ChatStream(AsyncIteration, AsyncContext):
         except StopAsyncIteration:
             raise
         except BaseException as error:
-            self._gather(error.partial if isinstance(error, APIError) else None)
-            forget_locals(error)
+            self._failed(error)
             raise
         finally:
             self._reading = False
+
+    def _failed(self, error: BaseException) -> None:
+        self._gather(error.partial if isinstance(error, APIError) else None)
+        forget_locals(error)
 
     if not TYPE_CHECKING:  # so that type checkers report it as well
 

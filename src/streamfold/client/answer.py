@@ -60,7 +60,7 @@ class NetworkAnswer:
         self._attempts = Attempts(plan.request, notifier, connections, max_retries=max_retries, limiter=limiter)
         self._decoder: StreamDecoder | None = None
         self.reply: Reply | None = None
-        self._failed = False
+        self._failed = self._over = False
 
     @property
     def warnings(self) -> tuple[ProtocolWarning, ...]:
@@ -90,6 +90,8 @@ class NetworkAnswer:
 
     async def aclose(self) -> None:
         """Closes the connection and wakes the task that waits for it."""
+        if self._over:
+            return
         if self.reply is None and not self._failed:
             self._attempts.settle_left(self._used)
         await self._attempts.aclose()
@@ -121,6 +123,7 @@ class NetworkAnswer:
         finally:
             try:
                 await self.aclose()
+                self._over = True
             finally:
                 self._notifier.notify("on_close")
 

@@ -68,7 +68,8 @@ class Clocks:
 
     def due(self) -> float:
         """Returns when the next clock runs out."""
-        return self._next()[0]
+        due = min(self.ends, self._answer_due)
+        return min(due, _after(self._asked, self.timeouts.read)) if self._begun else due
 
     def timeout(self, request_id: str | None) -> APITimeoutError:
         """Returns the error for the clock that runs out next."""
