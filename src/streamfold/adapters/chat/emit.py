@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any, ClassVar
 
 from ...values import CallKind, Failure, Finish, NamedTool, ReadToolChoice, Reasoning, Refusal, Text, Usage, item_part
@@ -32,7 +33,8 @@ class ChatEmitter(Emitter):
         self.include_usage = include_usage
         self._kept: dict[int, dict[str, Any]] = {}  # what was written of calls beside the call itself, by their number
         self._customs: dict[Any, WrittenCall] = {}  # by the number that the provider gave them
-        self._message: dict[str, Any] = {"role": "", "content": "", "refusal": ""}  # of an answer that is not streamed
+        # What comes of each member of the message of an answer that is not streamed.
+        self._message: dict[str, list[Any]] = {"role": [""], "content": [""], "refusal": [""]}
         self._reason: str | None = None
 
     def _open(self) -> None:
@@ -114,11 +116,11 @@ class ChatEmitter(Emitter):
         for choice in payload["choices"]:
             self._reason = choice["finish_reason"]
             for name, piece in choice["delta"].items():
-                self._message[name] = _appended(self._message.get(name), piece)
+                self._message.setdefault(name, []).append(piece)
 
     def _body(self) -> dict[str, Any]:
-        message = {**self._message, "content": self._message["content"] or None}
-        message["refusal"] = message["refusal"] or None
+        message = {name: _joined(pieces) for name, pieces in self._message.items()}
+        message |= {name: message[name] or None for name in ("content", "refusal")}
         if calls := [call for call in self._calls.values() if call.opened]:
             message["tool_calls"] = [{**_entry(call, call.arguments), **_kept(call.extra)} for call in calls]
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._reason}
@@ -201,6 +203,11 @@ def _nested(value: Any) -> Any:
         case {"type": "url_citation" | "file_citation" as kind, **rest} if rest and kind not in rest:
             return {"type": kind, kind: rest}
     return value
+
+
+def _joined(pieces: list[Any]) -> Any:
+    """Returns a member of a message. Texts are joined at once: with each piece anew, millions of them take seconds."""
+    return "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else reduce(_appended, pieces)
 
 
 def _appended(before: Any, piece: Any) -> Any:

@@ -361,7 +361,8 @@ class ResponsesEmitter(Emitter):
     def _event(self, kind: str, **members: Any) -> None:
         if not self._begun:
             self._open()
-        self._out.append(event({"type": kind, "sequence_number": self._sequence, **members}, kind))
+        if self._streams or self._listener is not None:  # else nobody reads it
+            self._out.append(event({"type": kind, "sequence_number": self._sequence, **members}, kind))
         if self._listener is not None:
             whole, delta = "response" in members, members.get("delta", "")
             self._listener(written_event(self._sequence, kind, self._out, delta=delta, has_response=whole))
