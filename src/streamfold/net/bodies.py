@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import anyio
 import httpx
@@ -25,6 +25,38 @@ class Pieces:
         for piece in self._pieces:
             return piece
         raise StopAsyncIteration
+
+
+class NamesakeBody(httpx.AsyncByteStream):
+    """A body of a package whose exceptions have the names of httpx's. One generator less is left unfinished."""
+
+    def __init__(self, stream: Any, package: str) -> None:
+        self._stream = stream
+        self._package = package
+        self.generator = stream.__aiter__()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await self.generator.__anext__()  # type: ignore[no-any-return]
+        except Exception as exc:
+            raise_as_httpx(exc, self._package)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def raise_as_httpx(exc: BaseException, package: str) -> NoReturn:
+    """Raises httpx's exception for one of a package whose exceptions have the same names; any other one as it is."""
+    if type(exc).__module__.partition(".")[0] != package:
+        try:
+            raise exc
+        finally:
+            del exc  # its traceback has this frame
+    found = (getattr(httpx, kind.__name__, None) for kind in type(exc).__mro__)
+    raise next(filter(None, found), httpx.TransportError)(str(exc)) from exc
 
 
 class RequestBody(httpx.ByteStream):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import sys
 from collections.abc import Awaitable, Callable
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from types import FunctionType
 from typing import Any
@@ -48,7 +48,7 @@ def make_client(transport: str = "auto", *, http2: bool = False) -> httpx.AsyncC
     else:
         make = _over_httpx(transport, http2)
     proxied = _Proxied(make)
-    return OwnClient(proxied, proxied.receive if fast else None)
+    return OwnClient(proxied, None if http2 or transport == "httpx2" else proxied.receive)
 
 
 def _over_httpx(transport: str, http2: bool) -> Make:
@@ -62,11 +62,16 @@ def _over_httpx(transport: str, http2: bool) -> Make:
         try:
             if http2:  # few connections, each for many streams: httpcore's pool is fine
                 return kind(verify=verify, http2=True, limits=_ANY, proxy=proxy)
-            return ConnectionPool(lambda: kind(verify=verify, limits=_ONE, proxy=proxy))
+            plain = partial(ConnectionPool, lambda: kind(verify=verify, limits=_ONE, proxy=proxy))
+            if transport == "httpx2" or proxy is not None:
+                return plain()
         except ImportError as exc:
             raise ConfigError(
                 "the SOCKS proxy that is set in the environment needs the extra: pip install 'streamfold[socks]'"
             ) from exc
+        from .over_httpcore import HttpcoreTransport
+
+        return _UnlessPatched(HttpcoreTransport(verify), plain)
 
     return make
 
@@ -130,7 +135,7 @@ class _UnlessPatched(DirectTransport):
         return None if _is_patched() else self._transport.receive(request)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        if not _is_patched():
+        if self._transport.takes_objects and not _is_patched():
             return await self._transport.handle_async_request(request)
         if self._plain is None:
             self._plain = self._make_plain()

@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Any
 
 import anyio
-import httpx
 
 _OPENED = ("connect_tcp.complete", "connect_unix_socket.complete", "start_tls.complete")
 _USED = "send_request_headers.started"  # from here on httpcore closes it, or over HTTP/2 the stream
@@ -22,9 +21,9 @@ _USED = "send_request_headers.started"  # from here on httpcore closes it, or ov
 class Handshake:
     """The connection that is opened for a request, until the request is sent on it."""
 
-    def __init__(self, request: httpx.Request) -> None:
+    def __init__(self, extensions: Any) -> None:
         self._stream: Any = None
-        self._extensions = request.extensions
+        self._extensions = extensions
         self._extensions["trace"] = self._trace
 
     def end(self) -> None:

@@ -71,7 +71,7 @@ class _Transport(DirectTransport):
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
         connect = request.extensions["timeout"]["connect"]
         got = await self.receive(
-            Outgoing(request.method, sent_url(request.url), headers, await request.aread(), connect)
+            Outgoing(request.method, sent_url(request.url), headers, await request.aread(), connect, request.url)
         )
         assert isinstance(got.body, _Body)  # noqa: S101 - for the type checker
         # Without the reason phrase: see `_Proxied`.
@@ -96,7 +96,7 @@ class _Transport(DirectTransport):
         return Received(response.status, response.raw_headers, body, body.aclose)
 
     def _send(self, request: Outgoing) -> Awaitable[aiohttp.ClientResponse]:
-        method, url, headers, body, connect = request
+        method, url, headers, body, connect, _ = request
         return (self._session or self._open()).request(
             method,
             _read_url(url),

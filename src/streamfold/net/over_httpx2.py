@@ -5,13 +5,12 @@ Everything else speaks httpx, so this is the only module that knows both.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from ..values import ConfigError
+from .bodies import NamesakeBody, raise_as_httpx
 from .urls import sent_url
 
 if TYPE_CHECKING:
@@ -51,50 +50,16 @@ class _Transport(httpx.AsyncBaseTransport):
             content=await request.aread(),
             extensions=extensions,
         )
-        with _mapped():
+        try:
             response = await self._transport.handle_async_request(sent)
+        except Exception as exc:
+            raise_as_httpx(exc, "httpx2")
         return httpx.Response(
             response.status_code,
             headers=response.headers.raw,
-            stream=_Body(response),
+            stream=NamesakeBody(response.stream, "httpx2"),
             extensions=dict(response.extensions),
         )
 
     async def aclose(self) -> None:
-        with _mapped():
-            await self._transport.aclose()
-
-
-class _Body(httpx.AsyncByteStream):
-    """The body of a response. Not a generator: one more that a reader may leave unfinished would be one too many."""
-
-    def __init__(self, response: httpx2.Response) -> None:
-        stream: Any = response.stream  # an asynchronous one
-        self._stream = stream
-        self.generator: AsyncIterator[bytes] = stream.__aiter__()
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        with _mapped():
-            return await self.generator.__anext__()
-
-    async def aclose(self) -> None:
-        with _mapped():
-            await self._stream.aclose()
-
-
-@contextmanager
-def _mapped() -> Iterator[None]:
-    """Raises httpx's exception for each of httpx2's: they have the same names."""
-    try:
-        yield
-    except Exception as exc:
-        if type(exc).__module__.partition(".")[0] != "httpx2":
-            raise
-        names = (kind.__name__ for kind in type(exc).__mro__)
-        kind = next(
-            (found for name in names if (found := getattr(httpx, name, None)) is not None), httpx.TransportError
-        )
-        raise kind(str(exc)) from exc
+        await self._transport.aclose()

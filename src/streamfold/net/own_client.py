@@ -83,7 +83,7 @@ class OwnClient(httpx.AsyncClient):
             texts = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw]
             known = self._fields[key] = (read, sent_url(read), texts[:-1])  # the length of the body is last
         read, sent, fields = known
-        request = Outgoing(method, sent, [*fields, ("Content-Length", str(len(body)))], body, connect)
+        request = Outgoing(method, sent, [*fields, ("Content-Length", str(len(body)))], body, connect, read)
         if (sending := self._receive(read, request)) is None:
             return None
         got = await sending

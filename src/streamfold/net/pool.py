@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from time import monotonic
+from typing import Any
 
 import anyio
 import httpx
@@ -13,7 +14,28 @@ KEPT = 5.0  # seconds that an unused connection is kept: what httpx does by defa
 _CLOSING = 5.0  # seconds that closing a connection may take
 
 
-class ConnectionPool(httpx.AsyncBaseTransport):
+class Connections:
+    """Those that nobody uses. The one used last is the next one."""
+
+    def __init__(self) -> None:
+        self._idle: deque[tuple[Any, float]] = deque()
+
+    def take(self) -> Any:
+        return self._idle.pop()[0] if self._idle else None
+
+    def give_back(self, connection: Any) -> None:
+        self._idle.append((connection, monotonic()))
+
+    async def close_unused(self) -> None:
+        while self._idle and self._idle[0][1] < monotonic() - KEPT:
+            await close(self._idle.popleft()[0])
+
+    async def aclose(self) -> None:
+        while self._idle:
+            await self._idle.popleft()[0].aclose()
+
+
+class ConnectionPool(Connections, httpx.AsyncBaseTransport):
     """One httpx transport with one connection for each stream at once.
 
     httpcore's pool compares its keep-alive limit with the number of all connections instead of the idle ones
@@ -23,43 +45,29 @@ class ConnectionPool(httpx.AsyncBaseTransport):
 
     def __init__(self, make: Callable[[], httpx.AsyncBaseTransport]) -> None:
         self._make = make
-        self._idle = deque([(make(), monotonic())])  # the one used last is last; the first one proves that `make` works
+        super().__init__()
+        self.give_back(make())  # it proves that `make` works
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        transport = self._idle.pop()[0] if self._idle else self._make()
+        transport = self.take() or self._make()
         try:
-            await self._close_unused()
+            await self.close_unused()
             response = await transport.handle_async_request(request)
         except BaseException:
-            await _close(transport)
+            await close(transport)
             raise
         assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101 - for the type checker
-        response.stream = _Body(response.stream, self, transport)
+        response.stream = PooledBody(response.stream, self, transport)
         return response
 
-    def give_back(self, transport: httpx.AsyncBaseTransport) -> None:
-        """Keeps the connection of an answer that has been closed for the next request."""
-        self._idle.append((transport, monotonic()))
 
-    async def aclose(self) -> None:
-        while self._idle:
-            await self._idle.popleft()[0].aclose()
-
-    async def _close_unused(self) -> None:
-        oldest = monotonic() - KEPT
-        while self._idle and self._idle[0][1] < oldest:
-            await _close(self._idle.popleft()[0])
-
-
-class _Body(httpx.AsyncByteStream):
+class PooledBody(httpx.AsyncByteStream):
     """The body of an answer, with the transport that is free when it is closed."""
 
-    def __init__(
-        self, stream: httpx.AsyncByteStream, owner: ConnectionPool, transport: httpx.AsyncBaseTransport
-    ) -> None:
+    def __init__(self, stream: httpx.AsyncByteStream, owner: Connections, transport: Any) -> None:
         self._stream = stream
         self._owner = owner
-        self._transport: httpx.AsyncBaseTransport | None = transport
+        self._transport = transport
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._stream.__aiter__()
@@ -70,12 +78,12 @@ class _Body(httpx.AsyncByteStream):
             await self._stream.aclose()
         except BaseException:
             if transport is not None:
-                await _close(transport)
+                await close(transport)
             raise
         if transport is not None:
             self._owner.give_back(transport)
 
 
-async def _close(transport: httpx.AsyncBaseTransport) -> None:
+async def close(connection: Any) -> None:
     with anyio.move_on_after(_CLOSING, shield=True):
-        await transport.aclose()
+        await connection.aclose()

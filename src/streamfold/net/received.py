@@ -65,10 +65,13 @@ class Outgoing(NamedTuple):
     headers: Sequence[tuple[str, str]]
     body: bytes
     connect: float | None
+    address: httpx.URL
 
 
 class DirectTransport(httpx.AsyncBaseTransport, ABC):
     """A transport that needs none of httpx's objects, which cost as much as all else that is done for a request."""
+
+    takes_objects = True
 
     @abstractmethod
     def receive(self, request: Outgoing) -> Awaitable[Received] | None:
@@ -86,12 +89,12 @@ def received(response: httpx.Response) -> Received:
         response.status_code,
         headers,
         stream.__aiter__() if plain else response.aiter_bytes(),
-        partial(_close, response),
+        partial(end, response.aclose, response.stream),
         response.reason_phrase,
         response.is_stream_consumed,
     )
 
 
-async def _close(response: httpx.Response) -> None:
-    await response.aclose()
-    await close_unless_silent(response)
+async def end(aclose: Callable[[], Awaitable[None]], stream: object) -> None:
+    await aclose()
+    await close_unless_silent(stream)

@@ -18,8 +18,6 @@ import select
 import ssl
 from typing import Any
 
-import httpx
-
 
 def is_readable(socket: Any) -> bool:
     """Whether there is something to read from a socket, its end included. True if it is closed, or there is none."""
@@ -43,9 +41,9 @@ def has_decrypted(tls: ssl.SSLObject) -> bool:
     return True
 
 
-async def close_unless_silent(response: httpx.Response) -> None:
-    """Closes the connection of a response that has been closed, if anything came behind it that nobody asked for."""
-    connection = _http11_connection(response.stream)
+async def close_unless_silent(stream: Any) -> None:
+    """Closes the connection below a body that has been closed, if anything came behind it that nobody asked for."""
+    connection = _http11_connection(stream)
     if connection is not None and connection.is_idle() and not _is_silent(connection):
         await connection.aclose()
 

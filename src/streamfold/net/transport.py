@@ -248,7 +248,7 @@ class Exchange:
         request = self._built()
         if self._request.signer is not None:
             await self._sign(request, self._request.signer)
-        handshake = Handshake(request)
+        handshake = Handshake(request.extensions)
         try:
             return await self._client.send(request, stream=True, follow_redirects=False)
         except BaseException:
