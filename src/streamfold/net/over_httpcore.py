@@ -1,4 +1,4 @@
-"""httpcore's connections over HTTP/1.1, without a proxy: without its pool, and without httpx's objects for a request."""
+"""httpcore's connections over HTTP/1.1, without a proxy: without its pool, and without httpx's objects."""
 
 from __future__ import annotations
 
