@@ -167,7 +167,7 @@ class NetworkAnswer:
         async def read(exchange: Exchange) -> tuple[Exchange, AnswerReader, list[StreamChunk]]:
             self._notifier.info.redactor = exchange.redactor
             reader = AnswerReader(exchange, decoder, self._attempts, plan.reconnect, self._notifier.tap, plan.whole)
-            return exchange, reader, await reader.next_batch()
+            return exchange, reader, await (reader.whole_batch() if plan.whole else reader.next_batch())
 
         return read
 

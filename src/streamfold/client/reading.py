@@ -54,14 +54,6 @@ class AnswerReader:
         Raises:
             APIError: the connection broke, a timeout ran out, or the answer went wrong.
         """
-        batch = await self._next_batch()
-        while self._whole and batch and not batch[-1].finished:  # streamed all the same
-            more = await self._next_batch()
-            batch = [*batch, *more] if more else []
-        self._shown = self._shown or bool(batch)
-        return batch
-
-    async def _next_batch(self) -> list[StreamChunk]:
         decoder = self._decoder
         while not decoder.done:
             exchange = self._exchange
@@ -84,8 +76,17 @@ class AnswerReader:
             if self._tap is not None:
                 self._tap(data)
             if chunks := decoder.feed(data):
+                self._shown = True
                 return chunks
         return self._rest()
+
+    async def whole_batch(self) -> list[StreamChunk]:
+        """Reads to the end, as `next_batch` does, and returns all chunks."""
+        batch = await self.next_batch()
+        while batch and not batch[-1].finished:  # streamed all the same
+            more = await self.next_batch()
+            batch = [*batch, *more] if more else []
+        return batch
 
     async def drain(self) -> None:
         """Reads the rest behind the end of the answer. One that was ended here has more, which nobody wants."""

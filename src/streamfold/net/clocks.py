@@ -58,8 +58,8 @@ class Clocks:
         self._asked = now
         if not progress:
             return False
-        first, self._begun = not self._begun, True
-        self._answer_due = _after(now, self.timeouts.stall)
+        first, self._begun, stall = not self._begun, True, self.timeouts.stall
+        self._answer_due = inf if stall is None else now + stall
         return first
 
     def expired(self, now: float) -> bool:
