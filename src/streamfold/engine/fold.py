@@ -356,8 +356,7 @@ class Fold:
     def _finished(self) -> StreamChunk:
         text, reasoning = self._text.finish(), self._reasoning.finish()
         self._refusal.finish()
-        if self.calls:
-            self.calls.mark_strays()
+        self.calls.mark_strays()
         ending = Ending(self.warn, self._tool_choice, self._names, self._finish, self.meta)
         others, order = self._hosted.calls(self._extras, self._finish, self.warn)
         calls, opened, reason, answer, others = ending.decide(self.calls.finish(), others)

@@ -61,7 +61,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _SHOULD_RETRY = {"true": True, "false": False}
 
 
-class HTTPRequest(NamedTuple):  # see `Plan`
+class HTTPRequest(NamedTuple):  # half as dear to make as a frozen dataclass, and each request needs one
     """A request before it is sent. URL and headers are not in the repr, because they may contain keys.
 
     Attributes:
