@@ -32,7 +32,8 @@ from .usage import UnreadCounts, count_something
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-_LONG = 12  # events; a shorter answer is read sooner than its kinds of events are learned
+_LONG = 12  # events that came together; a shorter answer is read sooner than its kinds of events are learned
+_SINGLE = 0.2  # of such an event is what one counts that came alone: to know it saves less
 _MOST_KNOWN = 16  # kinds of events
 _LARGEST = 64 * 1024  # bytes of an event that is learned
 _PATIENCE = 80  # events that are not known before it is given up
@@ -217,17 +218,18 @@ class KnownEvents:
         self._next = 0  # the one to begin with
         self._seen: dict[Shape, None] = {}  # a set that keeps its order
         self._patience = _PATIENCE
-        self._blank_lines = 0  # in the bytes so far, up to `_LONG`
+        self._size = 0.0  # of the answer so far, up to `_LONG`
         self.blank_line = b"\n\n"
         self.hopeless = False
 
     def is_worth(self, data: bytes) -> bool:
         """Returns whether so many events have come that it is worth the time to learn their kinds."""
-        if self._blank_lines < _LONG:
+        if self._size < _LONG:
             if b"\r\n\r\n" in data:  # as Google writes
                 self.blank_line = b"\n\r\n"
-            self._blank_lines += data.count(self.blank_line)
-        return self._blank_lines >= _LONG
+            events = data.count(self.blank_line)
+            self._size += events if events > 1 else _SINGLE
+        return self._size >= _LONG
 
     def read(self, data: bytes, at: int) -> AnyRun | None:
         """Returns the known events that stand at `at`, as many as are of one kind; None if there is none."""
