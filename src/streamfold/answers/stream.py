@@ -139,7 +139,14 @@ class ChatStream(AsyncIteration, AsyncContext):
             APIError: the request failed.
         """
         if not self._started:
-            await self._read()
+            self._begin()
+            try:
+                self._ready = iter(await self._next_batch())
+            except BaseException as error:
+                self._failed(error)
+                raise
+            finally:
+                self._reading = False
         return self
 
     def __aiter__(self) -> Self:
@@ -153,7 +160,14 @@ class ChatStream(AsyncIteration, AsyncContext):
             if chunk is None:
                 if self._closed:
                     raise StopAsyncIteration
-                await self._read()
+                self._begin()
+                try:  # as in `start`: a live chunk passes through one coroutine less
+                    self._ready = iter(await self._next_batch())
+                except BaseException as error:
+                    self._failed(error)
+                    raise
+                finally:
+                    self._reading = False
             chunk = next(self._ready, None)
         self._deltas.append(chunk.delta)
         if chunk.finished:
@@ -240,22 +254,14 @@ class ChatStream(AsyncIteration, AsyncContext):
             self._reading = False
         return self.reply
 
-    async def _read(self) -> None:
-        """Reads the next chunks. Raises StopAsyncIteration after the last one."""
+    def _begin(self) -> None:
         if self._reading:
             raise StreamfoldError("another task is reading this stream: one stream has one reader")
         self._reading = self._started = True
-        try:
-            self._ready = iter(await self._next_batch())
-        except StopAsyncIteration:
-            raise
-        except BaseException as error:
-            self._failed(error)
-            raise
-        finally:
-            self._reading = False
 
     def _failed(self, error: BaseException) -> None:
+        if isinstance(error, StopAsyncIteration):
+            return
         self._gather(error.partial if isinstance(error, APIError) else None)
         forget_locals(error)
 

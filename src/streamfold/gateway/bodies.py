@@ -86,7 +86,8 @@ class HeldBody:
         patience.ends = waiting.now() + seconds
         try:
             while True:
-                message = await waiting.wait(receive())
+                with waiting:
+                    message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientGone
                 piece = message.get("body", b"")

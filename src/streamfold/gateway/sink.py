@@ -42,7 +42,8 @@ class GuardedSend:
         """Sends a message."""
         self._patience.ends = self._waits.now() + self._seconds
         try:
-            await self._waits.wait(self._send(message))
+            with self._waits:
+                await self._send(message)
         except (OSError, Interrupted) as exc:
             raise ClientGone from exc
 

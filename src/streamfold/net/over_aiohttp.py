@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
@@ -26,7 +26,7 @@ from .bodies import Pieces
 from .failures import MalformedResponse, caused_by
 from .framing import MalformedHead, ResponseFraming
 from .pool import KEPT
-from .received import DirectTransport, Outgoing, Received
+from .received import DirectBody, DirectTransport, Outgoing, Received
 from .silence import has_decrypted, is_readable
 from .urls import sent_url
 
@@ -220,13 +220,13 @@ class _Wire(asyncio.Protocol):
         self._protocol.resume_writing()
 
 
-class _Body(httpx.AsyncByteStream):
+class _Body(DirectBody):
     """The body of a response. Each read returns all that has arrived."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self._content = response.content
-        self._read = response.content.readany
+        self.read = response.content.readany
         connection = response.connection
         self._protocol = None if connection is None else connection.protocol
         if connection is not None:
@@ -236,20 +236,10 @@ class _Body(httpx.AsyncByteStream):
             else:
                 self.lost()
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            data = await self._read()
-        except Exception as exc:
-            # aiohttp forgets what arrived before the connection broke and was not read yet.
-            data = self._content._read_nowait(-1)
-            if not data:
-                raise _mapped(self._reason(exc)) from exc
-        if data:
+    def left(self, exc: Exception) -> bytes:
+        if data := self._content._read_nowait(-1):  # aiohttp forgets it
             return data
-        raise StopAsyncIteration
+        raise _mapped(self._reason(exc)) from exc
 
     @property
     def is_over(self) -> bool:

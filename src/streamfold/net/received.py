@@ -57,6 +57,33 @@ class Received:
         return [(name.lower().decode("latin-1"), value.decode("latin-1")) for name, value in self.headers]
 
 
+class DirectBody(httpx.AsyncByteStream, ABC):
+    """A body whose next bytes can be awaited without a step of its own between a reader and the connection.
+
+    Attributes:
+        read: returns all that has arrived, as soon as there is some; nothing at the end. Raises what it likes: see
+            `left`.
+    """
+
+    read: Callable[[], Awaitable[bytes]]
+
+    @abstractmethod
+    def left(self, exc: Exception) -> bytes:
+        """Returns what arrived before `read` failed. Raises httpx's exception if that is nothing."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            data = await self.read()
+        except Exception as exc:
+            data = self.left(exc)
+        if data:
+            return data
+        raise StopAsyncIteration
+
+
 class Outgoing(NamedTuple):
     """A request as it is sent: `url` with its escapes, `connect` the seconds until there must be a connection."""
 

@@ -40,7 +40,7 @@ from .failures import caused_by, described, is_malformed, is_network_error, is_t
 from .handshakes import Handshake
 from .own_client import OwnClient
 from .ratelimit import read_rate_limit, read_retry_after
-from .received import Received, received
+from .received import DirectBody, Received, received
 from .redaction import Redactor
 from .secrets import secrets_in_headers
 from .signing import Signer
@@ -118,6 +118,7 @@ class Exchange:
         self.now = self._waits.now
         self._response: Received | None = None
         self._next: Callable[[], Awaitable[bytes]] | None = None
+        self._direct: DirectBody | None = None
         self._events = 0
         self._codings: list[str] = []
         self._released = False
@@ -167,7 +168,9 @@ class Exchange:
             if (error := await self._status_error(response)) is not None:
                 raise error
             return
-        self._next = self._body(response).__anext__
+        body = self._body(response)
+        self._direct = body if isinstance(body, DirectBody) else None
+        self._next = self._direct.read if self._direct else body.__anext__
 
     async def read(self, events: int = 0) -> bytes | None:
         """Returns the next bytes; None at the end of the body, and after `aclose`.
@@ -188,21 +191,22 @@ class Exchange:
         if self._clocks.expired(now):  # no wait would notice it where bytes are always there
             raise self._clocks.timeout(self.request_id)
         try:
-            data = await self._waits.wait(self._next())
+            with self._waits:
+                data = await self._next()
         except StopAsyncIteration:
             return None
         except Interrupted:
             self._interrupted()
             return None
         except Exception as exc:
-            raise self._failed(exc) from exc
+            data = self._after(exc)
         except BaseException as exc:
             forget_locals(exc)
             raise
         if self.closed:  # by another task, which could not end what this one was in
             await unwind(self._response and self._response.body)
             return None
-        return data
+        return data or (None if self._direct else data)
 
     async def drain(self) -> None:
         """Reads the rest behind the end of the answer, for a moment: usually nothing but the end of the body."""
@@ -296,7 +300,8 @@ class Exchange:
     async def _interruptible(self, step: Awaitable[T]) -> T | None:
         """Waits for something before the first bytes of the body; None if `aclose` ended it."""
         try:
-            result = await self._waits.wait(step)
+            with self._waits:
+                result = await step
             return None if self.closed else result
         except Interrupted:
             self._interrupted()
@@ -317,6 +322,15 @@ class Exchange:
     def _interrupted(self) -> None:
         if not self.closed:
             raise self._clocks.timeout(self.request_id) from None
+
+    def _after(self, exc: Exception) -> bytes:
+        """Returns what arrived before a failure, if it was not read yet; raises the error for it."""
+        if self._direct is None:
+            raise self._failed(exc) from exc
+        try:
+            return self._direct.left(exc)
+        except Exception as mapped:
+            raise self._failed(mapped) from mapped
 
     def _failed(self, exc: Exception) -> APIError:
         """Returns the error for what a transport raised; raises anything that is not a failure of the network."""

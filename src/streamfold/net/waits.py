@@ -9,14 +9,10 @@ Neither holds anything while control is with the caller.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Generator
 from math import inf
-from types import coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import anyio
-
-T = TypeVar("T")
 
 _AGAIN = 0.01  # seconds after which a wait that somebody else has cancelled is ended if it goes on
 
@@ -40,8 +36,12 @@ class Waits(Protocol):
         """The event loop's time."""
         ...
 
-    def wait(self, step: Awaitable[T]) -> Awaitable[T]:
-        """Awaits `step`. Raises Interrupted if `end` or the deadline ended it; any other cancellation is passed on."""
+    def __enter__(self) -> None:
+        """Begins a wait: what is awaited in the block."""
+        ...
+
+    def __exit__(self, *error: Any) -> None:
+        """Ends it. Raises Interrupted if `end` or the deadline did; any other cancellation is passed on."""
         ...
 
     def moved(self) -> None:
@@ -82,43 +82,23 @@ class _TimedWaits:
         self._again: asyncio.TimerHandle | None = None
         self.now = self._loop.time
 
-    @coroutine
-    def wait(self, step: Awaitable[T]) -> Generator[Any, Any, T]:
-        # A generator, which runs the first step itself and then hands on what is awaited: one frame for each read.
-        steps = step.__await__()
-        try:
-            waiting = next(steps)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-        # Data that was there already needed neither clock nor task. From here on it is a wait.
+    def __enter__(self) -> None:
         task = self._task = asyncio.current_task(self._loop)
         if task is None:
             raise RuntimeError("a stream is read by tasks")
         self._others = task.cancelling()
         if self._timer is None:
             self._set_timer()
-        try:
-            while True:
-                try:
-                    sent = yield waiting
-                except BaseException as exc:
-                    waiting = steps.throw(exc)
-                else:
-                    waiting = steps.send(sent)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-        except asyncio.CancelledError:
-            if self._interrupted and task.cancelling() == self._others + 1:
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        task, self._task = self._task, None
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        if self._interrupted and task is not None:
+            self._interrupted = False
+            if task.uncancel() == self._others and kind is not None and issubclass(kind, asyncio.CancelledError):
                 raise Interrupted from None
-            raise
-        finally:
-            self._task = None
-            if self._again is not None:
-                self._again.cancel()
-                self._again = None
-            if self._interrupted:
-                self._interrupted = False
-                task.uncancel()
 
     def moved(self) -> None:
         self.close()
@@ -162,13 +142,14 @@ class _ScopedWaits:
         self._scope: anyio.CancelScope | None = None
         self.now = anyio.current_time
 
-    async def wait(self, step: Awaitable[T]) -> T:
-        with anyio.CancelScope(deadline=self._deadline.due()) as self._scope:
-            try:
-                return await step
-            finally:
-                self._scope = None
-        raise Interrupted
+    def __enter__(self) -> None:
+        self._scope = anyio.CancelScope(deadline=self._deadline.due())
+        self._scope.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        scope, self._scope = self._scope, None
+        if scope is not None and scope.__exit__(*error) and error[0] is not None:
+            raise Interrupted from None
 
     def moved(self) -> None:
         pass  # each wait asks anew
