@@ -25,6 +25,7 @@ class Patience:
     """Until when a client is waited for: the deadline of `Waits`."""
 
     __slots__ = ("ends",)
+    least = inf
 
     def __init__(self) -> None:
         self.ends = inf

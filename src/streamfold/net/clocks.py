@@ -18,6 +18,7 @@ _WHAT: dict[TimeoutPhase, str] = {
     "stall": "the server sent bytes, but nothing of the answer",
     "total": "the answer was not finished",
 }
+_FINEST = 0.01  # seconds: clocks are not looked at more often
 
 
 class Clocks:
@@ -28,11 +29,16 @@ class Clocks:
 
     Attributes:
         ends: when `total` runs out.
+        least: seconds that each of the other clocks lasts at least; none is taken to be shorter than 10 ms.
     """
 
     def __init__(self, timeouts: Timeouts, now: float) -> None:
         self.timeouts = timeouts
         self.ends = inf if timeouts.total is None else now + timeouts.total
+        self.least = inf
+        for seconds in (timeouts.first_event, timeouts.read, timeouts.stall):
+            if seconds is not None and seconds < self.least:
+                self.least = seconds if seconds > _FINEST else _FINEST
         self._answer_due = inf  # when the next part of the answer must have arrived
         self._asked = now  # when the reader asked for the next bytes
         self._begun = False  # whether anything of the answer has arrived
@@ -46,21 +52,16 @@ class Clocks:
         """Stops all clocks but `total` until the next `start`."""
         self._begun, self._answer_due = False, inf
 
-    def read(self, now: float, *, progress: bool) -> bool:
+    def read(self, now: float, *, progress: bool) -> None:
         """Notes that the reader asks for more bytes.
 
         Args:
             progress: whether the bytes since the last call contained a part of the answer.
-
-        Returns:
-            Whether the next deadline may have come nearer.
         """
         self._asked = now
-        if not progress:
-            return False
-        first, self._begun, stall = not self._begun, True, self.timeouts.stall
-        self._answer_due = inf if stall is None else now + stall
-        return first
+        if progress:
+            stall = self.timeouts.stall
+            self._begun, self._answer_due = True, inf if stall is None else now + stall
 
     def expired(self, now: float) -> bool:
         """Whether the reader has waited too long, although bytes keep arriving."""

@@ -140,7 +140,6 @@ class Exchange:
             APITimeoutError: `total` ran out.
         """
         self._clocks.pause()
-        self._waits.moved()
         await self._interruptible(step)
 
     async def open(self) -> None:
@@ -155,7 +154,6 @@ class Exchange:
         if self.closed:
             return
         self._clocks.start(self._waits.now())
-        self._waits.moved()  # after a pause, in which the deadlines were further away
         response = await self._interruptible(self._send())
         if response is None:
             await self.aclose()
@@ -185,8 +183,7 @@ class Exchange:
         if self._next is None:
             return None
         now = self._waits.now()
-        if self._clocks.read(now, progress=events != self._events):
-            self._waits.moved()
+        self._clocks.read(now, progress=events != self._events)
         self._events = events
         if self._clocks.expired(now):  # no wait would notice it where bytes are always there
             raise self._clocks.timeout(self.request_id)

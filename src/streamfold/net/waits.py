@@ -22,7 +22,14 @@ class Interrupted(Exception):
 
 
 class Deadline(Protocol):
-    """Says when a wait must end: `Clocks`, for the waits of an answer."""
+    """Says when a wait must end: `Clocks`, for the waits of an answer.
+
+    Attributes:
+        least: seconds from any moment before which a deadline does not fall that is nearer than the one of this moment;
+            infinite: it never comes nearer.
+    """
+
+    least: float
 
     def due(self) -> float:
         """The moment, by the event loop's time; infinite: never."""
@@ -42,10 +49,6 @@ class Waits(Protocol):
 
     def __exit__(self, *error: Any) -> None:
         """Ends it. Raises Interrupted if `end` or the deadline did; any other cancellation is passed on."""
-        ...
-
-    def moved(self) -> None:
-        """Must be called when the deadline may have come nearer."""
         ...
 
     def end(self) -> None:
@@ -100,11 +103,6 @@ class _TimedWaits:
             if task.uncancel() == self._others and kind is not None and issubclass(kind, asyncio.CancelledError):
                 raise Interrupted from None
 
-    def moved(self) -> None:
-        self.close()
-        if self._task is not None:  # else the next wait sets it, if it has to wait
-            self._set_timer()
-
     def end(self) -> None:
         if self._task is None or self._interrupted:
             return
@@ -122,7 +120,7 @@ class _TimedWaits:
             self._timer = None
 
     def _set_timer(self) -> None:
-        due = self._deadline.due()
+        due = min(self._deadline.due(), self.now() + self._deadline.least)  # it may come nearer meanwhile
         if due != inf:
             self._timer = self._loop.call_at(due, self._check)
 
@@ -150,9 +148,6 @@ class _ScopedWaits:
         scope, self._scope = self._scope, None
         if scope is not None and scope.__exit__(*error) and error[0] is not None:
             raise Interrupted from None
-
-    def moved(self) -> None:
-        pass  # each wait asks anew
 
     def end(self) -> None:
         if self._scope is not None:
