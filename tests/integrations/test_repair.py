@@ -119,6 +119,22 @@ async def test_members_without_a_delta_stay() -> None:
     assert chunks[1].usage.model_extra == {"cost": 0.5}
 
 
+@each_row("name", ["responses/pieces_lost_a_brace", "anthropic/parallel_calls", "gemini/native_parallel_calls"])
+def test_a_repaired_answer_has_the_usage_that_the_provider_wrote(name: str) -> None:
+    """Its own object, with the members that no other provider has: what is billed is not counted anew."""
+    recording = RECORDINGS[name]
+    told = payloads(recording.body)
+    usage = [usage for one in told if (usage := _usage(one))][-1]
+    usage |= {"cost": 0.5, "told": {"by": "Acme"}}
+    body = b"".join(sse(one) for one in told)
+    assert [_usage(one) for one in payloads(written(body, [body], recording.adapter)) if _usage(one)][-1] == usage
+
+
+def _usage(event: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = event.get("response", event)
+    return found.get("usage") or found.get("usageMetadata") or {}
+
+
 async def test_a_cut_stream_is_an_error_of_the_client() -> None:
     """A stream that ends too early raises the client's own error, behind the text that had come."""
     stream = await openai_client(RepairTransport(stored(httpx, CUT))).chat.completions.create(
