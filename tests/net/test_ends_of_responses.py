@@ -82,20 +82,30 @@ def test_many_chunks_are_one_for_the_parser(texts: list[bytes], size: int, trail
 
 
 def test_what_arrives_together() -> None:
-    """One size for all of it; chunks with anything special are handed on as they are."""
-    plain = b"2\r\nab\r\n3\r\ncde\r\n"
-    for data, given_on in (
-        (plain, b"5\r\nabcde\r\n"),
-        (plain + b"0\r\n\r\n", b"5\r\nabcde\r\n0\r\n\r\n"),
-        (b"2\r\nab\r\n0\r\n\r\n", None),
-        (plain + b"4\r\nab", None),
-        (plain + b"2;a=b\r\nab\r\n", None),
-        (plain + b"2\nab\r\n", None),
-        (plain + b"2\r\nabc\r\n", None),
-        (plain + b"0\r\nA: b\r\n\r\n", None),
+    """One size for all of it; chunks that are not whole, or have anything special, are handed on as they are."""
+    plain, joined = b"2\r\nab\r\n3\r\ncde\r\n", b"5\r\nabcde\r\n"
+    for data, *given_on in (
+        (plain, joined),
+        (plain + b"0\r\n\r\n", joined + b"0\r\n\r\n"),
+        (b"2\r\nab\r\n0\r\n\r\n", b"2\r\nab\r\n0\r\n\r\n"),
+        (plain + b"4\r\nab", joined, b"4\r\nab"),
+        (plain + b"2;a=b\r\nab\r\n", joined, b"2;a=b\r\nab\r\n"),
+        (plain + b"2\nab\r\n", joined, b"2\nab\r\n"),
+        (plain + b"2\r\nabc\r\n", joined, b"2\r\nabc\r\n"),
+        (plain + b"0\r\nA: b\r\n\r\n", joined, b"0\r\nA: b\r\n\r\n"),
     ):
-        pieces, _ = fed(CHUNKED + data, 1000)
-        assert pieces == [CHUNKED, given_on or data]
+        pieces, framing = fed(CHUNKED + data, 1000)
+        assert pieces == [CHUNKED, *given_on]
+        if given_on[-1] == b"4\r\nab":
+            assert framing.feed(b"cd\r\n" + plain) == [b"cd\r\n", joined]
+
+
+def test_a_chunk_behind_the_end() -> None:
+    """It belongs to nobody, also where it arrives by itself."""
+    _, framing = fed(CHUNKED + b"2\r\nab\r\n0\r\n\r\n", 1000)
+    assert framing.ended
+    assert framing.feed(b"1\r\nx\r\n") == []
+    assert (framing.ended, framing.surplus) == (True, True)
 
 
 @each_row(

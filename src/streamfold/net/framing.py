@@ -62,9 +62,17 @@ class ResponseFraming:
                 return pieces
             data = data[found.end() - seen :]
             pieces.append(self._read_head(self._head[: found.end()]))
-        if self._line == b"" and not self._left and not self._trailer and (body := self._whole_chunks(data)):
-            pieces.append(body)
-            return pieces
+        rest = self._left  # of the chunk that has begun
+        if self._line == b"" and rest is not None and rest < len(data) and not (self._trailer or self.ended):
+            whole, end = self._whole_chunks(data, rest)
+            if whole:
+                if rest:
+                    pieces.append(data[:rest])
+                pieces.append(whole)
+                self._left = 0
+                if end == len(data):
+                    return pieces
+                data = data[end:]
         end = self._end_in(data)
         if end < len(data):
             self.surplus = True
@@ -127,30 +135,26 @@ class ResponseFraming:
         self.ended = not self._left
         return end
 
-    def _whole_chunks(self, data: bytes) -> bytes:
+    def _whole_chunks(self, data: bytes, at: int) -> tuple[bytes, int]:
         """Returns chunks as a single one, because a parser takes as long for each as for all else that is in them.
 
         Returns:
-            Nothing if these are not whole chunks without anything special, which go to the parser as they are.
+            The chunk, and where those end that are in it: before the first one that is not whole, or is special.
         """
         texts: list[bytes] = []  # `list[bytes]()` takes thirty times as long
-        at, size_of, last = 0, len(data), b""
-        while at < size_of:
-            size = _PLAIN_SIZE(data, at)
-            if size is None or last:
-                return b""
+        end, size_of, last = at, len(data), b""
+        while end < size_of and not last and (size := _PLAIN_SIZE(data, end)) is not None:
             start = size.end()
-            at = start + int(size[1], 16)
-            if at == start:
-                last = b"0\r\n\r\n"
-            texts.append(data[start:at])
-            if not data.startswith(b"\r\n", at):
-                return b""
-            at += 2
-        self.ended = bool(last)
+            behind = start + int(size[1], 16)
+            if not data.startswith(b"\r\n", behind):
+                break
+            if behind == start:
+                last, self.ended = b"0\r\n\r\n", True
+            texts.append(data[start:behind])
+            end = behind + 2
         if len(texts) <= 1 + self.ended:
-            return data
-        return b"%x\r\n%b\r\n%b" % (sum(map(len, texts)), b"".join(texts), last)
+            return data[at:end], end
+        return b"%x\r\n%b\r\n%b" % (sum(map(len, texts)), b"".join(texts), last), end
 
     def _chunks(self, data: bytes) -> int:
         at, left, size_of = 0, self._left, len(data)
