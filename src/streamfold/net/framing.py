@@ -19,6 +19,7 @@ _CHUNK_SIZE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;|\r?$)").match
 _PLAIN_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})\r\n").match  # without an extension
 _LONGEST_HEAD = 100 * 1024  # what httpcore accepts
 _LONGEST_LINE = 64 * 1024  # of a chunk's size with its extensions, or of a trailer
+_SMALL = 2048  # bytes of a chunk: to copy a larger one takes longer
 _FIRST_PRINTABLE = 0x21
 
 
@@ -139,14 +140,14 @@ class ResponseFraming:
         """Returns chunks as a single one, because a parser takes as long for each as for all else that is in them.
 
         Returns:
-            The chunk, and where those end that are in it: before the first one that is not whole, or is special.
+            The chunk, and where those end that are in it: before the first one that is not whole, large, or special.
         """
         texts: list[bytes] = []  # `list[bytes]()` takes thirty times as long
         end, size_of, last = at, len(data), b""
         while end < size_of and not last and (size := _PLAIN_SIZE(data, end)) is not None:
             start = size.end()
             behind = start + int(size[1], 16)
-            if not data.startswith(b"\r\n", behind):
+            if behind - start > _SMALL or not data.startswith(b"\r\n", behind):
                 break
             if behind == start:
                 last, self.ended = b"0\r\n\r\n", True
