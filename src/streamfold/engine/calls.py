@@ -93,7 +93,7 @@ class Calls:
         """
         if part.id or part.name or part.extra or part.whole or part.ended is not None:
             return None
-        call = self._of_item(part)
+        call = self._of_item(part) if part.item else None
         if call is None:
             call = None if part.index is None else self._by_index.get(part.index)
             if call is None or (part.item and self._is_another_item(call, part)):
