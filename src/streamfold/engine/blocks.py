@@ -59,6 +59,7 @@ class _OpenBlock:
 
     json: tuple[str, ...] = ()
     values: PathValues | None = None
+    waiting: list[str] | None = None
     counted = False
 
     def __init__(self, number: int, begun: Block) -> None:
@@ -66,7 +67,6 @@ class _OpenBlock:
         self.begun = begun
         self.value = begun.value
         self.pieces: dict[str, list[str]] = {}
-        self.waiting: list[str] = []
         self.closed = self.marked = begun.whole
         self.late = False
 
@@ -316,6 +316,7 @@ class Blocks:
         if showing is not block and showing.number < block.number:  # a piece behind the end of its block is shown late
             before = (other for other in self._blocks[showing.number : block.number] if other.begun.kind == kind)
             if any(other.waiting or not other.closed for other in before):
+                block.waiting = block.waiting or []
                 block.waiting.append(text)
                 return []
             self._showing[kind] = block
@@ -332,7 +333,7 @@ class Blocks:
                 self._showing[kind] = block
                 if block.waiting:
                     out.append(made("".join(block.waiting)))
-                    block.waiting = []
+                    block.waiting = None
                 if not (block.closed or ended):
                     break
         return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -41,6 +42,7 @@ class OpenCall:
     other_id: str = ""
     markup: bool = False
     extra: dict[str, Any] | None = None
+    wholes: Sequence[str] = ()
     items: tuple[str, ...] = ()
     came_whole: bool = False
     emptied: bool = False
@@ -61,7 +63,6 @@ class OpenCall:
         self.number = number
         self.index = index
         self.pieces: list[str] = []
-        self.wholes: list[str] = []
         self.size = 0
         self.gap_at: int | None = None
 
