@@ -105,6 +105,7 @@ class NetworkAnswer:
             first_chunk = self._attempts.elapsed()
             if batch:
                 self._milder.succeeded()
+                del self._milder  # nothing is sent again: what that would be made of is freed
                 self._notifier.notify("on_first_chunk", first_chunk)
             while batch and not batch[-1].finished:
                 yield batch

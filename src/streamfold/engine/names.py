@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+_NO_NAMES: frozenset[str] = frozenset()  # an empty one for each answer would take 216 bytes
+
 
 class ToolNames:
     """Joins a name that came in fragments, with the help of the tools that the request declared."""
 
     def __init__(self, declared: Collection[str] = ()) -> None:
-        self._declared = frozenset(declared)
+        self._declared = frozenset(declared) if declared else _NO_NAMES
 
     def is_piece(self, current: str, piece: str) -> bool:
         """Whether `piece` may continue a name: not if both are tools of their own, unless a tool begins with both."""
