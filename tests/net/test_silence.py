@@ -124,6 +124,7 @@ CASES = pick(
         *product(RESPONSES, ["answer"], ["same packet"]),
         *product(["length"], SURPLUS, WHEN),
         *product(["chunks"], SURPLUS, ["same packet"]),
+        *product(["chunks"], ["chunk"], WHEN[1:]),
     ],
 )
 
