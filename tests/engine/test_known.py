@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 import corpus
 import scale
-from folding import DONE, chunk, event, fin, random_cut, text
+from folding import DONE, bytewise, chunk, event, fin, random_cut, text
 from streamfold import Limits, StreamChunk, StreamDecoder, StreamError
 from streamfold.adapters import Adapter, find_adapter
+from streamfold.engine import known
 from streamfold.engine.coalescing import coalesced
 from streamfold.engine.framing import event_ranges
 from streamfold.engine.known import KnownEvents
@@ -34,6 +35,14 @@ CORPUS = corpus.names(
     "vectors/kimi-wire/*.sse",
     "vectors/anthropic-wire/*.sse",
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _known_soon() -> Iterator[None]:
+    """Events that come alone are learned as soon as others: else few of these streams were long enough for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(known, "_SINGLE", 1.0)
+        yield
 
 
 def full(adapter: str) -> Adapter:
@@ -325,6 +334,22 @@ def test_events_are_known(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = 2 if wire == "calls" else 1
     assert sum(counts) == 54 - 2 * kinds
     assert decoder.events == 54
+
+
+@pytest.mark.parametrize("size", ["event", "byte"])
+def test_events_that_come_alone_are_learned_later(size: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After sixty: to know them saves less. Reads that end no event count for nothing."""
+    monkeypatch.setattr(known, "_SINGLE", 0.2)
+    counts = count_known(monkeypatch)
+    decoder = StreamDecoder("chat")
+    events = [text(f" {number}") for number in range(100)]
+    for raw in events[:59]:
+        for piece in [raw] if size == "event" else bytewise(raw):
+            decoder.feed(piece)
+    assert counts == []
+    for raw in events[59:]:
+        decoder.feed(raw)
+    assert (30 < sum(counts) <= 41) == (size == "event")
 
 
 def test_a_transcript_has_the_last_events() -> None:

@@ -228,7 +228,7 @@ class KnownEvents:
             if b"\r\n\r\n" in data:  # as Google writes
                 self.blank_line = b"\n\r\n"
             events = data.count(self.blank_line)
-            self._size += events if events > 1 else _SINGLE
+            self._size += _SINGLE if events == 1 else events
         return self._size >= _LONG
 
     def read(self, data: bytes, at: int) -> AnyRun | None:

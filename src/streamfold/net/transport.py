@@ -203,7 +203,7 @@ class Exchange:
         if self.closed:  # by another task, which could not end what this one was in
             await unwind(self._response and self._response.body)
             return None
-        return data or (None if self._direct else data)
+        return None if self._direct and not data else data
 
     async def drain(self) -> None:
         """Reads the rest behind the end of the answer, for a moment: usually nothing but the end of the body."""
