@@ -216,6 +216,20 @@ def test_transcript(end: bytes, kind: type[StreamError]) -> None:
     assert list(error.transcript) == ['{"choices": [{"delta": {"content": "a"}}]}', "{}", *shown.get(end, [])]
 
 
+def test_transcript_of_a_long_answer() -> None:
+    """An error has the last 20 payloads."""
+    decoder = StreamDecoder("chat")
+    events = [text(f" {number}") for number in range(30)]
+    for raw in (b"".join(events[:25]), *events[25:]):
+        decoder.feed(raw)
+    decoder.feed(BOOM)
+    with pytest.raises(UpstreamError) as caught:
+        decoder.close()
+    *texts, last = [json.loads(payload) for payload in caught.value.transcript]
+    assert [payload["choices"][0]["delta"]["content"] for payload in texts] == [f" {n}" for n in range(11, 30)]
+    assert last == {"error": {"message": "boom"}}
+
+
 def test_partial_answer() -> None:
     """The partial answer has everything but the calls: text, reasoning, names, usage and warnings."""
     body = (

@@ -7,7 +7,6 @@ Provisional: a minor version may change or remove a name without a deprecation.
 
 from ..requests import HistoryRules, Request, Rules
 from ..values import Call, Delta, Done, Failure, Finish, Reasoning, Text, UsageUpdate, error_info
-from .passing import Passed, PassedList, passed_on
 from .prepared import Prepared
 from .protocol import Adapter, Endpoint, Framing, find_adapter
 from .requested import wants_stream

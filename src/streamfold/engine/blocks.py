@@ -133,18 +133,6 @@ class Blocks:
             self._take_from_client(delta)
         return []
 
-    def grow(self, piece: BlockPiece, values: list[str], grow: Callable[[Call, list[str]], bool]) -> bool:
-        """Adds pieces to a call, as `feed` would one by one, if `grow` can add them; False if nothing was done."""
-        block = self._find_call(piece.index)
-        if block is None or block.begun.kind != piece.kind or block.begun.call is None or piece.opens is not None:
-            return False
-        if not grow(Call(block.number), values):
-            return False
-        if piece.how == "json":
-            block.json = _with(block.json, piece.member)
-        block.pieces.setdefault(piece.member, []).extend(values)
-        return True
-
     def marks(self, delta: Delta) -> list[Extra]:
         """Returns what a delta says that is neither text nor a call: see `StreamChunk.marks`."""
         match delta:

@@ -85,27 +85,6 @@ class Calls:
         call, rule = self._find(part) if part.item is None else self._find_item(part)
         return self._place(part, call, rule)
 
-    def grow(self, part: Call, pieces: list[str]) -> OpenCall | None:
-        """Adds pieces to a call, if fragments like `part` can only be its next ones: they name nothing but their place.
-
-        Returns:
-            The call, or None if nothing was done, because `feed` has to decide.
-        """
-        if part.id or part.name or part.extra or part.whole or part.ended is not None:
-            return None
-        call = self._of_item(part) if part.item else None
-        if call is None:
-            call = None if part.index is None else self._by_index.get(part.index)
-            if call is None or (part.item and self._is_another_item(call, part)):
-                return None
-        size = len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces))
-        if call.size + size > self._limits.arguments_chars or self._chars + size > self._limits.all_arguments_chars:
-            return None
-        if part.index is not None:
-            self._by_index[part.index] = call
-        self._add(call, pieces, size)
-        return call
-
     def take_whole(self, index: int, part: Call) -> bool:
         """Opens the call of a fragment that is all of it, as `feed` would; False if it may belong to another."""
         if not part.name or index in self._by_index or part.id in self._by_id or part.whole or part.item is not None:
@@ -358,18 +337,14 @@ class Calls:
         if part.extra:
             call.extra = {**(call.extra or {}), **part.extra}
 
-    def _add(self, call: OpenCall, pieces: list[str], size: int) -> None:
-        """Appends the next pieces of the arguments, which have so many characters."""
-        call.pieces += pieces
-        call.size += size
-        self._chars += size
-        if call.gap_at:  # behind a gap at 0 nothing can be missing that leaves an object
-            call.spliced = True
-
     def _append(self, call: OpenCall, part: Call) -> None:
         size = len(part.arguments)
         if not part.whole:
-            self._add(call, [part.arguments], size)
+            call.pieces.append(part.arguments)
+            call.size += size
+            self._chars += size
+            if call.gap_at:  # behind a gap at 0 nothing can be missing that leaves an object
+                call.spliced = True
             if part.value is not None:
                 call.value = part.value
         elif call.add_whole(part.arguments):

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..adapters import Adapter, Framing, find_adapter, passed_on
+from ..adapters import Adapter, Framing, find_adapter
 from ..values import (
     Limits,
     Meta,
@@ -30,7 +30,6 @@ from .dialects import Dialect, DialectContext, find_dialect
 from .drafts import Drafts
 from .finish import WireNames
 from .fold import Fold
-from .known import AnyRun, KnownEvents, KnownLists
 from .pipeline import Pipeline, is_progress
 from .placement import Listener
 from .sse import SSEDecoder, body_kind, skip_blank
@@ -108,7 +107,6 @@ class StreamDecoder:
         self._head = b""  # the first bytes, kept to say what the body was
         self._transcript = Transcript()
         self._coalesce = coalesce
-        self._known: KnownEvents | None = None
         self.events = 0
         self._error: StreamError | None = None
         self._closed = False
@@ -239,61 +237,11 @@ class StreamDecoder:
             self._head += data[: HEAD - len(self._head)]
         if self._plain is not None:
             self._plain.feed(data)
-        elif self._known is not None and isinstance(self._sse, SSEDecoder) and self._known.is_worth(data):
-            self._read_with_known(self._sse, self._known, data, chunks)
         elif self._sse is not None:
             self._read(self._sse, data, chunks)
 
-    def _read_with_known(self, sse: SSEDecoder, known: KnownEvents, data: bytes, chunks: list[StreamChunk]) -> None:
-        """Reads known events at once, and those between them on the full path, one by one."""
-        at, end, whole = 0, len(data), sse.between_events
-        while at < end:
-            if whole and (run := known.read(data, at)) is not None:
-                self._take_known(run, data, at, chunks)
-                at = run[2][-1]
-                continue
-            blank = data.find(known.blank_line, at)
-            whole, behind = (False, end) if blank < 0 else (whole, blank + len(known.blank_line))
-            self._read(sse, data[at:behind], chunks, known if whole else None)
-            at, whole = behind, sse.between_events
-            if self._fold.finished:
-                return
-            if self._pipeline.has_finish_reason or known.hopeless or sse.invalid_utf8 or sse.foreign:
-                self._known = None
-                self._read(sse, data[at:], chunks)
-                return
-
-    def _take_known(self, run: AnyRun, data: bytes, at: int, chunks: list[StreamChunk]) -> None:
-        """Folds known events."""
-        known, texts, ends = run
-        pipeline, counted = self._pipeline, (done := len(texts))
-        try:
-            if isinstance(known, KnownLists):
-                for done, (deltas, payload) in enumerate(texts, 1):  # noqa: B007 - how far it came, if a limit is reached
-                    pipeline.feed(deltas, payload, chunks)
-                return
-            make = known.make
-            if known.of_call and pipeline.grow(known.empty, texts, chunks):
-                return
-            if self._coalesce and done > 1 and pipeline.is_cut_anyhow(joined := make("".join(texts))):
-                pipeline.feed((joined,), "", chunks)
-                return
-            for done, text in enumerate(texts, 1):  # noqa: B007 - as above
-                pipeline.feed((make(text),), "", chunks)
-        except StreamError:  # at a limit, before the counts of this event
-            counted = done - 1
-            raise
-        finally:
-            self.events += done
-            self._transcript.add_bytes(data, at, ends[:done])
-            if known.counts is not None and counted:
-                last = data[ends[counted - 2] if counted > 1 else at : ends[counted - 1]]
-                pipeline.feed((known.counts(last),), "", chunks)
-
-    def _read(
-        self, sse: SSEDecoder | Framing, data: bytes, chunks: list[StreamChunk], known: KnownEvents | None = None
-    ) -> None:
-        """Reads events on the full path. `known` looks at them: then `data` is one event, or none."""
+    def _read(self, sse: SSEDecoder | Framing, data: bytes, chunks: list[StreamChunk]) -> None:
+        """Reads the events that `data` completes."""
         fold, decode, take = self._fold, self._adapter.decode, self._pipeline.feed
         for event in sse.feed(data):
             payload = event.data
@@ -312,8 +260,6 @@ class StreamDecoder:
             take(deltas, payload, chunks)
             if fold.finished:
                 return
-            if known is not None:
-                known.learn(data, event, deltas)
 
     def _begin(self, data: bytes) -> bytes:
         """Finds out what the body is. Returns the bytes to begin with."""
@@ -328,10 +274,6 @@ class StreamDecoder:
             self._sse = framing(self._limits)
         elif kind == "events":
             self._sse = SSEDecoder(self._limits)
-            if (passed := passed_on(self._adapter.decode)) is not None:
-                self._known = self._known or KnownEvents(
-                    passed, self._adapter.decode, self._limits.event_bytes, self._pipeline.numbers
-                )
         elif kind is not None:
             self._plain = PlainBody(kind, self._limits)
         return data

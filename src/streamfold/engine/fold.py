@@ -59,7 +59,6 @@ from .finish import Ending, WireNames, breaks_inside
 from .fragments import Fragments
 from .hosted import HostedTools, in_order
 from .lanes import Lane
-from .opencall import OpenCall
 from .placement import Listener, Placement
 from .usage import AnswerUsage
 from .warnings import Warnings
@@ -170,15 +169,6 @@ class Fold:
                 self._calls_begun, self._late = len(self.calls), True
             return self._writing_chunk(placed, self._fragments) if placed and self._fragments else None
         return self._feed_rare(delta)
-
-    def grow(self, part: Call, pieces: list[str], chunks: list[StreamChunk]) -> bool:
-        """Adds pieces to a call, as `feed` would one by one; False if nothing was done, because `feed` has to."""
-        if self.finished or self._listener or self.behind_reason or (self._fragments and len(pieces) > 1):
-            return False
-        call = self.calls.grow(part, pieces)
-        if call is not None and self._fragments:
-            chunks.append(self._grown_chunk(call, part, pieces[0], self._fragments))
-        return call is not None
 
     def take_whole(self, index: int, call: Call) -> bool:
         """Takes all of a call, as `feed` would under this index; False if nothing was done, because `feed` has to."""
@@ -381,17 +371,15 @@ class Fold:
 
     def _writing_chunk(self, placed: Placement, fragments: Fragments) -> StreamChunk | None:
         """The step in which a call grew; None for a repetition of what has come."""
-        part = placed.part
+        part, call = placed.part, placed.call
         if placed.opened:
-            fragments.begin(placed.call, None if self.blocks else self._places)
+            fragments.begin(call, None if self.blocks else self._places)
         elif part.whole or not part.arguments:
             return None
-        return self._grown_chunk(placed.call, part, "" if part.whole else part.arguments, fragments)
-
-    def _grown_chunk(self, call: OpenCall, part: Call, text: str, fragments: Fragments) -> StreamChunk:
+        text = "" if part.whole else part.arguments
         name = None if call.name and call.name == self._names.answer else self._names.own.get(call.name, call.name)
-        shown, placed = fragments.after(call, part), fragments.is_in_order(call)
-        details = ChunkDetails(self._calls_begun, self._take_marks(), shown, call.number, name, text, placed=placed)
+        shown, in_order = fragments.after(call, part), fragments.is_in_order(call)
+        details = ChunkDetails(self._calls_begun, self._take_marks(), shown, call.number, name, text, placed=in_order)
         return StreamChunk("", None, False, "", None, None, details)
 
     def _take_marks(self) -> tuple[Extra, ...]:

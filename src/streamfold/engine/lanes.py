@@ -35,10 +35,6 @@ class Lane:
         """Everything that has come, with U+FFFD for half of a character at its end."""
         return self.text + ("\ufffd" if self._half else "")
 
-    def has_room(self, chars: int) -> bool:
-        """Whether so much more text is within the limit, half a character that waits included."""
-        return self.size + chars + len(self._half) <= self._limit
-
     def add(self, piece: str) -> str:
         """Takes a piece and returns what of it can be shown.
 

@@ -191,25 +191,13 @@ class EventNumbers:
         """The number of the last event; None if the numbers do not say where to go on."""
         return None if self.unreliable or self._constant or self._partial else self._last
 
-    @property
-    def following(self) -> int:
-        """The number that follows the last one; -1 if no event had one."""
-        return -1 if self._last is None else self._last + 1
-
-    def add(self, first: int, fingerprints: list[int]) -> None:
-        """Counts events with the numbers that follow, from `first` on, by the hashes of their payloads in UTF-8."""
-        for number, fingerprint in enumerate(fingerprints, first):
-            self._seen[number], self._last = fingerprint, number
-        if len(self._seen) >= _REMEMBERED:
-            self._seen_before, self._seen = self._seen, {}
-
     def feed(self, sequence: Sequence, data: str) -> Warn | None:
         """Returns a warning `repeated_event` if the event is to be skipped, `missing_event` if some are missing."""
         number, last = sequence.number, self._last
         if number is None:
             self._partial = True
             return None
-        fingerprint = hash(data.encode())
+        fingerprint = hash(data)
         if last is not None and number == last + 1:  # nearly every event
             self._seen[number], self._last = fingerprint, number
             if len(self._seen) >= _REMEMBERED:

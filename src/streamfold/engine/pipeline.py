@@ -85,34 +85,6 @@ class Pipeline:
         self._passes = dialect is None  # deltas are folded as they are
         self.has_finish_reason = False
 
-    def grow(self, delta: Delta, texts: list[str], chunks: list[StreamChunk]) -> bool:
-        """Takes further pieces of a call's arguments, each for a delta like this one.
-
-        Returns:
-            False if nothing was done: each delta has to be fed.
-        """
-        if not self._passes:
-            return False
-        if type(delta) is BlockPiece:
-            return self._blocks.grow(delta, texts, lambda part, pieces: self._fold.grow(part, pieces, chunks))
-        return type(delta) is Call and self._fold.grow(delta, texts, chunks)
-
-    def is_cut_anyhow(self, delta: Delta) -> bool:
-        """Whether a text may come as one delta or as several, without any difference but the number of chunks."""
-        kind: type[object] | None
-        if type(delta) is BlockPiece:
-            kind, text = {"text": Text, "reasoning": Reasoning}.get(delta.kind), delta.value
-        else:
-            kind, text = type(delta), getattr(delta, "text", "")
-        if kind is not Text and kind is not Reasoning:
-            return False  # pieces of calls are looked at one by one
-        lane = self._fold.lane(kind)
-        if self._dialect is not None:
-            if self._drafts and self._drafts.makes_chunks:
-                return False  # what is shown of a call has its place between the texts
-            lane = self._raw_lane(kind)
-        return lane.has_room(len(text))  # else the text before the limit is shown, piece by piece
-
     def feed(self, deltas: Iterable[Delta], data: str, chunks: list[StreamChunk]) -> None:
         """Adds the chunks of one event to `chunks`. `data` is its payload, by which a repetition is known.
 

@@ -76,11 +76,6 @@ class SSEDecoder:
         self.invalid_utf8 = 0
         self.foreign = ""
 
-    @property
-    def between_events(self) -> bool:
-        """Whether nothing has come since the last blank line, so that the next byte begins an event."""
-        return not (self._size or self._after_cr or self._data or self._event or self._head) and self._retry is None
-
     def feed(self, data: bytes) -> Iterator[ServerSentEvent]:
         """Yields the events that `data` completes. Use up the iterator before the next call.
 

@@ -2,38 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic_core import from_json
-
 from ..values import Usage, UsageUpdate
-
-
-class UnreadCounts(Mapping[str, Any]):
-    """All members of a usage object that counts something. It is parsed when somebody asks: the next one comes before.
-
-    Args:
-        text: the JSON of an object with this one as a member.
-        name: of that member.
-    """
-
-    def __init__(self, text: bytes, name: str) -> None:
-        self._text, self._name = text, name
-
-    @cached_property
-    def _members(self) -> dict[str, Any]:
-        return from_json(self._text)[self._name]  # type: ignore[no-any-return]
-
-    def __getitem__(self, name: str) -> Any:
-        return self._members[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._members)
-
-    def __len__(self) -> int:
-        return len(self._members)
 
 
 class AnswerUsage:
@@ -57,16 +29,13 @@ class AnswerUsage:
     def update(self, update: UsageUpdate) -> None:
         """Takes a usage object, or some of its members."""
         members = update.members
-        if type(members) is UnreadCounts and update.whole:
-            self._members, self._unread, self._counts = members, update.read, True
-            return
         if not update.whole:
             known = self._members
             new = {name: value for name, value in members.items() if value is not None or name not in known}
             members = {**known, **new}
         if not self._counts:
-            self._counts = count_something(members)
-        elif not count_something(members):
+            self._counts = _count_something(members)
+        elif not _count_something(members):
             return
         self._members, self._unread = members, update.read
 
@@ -77,7 +46,7 @@ class AnswerUsage:
         return self._usage
 
 
-def count_something(members: Mapping[str, Any]) -> bool:
+def _count_something(members: Mapping[str, Any]) -> bool:
     for value in members.values():  # noqa: SIM110 - asked with every event, and a generator takes three times as long
         if value and isinstance(value, int | float):
             return True

@@ -42,12 +42,11 @@ from ..batches.protocol import BatchAPI, BatchSettings
 from ..block_messages import find_dropped
 from ..chat.thinking import only_allowed_tools
 from ..dropped import dropped_media_members
-from ..passing import passes_on
 from ..prepared import in_utf8, whole_number, write_body
 from ..protocol import Adapter
 from .caching import limit_marks, marked
 from .content import content_blocks
-from .decode import TEXTS, EventReader, read_usage_with_cache
+from .decode import EventReader, read_usage_with_cache
 from .eventstream import AWSEventStream
 from .hosted_tools import FILES_BETA, MCP_BETA, add_hosted_members, hosted_forms, uses_mcp
 from .quirks import AnthropicQuirks
@@ -306,7 +305,6 @@ class AnthropicAdapter(EventReader, Adapter):
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    @passes_on(*TEXTS)
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the facts of one event. Raises ValueError if it is not an event of this format."""
         deltas = super().decode(event)

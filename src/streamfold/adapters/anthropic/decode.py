@@ -44,7 +44,6 @@ from ...values import (
     word,
 )
 from ..block_messages import arguments_object
-from ..passing import passes_on
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -61,7 +60,6 @@ STOP_REASONS: dict[str, FinishReason] = {
     "pause_turn": "unknown",  # the message goes back as it is, to go on
     "compaction": "unknown",  # the same, where the request asked to pause after one
 }
-TEXTS = ("text", "thinking", "partial_json")  # members of pieces
 _CALL_MEMBERS = ("type", "id", "name", "input")
 _TEXT: dict[str, Any] = {"type": "text", "text": ""}
 _THINKING: dict[str, Any] = {"type": "thinking", "thinking": ""}
@@ -70,7 +68,6 @@ _THINKING: dict[str, Any] = {"type": "thinking", "thinking": ""}
 class EventReader:
     """Reads answers: one half of the adapter."""
 
-    @passes_on(*TEXTS)
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the facts of one event. Raises ValueError if it is not an event of this format."""
         out: list[Delta] = []

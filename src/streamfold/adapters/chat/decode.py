@@ -33,7 +33,6 @@ from ...values import (
     whole_number,
     word,
 )
-from ..passing import passes_on
 from .message import as_whole
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ _MORE = frozenset({"refusal", "function_call", *REASONING, *_EXTRAS})
 class EventReader:
     """Reads answers: one half of the adapter."""
 
-    @passes_on("content", "arguments", *REASONING, ignored=("obfuscation",))
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the facts of one event. Raises ValueError if it is not a chunk of this format."""
         failed, data = event.event == "error", event.data

@@ -42,7 +42,6 @@ from ...values import (
     word,
 )
 from ..block_messages import arguments_object
-from ..passing import PassedList, passes_on
 from .errors import read_google_error
 from .signatures import SIGNATURE
 
@@ -72,11 +71,6 @@ _TEXT = Block(None, "text", {"text": ""}, "text")
 class EventReader:
     """Reads answers: one half of the adapter."""
 
-    @passes_on(
-        "text",
-        counts="usageMetadata",
-        whole=PassedList("parts", "functionCall", lambda parts: _parts(parts, [], sound=True)),
-    )
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the facts of one event. Raises ValueError if it is not a chunk of this format."""
         data = event.data
@@ -166,8 +160,7 @@ def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -
         ends.append(Finish(meaning, reason, more=True))
 
 
-def _parts(parts: list[Any], out: list[Delta], *, sound: bool = False) -> list[Delta]:
-    """Adds the deltas of parts. `sound`: the strict parser made them, so that all of them can be encoded."""
+def _parts(parts: list[Any], out: list[Delta]) -> None:
     for part in parts:
         if not isinstance(part, dict):
             raise ValueError(f"a part must be an object, not {part!r:.80}")
@@ -175,13 +168,11 @@ def _parts(parts: list[Any], out: list[Delta], *, sound: bool = False) -> list[D
             if text:
                 out.append(BlockPiece(None, "text", "text", text, opens=_TEXT))
             continue
-        if not sound:
-            part = keep(part)
+        part = keep(part)
         if isinstance(call := part.get("functionCall"), dict):
             _call(part, call, out)
         else:
             _part(part, out)
-    return out
 
 
 _COUNTED = {"webSearchQueries": "web_search", "urlMetadata": "web_fetch"}

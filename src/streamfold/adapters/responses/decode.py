@@ -34,7 +34,6 @@ from ...values import (
     keep,
     word,
 )
-from ..passing import passes_on
 from .output import (
     UNFINISHED,
     arguments_text,
@@ -79,7 +78,6 @@ TEXT_EVENTS = {
 class EventReader:
     """Reads answers: one half of the adapter."""
 
-    @passes_on("delta", ignored=("obfuscation",), number="sequence_number")
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the facts of one event. Raises ValueError if it is not an event of this format."""
         data, failed = event.data, event.event == "error"
