@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..adapters import Adapter
-from ..adapters.emitting import Emitter, Passage, ReplyWriter, error_delta
-from ..values import ProtocolWarning, Reply, StreamChunk, StreamError
+from ..adapters.emitting import Emitter, Passage, ReplyWriter, StreamPatcher, error_delta
+from ..values import Extra, ProtocolWarning, Reply, StreamChunk, StreamError
 from .decoder import StreamDecoder
 
 
@@ -87,7 +87,9 @@ class Rewriter:
         return out
 
     def _written(self, chunks: list[StreamChunk], calls_before: int) -> bytes:
-        seen, self._emitter.seen = self._emitter.seen, []
+        seen: list[Extra] = []
+        if isinstance(self._emitter, Passage | StreamPatcher):
+            seen, self._emitter.seen = self._emitter.seen, []
         if not chunks and not seen:
             return b""
         out = [self._emitter.feed(self._decoder.meta)]

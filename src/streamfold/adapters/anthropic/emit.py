@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from ...text import read_arguments
 from ...values import ErrorInfo, Extra, Failure, Finish, Reasoning, Refusal, Text, Usage
-from ..emitting.emitter import Emitter, event, json_text
+from ..emitting.emitter import Emitter, json_text
 from ..emitting.written import WrittenCall
 from .carried import carried_id, opaque_block
 from .message import REQUIRED_MEMBERS, stop_reason_of, usage_details, written_usage
@@ -55,10 +55,10 @@ class MessagesEmitter(Emitter):
     def __init__(self, *, thinking: bool = True, **others: Any) -> None:
         super().__init__(**others)
         self._thinking = thinking
-        self._index = -1
-        self._kind: str | None = None
-        self._writing: WrittenCall | None = None  # the call whose block is open
-        self._waiting: list[Text | Reasoning | Extra | WrittenCall] = []  # what comes behind that block
+        self.position = -1
+        self.open_kind: str | None = None
+        self.open_call: WrittenCall | None = None  # the call whose block is open
+        self.waiting: list[Text | Reasoning | Extra | WrittenCall] = []  # what comes behind that block
         self._pieces: dict[int, list[str]] = {}  # of calls that wait, by their number
         self._signature = ""
         self._hidden: list[dict[str, Any]] = []  # what stands behind the open block, for the provider alone
@@ -66,34 +66,34 @@ class MessagesEmitter(Emitter):
         self._encrypted: set[str] = set()
         self._at_end: dict[str, Any] = {}  # what the message says of itself at its end
         self._managed: dict[str, Any] | None = None
-        self._message: dict[str, Any] = {}  # the whole of it, if it is not streamed
+        self._whole: dict[str, Any] = {}  # the whole of it, if it is not streamed
         self._input: list[str] = []  # of the block that is added to it
 
-    def _text(self, delta: Text) -> None:
-        if self._writing is not None:
-            self._waiting.append(delta)
+    def write_text(self, delta: Text) -> None:
+        if self.open_call is not None:
+            self.waiting.append(delta)
             return
-        self._switch("text")
-        self._piece({"type": "text_delta", "text": delta.text})
+        self.switch_block("text")
+        self.write_block_delta({"type": "text_delta", "text": delta.text})
 
-    def _reasoning(self, delta: Reasoning) -> None:
+    def write_reasoning(self, delta: Reasoning) -> None:
         if not self._thinking:
             return
-        if self._writing is not None:
-            self._waiting.append(delta)
+        if self.open_call is not None:
+            self.waiting.append(delta)
             return
         if self._signature and delta.text:  # what was signed is complete
-            self._stop()
-        self._switch("thinking")
+            self.stop_block()
+        self.switch_block("thinking")
         if delta.text:
-            self._piece({"type": "thinking_delta", "thinking": delta.text})
+            self.write_block_delta({"type": "thinking_delta", "thinking": delta.text})
 
-    def _refusal(self, delta: Refusal) -> None:
-        self._text(Text(delta.text))
+    def write_refusal(self, delta: Refusal) -> None:
+        self.write_text(Text(delta.text))
 
-    def _call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
-        if first and self._writing is not None:
-            self._waiting.append(call)
+    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+        if first and self.open_call is not None:
+            self.waiting.append(call)
             self._pieces[call.number] = []
         if (pieces := self._pieces.get(call.number)) is not None:
             pieces.append(piece)
@@ -102,23 +102,23 @@ class MessagesEmitter(Emitter):
             self._start_call(call)
         self._arguments(piece)
 
-    def _close_call(self, call: WrittenCall) -> None:
-        if self._writing is call:
-            self._stop()
+    def close_call(self, call: WrittenCall) -> None:
+        if self.open_call is call:
+            self.stop_block()
             self._write_waiting()
 
-    def _extra(self, name: str, value: Any) -> None:
-        if name in _IN_PLACE and self._writing is not None:
-            self._waiting.append(Extra(name, value))
+    def write_extra(self, name: str, value: Any) -> None:
+        if name in _IN_PLACE and self.open_call is not None:
+            self.waiting.append(Extra(name, value))
             return
         match name, value:
             case "signature", str() if self._thinking:
-                self._switch("thinking")  # also where the provider signs what it does not show
+                self.switch_block("thinking")  # also where the provider signs what it does not show
                 self._signature = value
-            case "text_end", {} if self._kind == "text":
+            case "text_end", {} if self.open_kind == "text":
                 for citation in value.get("citations") or ():
-                    self._piece({"type": "citations_delta", "citation": citation})
-                self._stop()
+                    self.write_block_delta({"type": "citations_delta", "citation": citation})
+                self.stop_block()
             case "block", {"type": str()}:
                 self._block(value)
             case "output", {"type": "reasoning", "encrypted_content": str(text)} if text not in self._encrypted:
@@ -131,66 +131,66 @@ class MessagesEmitter(Emitter):
             case "context_management", {}:
                 self._managed = value
 
-    def _end(self) -> None:
-        self._ensure_open()
-        self._stop()
-        while self._waiting:
+    def write_end(self) -> None:
+        self.ensure_started()
+        self.stop_block()
+        while self.waiting:
             self._write_waiting()
-            self._stop()
+            self.stop_block()
         reason = self._stop_reason()
         if self._stop_sequence is not None and reason == "end_turn":
             reason = "stop_sequence"
         delta = {"stop_reason": reason, "stop_sequence": self._stop_sequence, **self._at_end}
-        self._event(self._end_event(delta, written_usage(self._usage)))
+        self.send(self.end_message(delta, written_usage(self.usage)))
         self._write_warnings()
-        self._event({"type": "message_stop"})
+        self.send({"type": "message_stop"})
 
     def _stop_reason(self) -> str | None:
-        finish = self._finish or Finish("unknown", "")
+        finish = self.finish_reason or Finish("unknown", "")
         if finish.reason == "unknown" and not self.mend_finish:
             return finish.raw or None
         return stop_reason_of(finish, calls=self.has_calls)
 
-    def _end_event(self, delta: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
+    def end_message(self, delta: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
         managed = {} if self._managed is None else {"context_management": self._managed}
         return {"type": "message_delta", "delta": delta, "usage": usage, **managed}
 
-    def _fail(self, failure: Failure) -> None:
-        if self._writing is not None:  # the block of a call that is cut has no end
-            self._kind = self._writing = None
-        self._write_texts(self._waiting)
+    def write_failure(self, failure: Failure) -> None:
+        if self.open_call is not None:  # the block of a call that is cut has no end
+            self.open_kind = self.open_call = None
+        self._write_texts(self.waiting)
         self._write_warnings()
-        self._event(messages_error(failure.info))
+        self.send(messages_error(failure.info))
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
-    def _open(self) -> None:
-        self._begun = True
-        self._event({"type": "message_start", "message": self._start_message()})
+    def write_start(self) -> None:
+        self.begun = True
+        self.send({"type": "message_start", "message": self.start_message()})
 
-    def _start_message(self) -> dict[str, Any]:
+    def start_message(self) -> dict[str, Any]:
         about = {"id": self.id, "type": "message", "role": "assistant", "model": self.model, "content": []}
         return {**about, "stop_reason": None, "stop_sequence": None, "usage": written_usage(None)}
 
-    def _ensure_open(self) -> None:
-        if not self._begun:
-            self._open()
+    def ensure_started(self) -> None:
+        if not self.begun:
+            self.write_start()
 
-    def _switch(self, kind: _Open) -> None:
+    def switch_block(self, kind: _Open) -> None:
         """Makes sure that a block of this kind is open."""
-        self._ensure_open()
-        if self._kind != kind or self._hidden:
-            self._stop()
-            self._start(kind, {"text": ""} if kind == "text" else {"thinking": "", "signature": ""})
+        self.ensure_started()
+        if self.open_kind != kind or self._hidden:
+            self.stop_block()
+            self.start_block(kind, {"text": ""} if kind == "text" else {"thinking": "", "signature": ""})
 
     def _start_call(self, call: WrittenCall) -> None:
         own = {name: value for name, value in (call.extra or {}).items() if name in CALL_EXTRAS}
         if others := {name: value for name, value in (call.extra or {}).items() if name not in own}:
             self._block(opaque_block("call", others))
-        self._ensure_open()
-        self._stop()
-        self._writing = call
-        self._start("tool_use", {"id": carried_id(call.id), "name": call.name, "input": {}, **own})
+        self.ensure_started()
+        self.stop_block()
+        self.open_call = call
+        self.start_block("tool_use", {"id": carried_id(call.id), "name": call.name, "input": {}, **own})
 
     def _block(self, block: dict[str, Any]) -> None:
         """Writes a block that is complete and not shown: one of the provider's own tools, or hidden thinking.
@@ -201,21 +201,21 @@ class MessagesEmitter(Emitter):
         if block["type"] == "redacted_thinking":
             self._hidden += [block] if self._thinking else []
             return
-        self._ensure_open()
-        self._stop()
+        self.ensure_started()
+        self.stop_block()
         self._write_block(block)
 
     def _write_block(self, block: dict[str, Any]) -> None:
         given = block.get("input")
         # Clients collect the input of any tool from pieces.
         pieces = json_text(given) if isinstance(given, dict) and given else ""
-        self._start(block["type"], {**block, "input": {}} if pieces else block)
+        self.start_block(block["type"], {**block, "input": {}} if pieces else block)
         self._arguments(pieces)
         self._end_block()
 
     def _write_waiting(self) -> None:
         """Writes what has waited, up to the next call that may still grow."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         for number, delta in enumerate(waiting, 1):
             match delta:
                 case WrittenCall():
@@ -223,74 +223,70 @@ class MessagesEmitter(Emitter):
                     for piece in self._pieces.pop(delta.number):
                         self._arguments(piece)
                     if not delta.closed:
-                        self._waiting = waiting[number:]
+                        self.waiting = waiting[number:]
                         return
-                    self._stop()
+                    self.stop_block()
                 case Text():
-                    self._text(delta)
+                    self.write_text(delta)
                 case Reasoning():
-                    self._reasoning(delta)
+                    self.write_reasoning(delta)
                 case Extra(name, value):
-                    self._extra(name, value)
+                    self.write_extra(name, value)
 
     def _arguments(self, piece: str) -> None:
         if piece:
-            self._piece({"type": "input_json_delta", "partial_json": piece})
+            self.write_block_delta({"type": "input_json_delta", "partial_json": piece})
 
-    def _start(self, kind: str, members: dict[str, Any]) -> None:
-        self._index, self._kind = self._index + 1, kind
+    def start_block(self, kind: str, members: dict[str, Any]) -> None:
+        self.position, self.open_kind = self.position + 1, kind
         block = {"type": kind, **members}
-        self._event({"type": "content_block_start", "index": self._index, "content_block": block})
+        self.send({"type": "content_block_start", "index": self.position, "content_block": block})
 
-    def _piece(self, delta: dict[str, Any]) -> None:
-        self._event({"type": "content_block_delta", "index": self._index, "delta": delta})
+    def write_block_delta(self, delta: dict[str, Any]) -> None:
+        self.send({"type": "content_block_delta", "index": self.position, "delta": delta})
 
-    def _stop(self) -> None:
+    def stop_block(self) -> None:
         """Ends the open block, and writes what is hidden behind it."""
-        if self._kind is not None:
+        if self.open_kind is not None:
             self._end_block()
         hidden, self._hidden = self._hidden, []
         for block in hidden:
-            self._ensure_open()
+            self.ensure_started()
             self._write_block(block)
 
     def _end_block(self) -> None:
-        if self._kind == "thinking":
-            self._piece({"type": "signature_delta", "signature": self._signature})
+        if self.open_kind == "thinking":
+            self.write_block_delta({"type": "signature_delta", "signature": self._signature})
             self._signature = ""
-        self._event({"type": "content_block_stop", "index": self._index})
-        self._kind = self._writing = None
+        self.send({"type": "content_block_stop", "index": self.position})
+        self.open_kind = self.open_call = None
 
-    def _event(self, payload: dict[str, Any]) -> None:
-        if self._streams:
-            self._out.append(event(payload, payload["type"]))
-        else:
-            self._add(payload)
+    def send(self, payload: dict[str, Any], event_name: str | None = None) -> None:
+        super().send(payload, event_name or payload["type"])
 
-    def _add(self, payload: dict[str, Any]) -> None:
-        """Adds an event to the whole message, as clients of streams do it."""
+    def collect(self, payload: dict[str, Any]) -> None:
         match payload:
             case {"message": message}:
-                self._message = message
+                self._whole = message
             case {"content_block": block}:
-                self._message["content"].append({**REQUIRED_MEMBERS.get(block["type"], {}), **block})
+                self._whole["content"].append({**REQUIRED_MEMBERS.get(block["type"], {}), **block})
             case {"delta": {"type": "input_json_delta", "partial_json": piece}}:
                 self._input.append(piece)
             case {"delta": {"type": "citations_delta", "citation": citation}}:
-                block = self._message["content"][-1]
+                block = self._whole["content"][-1]
                 block["citations"] = [*(block["citations"] or ()), citation]
             case {"delta": {"type": str(), **pieces}}:
-                block = self._message["content"][-1]
+                block = self._whole["content"][-1]
                 block |= {name: block[name] + piece for name, piece in pieces.items()}
             case {"type": "content_block_stop"} if self._input:
-                self._message["content"][-1]["input"] = read_arguments(self._input).value
+                self._whole["content"][-1]["input"] = read_arguments(self._input).value
                 self._input.clear()
             case {"delta": ends, **more}:
-                self._message |= {**ends, **more, "type": "message"}
+                self._whole |= {**ends, **more, "type": "message"}
 
-    def _body(self) -> dict[str, Any]:
-        usage = {**usage_details(self._usage or Usage()), **self._message["usage"]}
-        return {"stop_details": None, "container": None, **self._message, "usage": usage}
+    def body(self) -> dict[str, Any]:
+        usage = {**usage_details(self.usage or Usage()), **self._whole["usage"]}
+        return {"stop_details": None, "container": None, **self._whole, "usage": usage}
 
 
 def messages_error(info: ErrorInfo) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...values import Extra, Reply
 from ..emitting.answers import reply_deltas
-from ..emitting.emitter import SEEN
+from ..emitting.patcher import SEEN, StreamPatcher
 from .decode import STOP_REASONS
 from .emit import MessagesEmitter
 
@@ -25,7 +25,7 @@ _EVENTS = frozenset(
 )  # fmt: skip
 
 
-class MessagesOverlay(MessagesEmitter):
+class MessagesOverlay(MessagesEmitter, StreamPatcher):
     """Writes a streamed message with the blocks and members of its events that have no delta.
 
     Args:
@@ -46,7 +46,6 @@ class MessagesOverlay(MessagesEmitter):
 
     @staticmethod
     def tools(request: Mapping[str, Any]) -> Iterable[Any]:
-        """Returns the tools of a request in the shape of Chat Completions."""
         listed = request.get("tools")
         for tool in listed if isinstance(listed, list) else ():
             if isinstance(tool, dict) and isinstance(tool.get("input_schema"), dict):
@@ -54,7 +53,6 @@ class MessagesOverlay(MessagesEmitter):
                 yield {"type": "function", "function": function}
 
     def reads(self, payload: Any, name: str) -> bool:
-        """Whether an event has the shape that clients of this API read, behind those before it."""
         if not isinstance(payload, dict) or (name != payload.get("type") in _EVENTS):  # its clients go by the name
             return False
         match payload:
@@ -76,18 +74,17 @@ class MessagesOverlay(MessagesEmitter):
     def passes_over(self, raw: bytes) -> bool:
         return raw.startswith(b"event:") and not any(name.encode() in raw for name in _EVENTS)
 
-    def _follows(self, payload: Any) -> bool:
+    def follows(self, payload: Any) -> bool:
         match payload:
             case {"type": "message_start"}:
-                self._begun = True
+                self.begun = True
             case {"type": "content_block_start", "content_block": {"type": "text" | "thinking" as kind}}:
-                self._switch(kind)
-        return not (self._begun and (self._waiting or payload.get("index", self._index) != self._index))
+                self.switch_block(kind)
+        return not (self.begun and (self.waiting or payload.get("index", self.position) != self.position))
 
     def see(self, payload: Any) -> None:
-        """Takes what an event says beside its deltas. What has a place among them is in `seen` then."""
         match payload:
-            case {"type": "message_start", "message": dict(message)} if not self._begun:
+            case {"type": "message_start", "message": dict(message)} if not self.begun:
                 self._message = message
                 self.id, self.model = str(message.get("id") or ""), str(message.get("model") or self.model)
             case {"type": "message_delta"}:
@@ -123,7 +120,7 @@ class MessagesOverlay(MessagesEmitter):
             case {"type": "content_block_stop"}:
                 self._see_stop(number)
             case _:  # of another kind than we know
-                self._event(payload)
+                self.send(payload)
 
     def _see_start(self, number: Any, block: dict[str, Any]) -> None:
         kind = block.get("type")
@@ -132,55 +129,55 @@ class MessagesOverlay(MessagesEmitter):
             if kind != "tool_use" and not block.get(kind):
                 self._silent[number] = kind
             return
-        self._ensure_open()
-        self._stop()
-        self._index += 1
-        self._foreign[number] = self._index
-        self._event({"type": "content_block_start", "index": self._index, "content_block": block})
+        self.ensure_started()
+        self.stop_block()
+        self.position += 1
+        self._foreign[number] = self.position
+        self.send({"type": "content_block_start", "index": self.position, "content_block": block})
 
     def _see_delta(self, number: Any, delta: dict[str, Any]) -> None:
         if number in self._foreign:
-            self._event({"type": "content_block_delta", "index": self._foreign[number], "delta": delta})
+            self.send({"type": "content_block_delta", "index": self._foreign[number], "delta": delta})
         elif delta.get("type") == "signature_delta":
-            super()._extra("signature", delta.get("signature"))
+            super().write_extra("signature", delta.get("signature"))
         elif delta.get("type") == "citations_delta":
-            self._switch("text")
-            self._piece(delta)
+            self.switch_block("text")
+            self.write_block_delta(delta)
 
     def _see_stop(self, number: Any) -> None:
         if number in self._foreign:
-            self._event({"type": "content_block_stop", "index": self._foreign.pop(number)})
+            self.send({"type": "content_block_stop", "index": self._foreign.pop(number)})
         elif (kind := self._silent.pop(number, "")) in self._starts:  # an empty block: some clients need one in a turn
-            self._stop()
-            self._switch(kind)
-            self._stop()
-        elif self._kind in ("text", "thinking"):
-            self._stop()
+            self.stop_block()
+            self.switch_block(kind)
+            self.stop_block()
+        elif self.open_kind in ("text", "thinking"):
+            self.stop_block()
 
-    def _start_message(self) -> dict[str, Any]:
+    def start_message(self) -> dict[str, Any]:
         usage = {"input_tokens": 0, "output_tokens": 0}  # clients demand it; more is not to be made up
-        start = {**super()._start_message(), "usage": usage}
+        start = {**super().start_message(), "usage": usage}
         return {**start, **self._message, "content": [], "stop_reason": None}
 
-    def _start(self, kind: Any, members: dict[str, Any]) -> None:
-        said = self._starts.pop(kind, {}) if kind != "tool_use" else (self._writing and self._writing.extra) or {}
-        super()._start(kind, {**said, **members})
+    def start_block(self, kind: Any, members: dict[str, Any]) -> None:
+        said = self._starts.pop(kind, {}) if kind != "tool_use" else (self.open_call and self.open_call.extra) or {}
+        super().start_block(kind, {**said, **members})
 
-    def _extra(self, name: str, value: Any) -> None:
+    def write_extra(self, name: str, value: Any) -> None:
         """Everything else that is an extra here was in an event, and was written with it."""
         if name != SEEN:
             return
-        if self._writing is not None:  # behind the call that is being written
-            self._waiting.append(Extra(SEEN, value))
+        if self.open_call is not None:  # behind the call that is being written
+            self.waiting.append(Extra(SEEN, value))
         else:
             self._see_block(value)
 
-    def _end(self) -> None:
-        for number in list(self._silent) if self._writing is None else ():
+    def write_end(self) -> None:
+        for number in list(self._silent) if self.open_call is None else ():
             self._see_stop(number)
-        super()._end()
+        super().write_end()
 
-    def _end_event(self, delta: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
+    def end_message(self, delta: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
         said = self._end_of_message
         reason = self._reason(delta["stop_reason"])
         least = {"output_tokens": usage["output_tokens"]}  # of those in message_start nothing is to be taken back
@@ -189,14 +186,13 @@ class MessagesOverlay(MessagesEmitter):
 
     def _reason(self, written: str | None) -> str | None:
         """Returns the server's own stop reason, unless what is written says something else."""
-        finish = self._finish
+        finish = self.finish_reason
         if finish is None or written is None:
             return written
         fits = finish.reason == "unknown" or STOP_REASONS.get(finish.raw) == STOP_REASONS.get(written)
         return finish.raw if finish.raw and fits and not self.has_calls else written
 
     def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
-        """Returns a message that was not streamed, with what was mended in it."""
         content = [block for block in body.get("content") or () if isinstance(block, dict)]
         given = [(block.get("id"), block.get("name"), block.get("input")) for block in content if _is_call(block)]
         if given == [(call.id, call.name, call.arguments) for call in reply.tool_calls]:

@@ -6,7 +6,7 @@ from functools import reduce
 from typing import Any, ClassVar
 
 from ...values import CallKind, Failure, Finish, NamedTool, ReadToolChoice, Reasoning, Refusal, Text, Usage, item_part
-from ..emitting.emitter import DONE, Emitter, error_body, event
+from ..emitting.emitter import DONE, Emitter, error_body
 from ..emitting.written import WrittenCall
 
 _LISTS = ("annotations", "reasoning_details")  # members of a delta that are lists
@@ -37,26 +37,26 @@ class ChatEmitter(Emitter):
         self._message: dict[str, list[Any]] = {"role": [""], "content": [""], "refusal": [""]}
         self._reason: str | None = None
 
-    def _open(self) -> None:
-        self._delta({"content": ""})
+    def write_start(self) -> None:
+        self.write_delta({"content": ""})
 
-    def _text(self, delta: Text) -> None:
-        self._delta({"content": delta.text})
+    def write_text(self, delta: Text) -> None:
+        self.write_delta({"content": delta.text})
 
-    def _reasoning(self, delta: Reasoning) -> None:
-        self._delta({"reasoning_content": delta.text})
+    def write_reasoning(self, delta: Reasoning) -> None:
+        self.write_delta({"reasoning_content": delta.text})
 
-    def _refusal(self, delta: Refusal) -> None:
-        self._delta({"refusal": delta.text})
+    def write_refusal(self, delta: Refusal) -> None:
+        self.write_delta({"refusal": delta.text})
 
-    def _call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
         entry = _entry(call, piece) if first else {"function": {"arguments": piece}}
         if (extra := _kept(call.extra)) and extra != self._kept.get(call.number):
             self._kept[call.number] = extra  # mostly with the first entry, but a provider may send it later
             entry |= extra
-        self._delta({"tool_calls": [{"index": call.number, **entry}]})
+        self.write_delta({"tool_calls": [{"index": call.number, **entry}]})
 
-    def _extra(self, name: str, value: Any) -> None:
+    def write_extra(self, name: str, value: Any) -> None:
         if name == "reasoning_details" and self._streams and _tells_text(value):
             # Its text has been said, and would be read twice; without it a signature is worth nothing.
             if value.get("signature"):
@@ -68,9 +68,9 @@ class ChatEmitter(Emitter):
         elif name == "custom_tool_calls":
             self._custom_piece(value)
         elif name == "audio":
-            self._delta({name: value})
+            self.write_delta({name: value})
         elif name in _LISTS:
-            self._delta({name: [_nested(value)]})
+            self.write_delta({name: [_nested(value)]})
 
     def _item(self, item: Any) -> None:
         """Takes a call of a custom tool of the Responses API; other items have no form here."""
@@ -78,8 +78,8 @@ class ChatEmitter(Emitter):
         if part is None or part.kind != "custom" or part.runs != "client" or self.tool_choice == "none":
             return
         call_id = part.call_id or part.id or ""
-        if not any(call.custom and call.id == call_id for call in self._calls.values()):  # it comes again at the end
-            self._reserve(call_id, part.name or "", str(part.input or ""))
+        if not any(call.custom and call.id == call_id for call in self.calls.values()):  # it comes again at the end
+            self.reserve_call(call_id, part.name or "", str(part.input or ""))
 
     def _custom_piece(self, entry: Any) -> None:
         """Takes a piece of a custom call of this wire: its first keeps the call's place among the others."""
@@ -89,11 +89,12 @@ class ChatEmitter(Emitter):
             self._customs[number].pieces.append(text)
         else:
             call_id = str(entry.get("id") or f"call_{len(self._customs) if number is None else number}")
-            self._customs[number] = self._reserve(call_id, str(said.get("name") or ""), text)
+            self._customs[number] = self.reserve_call(call_id, str(said.get("name") or ""), text)
 
-    def _delta(self, delta: dict[str, Any], finish_reason: str | None = None) -> None:
-        if not self._begun:
-            self._begun = True
+    def write_delta(self, delta: dict[str, Any], finish_reason: str | None = None) -> None:
+        """Writes a chunk with one choice."""
+        if not self.begun:
+            self.begun = True
             delta = {"role": "assistant", **delta}
         self._chunk([{"index": 0, "delta": delta, "finish_reason": finish_reason}], None)
 
@@ -107,39 +108,36 @@ class ChatEmitter(Emitter):
         }
         if self.include_usage:  # "All other chunks will also include a usage field, but with a null value."
             payload["usage"] = usage
-        self._payload(payload)
+        self.send(payload)
 
-    def _payload(self, payload: dict[str, Any]) -> None:
-        if self._streams:
-            self._out.append(event(payload))
-            return
+    def collect(self, payload: dict[str, Any]) -> None:
         for choice in payload["choices"]:
             self._reason = choice["finish_reason"]
             for name, piece in choice["delta"].items():
                 self._message.setdefault(name, []).append(piece)
 
-    def _body(self) -> dict[str, Any]:
+    def body(self) -> dict[str, Any]:
         message = {name: _joined(pieces) for name, pieces in self._message.items()}
         message |= {name: message[name] or None for name in ("content", "refusal")}
-        if calls := [call for call in self._calls.values() if call.opened]:
+        if calls := [call for call in self.calls.values() if call.opened]:
             message["tool_calls"] = [{**_entry(call, call.arguments), **_kept(call.extra)} for call in calls]
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._reason}
         about = {"id": self.id, "object": "chat.completion", "created": self.created, "model": self.model}
-        usage = {} if self._usage is None else {"usage": written_usage(self._usage)}
+        usage = {} if self.usage is None else {"usage": written_usage(self.usage)}
         return {**about, "choices": [choice], **usage}
 
-    def _end(self) -> None:
-        reason = _finish_reason(self._finish, self.tool_choice, calls=self.has_calls, mend=self.mend_finish)
-        if reason or not self._begun:
-            self._delta({}, reason)
-        if self.include_usage and self._usage is not None:
-            self._chunk([], written_usage(self._usage))
+    def write_end(self) -> None:
+        reason = _finish_reason(self.finish_reason, self.tool_choice, calls=self.has_calls, mend=self.mend_finish)
+        if reason or not self.begun:
+            self.write_delta({}, reason)
+        if self.include_usage and self.usage is not None:
+            self._chunk([], written_usage(self.usage))
         self._write_warnings()
         self._out.append(DONE)
 
-    def _fail(self, failure: Failure) -> None:
+    def write_failure(self, failure: Failure) -> None:
         self._write_warnings()
-        self._out.append(event(error_body(failure.info)))
+        self.send(error_body(failure.info))
 
 
 def written_usage(usage: Usage) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...values import Call, Delta, Extra, Reasoning, Reply
 from ..emitting.answers import reply_deltas
-from ..emitting.emitter import SEEN
+from ..emitting.patcher import SEEN, StreamPatcher
 from ..emitting.written import WrittenCall
 from .decode import REASONING
 from .emit import ChatEmitter, written_usage
@@ -23,7 +23,7 @@ _SCALAR = (str, int, float, type(None))  # values that each event of an answer r
 _OF_THE_ANSWER = ("system_fingerprint", "service_tier")  # which every chunk of the API has
 
 
-class ChatOverlay(ChatEmitter):
+class ChatOverlay(ChatEmitter, StreamPatcher):
     """Writes a streamed completion with the members of its events that have no delta.
 
     Args:
@@ -49,7 +49,6 @@ class ChatOverlay(ChatEmitter):
 
     @staticmethod
     def tools(request: Mapping[str, Any]) -> Iterable[Any]:
-        """Returns the tools of a request as they were written."""
         listed = request.get("tools")
         return listed if isinstance(listed, list) else ()
 
@@ -68,7 +67,6 @@ class ChatOverlay(ChatEmitter):
         return False
 
     def reads(self, payload: Any, name: str) -> bool:
-        """Whether a chunk has the shape that clients of this API read."""
         choices = payload.get("choices", []) if isinstance(payload, dict) else None
         # OpenAI's helper passes over chunks that do not say that they are chunks.
         is_chunk = not choices or payload.get("object") == "chat.completion.chunk"
@@ -100,13 +98,12 @@ class ChatOverlay(ChatEmitter):
         self._numbers.add(entry["index"])
         return right
 
-    def _follows(self, payload: Any) -> bool:
-        self._rest, self._begun = ({}, {}, {}), True
+    def follows(self, payload: Any) -> bool:
+        self._rest, self.begun = ({}, {}, {}), True
         self._followed.update(entry["index"] for entry in _entries(payload))
-        return len(self._followed) == len(self._calls)
+        return len(self._followed) == len(self.calls)
 
     def see(self, payload: Any) -> None:
-        """Takes what an event says beside its deltas. What has a place among them is in `seen` then."""
         if not isinstance(payload, dict):
             return
         choices = payload.get("choices")
@@ -146,7 +143,7 @@ class ChatOverlay(ChatEmitter):
         """Keeps members for the next chunk; where it has other values for them already, it is written now."""
         said = [{name: value for name, value in rest.items() if value is not None} for rest in rests]
         if any(kept.keys() & new.keys() for kept, new in zip(self._rest, said, strict=True)):
-            self._delta({})
+            self.write_delta({})
         for kept, rest in zip(self._rest, rests, strict=True):
             for name, value in rest.items():
                 if value is not None or name not in kept:
@@ -165,7 +162,10 @@ class ChatOverlay(ChatEmitter):
         self._listed[name] = start + len(value)
         return [{"index": at, **one} if isinstance(one, dict) else one for at, one in enumerate(value, start)]
 
-    def _payload(self, payload: dict[str, Any]) -> None:
+    def send(self, payload: dict[str, Any], event_name: str | None = None) -> None:
+        if "choices" not in payload:  # an error
+            super().send(payload, event_name)
+            return
         of_chunk, of_choice, of_delta = self._rest
         if choices := payload["choices"]:
             choice = choices[0]
@@ -177,11 +177,11 @@ class ChatOverlay(ChatEmitter):
             self._rest = ({}, of_choice, of_delta)
         scalars = self._scalars
         self._scalars = {name: scalars[name] for name in _OF_THE_ANSWER if name in scalars}
-        super()._payload({**scalars, **of_chunk, **payload, "choices": choices})
+        super().send({**scalars, **of_chunk, **payload, "choices": choices}, event_name)
 
-    def _reasoning(self, delta: Reasoning) -> None:
+    def write_reasoning(self, delta: Reasoning) -> None:
         names = self._reasoning_names or ("reasoning_content",)
-        self._delta(dict.fromkeys(names, delta.text))
+        self.write_delta(dict.fromkeys(names, delta.text))
 
     def feed(self, delta: Delta) -> bytes:
         if not (isinstance(delta, Call) and delta.ended):
@@ -191,7 +191,7 @@ class ChatOverlay(ChatEmitter):
         self._rest = kept
         return out
 
-    def _extra(self, name: str, value: Any) -> None:
+    def write_extra(self, name: str, value: Any) -> None:
         """Everything that is an extra here was in an event, and is kept with it."""
         if name == SEEN:
             scalars, *rests, of_delta = value
@@ -204,23 +204,22 @@ class ChatOverlay(ChatEmitter):
         """Returns a piece of a custom call with its place among the calls that are written."""
         place = entry.get("index")
         if place not in self._custom:
-            self._custom[place] = self._reserve(str(entry.get("id") or ""), "", "")
+            self._custom[place] = self.reserve_call(str(entry.get("id") or ""), "", "")
             self._custom[place].opened = True
         return {**entry, "index": self._custom[place].number}
 
-    def _end(self) -> None:
-        if self._usage is not None and not self.include_usage:
+    def write_end(self) -> None:
+        if self.usage is not None and not self.include_usage:
             # Programs that did not ask for usage take the choice of every chunk.
-            self._rest[0]["usage"] = written_usage(self._usage)
-            if self._finish is None and not self.mend_finish:
-                self._delta({})
-        super()._end()
+            self._rest[0]["usage"] = written_usage(self.usage)
+            if self.finish_reason is None and not self.mend_finish:
+                self.write_delta({})
+        super().write_end()
 
     def leaves(self, body: Any) -> bool:
         return isinstance(body, dict) and body.get("choices") == [] and not body.get("error")
 
     def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
-        """Returns a completion that was not streamed, with what was mended in it."""
         emitter = ChatEmitter(id="", model="", tool_choice=self.tool_choice, mend_finish=self.mend_finish)
         [made] = emitter.whole(reply_deltas(reply))["choices"]
         written, reason = made["message"], made["finish_reason"]

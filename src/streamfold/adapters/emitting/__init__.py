@@ -4,4 +4,5 @@ from .answers import end_deltas, error_delta, jsonable, with_kinds
 from .emitter import Emitter, comment, error_body, event, json_text
 from .order import Order
 from .passage import Passage
+from .patcher import StreamPatcher
 from .writer import ReplyWriter

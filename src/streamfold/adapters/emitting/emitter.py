@@ -36,8 +36,6 @@ from ...values import (
 )
 from .written import WrittenCall, looks_whole
 
-SEEN = "seen"  # the name of what an event says beside its deltas, see `Emitter.seen`
-
 # Line ends to some readers of event streams (`str.splitlines`), and halves of surrogate pairs, which no encoding takes.
 _ESCAPED = re.compile("[\u0085\u2028\u2029\ud800-\udfff]")
 
@@ -73,6 +71,9 @@ def error_body(info: ErrorInfo) -> dict[str, Any]:
 class Emitter(ABC):
     """Writes the events of one answer.
 
+    A serializer of a wire format implements the methods `write_...` and calls `send` for each payload. A subclass may
+    override these (`StreamPatcher`): they are public, and so are the attributes that tell where the answer stands.
+
     Ids, names and arguments of calls are written as they are. A call is opened as soon as its id and name are known; a
     `whole` one is complete, any other may go on until the end of the answer.
 
@@ -90,7 +91,9 @@ class Emitter(ABC):
         reason_names_calls: on this wire the finish reason says whether there are calls.
         end_words: the finish reasons that clients look for, where another word of the same meaning is written as these.
         keeps_order: what comes behind the beginning of a call is not written before the end of that call.
-        seen: what the event that is read says beside its deltas: for emitters that write over the events of a server.
+        begun, ended: whether the start, and the end, of the answer have been written.
+        usage, finish_reason: the last ones that were fed; they are written at the end.
+        calls: the calls so far. Calls of custom tools have negative keys.
         said: whole texts of the answer that are held elsewhere, so that none has to be held twice.
     """
 
@@ -100,6 +103,7 @@ class Emitter(ABC):
     reason_names_calls: ClassVar[bool] = False
     end_words: ClassVar[frozenset[str]] = frozenset()
     keeps_order: ClassVar[bool] = False
+    line_end: ClassVar[str] = "\n"
 
     def __init__(
         self,
@@ -116,22 +120,21 @@ class Emitter(ABC):
         self.tool_choice = tool_choice
         self.mend_finish = mend_finish
         self.ended = False
-        self._usage: Usage | None = None
-        self._finish: Finish | None = None
+        self.begun = False
+        self.usage: Usage | None = None
+        self.finish_reason: Finish | None = None
+        self.calls: dict[int, WrittenCall] = {}
         self._warnings: dict[str, None] = {}
-        self._calls: dict[int, WrittenCall] = {}
         self._extras: dict[str, int] = {}
         self._out: list[bytes] = []
-        self._begun = False
         self._streams = True
-        self.seen: list[Extra] = []
         self.said: Collection[str] = ()
 
     def begin(self) -> bytes:
         """Returns the events that open the answer. Without this call the first delta opens it."""
-        if not self._begun:
-            self._open()
-        return self._written()
+        if not self.begun:
+            self.write_start()
+        return self.drain()
 
     def feed(self, delta: Delta) -> bytes:
         """Returns the events for a delta; none after a failure.
@@ -146,12 +149,12 @@ class Emitter(ABC):
                 _unsorted(delta)
             case Text(text):
                 if text:
-                    self._text(delta)
+                    self.write_text(delta)
             case Reasoning():
-                self._reasoning(delta)
+                self.write_reasoning(delta)
             case Refusal(text):
                 if text:
-                    self._refusal(delta)
+                    self.write_refusal(delta)
             case Call():
                 if self.tool_choice != "none":
                     self._call(delta)
@@ -159,19 +162,19 @@ class Emitter(ABC):
                 values = value[self._extras.get(name, 0) :] if whole else [value]  # of a list those that are new
                 self._extras[name] = self._extras.get(name, 0) + len(values)
                 for one in values:
-                    self._extra(name, one)
+                    self.write_extra(name, one)
             case Usage():
-                self._usage = delta
+                self.usage = delta
             case Finish():
-                self._finish = delta
+                self.finish_reason = delta
             case Warn(code, detail):
                 self._warn(code, detail)
             case Meta():
                 self._meta(delta)
             case Failure():
-                self._fail(delta)
+                self.write_failure(delta)
                 self.ended = True
-        return self._written()
+        return self.drain()
 
     def feed_all(self, deltas: Iterable[Delta]) -> bytes:
         """Returns the events for several deltas."""
@@ -182,10 +185,10 @@ class Emitter(ABC):
         if self.ended:
             return b""
         self.ended = True
-        for call in self._calls.values():
+        for call in self.calls.values():
             self._open_at_last(call)
-        self._end()
-        return self._written()
+        self.write_end()
+        return self.drain()
 
     def whole(self, deltas: Iterable[Delta]) -> dict[str, Any]:
         """Returns an answer that is not streamed as one value: all that its events say together.
@@ -196,36 +199,10 @@ class Emitter(ABC):
         self._streams = False
         self.feed_all(deltas)
         self.finish()
-        return self._body()
+        return self.body()
 
-    def shows(self, chunk: StreamChunk) -> None:  # noqa: B027 - see `_close_call`
+    def shows(self, chunk: StreamChunk) -> None:  # noqa: B027 - see `close_call`
         """Takes note of a chunk before its deltas come, in their order: for those that compare the two."""
-
-    def follow(self, payload: Any) -> bytes | None:
-        """Takes note that an event of the server, whose deltas were fed, goes to the client as it came.
-
-        Returns None if what is written next would stand behind it, else what is to be written in its place.
-        """
-        stands = self._follows(payload)
-        written = self._written()
-        return None if stands else written
-
-    def _follows(self, payload: Any) -> bool:
-        """Goes where a client stands behind an event. Returns whether that is possible."""
-        self._begun = True
-        return True
-
-    def leaves(self, body: Any) -> bool:
-        """Whether a body that was not streamed is none to judge: it says that the answer is still being made."""
-        return False
-
-    def repeats(self, payload: Any) -> bool:
-        """Whether an event says nothing new beside a text, and where that stands: an emitter need not be told of it."""
-        return False
-
-    def passes_over(self, raw: bytes) -> bool:
-        """Whether clients pass over an event, because it names nothing that they know."""
-        return False
 
     def shows_broken(self, call: ToolCall) -> bool:
         """Whether clients see that a call can't be run, whose arguments are broken (`ToolCall.error`)."""
@@ -234,14 +211,25 @@ class Emitter(ABC):
     @property
     def has_calls(self) -> bool:
         """Whether a call has been written."""
-        return any(call.opened for call in self._calls.values())
+        return any(call.opened for call in self.calls.values())
 
-    def _written(self) -> bytes:
+    def send(self, payload: dict[str, Any], event_name: str | None = None) -> None:
+        """Writes one event. It is encoded at once: `payload` may be changed afterwards.
+
+        For an answer that is not streamed, the payload is collected for `body` instead.
+        """
+        if self._streams:
+            self._out.append(event(payload, event_name, end=self.line_end))
+        else:
+            self.collect(payload)
+
+    def drain(self) -> bytes:
+        """Returns the events that have been written since the last call."""
         written, self._out = self._out, []
         return b"".join(written)
 
     def _meta(self, meta: Meta) -> None:
-        if not self._begun:
+        if not self.begun:
             self.id, self.model = meta.id or self.id, meta.model or self.model
             if isinstance(meta.created, int | float):
                 self.created = int(meta.created)
@@ -254,7 +242,7 @@ class Emitter(ABC):
 
     def _call(self, part: Call) -> None:
         number = 0 if part.index is None else part.index
-        call = self._calls.setdefault(number, WrittenCall(len(self._calls)))
+        call = self.calls.setdefault(number, WrittenCall(len(self.calls)))
         if call.closed:
             return
         if part.name and call.name and part.name != call.name:  # what was written of a name can't be taken back
@@ -278,20 +266,20 @@ class Emitter(ABC):
             call.closed = True
             if call.arguments == part.arguments:
                 call.pieces = [part.arguments]
-            self._close_call(call)
+            self.close_call(call)
 
-    def _reserve(self, call_id: str, name: str, text: str) -> WrittenCall:
-        """Takes the next place among the calls for a call of a custom tool, which is written at the end.
+    def reserve_call(self, call_id: str, name: str, text: str) -> WrittenCall:
+        """Takes the next number for the call of a custom tool, which is written at the end.
 
         Any part of its text could be run. So it waits until it is certain that the answer is whole.
         """
-        call = WrittenCall(len(self._calls), call_id, name, pieces=[text], custom=True)
-        self._calls[-1 - call.number] = call
+        call = WrittenCall(len(self.calls), call_id, name, pieces=[text], custom=True)
+        self.calls[-1 - call.number] = call
         return call
 
     def _open_at_last(self, call: WrittenCall) -> None:
         """Writes a call whose id never came. One without a name can't be run, and is not written."""
-        cut = call.custom and self._finish is not None and self._finish.cut
+        cut = call.custom and self.finish_reason is not None and self.finish_reason.cut
         if not call.opened and call.name and not cut:
             call.id = call.id or f"call_{self.stem}_{call.number}"
             self._write_call(call)
@@ -300,18 +288,18 @@ class Emitter(ABC):
         piece = "".join(call.pieces[call.written :])
         call.written = len(call.pieces)
         first, call.opened = not call.opened, True
-        self._call_piece(call, piece, first=first)
+        self.write_call_piece(call, piece, first=first)
 
     def _write_texts(self, deltas: Iterable[object]) -> None:
         """Writes what there is of text among the deltas that have waited."""
         for delta in deltas:
             match delta:
                 case Text():
-                    self._text(delta)
+                    self.write_text(delta)
                 case Reasoning():
-                    self._reasoning(delta)
+                    self.write_reasoning(delta)
                 case Refusal():
-                    self._refusal(delta)
+                    self.write_refusal(delta)
 
     @property
     def stem(self) -> str:
@@ -319,36 +307,47 @@ class Emitter(ABC):
         return re.sub(r"^[a-z]+[-_]|[^A-Za-z0-9]", "", self.id)[-40:] or "0"
 
     @abstractmethod
-    def _open(self) -> None: ...
+    def write_start(self) -> None:
+        """Writes the start of the answer."""
 
     @abstractmethod
-    def _text(self, delta: Text) -> None: ...
+    def write_text(self, delta: Text) -> None:
+        """Writes a piece of text."""
 
     @abstractmethod
-    def _reasoning(self, delta: Reasoning) -> None: ...
+    def write_reasoning(self, delta: Reasoning) -> None:
+        """Writes a piece of reasoning. An empty one: the model reasoned and shows nothing of it."""
 
     @abstractmethod
-    def _refusal(self, delta: Refusal) -> None: ...
+    def write_refusal(self, delta: Refusal) -> None:
+        """Writes a piece of a refusal."""
 
     @abstractmethod
-    def _call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
         """Writes a piece of the arguments, which may be empty; the first one with id and name."""
 
-    def _close_call(self, call: WrittenCall) -> None:  # noqa: B027 - only one wire has something to say to it
-        """The call is complete."""
+    def close_call(self, call: WrittenCall) -> None:  # noqa: B027 - not every format marks it
+        """Writes the end of a complete call, in formats that mark it."""
 
     @abstractmethod
-    def _extra(self, name: str, value: Any) -> None: ...
+    def write_extra(self, name: str, value: Any) -> None:
+        """Writes what has a place in this format, of what deltas have no type for."""
 
     @abstractmethod
-    def _end(self) -> None: ...
+    def write_end(self) -> None:
+        """Writes the end of the answer: finish reason, usage, warnings."""
 
     @abstractmethod
-    def _fail(self, failure: Failure) -> None: ...
+    def write_failure(self, failure: Failure) -> None:
+        """Writes the error with which the answer ends."""
 
     @abstractmethod
-    def _body(self) -> dict[str, Any]:
-        """Returns the whole of what was written."""
+    def collect(self, payload: dict[str, Any]) -> None:
+        """Adds the payload of an event to the answer, which is not streamed."""
+
+    @abstractmethod
+    def body(self) -> dict[str, Any]:
+        """Returns the whole answer, which was not streamed."""
 
 
 def _unsorted(delta: Delta) -> NoReturn:

@@ -34,8 +34,8 @@ from ...values import (
     Text,
     ToolCall,
 )
-from .emitter import Emitter
 from .heard import HEAD, HeardEvent, SaidLane, Shown, ends_call
+from .patcher import StreamPatcher
 from .written import looks_whole
 
 _MOST_HELD = 2**14
@@ -58,7 +58,7 @@ class Passage:
         left: what waited when the answer broke off.
     """
 
-    def __init__(self, emitter: Emitter, *, texts: bool = False) -> None:
+    def __init__(self, emitter: StreamPatcher, *, texts: bool = False) -> None:
         self._emitter = emitter
         self._texts = texts
         self.passes = True

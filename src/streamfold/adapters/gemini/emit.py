@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from ...text import read_arguments
 from ...values import Failure, Finish, FinishReason, Reasoning, Refusal, Text, Usage
-from ..emitting.emitter import DONE, Emitter, event, json_text
+from ..emitting.emitter import DONE, Emitter, json_text
 from ..emitting.written import WrittenCall
 from .decode import ABOUT_CANDIDATE, FINISH_REASONS, OTHER_REASONS
 from .errors import google_error
@@ -38,40 +38,42 @@ class GeminiEmitter(Emitter):
 
     arguments_are_text = False
     keeps_order = True
+    line_end = "\r\n"
     keep_alive = b"\r\n"  # white space means nothing in either form
 
     def __init__(self, *, thinking: bool = True, framing: Framing = "events", **others: Any) -> None:
         super().__init__(**others)
         self._thinking = thinking
         self._framing = framing
-        self._queue: list[WrittenCall | dict[str, Any]] = []  # calls that are not complete, and what follows them
+        self.waiting: list[WrittenCall | dict[str, Any]] = []  # calls that are not complete, and what follows them
         self._trailing: list[dict[str, Any]] = []  # parts that belong behind the calls
         self._calls_passed = False
         self._about: dict[str, Any] = {}
         self._blocked: dict[str, Any] | None = None
-        self._sent: list[dict[str, Any]] = []  # the chunks so far; one is enough where they are written at once
+        self._in_array = False  # a chunk has been written, as an element of an array
+        self._sent: list[dict[str, Any]] = []  # the chunks of an answer that is not streamed
 
-    def _open(self) -> None:
+    def write_start(self) -> None:
         self._part(None)
 
-    def _text(self, delta: Text) -> None:
-        self._put({"text": delta.text})
+    def write_text(self, delta: Text) -> None:
+        self.write_part({"text": delta.text})
 
-    def _reasoning(self, delta: Reasoning) -> None:
+    def write_reasoning(self, delta: Reasoning) -> None:
         if self._thinking and delta.text:
-            self._put({"text": delta.text, "thought": True})
+            self.write_part({"text": delta.text, "thought": True})
 
-    def _refusal(self, delta: Refusal) -> None:
-        self._put({"text": delta.text})
+    def write_refusal(self, delta: Refusal) -> None:
+        self.write_part({"text": delta.text})
 
-    def _call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
         if first:
-            self._queue.append(call)
+            self.waiting.append(call)
 
-    def _close_call(self, call: WrittenCall) -> None:
+    def close_call(self, call: WrittenCall) -> None:
         self._write_queue()
 
-    def _extra(self, name: str, value: Any) -> None:
+    def write_extra(self, name: str, value: Any) -> None:
         if name in ABOUT_CANDIDATE:
             self._about[name] = value
         elif name == "promptFeedback" and isinstance(value, dict):
@@ -90,35 +92,35 @@ class GeminiEmitter(Emitter):
         if self._calls_passed:
             self._trailing.append(part)
         else:
-            self._put(part)
+            self.write_part(part)
 
-    def _put(self, part: dict[str, Any]) -> None:
-        if self._queue:
-            self._queue.append(part)
+    def write_part(self, part: dict[str, Any]) -> None:
+        if self.waiting:
+            self.waiting.append(part)
         else:
             self._part(part)
 
     def _write_queue(self) -> None:
-        while self._queue:
-            front = self._queue[0]
+        while self.waiting:
+            front = self.waiting[0]
             if isinstance(front, WrittenCall):
                 if not front.closed or (part := _call_part(front)) is None:
                     return  # a call that may have been cut: the finish reason will tell
                 front = part
-            del self._queue[0]
+            del self.waiting[0]
             self._part(front)
 
     def _part(self, part: dict[str, Any] | None) -> None:
         content = {"role": "model"} if part is None else {"parts": [part], "role": "model"}
         self._chunk([{"content": content, "index": 0}])
 
-    def _end(self) -> None:
-        reason = self._reason()
-        for waiting in self._queue:
+    def write_end(self) -> None:
+        reason = self.written_finish_reason()
+        for waiting in self.waiting:
             part = _call_part(waiting) if isinstance(waiting, WrittenCall) else waiting
             if part is not None:
                 self._part(part)
-            elif not (self._finish is not None and self._finish.cut):
+            elif not (self.finish_reason is not None and self.finish_reason.cut):
                 reason = "MALFORMED_FUNCTION_CALL"
         for part in self._trailing:
             self._part(part)
@@ -128,10 +130,10 @@ class GeminiEmitter(Emitter):
         content = {"parts": [{"text": ""}], "role": "model"}
         said = {} if reason is None else {"finishReason": reason}
         candidates = [{"content": content, **said, "index": 0, **self._about}]
-        if self._blocked and not self._begun:
+        if self._blocked and not self.begun:
             last, candidates = {"promptFeedback": self._blocked}, []
-        if self._usage is not None:
-            last["usageMetadata"] = written_usage(self._usage)
+        if self.usage is not None:
+            last["usageMetadata"] = written_usage(self.usage)
         if self._warnings:
             last["streamfoldWarnings"] = list(self._warnings)
         self._chunk(candidates, last)
@@ -140,16 +142,16 @@ class GeminiEmitter(Emitter):
         elif candidates and reason is None:
             self._out.append(DONE)
 
-    def _reason(self) -> str | None:
+    def written_finish_reason(self) -> str | None:
         """The finish reason to write. The API has a word for one that nobody knows."""
-        return _written_reason(self._finish)
+        return _written_reason(self.finish_reason)
 
-    def _fail(self, failure: Failure) -> None:
-        for waiting in self._queue:
+    def write_failure(self, failure: Failure) -> None:
+        for waiting in self.waiting:
             if isinstance(waiting, dict):
                 self._part(waiting)
         error = google_error(failure.info)
-        self._send(error)
+        self.send(error)
         if self._framing == "array":
             self._out.append(b"]")
         else:
@@ -157,11 +159,11 @@ class GeminiEmitter(Emitter):
             self._out.append(json_text(error).encode() + b"\r\n")
 
     def _chunk(self, candidates: list[dict[str, Any]], members: dict[str, Any] | None = None) -> None:
-        self._begun = True
+        self.begun = True
         about = {"modelVersion": self.model, "responseId": self.id}
-        self._send({**({"candidates": candidates} if candidates else {}), **(members or {}), **about})
+        self.send({**({"candidates": candidates} if candidates else {}), **(members or {}), **about})
 
-    def _body(self) -> dict[str, Any]:
+    def body(self) -> dict[str, Any]:
         parts, whole = list[dict[str, Any]](), dict[str, Any]()
         for chunk in self._sent:
             for candidate in chunk.get("candidates", ()):
@@ -172,14 +174,15 @@ class GeminiEmitter(Emitter):
             whole["candidates"] = [{**candidates[0], "content": {"role": "model", "parts": parts}}]
         return whole
 
-    def _send(self, chunk: dict[str, Any]) -> None:
-        if not self._streams:
-            self._sent.append(chunk)
-        elif self._framing == "events":
-            self._out.append(event(chunk, end="\r\n"))
+    def send(self, payload: dict[str, Any], event_name: str | None = None) -> None:
+        if self._streams and self._framing == "array":
+            self._out.append((",\r\n" if self._in_array else "[").encode() + json_text(payload).encode())
+            self._in_array = True
         else:
-            self._out.append((",\r\n" if self._sent else "[").encode() + json_text(chunk).encode())
-            self._sent = [chunk]
+            super().send(payload, event_name)
+
+    def collect(self, payload: dict[str, Any]) -> None:
+        self._sent.append(payload)
 
 
 def _append(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...values import Extra, Reasoning, Refusal, Reply, Text
-from ..emitting.emitter import SEEN
+from ..emitting.patcher import SEEN, StreamPatcher
 from .emit import GeminiEmitter
 
 _WRITTEN = frozenset({"candidates", "modelVersion", "responseId", "usageMetadata", "error"})
 _WRITTEN_OF_CANDIDATE = frozenset({"content", "finishReason", "index"})
 
 
-class GeminiOverlay(GeminiEmitter):
+class GeminiOverlay(GeminiEmitter, StreamPatcher):
     """Writes a streamed answer with the parts and members of its chunks that have no delta.
 
     Args:
@@ -34,21 +34,18 @@ class GeminiOverlay(GeminiEmitter):
 
     @staticmethod
     def tools(request: Mapping[str, Any]) -> Iterable[Any]:
-        """Returns the functions of a request in the shape of Chat Completions."""
         for tool in _dicts(request.get("tools")):
             for function in _dicts(tool.get("functionDeclarations") or tool.get("function_declarations")):
                 schema = function.get("parametersJsonSchema") or {"type": "object", "properties": {}}
                 yield {"type": "function", "function": {"name": function.get("name"), "parameters": schema}}
 
     def reads(self, payload: Any, name: str) -> bool:
-        """Whether a chunk has the shape that clients of this API read."""
         return isinstance(payload, dict) and all(map(_is_candidate, _dicts(payload.get("candidates"))))
 
     def see(self, payload: Any) -> None:
-        """Takes what a chunk says beside its deltas. What has a place among them is in `seen` then."""
         if not isinstance(payload, dict):
             return
-        if not self._begun:
+        if not self.begun:
             self.id = str(payload.get("responseId") or self.id)
             self.model = str(payload.get("modelVersion") or self.model)
         rest = {name: value for name, value in payload.items() if name not in _WRITTEN}
@@ -62,9 +59,9 @@ class GeminiOverlay(GeminiEmitter):
         if rest or about or parts:
             self.seen.append(Extra(SEEN, (rest, about, parts)))
 
-    def _follows(self, payload: Any) -> bool:
-        self._rest, self._candidate_rest, self._text_rest, self._begun = {}, {}, {}, True
-        return not self._queue
+    def follows(self, payload: Any) -> bool:
+        self._rest, self._candidate_rest, self._text_rest, self.begun = {}, {}, {}, True
+        return not self.waiting
 
     def _see_part(self, part: dict[str, Any]) -> None:
         if isinstance(part.get("functionCall"), dict):
@@ -74,25 +71,25 @@ class GeminiOverlay(GeminiEmitter):
             name = answered.get("name")
             for call in [one for one in self._calls_there if one["functionCall"].get("name") == name][:1]:
                 self._calls_there.remove(call)
-                self._put(call)
+                self.write_part(call)
         if "text" in part and (part["text"] or len(part) == 1):
             self._text_rest = {name: value for name, value in part.items() if name not in ("text", "thought")}
         else:  # of another kind, or nothing but a signature
-            self._put(part)
+            self.write_part(part)
 
-    def _text(self, delta: Text) -> None:
+    def write_text(self, delta: Text) -> None:
         rest, self._text_rest = self._text_rest, {}
-        self._put({"text": delta.text, **rest})
+        self.write_part({"text": delta.text, **rest})
 
-    def _reasoning(self, delta: Reasoning) -> None:
+    def write_reasoning(self, delta: Reasoning) -> None:
         if delta.text:
             rest, self._text_rest = self._text_rest, {}
-            self._put({"text": delta.text, "thought": True, **rest})
+            self.write_part({"text": delta.text, "thought": True, **rest})
 
-    def _refusal(self, delta: Refusal) -> None:
+    def write_refusal(self, delta: Refusal) -> None:
         """It is in a member of the chunk, which was written."""
 
-    def _extra(self, name: str, value: Any) -> None:
+    def write_extra(self, name: str, value: Any) -> None:
         """Everything that is an extra here was in a chunk, and was written with it, but for what blocks an answer."""
         if name == SEEN:
             rest, about, parts = value
@@ -101,20 +98,19 @@ class GeminiOverlay(GeminiEmitter):
             for part in parts:
                 self._see_part(part)
         elif name == "promptFeedback":
-            super()._extra(name, value)
+            super().write_extra(name, value)
 
-    def _reason(self) -> str | None:
-        return None if self._finish is None and not self.mend_finish else super()._reason()
+    def written_finish_reason(self) -> str | None:
+        return None if self.finish_reason is None and not self.mend_finish else super().written_finish_reason()
 
-    def _send(self, chunk: dict[str, Any]) -> None:
-        if candidates := chunk.get("candidates"):
-            chunk = {**chunk, "candidates": [{**self._candidate_rest, **candidates[0]}]}
+    def send(self, payload: dict[str, Any], event_name: str | None = None) -> None:
+        if candidates := payload.get("candidates"):
+            payload = {**payload, "candidates": [{**self._candidate_rest, **candidates[0]}]}
             self._candidate_rest = {}
         rest, self._rest = self._rest, {}
-        super()._send({**rest, **chunk})
+        super().send({**rest, **payload}, event_name)
 
     def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
-        """Returns an answer that was not streamed. Gemini's calls need no mending there; text that is one does."""
         candidates = _dicts(body.get("candidates"))
         parts = [part for one in candidates[:1] for part in _dicts((one.get("content") or {}).get("parts"))]
         given = [part["functionCall"].get("name") for part in parts if isinstance(part.get("functionCall"), dict)]

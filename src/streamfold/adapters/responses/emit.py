@@ -57,17 +57,17 @@ class ResponsesEmitter(Emitter):
         super().__init__(**others)
         self.response = {**response_skeleton(request or {}), **(about or {})}
         self._listener, self._returns = listener, returns
-        self._sequence = 0
-        self._output: list[dict[str, Any]] = []
-        self._current: OpenItem | None = None
+        self.sequence_number = 0
+        self.output: list[dict[str, Any]] = []
+        self.current_item: OpenItem | None = None
         self._call_items: dict[int, CallItem] = {}
         self._tools = tools or {}
         self._writing: int | None = None  # the call whose item is open
-        self._behind: list[Delta] = []  # what comes after it
+        self.waiting: list[Delta] = []  # what comes after it
         self._failed = False  # no call is done any more: the AI SDK takes what is done, complete or not
         self._carried: dict[str, int | None] = {}  # the ids of items that a provider wrote, and where they are
         self._held: dict[str, Any] | None = None  # one that the client would run at once, for the end
-        self._blank = ""
+        self.pending_space = ""
         self._has_text = False  # and not only white space
         self._has_messages = False  # as a provider of this API wrote them, with their citations
 
@@ -75,15 +75,15 @@ class ResponsesEmitter(Emitter):
 
     def feed(self, delta: Delta) -> bytes:
         if self._waits and not self.ended and self._is_behind(delta):
-            self._behind.append(delta)
+            self.waiting.append(delta)
             return b""
         return super().feed(delta) + self._released()
 
     def finish(self) -> bytes:
         out = b""
-        while self._behind and not self.ended:
-            self._end_calls("incomplete" if self._finish is not None and self._finish.cut else "completed")
-            out += self._written() + self._released()
+        while self.waiting and not self.ended:
+            self._end_calls("incomplete" if self.finish_reason is not None and self.finish_reason.cut else "completed")
+            out += self.drain() + self._released()
         return out + super().finish()
 
     @property
@@ -94,89 +94,89 @@ class ResponsesEmitter(Emitter):
         """Whether a delta comes after the call that is being written. OpenAI's items never overlap, and some clients
         (langchain-openai 1.7) put pieces of items that do into the wrong ones."""
         if isinstance(delta, Call):
-            call = self._calls.get(0 if delta.index is None else delta.index)
+            call = self.calls.get(0 if delta.index is None else delta.index)
             return call is None or call.number != self._writing
         return isinstance(delta, Text | Reasoning | Refusal | Extra)
 
     def _released(self) -> bytes:
         """Writes what has waited for a call that is complete now."""
         out = b""
-        while self._behind and not self._waits:
-            waiting, self._behind = self._behind, []
+        while self.waiting and not self._waits:
+            waiting, self.waiting = self.waiting, []
             out += b"".join([self.feed(delta) for delta in waiting])
         return out
 
     # --- texts --------------------------------------------------------------------------------------------------------
 
-    def _text(self, delta: Text) -> None:
-        if not delta.text.strip() and not (self._current and self._current.item["type"] == "message"):
-            self._blank += delta.text
+    def write_text(self, delta: Text) -> None:
+        if not delta.text.strip() and not (self.current_item and self.current_item.item["type"] == "message"):
+            self.pending_space += delta.text
             return
-        text, self._blank = self._blank + delta.text, ""
+        text, self.pending_space = self.pending_space + delta.text, ""
         self._has_text = self._has_text or not text.isspace()
-        self._piece(TEXT, text, delta.part)
+        self.write_piece(TEXT, text, delta.part)
 
     def _write_blank(self) -> None:
         """White space that no text has followed."""
-        text, self._blank = self._blank, ""
+        text, self.pending_space = self.pending_space, ""
         if text and (self._has_text or self._failed or not self.has_calls):
-            self._piece(TEXT, text, None)
+            self.write_piece(TEXT, text, None)
 
-    def _refusal(self, delta: Refusal) -> None:
-        self._piece(REFUSAL, delta.text, delta.part)
+    def write_refusal(self, delta: Refusal) -> None:
+        self.write_piece(REFUSAL, delta.text, delta.part)
 
-    def _reasoning(self, delta: Reasoning) -> None:
+    def write_reasoning(self, delta: Reasoning) -> None:
         if delta.text:
-            self._piece(SUMMARY, delta.text, delta.part)
-        elif not self._output:  # behind the answer it would say nothing to anybody
-            self._item_for("reasoning", delta.part)
+            self.write_piece(SUMMARY, delta.text, delta.part)
+        elif not self.output:  # behind the answer it would say nothing to anybody
+            self.open_item("reasoning", delta.part)
 
-    def _piece(self, kind: PartKind, text: str, place: Part | None) -> None:
-        current = self._part_for(kind, place)
+    def write_piece(self, kind: PartKind, text: str, place: Part | None) -> None:
+        current = self.open_part(kind, place)
         current.pieces.append(text)
         logprobs: dict[str, Any] = {"logprobs": []} if kind.with_logprobs else {}
-        self._event(f"{kind.events}.delta", **current.position, delta=text, **logprobs)
+        self.write_event(f"{kind.events}.delta", **current.position, delta=text, **logprobs)
 
-    def _part_for(self, kind: PartKind, place: Part | None) -> OpenItem:
+    def open_part(self, kind: PartKind, place: Part | None) -> OpenItem:
         """Returns the open item that a piece belongs to, or a new one, with its part open."""
-        current = self._item_for(kind.item, place)
+        current = self.open_item(kind.item, place)
         number = place.number if place else None
         if current.kind is not kind or (number is not None and number != current.number):
-            self._close_part(current)
+            self.close_part(current)
             current.begin_part(kind, number)
-            self._event(f"{kind.part_events}.added", **current.position, part={**kind.empty})
+            self.write_event(f"{kind.part_events}.added", **current.position, part={**kind.empty})
         return current
 
-    def _item_for(self, kind: str, place: Part | None) -> OpenItem:
+    def open_item(self, kind: str, place: Part | None) -> OpenItem:
         """Returns the open item that a piece belongs to, or a new one."""
         key = None if place is None else place.item if place.output is None else place.output
-        current = self._current
+        current = self.current_item
         if current is None or current.item["type"] != kind or (key is not None and key != current.key):
-            self._close_current()
+            self.close_item()
             item = begun_item(kind, (place and place.item) or self._made_id(PREFIXES[kind]))
-            current = self._current = OpenItem(item, self._add(item), key)
+            current = self.current_item = OpenItem(item, self.add_item(item), key)
         return current
 
-    def _close_part(self, current: OpenItem) -> None:
+    def close_part(self, current: OpenItem) -> None:
         kind = current.kind
         if kind is None:
             return
         at, part = current.position, current.end_part(self.said)
         logprobs: dict[str, Any] = {"logprobs": []} if kind.with_logprobs else {}
-        self._event(f"{kind.events}.done", **at, **{kind.member: part[kind.member]}, **logprobs)
-        self._event(f"{kind.part_events}.done", **at, part=part)
+        self.write_event(f"{kind.events}.done", **at, **{kind.member: part[kind.member]}, **logprobs)
+        self.write_event(f"{kind.part_events}.done", **at, part=part)
 
-    def _close_current(self, status: str = "completed") -> None:
-        current, self._current = self._current, None
+    def close_item(self, status: str = "completed") -> None:
+        current, self.current_item = self.current_item, None
         if current is None:
             return
         if self._failed:  # nobody knows where it would have ended: clients (Codex) keep what is done
             current.leave(self.said)
             return
-        self._close_part(current)
+        self.close_part(current)
         if current.item["type"] == "message":
             current.item["status"] = status
-        self._done(current.index, current.item)
+        self.finish_item(current.index, current.item)
 
     def shows_broken(self, call: ToolCall) -> bool:
         tool = self._tools.get(call.name)
@@ -186,9 +186,9 @@ class ResponsesEmitter(Emitter):
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def _call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
         if first:
-            self._close_current()
+            self.close_item()
             written = self._call_items[call.number] = call_item(call, self._tools)
             if not written.waits:
                 self._add_call(written)
@@ -197,7 +197,7 @@ class ResponsesEmitter(Emitter):
         if piece and not written.waits:
             self._call_events(written, written.piece(piece))
 
-    def _close_call(self, call: WrittenCall) -> None:
+    def close_call(self, call: WrittenCall) -> None:
         self._end_call(call, "completed")
 
     def _end_call(self, call: WrittenCall, status: str) -> None:
@@ -215,22 +215,22 @@ class ResponsesEmitter(Emitter):
         written.item["status"] = status
         done = status == "completed" or (written.ends_when_cut and not self._failed)
         if written.index is not None and done:
-            self._done(written.index, written.item)
+            self.finish_item(written.index, written.item)
 
     def _add_call(self, written: CallItem) -> None:
         written.item["id"] = written.item["id"] or self._made_id(written.id_prefix)
-        written.index = self._add(written.item)
+        written.index = self.add_item(written.item)
 
     def _call_events(self, written: CallItem, events: list[tuple[str, dict[str, Any]]]) -> None:
         for kind, members in events:
-            self._event(kind, item_id=written.item["id"], output_index=written.index, **members)
+            self.write_event(kind, item_id=written.item["id"], output_index=written.index, **members)
 
     # --- what else there is -------------------------------------------------------------------------------------------
 
-    def _extra(self, name: str, value: Any) -> None:
+    def write_extra(self, name: str, value: Any) -> None:
         if not isinstance(value, dict):
             return
-        current = self._current
+        current = self.current_item
         if name == "annotations" and current and current.kind is TEXT and not self._has_messages:
             self._annotate(current, flat_annotation(value))
         elif name == "output":
@@ -241,11 +241,11 @@ class ResponsesEmitter(Emitter):
         part = current.item["content"][-1]
         at = {**current.position, "annotation_index": len(part["annotations"])}
         part["annotations"] = [*part["annotations"], annotation]
-        self._event("response.output_text.annotation.added", **at, annotation=annotation)
+        self.write_event("response.output_text.annotation.added", **at, annotation=annotation)
 
     def _complete(self, item: dict[str, Any]) -> None:
         """Takes what a text of a provider of this API says beside it, and ends it where that has ended."""
-        current = self._current
+        current = self.current_item
         if current is None or current.item["type"] != item.get("type") or self._failed:
             return
         if current.text != said_in(item):
@@ -259,21 +259,21 @@ class ResponsesEmitter(Emitter):
                 part |= {"annotations": found} if found else {}
             for annotation in last if current.kind is TEXT else ():
                 self._annotate(current, annotation)
-        self._close_current()
+        self.close_item()
 
     def _item(self, item: dict[str, Any]) -> None:
         """Writes an item of a provider of this API that nothing else says. It may come again, at the end."""
         key, kind = key_of(item), item.get("type")
         if key in self._carried:
             if (at := self._carried[key]) is not None:
-                self._output[at] = item  # the last one says all: OpenAI's list of tools is empty before the end
+                self.output[at] = item  # the last one says all: OpenAI's list of tools is empty before the end
         elif kind == "reasoning":
             if item.get("encrypted_content"):
                 self._carried[key] = None
                 self._encrypted(item)
         elif kind not in PLAIN_ITEMS:
             self._carried[key] = None
-            self._close_current()
+            self.close_item()
             if not is_run_by_client(item):
                 self._write_item(item)
             elif self.tool_choice != "none":
@@ -283,26 +283,26 @@ class ResponsesEmitter(Emitter):
         text = None
         if item.get("type") == "custom_tool_call":
             item, text = {"id": self._made_id("ctc"), **item}, item.get("input")
-        index = self._add(item if text is None else {**item, "input": "", "status": "in_progress"})
-        self._output[index], self._carried[key_of(item)] = item, index
+        index = self.add_item(item if text is None else {**item, "input": "", "status": "in_progress"})
+        self.output[index], self._carried[key_of(item)] = item, index
         if isinstance(text, str):
             at = {"item_id": item.get("id"), "output_index": index}
-            self._event("response.custom_tool_call_input.delta", **at, delta=text)
-            self._event("response.custom_tool_call_input.done", **at, input=text)
-        self._done(index, item)
+            self.write_event("response.custom_tool_call_input.delta", **at, delta=text)
+            self.write_event("response.custom_tool_call_input.done", **at, input=text)
+        self.finish_item(index, item)
 
     def _encrypted(self, item: Mapping[str, Any]) -> None:
         """Reasoning that its provider can read again. Where the text behind it has begun already it is too late."""
-        current = self._current
+        current = self.current_item
         if current is not None and current.item["type"] == "message":
             return
         if current is None or "encrypted_content" in current.item:
-            current = self._item_for("reasoning", Part(item=item.get("id")))
+            current = self.open_item("reasoning", Part(item=item.get("id")))
         current.item["encrypted_content"] = item["encrypted_content"]
 
-    def _end(self) -> None:
+    def write_end(self) -> None:
         self._write_blank()
-        finish = self._finish
+        finish = self.finish_reason
         cut = finish is not None and finish.reason in ("length", "content_filter")
         self._close_all("incomplete" if cut else "completed")
         self._write_warnings()
@@ -312,7 +312,7 @@ class ResponsesEmitter(Emitter):
         elif finish is not None or self.mend_finish:
             self._last("completed")
         else:  # nobody said how it ended, so that there is no event for it
-            self._fill()
+            self.fill_response()
             self._out.append(DONE)
 
     def cancel(self) -> bytes:
@@ -321,29 +321,29 @@ class ResponsesEmitter(Emitter):
             return b""
         self.ended = True
         self._break_off("cancelled")
-        return self._written()
+        return self.drain()
 
-    def _fail(self, failure: Failure) -> None:
+    def write_failure(self, failure: Failure) -> None:
         self._break_off("failed", error=response_error(failure.info))
 
     def _break_off(self, status: str, **members: Any) -> None:
         self._failed = True
         self._write_blank()
         self._close_all("incomplete")
-        behind, self._behind = self._behind, []
+        behind, self.waiting = self.waiting, []
         self._write_texts(behind)
         self._write_blank()
-        self._close_current("incomplete")
+        self.close_item("incomplete")
         self._write_warnings()
         self._last(status, **members)
 
     def _close_all(self, status: str) -> None:
         """Closes everything that is open, in the order of the output."""
-        self._close_current(status)
+        self.close_item(status)
         self._end_calls(status)
 
     def _end_calls(self, status: str) -> None:
-        for call in self._calls.values():
+        for call in self.calls.values():
             if call.number in self._call_items:
                 self._end_call(call, status)
         held, self._held = self._held, None
@@ -352,50 +352,54 @@ class ResponsesEmitter(Emitter):
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def _open(self) -> None:
-        self._begun = True
+    def write_start(self) -> None:
+        self.begun = True
         self.response |= {"id": self.id, "created_at": self.created, "model": self.model}
         for name in ("created", "in_progress"):
-            self._event(f"response.{name}", response={**self.response})
+            self.write_event(f"response.{name}", response={**self.response})
 
-    def _event(self, kind: str, **members: Any) -> None:
-        if not self._begun:
-            self._open()
-        if self._streams or self._listener is not None:  # else nobody reads it
-            self._out.append(event({"type": kind, "sequence_number": self._sequence, **members}, kind))
+    def write_event(self, kind: str, **members: Any) -> None:
+        """Writes an event with the next sequence number."""
+        if not self.begun:
+            self.write_start()
+        self.send({"type": kind, "sequence_number": self.sequence_number, **members}, kind)
         if self._listener is not None:
             whole, delta = "response" in members, members.get("delta", "")
-            self._listener(written_event(self._sequence, kind, self._out, delta=delta, has_response=whole))
+            self._listener(written_event(self.sequence_number, kind, self._out, delta=delta, has_response=whole))
             if not self._returns:
                 self._out.clear()
-        self._sequence += 1
+        self.sequence_number += 1
 
-    def _add(self, item: dict[str, Any]) -> int:
-        if not self._begun:
-            self._open()
-        self._output.append(item)
-        index = len(self._output) - 1
-        self._event("response.output_item.added", output_index=index, item=item)
+    def collect(self, payload: dict[str, Any]) -> None:
+        if self._listener is not None:  # it wants the events of every answer
+            self._out.append(event(payload, payload["type"]))
+
+    def add_item(self, item: dict[str, Any]) -> int:
+        if not self.begun:
+            self.write_start()
+        self.output.append(item)
+        index = len(self.output) - 1
+        self.write_event("response.output_item.added", output_index=index, item=item)
         return index
 
-    def _done(self, index: int, item: dict[str, Any]) -> None:
-        self._event("response.output_item.done", output_index=index, item=item)
+    def finish_item(self, index: int, item: dict[str, Any]) -> None:
+        self.write_event("response.output_item.done", output_index=index, item=item)
 
     def _last(self, status: str, **members: Any) -> None:
-        self._fill(status=status, **members)
-        self._event(f"response.{status}", response=self.response)
+        self.fill_response(status=status, **members)
+        self.write_event(f"response.{status}", response=self.response)
 
-    def _fill(self, **members: Any) -> None:
+    def fill_response(self, **members: Any) -> None:
         """Completes the response."""
-        if not self._begun:
-            self._open()
-        self.response |= {"output": self._output, "usage": self._written_usage(), **members}
+        if not self.begun:
+            self.write_start()
+        self.response |= {"output": self.output, "usage": self.usage_object(), **members}
 
-    def _body(self) -> dict[str, Any]:
+    def body(self) -> dict[str, Any]:
         return self.response
 
-    def _written_usage(self) -> dict[str, Any] | None:
-        return None if self._usage is None else written_usage(self._usage)
+    def usage_object(self) -> dict[str, Any] | None:
+        return None if self.usage is None else written_usage(self.usage)
 
     def _made_id(self, prefix: str) -> str:
-        return f"{prefix}_{self.stem}_{len(self._output)}"
+        return f"{prefix}_{self.stem}_{len(self.output)}"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...values import Extra, Failure, Part, Reasoning, Refusal, Reply, Text, index, word
-from ..emitting.emitter import SEEN
+from ..emitting.patcher import SEEN, StreamPatcher
 from .decode import TEXT_EVENTS
 from .emit import ResponsesEmitter
 from .output import UNFINISHED, as_object
@@ -32,7 +32,7 @@ _OF_THE_START = ("id", "model", "created_at")
 _OF_THE_END = frozenset({"id", "object", "model", "created_at", "status", "output", "usage", "error"})
 
 
-class ResponsesOverlay(ResponsesEmitter):
+class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
     """Writes a streamed response with the items and members of its events that have no delta.
 
     Args:
@@ -55,12 +55,10 @@ class ResponsesOverlay(ResponsesEmitter):
 
     @staticmethod
     def tools(request: Mapping[str, Any]) -> Iterable[Any]:
-        """Returns the tools of a request as they were written."""
         listed = request.get("tools")
         return listed if isinstance(listed, list) else ()
 
     def reads(self, payload: Any, name: str) -> bool:
-        """Whether an event has the shape that clients of this API read, behind those before it."""
         if not isinstance(payload, dict):
             return False
         kind, output = str(payload.get("type")), payload.get("output_index")
@@ -102,29 +100,28 @@ class ResponsesOverlay(ResponsesEmitter):
         """
         return arguments in (None, "", "{}") or output in self._told or bool(self._unended - {output})
 
-    def _follows(self, payload: Any) -> bool:
+    def follows(self, payload: Any) -> bool:
         number, output = payload.get("sequence_number"), payload.get("output_index")
-        self._sequence = number + 1 if isinstance(number, int) else self._sequence
+        self.sequence_number = number + 1 if isinstance(number, int) else self.sequence_number
         kind, item, self._rest = str(payload.get("type")), as_object(payload.get("item")), {}
         if kind == "response.created":
-            self._open()
+            self.write_start()
         if not isinstance(output, int):
             return True
         if kind == "response.output_item.added" and item.get("type") in ("message", "reasoning"):
-            self._item_for(item["type"], Part(output, _key(item)))
+            self.open_item(item["type"], Part(output, _key(item)))
         elif part := _PARTS.get((kind, as_object(payload.get("part")).get("type"))):
-            self._part_for(part, Part(output, word(payload.get("item_id")), index(payload.get(part.number)) or 0))
-        waits = self._behind or self._blank
-        if waits or output != len(self._output) - 1 or (item and _key(item) != _key(self._output[-1])):
+            self.open_part(part, Part(output, word(payload.get("item_id")), index(payload.get(part.number)) or 0))
+        waits = self.waiting or self.pending_space
+        if waits or output != len(self.output) - 1 or (item and _key(item) != _key(self.output[-1])):
             return False
-        if kind.endswith("part.done") and self._current is not None:
-            self._close_part(self._current)
+        if kind.endswith("part.done") and self.current_item is not None:
+            self.close_part(self.current_item)
         elif kind == "response.output_item.done":
-            self._close_current()
+            self.close_item()
         return True
 
     def see(self, payload: Any) -> None:
-        """Takes what an event says beside its deltas. What has a place among them is in `seen` then."""
         if not isinstance(payload, dict):
             return
         if response := as_object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
@@ -150,9 +147,9 @@ class ResponsesOverlay(ResponsesEmitter):
             self._see_hosted(item, payload.get("output_index"), done=kind.endswith("done"))
         elif found := self._hosted.get(payload.get("output_index", -1)) or self._hosted.get(payload.get("item_id", "")):
             rest = {name: value for name, value in payload.items() if name not in ("type", "sequence_number")}
-            self._event(kind, **{**rest, "output_index": found[0]})
+            self.write_event(kind, **{**rest, "output_index": found[0]})
         elif kind == "response.output_text.annotation.added":
-            super()._extra("annotations", payload.get("annotation"))
+            super().write_extra("annotations", payload.get("annotation"))
         elif kind in TEXT_EVENTS:
             self._see_text(kind, payload)
 
@@ -165,7 +162,7 @@ class ResponsesOverlay(ResponsesEmitter):
             self._rest = {name: value for name, value in rest.items() if value not in (None, [])}
 
     def _see_response(self, response: dict[str, Any]) -> None:
-        if not self._begun:
+        if not self.begun:
             self.id = word(response.get("id")) or self.id
             self.model = word(response.get("model")) or self.model
             created = response.get("created_at")
@@ -183,14 +180,14 @@ class ResponsesOverlay(ResponsesEmitter):
             item.get("summary")
         )
         if done and silent and key not in self._written_ids:  # it says nothing to us, and the next turn may need it
-            self._item_for(item["type"], Part(index(payload.get("output_index")), key))
+            self.open_item(item["type"], Part(index(payload.get("output_index")), key))
 
     def _see_hosted(self, item: dict[str, Any], output: Any, *, done: bool) -> None:
         key = word(item.get("id")) or word(item.get("call_id")) or str(output)
         if key not in self._hosted:
-            self._close_current()
+            self.close_item()
             begun = {**item}
-            at = self._add(begun)
+            at = self.add_item(begun)
             self._hosted[key] = at, begun
             if isinstance(output, int):
                 self._hosted[output] = at, begun
@@ -200,40 +197,40 @@ class ResponsesOverlay(ResponsesEmitter):
             written.update(item)
             if key not in self._written_ids:
                 self._written_ids.add(key)
-                self._done(at, written)
+                self.finish_item(at, written)
 
     # --- what the engine read -----------------------------------------------------------------------------------------
 
-    def _text(self, delta: Text) -> None:
-        super()._text(Text(delta.text, delta.part or self._place))
+    def write_text(self, delta: Text) -> None:
+        super().write_text(Text(delta.text, delta.part or self._place))
 
-    def _refusal(self, delta: Refusal) -> None:
-        super()._refusal(Refusal(delta.text, delta.part or self._place))
+    def write_refusal(self, delta: Refusal) -> None:
+        super().write_refusal(Refusal(delta.text, delta.part or self._place))
 
-    def _reasoning(self, delta: Reasoning) -> None:
+    def write_reasoning(self, delta: Reasoning) -> None:
         place = delta.part or self._place
         if not delta.text:  # it reasoned, and does not show what
             unwritten = (key for key, item in self._items.items() if item["type"] == "reasoning")
             place = Part(item=next((key for key in unwritten if key not in self._written_ids), None))
-        super()._reasoning(Reasoning(delta.text, place))
+        super().write_reasoning(Reasoning(delta.text, place))
 
-    def _piece(self, kind: PartKind, text: str, place: Part | None) -> None:
+    def write_piece(self, kind: PartKind, text: str, place: Part | None) -> None:
         if place is not None and place.form == "text" and kind.item == "reasoning":
             kind = REASONING_TEXT
-        super()._piece(kind, text, place)
+        super().write_piece(kind, text, place)
 
-    def _item_for(self, kind: str, place: Part | None) -> Any:
-        current = super()._item_for(kind, place)
+    def open_item(self, kind: str, place: Part | None) -> Any:
+        current = super().open_item(kind, place)
         self._written_ids.add(current.item["id"])
         if kind == "reasoning" and place is not None and place.form == "text":
             current.item.setdefault("content", [])
         return current
 
-    def _done(self, index: int, item: dict[str, Any]) -> None:
-        self._complete(item)
-        super()._done(index, item)
+    def finish_item(self, index: int, item: dict[str, Any]) -> None:
+        self._add_members(item)
+        super().finish_item(index, item)
 
-    def _complete(self, item: dict[str, Any]) -> None:
+    def _add_members(self, item: dict[str, Any]) -> None:
         """Adds to an item what the server said of it beside its text."""
         said = self._items.get(item.get("id", "")) or self._items.get(item.get("call_id", ""))
         if said is None or said["type"] != item["type"]:
@@ -243,36 +240,35 @@ class ResponsesOverlay(ResponsesEmitter):
             if name in said and _said(said[name]) == _said(item.get(name)):
                 item[name] = said[name]  # with log probabilities, citations, and whatever else its parts have
 
-    def _fill(self, **members: Any) -> None:
-        for item in self._output:
-            self._complete(item)
-        super()._fill(**members)
+    def fill_response(self, **members: Any) -> None:
+        for item in self.output:
+            self._add_members(item)
+        super().fill_response(**members)
 
-    def _written_usage(self) -> dict[str, Any] | None:
-        raw = {} if self._usage is None else self._usage.raw
-        return dict(raw) if "input_tokens" in raw else super()._written_usage()
+    def usage_object(self) -> dict[str, Any] | None:
+        raw = {} if self.usage is None else self.usage.raw
+        return dict(raw) if "input_tokens" in raw else super().usage_object()
 
-    def _event(self, kind: str, **members: Any) -> None:
+    def write_event(self, kind: str, **members: Any) -> None:
         if self._rest and kind.endswith(".delta"):
             members, self._rest = {**members, **self._rest}, {}
-        super()._event(kind, **members)
+        super().write_event(kind, **members)
 
-    def _extra(self, name: str, value: Any) -> None:
+    def write_extra(self, name: str, value: Any) -> None:
         """Everything else that is an extra here was in an event, and was written with it."""
         if name == SEEN:
             self._place_event(value)
 
-    def _fail(self, failure: Failure) -> None:
-        super()._fail(failure)
+    def write_failure(self, failure: Failure) -> None:
+        super().write_failure(failure)
         # OpenAI's client raises an error for an event with one, and only hands on `response.failed`.
         error = response_error(failure.info)
-        self._event("error", code=error["code"], message=error["message"], param=error.get("param"), error=error)
+        self.write_event("error", code=error["code"], message=error["message"], param=error.get("param"), error=error)
 
     def leaves(self, body: Any) -> bool:
         return isinstance(body, dict) and body.get("status") in UNFINISHED
 
     def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
-        """Returns a response that was not streamed, with what was mended in it."""
         output = [item for item in body.get("output") or () if isinstance(item, dict)]
         items = [item for item in output if _is_call(item) and item.get("name")]
         given = [(item.get("call_id"), item["name"], item.get("arguments")) for item in items]

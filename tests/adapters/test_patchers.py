@@ -1,0 +1,33 @@
+"""The patchers of RepairTransport use the serializers as anybody else could."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+
+import pytest
+
+from streamfold.adapters.anthropic import MessagesOverlay
+from streamfold.adapters.chat import ChatOverlay
+from streamfold.adapters.emitting import StreamPatcher
+from streamfold.adapters.gemini import GeminiOverlay
+from streamfold.adapters.responses import ResponsesOverlay
+
+
+@pytest.mark.parametrize("patcher", [ChatOverlay, GeminiOverlay, MessagesOverlay, ResponsesOverlay])
+def test_a_patcher_uses_public_members_of_its_serializer_alone(patcher: type) -> None:
+    """A serializer has one public `send` and public `write_...` methods: a patcher shares no private name with it."""
+    bases = [base for base in patcher.__mro__[1:] if base.__module__.startswith("streamfold.")]
+    assert StreamPatcher in bases
+    assert len(bases) == 3
+    private = set().union(*map(_private, bases))
+    assert private  # serializers have some
+    assert _private(patcher) & private == set()
+
+
+def _private(made: type) -> set[str]:
+    """Returns the private attributes and methods in the source of a class."""
+    nodes = list(ast.walk(ast.parse(inspect.getsource(made))))
+    names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    names |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    return {name for name in names if name.startswith("_") and not name.startswith("__")}
