@@ -20,8 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--transport",
         choices=["httpx", "aiohttp", "httpx2"],
-        help="run async tests over this transport alone (aiohttp: on asyncio alone); without it, they run over the"
-        " default, which is aiohttp on asyncio and httpx on trio",
+        help="run async tests over this transport alone (aiohttp: on asyncio alone); without it, they run over httpx",
     )
     parser.addoption(
         "--thorough",
@@ -33,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """No test reads the configuration of the person who runs it; property tests try as much as `scale` says."""
     config.addinivalue_line(
-        "markers", "transports: runs over httpx on asyncio too, also where --transport is not given"
+        "markers", "transports: runs over aiohttp on asyncio too, also where --transport is not given"
     )
     config.addinivalue_line("markers", "one_loop: runs on asyncio alone, over the default transport")
     config.addinivalue_line("markers", "thorough: runs with --thorough alone")
@@ -52,7 +51,7 @@ PROGRAMS = ("agents", "browser", "clients", "engines", "interfaces", "real")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without --thorough, trio and httpx get one case of each test, and slow tests wait for `-m slow`."""
+    """Without --thorough, trio and aiohttp get one case of each test, and slow tests wait for `-m slow`."""
     for item in items:
         if item.path.parent.name in PROGRAMS:
             item.add_marker("slow")
@@ -149,7 +148,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Async tests run on both event loops; those marked `transports` over httpx on asyncio too."""
+    """Async tests run on both event loops; those marked `transports` over aiohttp on asyncio too."""
     named = any(mark.args[0] == "anyio_backend" for mark in metafunc.definition.iter_markers("parametrize"))
     if "anyio_backend" not in metafunc.fixturenames or named:
         return
@@ -161,7 +160,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         wanted, ["asyncio", "trio"]
     )
     if wanted is None and metafunc.definition.get_closest_marker("transports"):
-        runs.append("httpx")
+        runs.append("aiohttp")
     metafunc.parametrize("anyio_backend", runs, indirect=True)
 
 

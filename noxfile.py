@@ -157,7 +157,7 @@ def sbom(session: nox.Session) -> None:
 @nox.session(python=VERSIONS[0])
 def audit(session: nox.Session) -> None:
     """Looks for known vulnerabilities in what an installation has in it; it asks a public database."""
-    session.install(".[cli,fast,gateway]")
+    session.install(".[cli,gateway]")
     session.install("pip-audit")
     session.run("pip-audit", "--skip-editable", "--progress-spinner", "off")
 
@@ -188,10 +188,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def transports(session: nox.Session) -> None:
-    """The network tests, all of them over each transport; other sessions run them over the default one.
-
-    That is aiohttp on asyncio and httpx on trio, and a case of some of them over httpx on asyncio.
-    """
+    """The network tests, all of them over each transport; other sessions run them over httpx, and some over aiohttp."""
     session.install("-e", ".[dev]")
     names = (
         "client/test_provider",

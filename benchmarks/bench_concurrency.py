@@ -111,7 +111,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--client"]:
         print(json.dumps(asyncio.run(client(sys.argv[2], int(sys.argv[3]), sys.argv[4]))))
         return
-    names = ["bare", "streamfold", "streamfold-httpx"]
+    names = ["bare", "streamfold", "streamfold-aiohttp"]
     print("streams                       chunks/s    late p50    late p99   of a core   memory per stream")
     for streams in [int(word) for word in sys.argv[1:]] or [1, 100, 1000]:
         found: dict[str, list[dict[str, float]]] = {name: [] for name in names}

@@ -24,7 +24,7 @@ import environments
 from payloads import payload
 from replay import Connection, Pacer
 
-CONTESTANTS = ("floor", "streamfold", "streamfold-httpx")
+CONTESTANTS = ("floor", "streamfold", "streamfold-aiohttp")
 ROUTES = {
     "plain": ("http", ""),
     "TLS": ("https", ""),

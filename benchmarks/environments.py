@@ -32,7 +32,7 @@ ROOT = HERE.parent
 FOLDER = Path(os.environ.get("STREAMFOLD_BENCH_VENVS") or HERE / ".venvs")
 
 REQUIREMENTS: dict[str, list[str]] = {
-    "streamfold": ["-e", f"{ROOT}[fast,cli,gateway]"],
+    "streamfold": ["-e", f"{ROOT}[aiohttp,cli,gateway]"],
     "openai": ["openai"],
     "anthropic": ["anthropic"],
     "google-genai": ["google-genai"],
@@ -79,7 +79,10 @@ _SPOKEN = {
 }
 PEERS = tuple(_SPOKEN)
 CONTESTANTS = [
-    *(Contestant(name, "streamfold") for name in (FLOOR, "bare", "httpx-sse", "streamfold", "streamfold-httpx")),
+    *(
+        Contestant(name, "streamfold")
+        for name in (FLOOR, "bare", "httpx-sse", "streamfold", "streamfold-httpx", "streamfold-aiohttp")
+    ),
     *(Contestant(name, name, wires=wires) for name, wires in _SPOKEN.items()),
 ]
 

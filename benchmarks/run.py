@@ -149,7 +149,8 @@ def chosen_contestants(arguments: argparse.Namespace) -> list[Contestant]:
         sys.exit(f"no such contestants: {', '.join(unknown)}. There are {', '.join(known)}")
     chosen = [contestant for contestant in CONTESTANTS if contestant.name in (FLOOR, *names)]
     for path in arguments.beside:
-        chosen.append(Contestant("streamfold", "streamfold", Path(path).resolve(), f"streamfold in {path}"))
+        for name in ("streamfold", "streamfold-aiohttp"):
+            chosen.append(Contestant(name, "streamfold", Path(path).resolve(), f"{name} in {path}"))
     missing = [contestant.title for contestant in chosen if not environments.is_set_up(contestant.environment)]
     if FLOOR in missing:
         sys.exit("the environment of streamfold is not set up: benchmarks/run.py --setup streamfold")

@@ -21,7 +21,7 @@ STREAM = (
 )
 END = b"0\r\n\r\n"
 
-transport = "auto"  # that the providers of a test use: see `anyio_backend` in conftest.py
+transport = "httpx"  # that the providers of a test use: see `anyio_backend` in conftest.py
 
 
 def framed(*bodies: bytes) -> bytes:

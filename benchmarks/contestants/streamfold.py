@@ -1,4 +1,4 @@
-"""streamfold as it is installed: over the transport that it chooses by itself."""
+"""streamfold as it is installed: over httpx."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from streamfold import Provider
 
 from . import KEY, MODEL, Answer, Ask
 
-PACKAGES = ("httpx", "pydantic", "aiohttp")
+PACKAGES = ("httpx", "pydantic")
 
 
 def prepare(url: str, wire: str, dialect: str | None, **config: str) -> Ask:

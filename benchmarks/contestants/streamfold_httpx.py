@@ -1,4 +1,4 @@
-"""streamfold over plain httpx, as where aiohttp is not installed, or the loop is trio's."""
+"""streamfold over httpx, whatever the default is: the name under which `results/streams.json` has it."""
 
 from __future__ import annotations
 

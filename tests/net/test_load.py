@@ -49,7 +49,7 @@ def said(reply: Reply) -> tuple[str, list[tuple[str, Any]]]:
 @pytest.mark.usefixtures("many_sockets")
 async def test_a_thousand_at_once(anyio_backend_name: str) -> None:
     """All of them are open at the same time, with half an answer each, and each ends with its own text and calls."""
-    streams = scale.pick(1000, 200) if (anyio_backend_name, servers.transport) == ("asyncio", "auto") else 100
+    streams = scale.pick(1000, 200) if (anyio_backend_name, servers.transport) == ("asyncio", "httpx") else 100
     go_on, halves, replies = anyio.Event(), 0, {}
 
     async def script(peer: Connection) -> None:

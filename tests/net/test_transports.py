@@ -1,4 +1,4 @@
-"""The default transport: aiohttp where it can be used, httpx for everything else, and no difference between the two."""
+"""The transports: httpx by default, aiohttp and httpx2 where they are chosen, and no difference between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 import respx
 
 from folding import DONE, fin, text
-from servers import END, STREAM, Connection, Server, answer, framed, sends, serving
+from servers import END, STREAM, Connection, Server, answer, framed, sends, sends_each, serving
 from streamfold import (
     APIConnectionError,
     APIError,
@@ -28,6 +28,7 @@ from streamfold import (
     IncompleteStreamError,
     ProtocolError,
     Provider,
+    __version__,
 )
 from streamfold.net import make_client
 from tables import each_row
@@ -64,46 +65,41 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- which one -------------------------------------------------------------------------------------------------------
 
 
-async def test_aiohttp_on_asyncio_and_httpx_on_trio(anyio_backend_name: str) -> None:
-    """The default is aiohttp where it is installed and works."""
-    expected = {"asyncio": "aiohttp", "trio": "httpx"}[anyio_backend_name]
+async def test_httpx_is_the_default() -> None:
+    """Requests are sent by httpx, whatever else is installed."""
     async with serving(hello) as server, make_client() as client:
-        assert await sent_with(client, server.base_url) == expected
+        assert await sent_with(client, server.base_url) == "httpx"
 
 
 def test_aiohttp_on_uvloop() -> None:
-    """uvloop is asyncio, too."""
+    """aiohttp is chosen by name, and works on uvloop as well."""
     pytest.importorskip("uvloop")
 
     async def main() -> None:
-        async with serving(hello) as server, make_client() as client:
+        async with serving(hello) as server, make_client("aiohttp") as client:
             assert await sent_with(client, server.base_url) == "aiohttp"
 
     anyio.run(main, backend_options={"use_uvloop": True})
 
 
-async def test_httpx_where_http2_is_wanted() -> None:
-    """aiohttp has no HTTP/2."""
-    async with serving(hello) as server, make_client(http2=True) as client:
-        assert await sent_with(client, server.base_url) == "httpx"
-
-
-async def test_httpx_without_aiohttp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing fails where aiohttp, or a package that it needs, is missing; asked for by name, it is an error."""
+def test_without_aiohttp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where aiohttp, or a package that it needs, is missing, the error names the extra."""
     monkeypatch.delitem(sys.modules, "streamfold.net.over_aiohttp", raising=False)
     monkeypatch.setitem(sys.modules, "aiohttp", None)
-    async with serving(hello) as server, make_client() as client:
-        assert await sent_with(client, server.base_url) == "httpx"
-    with pytest.raises(ConfigError, match=r"streamfold\[fast\]"):
+    with pytest.raises(ConfigError, match=r"streamfold\[aiohttp\]"):
         make_client("aiohttp")
 
 
-async def test_httpx_where_aiohttp_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An old aiohttp that another package has brought is left alone."""
-    aiohttp = pytest.importorskip("aiohttp")
-    monkeypatch.setattr(aiohttp, "__version__", "3.9.5")
-    async with serving(hello) as server, make_client() as client:
-        assert await sent_with(client, server.base_url) == "httpx"
+async def test_clients_of_ours_say_who_they_are_and_keep_no_cookies() -> None:
+    """A cookie that one answer sets isn't sent with the next request: it would be another user's."""
+    script = sends_each(answer("200 OK", HI, "Set-Cookie: session=1; Path=/"))
+    for transport in ("httpx", "httpx2"):
+        async with serving(script) as server, server.provider(transport=transport) as provider:
+            for _ in range(2):
+                await provider.chat("Hello")
+            for request in server.requests:
+                assert f"user-agent: streamfold/{__version__}\r\n".encode() in request.lower()
+                assert b"cookie:" not in request.lower()
 
 
 async def test_httpx_through_a_socks_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

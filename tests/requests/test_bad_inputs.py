@@ -363,7 +363,14 @@ PROFILES: list[Row] = [
     (lambda: configured(max_retries=-1), "provider 'custom': max_retries: must not be less than 0"),
     (
         lambda: configured(transport="requests"),
-        "provider 'custom': transport: can't be 'requests'. Allowed: auto, httpx, aiohttp, httpx2",
+        "provider 'custom': transport: can't be 'requests'. Allowed: httpx, aiohttp, httpx2",
+    ),
+    (
+        lambda: configured(transport="auto"),
+        (
+            'provider \'custom\': transport: "auto" is gone: leave the key out for "httpx", or choose "aiohttp" or'
+            ' "httpx2"'
+        ),
     ),
     (lambda: configured(headers={"X-Team": 5}), "provider 'custom': headers.X-Team: must be a string"),
     (
@@ -488,10 +495,7 @@ FILES = [
     (OWN + "max_retries = -1", "FILE:4: providers.own.max_retries: must not be less than 0"),
     (
         OWN + 'transport = "htpx"',
-        (
-            "FILE:4: providers.own.transport: can't be 'htpx' (did you mean 'httpx'?)."
-            " Allowed: auto, httpx, aiohttp, httpx2"
-        ),
+        ("FILE:4: providers.own.transport: can't be 'htpx' (did you mean 'httpx'?). Allowed: httpx, aiohttp, httpx2"),
     ),
     (OWN + "headers = { X-Team = 5 }", "FILE:4: providers.own.headers.X-Team: must be a string"),
     (

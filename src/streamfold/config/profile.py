@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, SecretStr, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, SecretStr, ValidationInfo, field_validator
 
 from ..adapters import find_adapter
 from ..adapters.batches import BatchSettings
@@ -59,6 +59,12 @@ def _without_slash(url: str) -> str:
 def _are_variables(names: tuple[str, ...]) -> None:
     if any(_PASTED_KEY.fullmatch(name) or not _VARIABLE.fullmatch(name) for name in names):
         raise ValueError("must be the name of an environment variable, not the key itself")
+
+
+def _is_transport(name: Any) -> Any:
+    if name == "auto":
+        raise ValueError('"auto" is gone: leave the key out for "httpx", or choose "aiohttp" or "httpx2"')
+    return name
 
 
 def _is_header(name: str) -> None:
@@ -122,10 +128,8 @@ class Profile(ModelsOfEndpoint, Table):
         max_retries: how often a request that failed before its first chunk is sent again; 0: never.
         limits: how much of an answer is accepted before it is an error.
         coalesce: whether text that arrived in one read of the network is one chunk; false: a chunk for each event.
-        transport: HTTP transport: "auto", "aiohttp" (asyncio only; extra `fast`), "httpx", or "httpx2" (extra
-            `httpx2`). "auto" uses aiohttp where it is installed, which needs a third of the CPU time for each chunk,
-            and httpx for what aiohttp can't do: trio, HTTP/2 and SOCKS proxies. While httpx's transport is patched, as
-            by respx and pytest-httpx, it sends with httpx.
+        transport: HTTP library that sends the requests: "httpx", "aiohttp" (asyncio only; extra `aiohttp`), or
+            "httpx2" (extra `httpx2`).
         http2: use HTTP/2 where the server offers it (extra `http2`; not with aiohttp). With httpx, a server does not
             notice that an answer was cancelled: it may continue to generate, and charge for it.
         rpm: requests per minute that are sent at most, evenly spread; see `RateLimiter`. The limits hold for all
@@ -179,7 +183,7 @@ class Profile(ModelsOfEndpoint, Table):
     max_retries: Count = 2
     limits: Annotated[Limits, as_table(Limits, POSITIVE)] = Limits()
     coalesce: Flag = True
-    transport: Literal["auto", "httpx", "aiohttp", "httpx2"] = "auto"
+    transport: Annotated[Literal["httpx", "aiohttp", "httpx2"], BeforeValidator(_is_transport)] = "httpx"
     http2: Flag = False
     rpm: PositiveNumber | None = None
     tpm: PositiveNumber | None = None

@@ -112,7 +112,7 @@ class ProviderConfig(TypedDict, total=False):
     timeouts: Timeouts | TimeoutOptions | None
     max_retries: int | None
     limits: Limits | LimitsConfig | None
-    transport: Literal["auto", "httpx", "aiohttp", "httpx2"] | None
+    transport: Literal["httpx", "aiohttp", "httpx2"] | None
     http2: bool | None
     coalesce: bool | None
     rpm: float | None

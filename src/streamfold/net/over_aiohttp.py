@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable
-from functools import lru_cache
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Any
 from weakref import finalize
@@ -25,13 +24,12 @@ from yarl import URL
 from .bodies import Pieces
 from .failures import MalformedResponse, caused_by
 from .framing import MalformedHead, ResponseFraming
-from .pool import KEPT
-from .received import DirectBody, DirectTransport, Outgoing, Received
 from .silence import has_decrypted, is_readable
 from .urls import sent_url
 
 _PIECE = 2**18  # bytes of a request that are handed to aiohttp at once: it warns of more, which block the event loop
 _ONE_WRITE = 2**15  # a request of up to so many bytes is written whole or not at all
+_KEEPALIVE = 5.0  # seconds that an idle connection is kept: what httpx does by default
 _HEAD = 100 * 1024  # bytes of a header, as httpcore accepts them
 _AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # headers that aiohttp would add
 
@@ -50,7 +48,7 @@ _ERRORS: tuple[tuple[type[Exception], type[httpx.TransportError]], ...] = (
 )
 
 
-def aiohttp_transport(*, verify: ssl.SSLContext, proxy: str | None) -> DirectTransport:
+def aiohttp_transport(*, verify: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
     """Returns a transport that sends with aiohttp, with as many connections as there are streams at once.
 
     Args:
@@ -61,50 +59,40 @@ def aiohttp_transport(*, verify: ssl.SSLContext, proxy: str | None) -> DirectTra
     return _Transport(verify, proxy)
 
 
-class _Transport(DirectTransport):
+class _Transport(httpx.AsyncBaseTransport):
     def __init__(self, verify: ssl.SSLContext, proxy: str | None) -> None:
         self._verify = verify
         self._proxy = proxy
         self._session: aiohttp.ClientSession | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
-        connect = request.extensions["timeout"]["connect"]
-        got = await self.receive(
-            Outgoing(request.method, sent_url(request.url), headers, await request.aread(), connect, request.url)
-        )
-        assert isinstance(got.body, _Body)  # noqa: S101 - for the type checker
-        # Without the reason phrase: see `_Proxied`.
-        return httpx.Response(got.status, headers=list(got.headers), stream=got.body)
-
-    async def receive(self, request: Outgoing) -> Received:
+        body = await request.aread()
         await asyncio.sleep(0)  # in which a server's end of the connection that was used last is often noticed
         try:
             try:
-                response = await self._send(request)
+                response = await self._send(request, body)
             except aiohttp.ClientOSError as exc:
-                if len(request.body) > _ONE_WRITE or not caused_by(exc, aiohttp.ClientConnectionResetError):
+                if len(body) > _ONE_WRITE or not caused_by(exc, aiohttp.ClientConnectionResetError):
                     raise
-                # An unused connection was closed when it was about to be used: nothing was sent.
-                response = await self._send(request)
+                # An idle connection was closed when it was about to be used: nothing was sent.
+                response = await self._send(request, body)
         except Exception as exc:
             raise _mapped(exc) from exc
         if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
             response.close()
-            raise MalformedResponse("the server switches to another protocol, which nobody asked for")
-        body = _Body(response)
-        return Received(response.status, response.raw_headers, body, body.aclose)
+            raise MalformedResponse("the server switches to another protocol, which was not requested")
+        return httpx.Response(response.status, headers=list(response.raw_headers), stream=_Body(response))
 
-    def _send(self, request: Outgoing) -> Awaitable[aiohttp.ClientResponse]:
-        method, url, headers, body, connect, _ = request
-        return (self._session or self._open()).request(
-            method,
-            _read_url(url),
-            headers=headers,
+    async def _send(self, request: httpx.Request, body: bytes) -> aiohttp.ClientResponse:
+        session = self._session or self._open()
+        return await session.request(
+            request.method,
+            URL(sent_url(request.url), encoded=True),
+            headers=[(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw],
             data=Pieces(body, _PIECE) if len(body) > _PIECE else body or None,
             allow_redirects=False,
             proxy=self._proxy,
-            timeout=_timeout(connect),
+            timeout=aiohttp.ClientTimeout(total=None, connect=request.extensions["timeout"]["connect"]),
         )
 
     async def aclose(self) -> None:
@@ -113,7 +101,9 @@ class _Transport(DirectTransport):
 
     def _open(self) -> aiohttp.ClientSession:
         """Makes the session on the event loop that it belongs to."""
-        connector = _Connector(limit=0, ssl=self._verify, keepalive_timeout=KEPT, resolver=aiohttp.ThreadedResolver())
+        connector = _Connector(
+            limit=0, ssl=self._verify, keepalive_timeout=_KEEPALIVE, resolver=aiohttp.ThreadedResolver()
+        )
         session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -125,16 +115,6 @@ class _Transport(DirectTransport):
         finalize(self, _forget, session)
         self._session = session
         return session
-
-
-@lru_cache(64)
-def _read_url(text: str) -> URL:
-    return URL(text, encoded=True)
-
-
-@lru_cache(64)
-def _timeout(connect: float | None) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, connect=connect)
 
 
 def _forget(session: aiohttp.ClientSession) -> None:
@@ -220,13 +200,12 @@ class _Wire(asyncio.Protocol):
         self._protocol.resume_writing()
 
 
-class _Body(DirectBody):
-    """The body of a response. Each read returns all that has arrived."""
+class _Body(httpx.AsyncByteStream):
+    """The body of a response. Each step returns all that has arrived."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self._content = response.content
-        self.read = response.content.readany
         connection = response.connection
         self._protocol = None if connection is None else connection.protocol
         if connection is not None:
@@ -236,15 +215,19 @@ class _Body(DirectBody):
             else:
                 self.lost()
 
-    def left(self, exc: Exception) -> bytes:
-        if data := self._content._read_nowait(-1):  # aiohttp forgets it
-            return data
-        raise _mapped(self._reason(exc)) from exc
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the end has been read, and the connection given back."""
-        return self._content.at_eof() and self._response.connection is None
+    async def __anext__(self) -> bytes:
+        try:
+            data = await self._content.readany()
+        except Exception as exc:
+            data = self._content._read_nowait(-1)  # aiohttp forgets it
+            if not data:
+                raise _mapped(self._reason(exc)) from exc
+        if not data:
+            raise StopAsyncIteration
+        return data
 
     async def aclose(self) -> None:
         connection = self._response.connection

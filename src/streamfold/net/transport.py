@@ -38,12 +38,11 @@ from .compression import body_codings, unpacked, unrequested_codings
 from .exceptions import forget_locals
 from .failures import caused_by, described, is_malformed, is_network_error, is_timeout
 from .handshakes import Handshake
-from .own_client import OwnClient
 from .ratelimit import read_rate_limit, read_retry_after
-from .received import DirectBody, Received, received
 from .redaction import Redactor
 from .secrets import secrets_in_headers
 from .signing import Signer
+from .silence import close_unless_silent
 from .urls import LoggedURL, read_url, sent_url
 from .waits import Interrupted, waits
 
@@ -116,9 +115,9 @@ class Exchange:
         self._clocks = clocks
         self._waits = waits(clocks, loop)
         self.now = self._waits.now
-        self._response: Received | None = None
+        self._response: httpx.Response | None = None
+        self._raw: AsyncIterator[bytes] | None = None
         self._next: Callable[[], Awaitable[bytes]] | None = None
-        self._direct: DirectBody | None = None
         self._events = 0
         self._codings: list[str] = []
         self._released = False
@@ -158,17 +157,15 @@ class Exchange:
         if response is None:
             await self.aclose()
             return
-        headers = response.fields()
+        headers = _fields(response)
         self.request_id = _request_id(headers)
         self.rate_limit = read_rate_limit(headers)
         self._codings = body_codings(headers)
-        if not 200 <= response.status < 300:
+        if not 200 <= response.status_code < 300:
             if (error := await self._status_error(response)) is not None:
                 raise error
             return
-        body = self._body(response)
-        self._direct = body if isinstance(body, DirectBody) else None
-        self._next = self._direct.read if self._direct else body.__anext__
+        self._next = self._body(response).__anext__
 
     async def read(self, events: int = 0) -> bytes | None:
         """Returns the next bytes; None at the end of the body, and after `aclose`.
@@ -196,19 +193,17 @@ class Exchange:
             self._interrupted()
             return None
         except Exception as exc:
-            data = self._after(exc)
+            raise self._failed(exc) from exc
         except BaseException as exc:
             forget_locals(exc)
             raise
         if self.closed:  # by another task, which could not end what this one was in
-            await unwind(self._response and self._response.body)
+            await unwind(self._raw)
             return None
-        return None if self._direct and not data else data
+        return data
 
     async def drain(self) -> None:
         """Reads the rest behind the end of the answer, for a moment: usually nothing but the end of the body."""
-        if self._is_over():
-            return
         with anyio.move_on_after(_DRAIN):
             try:
                 while await self.read() is not None:
@@ -221,37 +216,26 @@ class Exchange:
         self.closed, self._next = True, None
         self._waits.end()
         self._waits.close()
-        if self._response is not None and not self._released and not self._is_over():
+        if self._response is not None and not self._released:
             with anyio.move_on_after(_CLOSING, shield=True):
                 try:
-                    await unwind(self._response.body)
+                    await unwind(self._raw)
                     await self._response.aclose()
+                    await close_unless_silent(self._response.stream)
                     self._released = True
+                    self._response.stream = httpx.ByteStream(b"")  # httpx's two refer to each other: that ends here
                 except Exception as exc:  # a connection that breaks while it is closed is closed
                     if not is_network_error(exc):
                         raise
 
-    def _is_over(self) -> bool:
-        """Whether the end of the body has been read, and the connection given back, as far as that is known."""
-        return self._response is not None and getattr(self._response.body, "is_over", False)
-
-    async def _send(self) -> Received:
-        wanted, client = self._request, self._client
-        if wanted.signer is None and isinstance(client, OwnClient):
-            self._response = await client.receive(
-                wanted.method, wanted.url, wanted.headers, wanted.body, wanted.timeouts.connect
-            )
-        if self._response is None:
-            self._response = received(await self._send_with_httpx())
-        return self._response
-
-    async def _send_with_httpx(self) -> httpx.Response:
+    async def _send(self) -> httpx.Response:
         request = self._built()
         if self._request.signer is not None:
             await self._sign(request, self._request.signer)
         handshake = Handshake(request.extensions)
         try:
-            return await self._client.send(request, stream=True, follow_redirects=False)
+            self._response = await self._client.send(request, stream=True, follow_redirects=False)
+            return self._response
         except BaseException:
             with anyio.move_on_after(_CLOSING, shield=True):
                 await handshake.aclose()
@@ -286,9 +270,11 @@ class Exchange:
         request.extensions["streamfold.redactor"] = self.redactor
         request.headers.update(signed)
 
-    def _body(self, response: Received) -> AsyncIterator[bytes]:
-        codings = self._codings
-        body = unpacked(response.body, codings, is_unpacked=response.is_unpacked)
+    def _body(self, response: httpx.Response) -> AsyncIterator[bytes]:
+        codings, read = self._codings, response.is_stream_consumed  # read: by a hook of the caller's client, or a mock
+        stream = response.stream
+        self._raw = aiter(stream) if isinstance(stream, httpx.AsyncByteStream) and not read else response.aiter_bytes()
+        body = unpacked(self._raw, codings, is_unpacked=read)
         if codings:
             accepted = httpx.Headers(dict(self._request.headers)).get("accept-encoding", "")
             self.warnings = unrequested_codings(codings, accepted)
@@ -320,15 +306,6 @@ class Exchange:
         if not self.closed:
             raise self._clocks.timeout(self.request_id) from None
 
-    def _after(self, exc: Exception) -> bytes:
-        """Returns what arrived before a failure, if it was not read yet; raises the error for it."""
-        if self._direct is None:
-            raise self._failed(exc) from exc
-        try:
-            return self._direct.left(exc)
-        except Exception as mapped:
-            raise self._failed(mapped) from mapped
-
     def _failed(self, exc: Exception) -> APIError:
         """Returns the error for what a transport raised; raises anything that is not a failure of the network."""
         if isinstance(exc, ProtocolError):
@@ -359,7 +336,7 @@ class Exchange:
         error.hint = "check base_url and that the server is running"
         return error
 
-    async def _status_error(self, response: Received) -> APIError | None:
+    async def _status_error(self, response: httpx.Response) -> APIError | None:
         """Returns the error for a status that is not 2xx, with as much of its body as could be read; None if closed."""
         body = bytearray()
         with suppress(APITimeoutError):  # the status matters more than a body that does not end
@@ -371,12 +348,13 @@ class Exchange:
             return None
         await self.aclose()
         text = body[: self._request.limits.error_body_bytes].decode("utf-8", "replace").strip()
-        read = error_body(text) or response.reason or httpx.codes.get_reason_phrase(response.status) or "no message"
-        headers = httpx.Headers(list(response.headers))
-        if (location := headers.get("location")) and response.status in _REDIRECTS:
+        read = error_body(text) or response.reason_phrase or "no message"
+        headers = response.headers
+        location = response.extensions.get("location") or headers.get("location")
+        if location and response.status_code in _REDIRECTS:
             target = shown_url(location)
             read = f"redirects are not followed, and this one leads to {target}: set base_url to the final address"
-        info = self._request.read_error(read, response.status)
+        info = self._request.read_error(read, response.status_code)
         return status_error(
             info,
             request_id=self.request_id,
@@ -386,12 +364,17 @@ class Exchange:
             body=read if isinstance(read, dict | list) else text,
         )
 
-    async def _error_body(self, response: Received, body: bytearray) -> None:
+    async def _error_body(self, response: httpx.Response, body: bytearray) -> None:
         with anyio.move_on_after(_ERROR_BODY):
             async for piece in self._body(response):
                 body += piece
                 if len(body) >= self._request.limits.error_body_bytes:
                     return
+
+
+def _fields(response: httpx.Response) -> list[tuple[str, str]]:
+    """Returns the headers as texts, with names in lower case."""
+    return [(name.lower(), value) for name, value in response.headers.multi_items()]
 
 
 def _request_id(headers: list[tuple[str, str]]) -> str | None:

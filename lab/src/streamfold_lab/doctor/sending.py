@@ -65,8 +65,7 @@ class ExaminedEndpoint:
         self.avoided: set[str] = set()
         self._timeouts = timeouts
         self._given = http_client
-        # aiohttp does not tell of the connections that it opens.
-        self._client = http_client or make_client("httpx" if profile.transport == "auto" else profile.transport)
+        self._client = http_client or make_client(profile.transport)
         self._client.event_hooks["request"].append(self._watch)
         self._client.event_hooks["response"].append(self._note)
         self._endpoint = Endpoint(profile)
