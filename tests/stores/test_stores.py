@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ class Kind:
         self.open: list[Store] = []
 
     def __call__(self, *, age: float = 1000.0, **given: Any) -> Store:
-        bounds = {name: given.pop(name) for name in ("entries", "size") if name in given}
+        bounds = {name: given.pop(name) for name in ("entries", "size", "evicts") if name in given}
         retention = Retention(age=age, **bounds)
         store: Store
         if self.kind == "memory":
@@ -316,3 +317,52 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"x\.db"):
         await store.get("", ["a"])
     await store.aclose()
+
+
+async def test_nothing_is_evicted_from_a_store_of_what_must_last(kind: Kind) -> None:
+    """A write to a full store fails, whole, and what is there stays; what is too old makes room."""
+    store = kind(evicts=False, entries=2, size=40)
+    assert await store.put("me", {"a": b"1", "b": b"2"})
+    for values in ({"c": b"3"}, {"a": b"x" * 50}, {"a/more": b"x" * 50}):
+        with pytest.raises(StoreError, match="is full, and nothing in it may be removed"):
+            await store.put("me", values)
+    assert await store.get("me", ["a", "a/more", "b", "c"]) == {"a": b"1", "b": b"2"}
+    assert await store.put("me", {"a": b"12"})
+    aged = kind(evicts=False, entries=2, age=0.001, **({} if kind.kind == "memory" else {"table": "aged"}))
+    for number in range(5):
+        await kind.passes(0.1)
+        assert await aged.put("me", {f"{number}": b"", f"{number}more": b""})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu", "volatile-lru", "noeviction"])
+async def test_a_server_that_evicts(tmp_path: Path, policy: str) -> None:
+    """What must last isn't kept on a server that may evict any key; elsewhere it has no expiry, and is not evicted."""
+    options = ["--maxmemory", "3mb", "--maxmemory-policy", policy]
+    with valkey_server(tmp_path, *options) as server:
+        store = ValkeyStore(server.url, Retention(evicts=False))
+        if policy.startswith("allkeys"):
+            with pytest.raises(ConfigError, match=f"evicts keys .*{policy}.*: set maxmemory-policy to"):
+                await store.put("me", {"a": b"1"})
+        else:
+            assert await store.put("me", {"a": b"1"})
+            import valkey
+
+            with valkey.Valkey.from_url(server.url) as others, suppress(valkey.ResponseError):
+                for number in range(6000):
+                    others.set(f"cache {number}", "x" * 1000, ex=3600)
+            assert await store.get("me", ["a"]) == {"a": b"1"}
+        await store.aclose()
+
+
+async def test_a_server_that_does_not_say_whether_it_evicts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is used, with a warning in the log that says what could not be checked."""
+    with valkey_server(tmp_path) as server:
+        import valkey
+
+        with valkey.Valkey.from_url(server.url) as admin:
+            admin.execute_command("ACL", "SETUSER", "default", "-info")
+        store = ValkeyStore(server.url, Retention(evicts=False))
+        assert await store.put("me", {"a": b"1"})
+        await store.aclose()
+    assert "doesn't say whether it evicts keys" in caplog.text

@@ -15,7 +15,7 @@ from .opening import lasting_store, open_store
 from .presence import locked_file
 from .sqlite import PrivateDatabase, SQLiteStore
 from .store import Retention, Store, StoreError
-from .valkey import ValkeyStore, shown_server, valkey_client
+from .valkey import ValkeyStore, refuse_eviction, shown_server, valkey_client
 from .waiting import WaitingStore
 
 __all__ = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from time import time
 from uuid import uuid4
 
-from .store import Retention, by_record, split_key
+from .store import Retention, by_record, full, split_key
 
 _TIED = 50  # owners with equally much, among which the oldest record is looked for
 _PRUNED = 0.05  # after this part of the age, records that nobody asks for are looked through
@@ -64,9 +64,14 @@ class MemoryStore:
         records = dict(by_record(values))
         if new and any(self._used(owner, name) is not None for name in records):
             return False
+        if not self._retention.evicts:
+            self._expire()
+            if self._would_overflow(owner, records):
+                raise full(self)
         for name, parts in records.items():
             self._add(owner, name, parts, self._clock() + ahead)
-        self._forget()
+        self._expire()
+        self._evict()
         return all(self._record(owner, name) is not None for name in records)
 
     async def parts(self, owner: str, key: str, after: str = "") -> Mapping[str, bytes]:
@@ -166,14 +171,29 @@ class MemoryStore:
         if not kept.records:
             del self._owners[owner]
 
-    def _forget(self) -> None:
-        """Gives up what is too much or too old."""
-        now, retention = self._clock(), self._retention
-        if not 0 <= now - self._pruned < retention.age * _PRUNED:
+    def _would_overflow(self, owner: str, records: Mapping[str, Mapping[str, bytes]]) -> bool:
+        entries, size = self._entries, self._size
+        for name, parts in records.items():
+            record = self._record(owner, name)
+            known = record.parts if record else {}
+            entries += record is None
+            size += 0 if record else len(name)
+            for part, value in parts.items():
+                size += len(value) - len(known[part]) if part in known else len(part) + len(value)
+        return entries > self._retention.entries or size > self._retention.size
+
+    def _expire(self) -> None:
+        """Removes what is too old, from time to time."""
+        now, age = self._clock(), self._retention.age
+        if not 0 <= now - self._pruned < age * _PRUNED:
             self._pruned = now
             for owner, kept in list(self._owners.items()):
-                for name in [name for name, record in kept.records.items() if record.used < now - retention.age]:
+                for name in [name for name, record in kept.records.items() if record.used < now - age]:
                     self._drop(owner, name)
+
+    def _evict(self) -> None:
+        """Removes what is too much."""
+        now, retention = self._clock(), self._retention
         while self._entries > retention.entries or self._size > retention.size:
             self._drop(*self._next(now, by_size=self._entries <= retention.entries))
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ..values import ConfigError
 from .blocking import BlockingStore
 from .presence import Presence
-from .store import Retention, by_record, split_key
+from .store import Retention, by_record, full, split_key
 
 if TYPE_CHECKING:
     import sqlite3
@@ -312,6 +312,8 @@ class SQLiteStore(BlockingStore):
             entries, size = total or (0, 0)
             if entries <= retention.entries and size <= retention.size:
                 return
+            if not retention.evicts:  # the transaction is taken back
+                raise full(self)
             much = "entries" if entries > retention.entries else "size"
             most = f"SELECT owner FROM {table}_owners WHERE {much} = (SELECT max({much}) FROM {table}_owners) LIMIT ?"  # noqa: S608
             oldest = f"SELECT used, owner, key FROM {table}_records WHERE owner = ? ORDER BY used LIMIT 1"  # noqa: S608

@@ -32,6 +32,9 @@ class Retention:
         entries: how many records.
         size: bytes of all of them together.
         age: seconds for which a record is kept since it was last used.
+        evicts: whether records are removed to make room. With False, for what must not be lost, a write to a full
+            store raises StoreError instead, records have no expiry on a server (the store deletes those that are
+            older than `age` when it writes), and a server that may evict any key is refused with a ConfigError.
 
     Raises:
         ConfigError: a number is not greater than 0.
@@ -40,6 +43,7 @@ class Retention:
     entries: int = 40_000
     size: int = 64 * 2**20
     age: float = 24 * 3600.0
+    evicts: bool = True
 
     def __post_init__(self) -> None:
         for name in ("entries", "size", "age"):
@@ -72,6 +76,9 @@ class Store(Protocol):
 
         Returns:
             Whether they are kept. Values that are larger than the store are not.
+
+        Raises:
+            StoreError: also if the store is full, and its retention evicts nothing.
         """
         ...
 
@@ -90,6 +97,11 @@ class Store(Protocol):
     async def aclose(self) -> None:
         """Closes files and connections."""
         ...
+
+
+def full(store: object) -> StoreError:
+    """Returns the error of a write for which a store that never evicts has no room."""
+    return StoreError(f"{store!r} is full, and nothing in it may be removed to make room")
 
 
 def split_key(key: str) -> tuple[str, str]:

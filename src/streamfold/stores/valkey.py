@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -10,10 +11,12 @@ from urllib.parse import parse_qs, urlsplit
 
 from ..values import ConfigError
 from .blocking import PATIENCE, BlockingStore
-from .store import Retention, split_key
+from .store import Retention, full, split_key
 
 if TYPE_CHECKING:
     import valkey
+
+_logger = logging.getLogger("streamfold.stores")
 
 _UNVERIFIED = ("ssl_cert_reqs", "ssl_check_hostname")
 
@@ -31,7 +34,7 @@ local function record(owner, key) return P .. 'record:' .. owner .. ':' .. key e
 local function touch(write, owner, key, at)
     write('ZADD', P .. 'used', at, owner .. ':' .. key)
     write('ZADD', P .. 'used:' .. owner, at, key)
-    write('PEXPIRE', record(owner, key), age + math.max(0, at - now))
+    if evicts then write('PEXPIRE', record(owner, key), age + math.max(0, at - now)) end
 end
 local function used(owner, key)
     local at = tonumber(redis.call('ZSCORE', P .. 'used:' .. owner, key) or '')
@@ -73,6 +76,24 @@ local entries, bytes, at = tonumber(ARGV[5]), tonumber(ARGV[6]), now + tonumber(
 for i = 9, #ARGV, 3 do
     if ARGV[7] == '1' and used(owner, ARGV[i]) then return 0 end
 end
+local function forget(id)
+    local owner, key = string.match(id, '^([^:]*):(.*)$')
+    drop(owner, key)
+end
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', P .. 'used', '-inf', '(' .. (now - age))) do forget(id) end
+if not evicts then
+    local number, size, seen = redis.call('ZCARD', P .. 'used'), tonumber(redis.call('GET', P .. 'size') or 0), {}
+    for i = 9, #ARGV, 3 do
+        local key, part, value = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+        if not seen[key] and redis.call('HEXISTS', P .. 'sizes', owner .. ':' .. key) == 0 then
+            number, size = number + 1, size + #key
+        end
+        seen[key] = true
+        size = size + #value - redis.call('HSTRLEN', record(owner, key), part)
+        if redis.call('HEXISTS', record(owner, key), part) == 0 then size = size + #part end
+    end
+    if number > entries or size > bytes then return -1 end
+end
 for i = 9, #ARGV, 3 do
     local key, part, value = ARGV[i], ARGV[i + 1], ARGV[i + 2]
     local id, grown = owner .. ':' .. key, 0
@@ -92,11 +113,6 @@ for i = 9, #ARGV, 3 do
     redis.call('INCRBY', P .. 'size', grown)
     touch(redis.call, owner, key, at)
 end
-local function forget(id)
-    local owner, key = string.match(id, '^([^:]*):(.*)$')
-    drop(owner, key)
-end
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', P .. 'used', '-inf', '(' .. (now - age))) do forget(id) end
 while true do
     local much = redis.call('ZCARD', P .. 'used') > entries and 'owner-entries'
         or tonumber(redis.call('GET', P .. 'size') or 0) > bytes and 'owner-sizes'
@@ -158,10 +174,12 @@ class ValkeyStore(BlockingStore):
             max(1, round(self._retention.age * 1000)),
             (present and self.name) or "",
         ]
-        script = self._client.register_script
+        script, evicts = self._client.register_script, self._retention.evicts
+        common = f"local evicts = {str(evicts).lower()}\n{_COMMON}"
         self._get, self._put, self._parts, self._delete, self._runs = [
-            script(_COMMON + code) for code in (_GET, _PUT, _PARTS, _DELETE, _RUNS)
+            script(common + code) for code in (_GET, _PUT, _PARTS, _DELETE, _RUNS)
         ]
+        self._checked = evicts  # whether the server's policy is known to leave the records alone
 
     def failures(self) -> tuple[type[Exception], ...]:
         """Returns what its calls raise when it can't be used."""
@@ -176,9 +194,15 @@ class ValkeyStore(BlockingStore):
 
     def put_now(self, owner: str, values: dict[str, bytes], new: bool, ahead: float) -> bool:
         """Keeps values, all or none."""
+        if not self._checked:
+            refuse_eviction(self._client, self._server)
+            self._checked = True
         given = [word for key, value in values.items() for word in (*split_key(key), value)]
         bounds = (self._retention.entries, self._retention.size, int(new), round(ahead * 1000))
-        return bool(self._put([], self._arguments(owner, *bounds, *given)))
+        kept = int(self._put([], self._arguments(owner, *bounds, *given)))
+        if kept < 0:
+            raise full(self)
+        return kept > 0
 
     def parts_now(self, owner: str, key: str, after: str) -> Mapping[str, bytes]:
         """Returns the parts of a record whose names sort behind `after`."""
@@ -236,6 +260,27 @@ def valkey_client(url: str, what: str, *, timeout: float) -> valkey.Valkey:
     except ValueError:
         raise ConfigError(f"the URL of {what} in Valkey must be valkey://HOST:PORT or valkeys://HOST:PORT") from None
     return client
+
+
+def refuse_eviction(client: valkey.Valkey, server: str) -> None:
+    """Raises ConfigError if a server may evict keys that have no expiry. Logs a warning where that can't be read.
+
+    Args:
+        server: the name of the server for messages.
+    """
+    import valkey
+
+    try:
+        memory: Any = client.info("memory")
+    except valkey.ResponseError as error:  # forbidden to this user, also NoPermissionError
+        _logger.warning("%s doesn't say whether it evicts keys (INFO memory: %s); it must not", server, error)
+        return
+    policy = str(memory.get("maxmemory_policy", ""))
+    if int(memory.get("maxmemory") or 0) > 0 and policy.startswith("allkeys"):
+        raise ConfigError(
+            f"{server} evicts keys when its memory is full (maxmemory-policy {policy}), so that journals and budgets"
+            f' would be lost: set maxmemory-policy to "noeviction" or one of "volatile-...", or use another server'
+        )
 
 
 def shown_server(url: str) -> str:
