@@ -45,9 +45,14 @@ class ChatModel(Protocol):
         tools: Iterable[ToolLike] | None = None,
         *,
         tool_choice: ToolChoice = "auto",
+        stream: bool = True,
         **options: Unpack[ChatOptions],
     ) -> Reply:
-        """Returns the whole answer. See `Provider.chat`."""
+        """Returns the whole answer. See `Provider.chat`.
+
+        Args:
+            stream: False asks for the answer in one piece. A model that can only stream may ignore it.
+        """
         ...
 
     async def aclose(self) -> None:
