@@ -158,10 +158,18 @@ async def use_tools(provider: Provider, call: ToolCall, mcp: object) -> None:
     def blocks(path: str) -> bytes:
         return path.encode()
 
+    def echo(**arguments: Any) -> str:
+        return str(arguments)
+
     made = tool(blocks, name="read", description="Reads.", strict=True)
-    assert_type(made, Tool)
-    assert_type(tool(in_thread(blocks)), Tool)
-    assert_type(Tool.from_mcp(mcp, function=lambda **arguments: arguments), Tool)
+    assert_type(made("notes.txt"), bytes)
+    threaded = in_thread(blocks)
+    assert_type(await tool(threaded)("notes.txt"), bytes)
+    listed: list[Tool] = [made, tool(get_time)]
+    together = [made, tool(get_time)]
+    run_tools(provider, "Hello", listed)
+    run_tools(provider, "Hello", together)
+    assert_type(Tool.from_mcp(mcp, function=echo), Tool)
     assert_type(Tool.from_model(Weather, function=lambda weather: weather), Tool)
     assert_type(await made.call(call), Any)
     run = run_tools(provider, "Hello", [made, get_time, {"type": "function"}], max_turns=3, temperature=0.5)

@@ -17,6 +17,7 @@ from streamfold import (
     ToolCall,
     run_tools,
     sync,
+    tool,
     tool_result,
 )
 from streamfold.testing import ScriptedProvider
@@ -25,6 +26,12 @@ from streamfold.types import Growth
 
 class Weather:
     """Not a pydantic model."""
+
+
+class Place(BaseModel):
+    """A pydantic model."""
+
+    path: str
 
 
 class NoModel:
@@ -93,12 +100,9 @@ def hooks(reply: Reply) -> None:
     Provider.from_config("kimi", hooks=print)  # mistake
 
 
-async def unfinished(stream: ChatStream, error: StreamError, tool: Tool) -> None:
-    class Place(BaseModel):
-        path: str
-
+async def unfinished(stream: ChatStream, error: StreamError, made: Tool) -> None:
     for writing in (*stream.writing, *error.writing):
-        await tool.call(writing)  # mistake
+        await made.call(writing)  # mistake
         tool_result(writing, "done")  # mistake
         calls: list[ToolCall] = [writing]  # mistake
         writing.parse_as(Place)  # mistake
@@ -108,7 +112,18 @@ async def unfinished(stream: ChatStream, error: StreamError, tool: Tool) -> None
     def of_two(growth: Growth, more: str) -> None: ...
 
     stream.watch("path", of_two)  # mistake
-    stream.watch("path", print, tool=tool)  # mistake
+    stream.watch("path", print, tool=made)  # mistake
+
+
+def decorated_functions() -> None:
+    @tool
+    def get_weather(city: str) -> int:
+        return len(city)
+
+    get_weather(5)  # mistake
+    get_weather("Oslo", unit="C")  # mistake
+    get_weather("Oslo").upper()  # mistake
+    Tool.from_model(Place, function=lambda place: place.town)  # mistake
 
 
 def history(reply: Reply) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from inspect import Parameter, getdoc, isroutine, signature
 from operator import is_
 from types import CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints, overload
 
 from .caching import CacheMark
 from .configerrors import ConfigError
@@ -18,19 +18,21 @@ from .tools import NeedsApproval, Tool, ToolLike, read_tool
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _MOST_SEEN = 256  # functions whose tools are kept
 
 
 @overload
 def tool(
-    function: Callable[..., Any],
+    function: F,
     *,
     name: str | None = None,
     description: str | None = None,
     strict: bool | None = None,
     cache: CacheMark = False,
     needs_approval: NeedsApproval = False,
-) -> Tool: ...
+) -> Tool[F]: ...
 
 
 @overload
@@ -41,18 +43,18 @@ def tool(
     strict: bool | None = None,
     cache: CacheMark = False,
     needs_approval: NeedsApproval = False,
-) -> Callable[[Callable[..., Any]], Tool]: ...
+) -> Callable[[F], Tool[F]]: ...
 
 
 def tool(
-    function: Callable[..., Any] | None = None,
+    function: F | None = None,
     *,
     name: str | None = None,
     description: str | None = None,
     strict: bool | None = None,
     cache: CacheMark = False,
     needs_approval: NeedsApproval = False,
-) -> Tool | Callable[[Callable[..., Any]], Tool]:
+) -> Tool[F] | Callable[[F], Tool[F]]:
     """Makes a tool from a typed function, plain or async. Also a decorator, with or without arguments.
 
         @tool(name="weather")

@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from inspect import isawaitable, signature
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias
+
+from typing_extensions import TypeVar
 
 from .caching import CacheMark, check_cache_mark, read_cache_control
 from .configerrors import ConfigError
@@ -21,11 +23,15 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
     from pydantic_core.core_schema import SerializationInfo
 
+    M = TypeVar("M", bound=BaseModel)
+
+F = TypeVar("F", covariant=True, default=Callable[..., Any])  # the function that the tool was made from
+
 NeedsApproval: TypeAlias = bool | Callable[[ToolCall], bool | Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Generic[F]):
     """A function that the model may call: its name, its description, and the JSON schema of its arguments.
 
     Attributes:
@@ -69,7 +75,7 @@ class Tool:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         # In JSON a tool is what the model sees of it, and whether it needs approval: there is no word for a function.
-        def read(value: Any, inner: Callable[[Any], _WrittenTool]) -> Tool:
+        def read(value: Any, inner: Callable[[Any], _WrittenTool]) -> Tool[Any]:
             if isinstance(value, cls):
                 return value
             if isinstance(value, Mapping) and "type" in value:
@@ -90,14 +96,14 @@ class Tool:
     @classmethod
     def from_model(
         cls,
-        model: type[BaseModel],
+        model: type[M],
         *,
         name: str | None = None,
         description: str | None = None,
         strict: bool | None = None,
-        function: Callable[..., Any] | None = None,
+        function: Callable[[M], object] | None = None,
         needs_approval: NeedsApproval = False,
-    ) -> Tool:
+    ) -> Self:
         """Makes a tool whose arguments are the fields of a pydantic model; its docstring is the description.
 
         Args:
@@ -118,7 +124,7 @@ class Tool:
         *,
         function: Callable[..., Any] | None = None,
         needs_approval: NeedsApproval = False,
-    ) -> Tool:
+    ) -> Self:
         """Makes a tool from an MCP description: an object or a dict with `name`, `description` and `inputSchema`.
 
         https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool is the shape.
@@ -142,13 +148,19 @@ class Tool:
             raise ConfigError(f"the MCP tool {name!r}: inputSchema is the JSON schema of an object, not {schema!r}")
         return cls(name, about or "", dict(schema), function=function, needs_approval=needs_approval)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the function with the arguments as they are, so that a decorated function stays callable.
+    if TYPE_CHECKING:
+        # For type checkers, a decorated function keeps its own signature.
+        @property
+        def __call__(self) -> F: ...
+    else:
 
-        Raises:
-            ConfigError: the tool has no function.
-        """
-        return self._callable()(*args, **kwargs)
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            """Calls the function with these arguments, so that a decorated function stays callable.
+
+            Raises:
+                ConfigError: the tool has no function.
+            """
+            return self._callable()(*args, **kwargs)
 
     def _callable(self) -> Callable[..., Any]:
         if self.function is None:
