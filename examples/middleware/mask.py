@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from streamfold import APIError, ChatModel, ConfigError, Reply, StreamChunk, StreamError
 from streamfold.middleware import Middleware
@@ -154,8 +154,8 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for inner in value.values():
+        for inner in cast("Mapping[str, Any]", value).values():
             yield from _texts(inner)
     elif isinstance(value, list):
-        for inner in value:
+        for inner in cast("Iterable[Any]", value):
             yield from _texts(inner)

@@ -38,7 +38,7 @@ class Result:
 
     value: str = ""
     agent: Agent | None = None
-    context: Mapping[str, Any] = field(default_factory=dict)
+    context: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass
@@ -53,8 +53,8 @@ class Conversation:
 
     provider: ChatModel
     agent: Agent
-    messages: list[Message] = field(default_factory=list)
-    context: dict[str, Any] = field(default_factory=dict)
+    messages: list[Message] = field(default_factory=list[Message])
+    context: dict[str, Any] = field(default_factory=dict[str, Any])
 
     async def answer(self, most_turns: int = 20) -> AsyncIterator[tuple[Agent, StreamChunk]]:
         """Yields the chunks of all turns, each with who says it, until somebody calls no function."""
@@ -101,7 +101,8 @@ def _result(given: Any) -> Result:
             return given
         case Agent():
             return Result(json.dumps({"agent": given.name}), given)
-    return Result(str(given))
+        case _:
+            return Result(str(given))
 
 
 def to_refunds() -> Agent:

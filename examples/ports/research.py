@@ -59,7 +59,7 @@ class Research:
     search: Callable[[str], Awaitable[list[Source]]]
     rounds: int = 3
     summary: str = ""
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[str, Source] = field(default_factory=dict[str, Source])
 
     async def run(self, topic: str) -> str:
         """Returns the report."""
@@ -98,8 +98,8 @@ class Research:
 
 async def wikipedia(query: str) -> list[Source]:
     """Searches the English Wikipedia."""
-    asked = {"action": "query", "generator": "search", "gsrsearch": query, "gsrlimit": 3, "prop": "extracts|info"}
-    more = {"explaintext": 1, "exlimit": 3, "inprop": "url", "format": "json", "formatversion": 2}
+    asked = {"action": "query", "generator": "search", "gsrsearch": query, "gsrlimit": "3", "prop": "extracts|info"}
+    more = {"explaintext": "1", "exlimit": "3", "inprop": "url", "format": "json", "formatversion": "2"}
     async with httpx.AsyncClient(headers={"user-agent": "research example"}) as client:
         answer = await client.get("https://en.wikipedia.org/w/api.php", params={**asked, **more})
     pages = answer.raise_for_status().json().get("query", {}).get("pages", [])

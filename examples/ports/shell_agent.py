@@ -46,7 +46,7 @@ class ShellAgent:
     most_cost: Decimal = Decimal(3)
     seconds: float = 30.0
     record: Path | None = None
-    messages: list[Message] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list[Message])
     cost: Decimal = Decimal(0)
 
     def run(self, task: str) -> tuple[str, str]:

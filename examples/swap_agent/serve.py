@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from streamfold.recording import Recording, answer_headers, pieces
+from streamfold.recording import Recording
 
 RECORDINGS = Path(__file__).resolve().parent / "recordings"
 TURNS = {0: "1_two_calls", 2: "2_one_call", 3: "3_answer"}  # by the number of results
@@ -36,11 +36,11 @@ class Handler(BaseHTTPRequestHandler):
             return
         recording = Recording.load(folder / turn)
         self.send_response(recording.status)
-        for name, value in {**answer_headers(recording), "transfer-encoding": "chunked"}.items():
-            self.send_header(name, value)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        for piece in pieces(recording):
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        for line in recording.body.splitlines(keepends=True):
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
         self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the parent's
@@ -48,8 +48,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def results(body: dict[str, Any]) -> int:
-    """How many results of tools are in a request, on either wire."""
-    items = body.get("messages") or body.get("input") or []
+    """Returns how many results of tools are in a request, on either wire."""
+    items: list[dict[str, Any]] = body.get("messages") or body.get("input") or []
     return sum(item.get("role") == "tool" or item.get("type") == "function_call_output" for item in items)
 
 

@@ -13,7 +13,7 @@ from httpx_sse import ServerSentEvent
 
 from streamfold import ConfigError, Message
 from streamfold.adapters import Adapter, Call, Delta, Done, Failure, Finish, Request, Text, error_info
-from streamfold.engine.dialects import DialectContext
+from streamfold.types import DialectContext
 
 __all__ = ["AcmeAdapter", "AcmeDialect"]
 

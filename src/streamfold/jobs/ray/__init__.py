@@ -9,3 +9,5 @@ sealed   what may travel to the workers: no keys
 
 from .actor import Ask, AskStoppedError
 from .dataset import ask
+
+__all__ = ["Ask", "AskStoppedError", "ask"]
