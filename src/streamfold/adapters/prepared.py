@@ -35,11 +35,6 @@ class Prepared:
     warnings: tuple[ProtocolWarning, ...] = ()
 
 
-def quoted(text: str) -> str:
-    """Returns a text as it stands in a body."""
-    return _JSON.encode(text)
-
-
 def renamed(body: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Returns a body with other names for some of its members, in their places."""
     return {names.get(name, name): value for name, value in body.items()} if names else body

@@ -25,10 +25,8 @@ from ..requests import (
     emulated,
     fit,
     missing,
-    with_messages,
 )
 from ..values import APIError, ConfigError, ErrorInfo, error_info, nearest
-from .alike import Known, Question, around_texts
 from .prepared import Prepared, in_utf8, renamed, write_body
 from .unread import asked_for, recorded, unread
 
@@ -117,10 +115,6 @@ class Adapter(ABC):
     maker: ClassVar[str | None] = None
     counts_tokens: ClassVar[bool] = False
     refused: tuple[ProtocolWarning, ...] = ()
-    # Whether what is done to a request does not depend on the texts in it, so that it is found out once for plain
-    # questions with the same settings. Not inherited: a subclass may look at the texts.
-    _asks_alike: ClassVar[bool] = False
-    _known: Known | None = None
 
     @cached_property
     def family(self) -> Family:
@@ -140,33 +134,13 @@ class Adapter(ABC):
         Raises:
             ConfigError: the request can't be sent to this endpoint.
         """
-        alike = vars(type(self)).get("_asks_alike", False)
-        question = Question.of(request, repair, endpoint, getattr(self, "quirks", None)) if alike else None
-        if question is None or (known := self._known) is None or not known.question.is_like(question):
-            return self._prepared(request, question, repair, endpoint)
-        ready = with_messages(known.ready, request.messages)
-        body, replaced = in_utf8(known.body(ready.messages) or self._written(ready))
-        warnings = (*known.changes, *replaced, *self.refused)
-        return Prepared(ready, self.method, known.path, known.headers, body, warnings)
-
-    def _prepared(
-        self, request: Request, question: Question | None, repair: bool, endpoint: Endpoint | None
-    ) -> Prepared:
-        """Finds out what becomes of a request. What is found out of a question holds for those that are like it."""
         ready, changes = self._ready(request, repair, endpoint)
         asked = asked_for(ready)
         view, reads = recorded(ready) if asked else (ready, set[str]())
-        text = self._written(view)
-        body, replaced = in_utf8(text)
+        body, replaced = in_utf8(write_body(renamed(self.encode(view), view.renames), view.options.extra_body))
         path, headers = self.request_path(view), self.headers(view)
         changes += unread([name for name in asked if name not in reads], self.name)
-        if question is not None and ready.messages is request.messages:
-            around = around_texts(ready.messages, text, lambda other: self._written(with_messages(ready, other)))
-            self._known = Known(question, ready, path, headers, tuple(changes), around)
         return Prepared(ready, self.method, path, headers, body, (*changes, *replaced, *self.refused))
-
-    def _written(self, ready: Request) -> str:
-        return write_body(renamed(self.encode(ready), ready.renames), ready.options.extra_body)
 
     def prepare_count(self, request: Request, *, repair: bool = False, endpoint: Endpoint | None = None) -> Prepared:
         """Returns the HTTP request that asks how many tokens a prompt has. Takes the arguments of `prepare`.

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from operator import attrgetter
 from typing import Any, Literal
 
 from ..values import ConfigError, Message, ProtocolWarning, TextPart, ToolCall, listed
@@ -20,8 +19,6 @@ from ..values import ConfigError, Message, ProtocolWarning, TextPart, ToolCall, 
 _ALL_ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 _SYSTEM = ("system", "developer")
 _PLAIN = frozenset({"system", "user"})
-_MORE = attrgetter("tool_call_id", "name", "reasoning", "refusal", "extras", "partial", "error", "origin", "cache")
-_NO_MORE: tuple[object, ...] = (None, None, None, None, {}, False, False, None, False)
 _NOT_ANSWERED = "this call was not answered"
 GO_ON = "Continue."
 
@@ -75,13 +72,6 @@ def check_history(
 
 def _is_plain(message: Message) -> bool:
     return message.role in _PLAIN and type(message.content) is str and message.content != "" and not message.tool_calls
-
-
-def plain_roles(messages: tuple[Message, ...]) -> tuple[str, ...] | None:
-    """Returns the roles of messages that are texts of the user and of the system, and nothing else; else None."""
-    if not all(_is_plain(message) and _MORE(message) == _NO_MORE for message in messages):
-        return None
-    return tuple([message.role for message in messages])
 
 
 def is_custom(call: ToolCall) -> bool:

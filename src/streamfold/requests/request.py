@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from operator import attrgetter
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..values import (
@@ -82,16 +81,6 @@ class Request:
             where = "no tools but those in extra_body" if "tools" in read.extra_body else "no tools"
             raise ConfigError(f"tool_choice is {tool_choice!r}, and there are {where}: {how}")
         return cls(model, read_messages(messages), read_tools, choice, read, stream=stream)
-
-
-# `dataclasses.replace` takes three times as long as these, which are needed for each request.
-
-_OTHERS = attrgetter(*[each.name for each in fields(Request)][2:])
-
-
-def with_messages(request: Request, messages: tuple[Message, ...]) -> Request:
-    """Returns the request with another conversation."""
-    return Request(request.model, messages, *_OTHERS(request))
 
 
 def at_endpoint(request: Request, model: str, defaults: Options, origin: str, family: Family) -> Request:

@@ -85,7 +85,6 @@ class AnthropicAdapter(EventReader, Adapter):
     name = "anthropic"
     path = "/messages"
     Quirks = AnthropicQuirks
-    _asks_alike = True
     counts_tokens = True
 
     def __init__(self, quirks: AnthropicQuirks | None = None) -> None:

@@ -33,7 +33,6 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
     name = "chat"
     path = "/chat/completions"
     Quirks = ChatQuirks
-    _asks_alike = True
     keeps_reasoning: ClassVar[bool] = False  # of finished turns too, whatever is known of the model
 
     def __init__(self, quirks: ChatQuirks | None = None) -> None:

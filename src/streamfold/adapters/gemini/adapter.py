@@ -45,7 +45,6 @@ class GeminiAdapter(EventReader, Adapter):
     name = "gemini"
     path = "/models"
     Quirks = GeminiQuirks
-    _asks_alike = True
     counts_tokens = True
 
     def __init__(self, quirks: GeminiQuirks | None = None) -> None:

@@ -53,7 +53,6 @@ class KimiAdapter(ChatAdapter):
     name = "kimi"
     maker = "moonshot"
     Quirks = KimiQuirks
-    _asks_alike = True
 
     @property
     def takes_partial(self) -> bool:

@@ -28,7 +28,6 @@ class ResponsesAdapter(RequestWriter, EventReader, Adapter):
     name = "responses"
     path = "/responses"
     Quirks = ResponsesQuirks
-    _asks_alike = True
 
     def __init__(self, quirks: ResponsesQuirks | None = None) -> None:
         self.quirks = quirks or ResponsesQuirks()
