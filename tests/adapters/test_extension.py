@@ -89,6 +89,11 @@ class Spare(Adapter):
 class Full(Spare):
     """It sends everything."""
 
+    sends = (
+        "temperature", "top_p", "max_output_tokens", "stop", "seed", "parallel_tool_calls", "reasoning_effort",
+        "response_format", "tools", "tool_choice",
+    )  # fmt: skip
+
     def encode(self, request: Request) -> dict[str, Any]:
         options = replace(request.options, extra_body={})
         sent = {"tools": [tool.name for tool in request.tools], "choice": repr(request.tool_choice)}
@@ -109,12 +114,14 @@ def prepared(adapter: Adapter, tools: Any = None, tool_choice: Any = "auto", **o
 
 
 @each_row("name", HARMLESS)
-def test_an_option_that_an_adapter_does_not_read_is_reported(name: str) -> None:
-    """An author writes no line about it: what was not read while the request was written can't be in it."""
+def test_an_option_that_an_adapter_does_not_send_is_reported(name: str) -> None:
+    """What an adapter doesn't name among the options that it sends is dropped with a warning, or an error."""
     option: dict[str, Any] = {name: HARMLESS[name]}
     (warning,) = prepared(Spare(), **option).warnings
     assert (warning.code, warning.detail) == ("option_dropped", f"{name}: adapter 'spare' does not send it")
     assert prepared(Full(), **option).warnings == ()
+    with pytest.raises(ConfigError, match=f"{name}: adapter 'spare' does not send it"):
+        prepared(Spare(), **option, unsupported_options="strict")
 
 
 @each_row("name", NEEDED)
@@ -130,6 +137,8 @@ def test_a_choice_that_is_not_sent() -> None:
     """An adapter that sends tools, and not which of them is wanted."""
 
     class Choiceless(Spare):
+        sends = ("tools",)
+
         def encode(self, request: Request) -> dict[str, Any]:
             return {"tools": [tool.name for tool in request.tools]}
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..requests import refuse_if_strict
 from ..text import join_surrogates
 from ..values import ConfigError, ProtocolWarning
 
 if TYPE_CHECKING:
     from ..requests import Request
 
+# Without one of the first the answer is worse, or another one, and still what was wanted. Without the others it is not.
+_DISPENSABLE = ("temperature", "top_p", "seed", "parallel_tool_calls", "reasoning_effort")
+_ESSENTIAL = ("max_output_tokens", "stop", "response_format")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -33,6 +37,37 @@ class Prepared:
     headers: Mapping[str, str]
     body: bytes
     warnings: tuple[ProtocolWarning, ...] = ()
+
+
+def report_unsent(request: Request, sends: Collection[str], adapter: str) -> list[ProtocolWarning]:
+    """Returns a warning for each option of a request that its adapter does not send.
+
+    Args:
+        sends: see `Adapter.sends`.
+
+    Raises:
+        ConfigError: the request would mean something else without the option, or nothing may be changed in it.
+    """
+    warnings = []
+    for name in (*_DISPENSABLE, *_ESSENTIAL):
+        if name in sends or getattr(request.options, name) is None:
+            continue
+        if name == "parallel_tool_calls" and not request.tools:
+            continue  # it means nothing then
+        if name in _ESSENTIAL:
+            raise _not_sent(name, adapter)
+        warnings.append(ProtocolWarning("option_dropped", f"{name}: adapter {adapter!r} does not send it"))
+    if request.tools and "tools" not in sends:
+        raise _not_sent("tools", adapter)
+    if request.tools and "tool_choice" not in sends and request.tool_choice not in ("auto", "none"):
+        detail = f'adapter {adapter!r} sends no tool choice, which means "auto" to the server'
+        warnings.append(ProtocolWarning("forced_choice_dropped", detail))
+    refuse_if_strict(request.options, warnings)
+    return warnings
+
+
+def _not_sent(name: str, adapter: str) -> ConfigError:
+    return ConfigError(f"{name}: adapter {adapter!r} does not send it, and it can't be left out")
 
 
 def renamed(body: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

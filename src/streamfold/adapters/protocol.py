@@ -27,8 +27,7 @@ from ..requests import (
     missing,
 )
 from ..values import APIError, ConfigError, ErrorInfo, error_info, nearest
-from .prepared import Prepared, in_utf8, renamed, write_body
-from .unread import asked_for, recorded, unread
+from .prepared import Prepared, in_utf8, renamed, report_unsent, write_body
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -102,6 +101,8 @@ class Adapter(ABC):
         framing: the class that splits the body of an answer into events. None: server-sent events.
         maker: the vendor whose models' own API has this format, and nobody else's; `hosted = false` among the quirks
             says that it is a server of somebody else.
+        sends: the options that `encode` writes, by their names in `ChatOptions`, and "tools" and "tool_choice". Another
+            one that a request has is dropped with a warning, or refused where the request would mean something else.
         counts_tokens: whether `encode_count` and `read_count` are there, to ask how many tokens a prompt has.
         refused: warnings about parts of the request that this endpoint has refused before, so that they are left out.
             They are added to every request; see `retry_without`.
@@ -113,6 +114,7 @@ class Adapter(ABC):
     Quirks: ClassVar[type[Any] | None] = None
     framing: type[Framing] | None = None
     maker: ClassVar[str | None] = None
+    sends: ClassVar[Collection[str]] = ()
     counts_tokens: ClassVar[bool] = False
     refused: tuple[ProtocolWarning, ...] = ()
 
@@ -135,11 +137,9 @@ class Adapter(ABC):
             ConfigError: the request can't be sent to this endpoint.
         """
         ready, changes = self._ready(request, repair, endpoint)
-        asked = asked_for(ready)
-        view, reads = recorded(ready) if asked else (ready, set[str]())
-        body, replaced = in_utf8(write_body(renamed(self.encode(view), view.renames), view.options.extra_body))
-        path, headers = self.request_path(view), self.headers(view)
-        changes += unread([name for name in asked if name not in reads], self.name)
+        changes += report_unsent(ready, self.sends, self.name)
+        body, replaced = in_utf8(write_body(renamed(self.encode(ready), ready.renames), ready.options.extra_body))
+        path, headers = self.request_path(ready), self.headers(ready)
         return Prepared(ready, self.method, path, headers, body, (*changes, *replaced, *self.refused))
 
     def prepare_count(self, request: Request, *, repair: bool = False, endpoint: Endpoint | None = None) -> Prepared:

@@ -22,6 +22,7 @@ class AcmeAdapter(Adapter):
     """A wire format is a stateless value: it turns a request into a body, and an event into its facts."""
 
     name = "acme"
+    sends = ("tools",)
 
     def request_path(self, request: Request) -> str:
         return f"/models/{request.model}/talk"

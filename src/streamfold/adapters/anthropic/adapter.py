@@ -85,6 +85,10 @@ class AnthropicAdapter(EventReader, Adapter):
     name = "anthropic"
     path = "/messages"
     Quirks = AnthropicQuirks
+    sends = (
+        "temperature", "top_p", "max_output_tokens", "stop", "parallel_tool_calls", "reasoning_effort",
+        "response_format", "tools", "tool_choice",
+    )  # fmt: skip
     counts_tokens = True
 
     def __init__(self, quirks: AnthropicQuirks | None = None) -> None:

@@ -33,6 +33,10 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
     name = "chat"
     path = "/chat/completions"
     Quirks = ChatQuirks
+    sends = (
+        "temperature", "top_p", "max_output_tokens", "stop", "seed", "parallel_tool_calls", "reasoning_effort",
+        "response_format", "tools", "tool_choice",
+    )  # fmt: skip
     keeps_reasoning: ClassVar[bool] = False  # of finished turns too, whatever is known of the model
 
     def __init__(self, quirks: ChatQuirks | None = None) -> None:

@@ -45,6 +45,10 @@ class GeminiAdapter(EventReader, Adapter):
     name = "gemini"
     path = "/models"
     Quirks = GeminiQuirks
+    sends = (
+        "temperature", "top_p", "max_output_tokens", "stop", "seed", "reasoning_effort", "response_format", "tools",
+        "tool_choice",
+    )  # fmt: skip
     counts_tokens = True
 
     def __init__(self, quirks: GeminiQuirks | None = None) -> None:

@@ -28,6 +28,10 @@ class ResponsesAdapter(RequestWriter, EventReader, Adapter):
     name = "responses"
     path = "/responses"
     Quirks = ResponsesQuirks
+    sends = (
+        "temperature", "top_p", "max_output_tokens", "parallel_tool_calls", "reasoning_effort", "response_format",
+        "tools", "tool_choice",
+    )  # fmt: skip
 
     def __init__(self, quirks: ResponsesQuirks | None = None) -> None:
         self.quirks = quirks or ResponsesQuirks()
