@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from types import SimpleNamespace
@@ -233,6 +233,23 @@ def test_everything_that_is_a_tool() -> None:
         Request.read("m", "x", [google], NamedTool("pong"), {})
 
 
+def test_a_class_is_decorated() -> None:
+    """A pydantic model becomes the tool that it is in `tools=`; another class is an error in both places."""
+    assert tool(Forecast) == Tool.from_model(Forecast)
+    named = tool(name="forecast", description="Looks ahead.", strict=True, cache=True)(Forecast)
+    assert named == replace(
+        Tool.from_model(Forecast), name="forecast", description="Looks ahead.", strict=True, cache=True
+    )
+
+    @dataclass
+    class City:
+        name: str
+
+    for given in (City, partial(City, name="Oslo"), partial(Forecast, city="Oslo")):
+        with pytest.raises(ConfigError, match=r"^the class (City|Forecast) is no tool: a pydantic model is one, and a"):
+            tool(given)
+
+
 def test_a_decoder_takes_them_too() -> None:
     decoder = StreamDecoder("chat", dialect="hermes", tools=[google, Forecast])
     text = '<tool_call>{"name": "Forecast", "arguments": {"city": "Oslo"}}</tool_call>'
@@ -449,6 +466,17 @@ def test_a_function_is_looked_at_once() -> None:
     oslo.__defaults__ = None
     assert as_tool(oslo).parameters["required"] == ["days"]
     assert as_tool(rome) == second
+
+
+def test_a_function_with_described_parameters_is_looked_at_once() -> None:
+    """Also where its types are strings, of which each look makes another `Field`; what has changed since is seen."""
+    described = 'Annotated[list[Annotated[str, Field(pattern="^a")]] | None, Field(description="how many", ge=LEAST)]'
+    names: dict[str, Any] = {"Annotated": Annotated, "Field": Field, "LEAST": 1}
+    exec(f"def search(limit: {described!r}) -> str:\n    return ''", names)
+    first = as_tool(names["search"])
+    assert as_tool(names["search"]).model is first.model
+    names["LEAST"] = 1.0
+    assert as_tool(names["search"]).model is not first.model
 
 
 def test_a_method_is_looked_at_once() -> None:

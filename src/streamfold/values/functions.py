@@ -8,7 +8,7 @@ from functools import partial
 from inspect import Parameter, getdoc, isroutine, signature
 from operator import is_
 from types import CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints, overload
 
 from .caching import CacheMark
 from .configerrors import ConfigError
@@ -55,7 +55,8 @@ def tool(
     cache: CacheMark = False,
     needs_approval: NeedsApproval = False,
 ) -> Tool[F] | Callable[[F], Tool[F]]:
-    """Makes a tool from a typed function, plain or async. Also a decorator, with or without arguments.
+    """Makes a tool from a typed function, plain or async, or a pydantic model. Also a decorator, with or without
+    arguments.
 
         @tool(name="weather")
         async def get_weather(city: str) -> str: ...
@@ -76,8 +77,8 @@ def tool(
         needs_approval: `run_tools` pauses before a call until somebody has approved it; see `Tool`.
 
     Raises:
-        ConfigError: a parameter can't be passed by name (`*args`, `**kwargs`, positional only), or its type has no JSON
-            schema.
+        ConfigError: a parameter can't be passed by name (`*args`, `**kwargs`, positional only), its type has no JSON
+            schema, or a class is no pydantic model.
     """
     if function is None:
         options: dict[str, Any] = {"strict": strict, "cache": cache, "needs_approval": needs_approval}
@@ -85,6 +86,9 @@ def tool(
     if not callable(function):
         hint = f"; did you mean tool(name={function!r})?" if isinstance(function, str) else ""
         raise ConfigError(f"tool() makes a tool from a function, not from {type(function).__name__}{hint}")
+    if isinstance(_inside_partial(function), type):
+        made = _tool_of_class(function, name=name, description=description, strict=strict)
+        return replace(made, cache=cache, needs_approval=needs_approval)
     from pydantic import PydanticUserError
 
     chosen = name or getattr(function.func if isinstance(function, partial) else function, "__name__", None)
@@ -122,20 +126,26 @@ def as_tool(given: ToolLike) -> Tool:
     if isinstance(given, Tool | ServerTool):
         return read_tool(given)
     if isinstance(given, type):
-        if not hasattr(given, "model_json_schema"):
-            raise ConfigError(f"the class {given.__name__} is no tool: a pydantic model is one, and a typed function")
-        return Tool.from_model(given)
+        return _tool_of_class(given)
     plain = given.__func__ if isinstance(given, MethodType) and given.__doc__ else given  # a doc may be inherited
     if isinstance(plain, FunctionType) and callable(given) and not plain.__dict__:
         return _tool_of(given, plain)
     return tool(given) if callable(given) else read_tool(given)
 
 
+def _tool_of_class(given: Any, **options: Any) -> Tool:
+    """Returns the tool of a pydantic model. Raises ConfigError for another class, or a partial of one."""
+    if not (isinstance(given, type) and hasattr(given, "model_json_schema")):
+        name = _inside_partial(given).__name__
+        raise ConfigError(f"the class {name} is no tool: a pydantic model is one, and a typed function")
+    return Tool.from_model(given, **options)
+
+
 class _Seen(NamedTuple):
     """The tool of a function, and what it was made of beside the code."""
 
     made_of: tuple[object, ...]
-    hints: dict[str, Any]
+    hints: dict[str, object]
     tool: Tool
 
 
@@ -151,15 +161,29 @@ def _tool_of(function: Callable[..., Any], plain: FunctionType) -> Tool:
     code = plain.__code__, function is plain
     made_of = plain.__globals__, plain.__name__, plain.__doc__, plain.__defaults__, plain.__kwdefaults__
     try:
-        hints = get_type_hints(plain, include_extras=True)
+        found = get_type_hints(plain, include_extras=True)
     except (TypeError, NameError):
         return tool(function)  # which says what is wrong
+    hints = {name: _comparable(hint) for name, hint in found.items()}
     seen = _seen.get(code)
     if seen is None or not all(map(is_, seen.made_of, made_of)) or seen.hints != hints:
         if len(_seen) >= _MOST_SEEN:
             _seen.clear()
         seen = _seen[code] = _Seen(made_of, hints, replace(tool(function), function=None))
     return replace(seen.tool, function=function)
+
+
+def _comparable(hint: Any) -> object:
+    """Returns a type hint as a value that is equal only to that of the same hint.
+
+    A `Field` is equal to itself alone, and a hint that is a string makes another one each time. 1 is equal to 1.0 and
+    to True, which are written otherwise.
+    """
+    from pydantic.fields import FieldInfo
+
+    if arguments := get_args(hint):
+        return [get_origin(hint), *map(_comparable, arguments)]
+    return repr(hint) if isinstance(hint, FieldInfo) else (repr(hint), hint)
 
 
 def _arguments(function: Callable[..., Any], name: str) -> type[BaseModel]:
@@ -181,9 +205,14 @@ def _arguments(function: Callable[..., Any], name: str) -> type[BaseModel]:
 
 def _defined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the function with the types and the docstring, inside a partial or a callable object."""
+    function = _inside_partial(function)
+    return function if isroutine(function) else function.__call__  # type: ignore[operator]
+
+
+def _inside_partial(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, partial):
         function = function.func
-    return function if isroutine(function) else function.__call__  # type: ignore[operator]
+    return function
 
 
 def _descriptions(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
