@@ -184,3 +184,28 @@ def test_a_longer_answer_costs_no_more_for_each_chunk(wire: str, make: Callable[
             fold(wire, short)
 
     assert_at_most(1.4, lambda: fold(wire, long), many, rounds=6)
+
+
+def test_a_block_that_stays_open_makes_the_others_no_dearer() -> None:
+    """Sixteen times the blocks of text behind an open one are sixteen times the work: 0.9 when the bound was set."""
+
+    def answer(count: int) -> list[bytes]:
+        empty = {"type": "text", "text": ""}
+        events = [{"type": "content_block_start", "index": 0, "content_block": empty}]
+        for at in range(1, count):
+            piece = {"type": "text_delta", "text": "x"}
+            events += [
+                {"type": "content_block_start", "index": at, "content_block": empty},
+                {"type": "content_block_delta", "index": at, "delta": piece},
+                {"type": "content_block_stop", "index": at},
+            ]
+        events += [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
+        return [data(event) for event in events]
+
+    short, long = answer(1500), answer(24000)
+
+    def many() -> None:
+        for _ in range(16):
+            fold("anthropic", short)
+
+    assert_at_most(1.5, lambda: fold("anthropic", long), many, rounds=2)

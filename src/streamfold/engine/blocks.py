@@ -52,6 +52,7 @@ class _OpenBlock:
         json: the members of which the pieces are JSON text.
         values: the arguments of a call, where they come as values at paths.
         waiting: text that may not be shown before earlier blocks are closed.
+        next: the block of the same kind that was opened after it, if it is text or reasoning.
         counted: whether the arguments that stood in the first event have been looked at.
         marked: whether its end has been told.
         late: whether it is a call that began or grew behind a finish reason.
@@ -60,6 +61,7 @@ class _OpenBlock:
     json: tuple[str, ...] = ()
     values: PathValues | None = None
     waiting: list[str] | None = None
+    next: _OpenBlock | None = None
     counted = False
 
     def __init__(self, number: int, begun: Block) -> None:
@@ -109,7 +111,8 @@ class Blocks:
     def __init__(self) -> None:
         self._blocks: list[_OpenBlock] = []
         self._by_index: dict[int, _OpenBlock] = {}
-        self._showing: dict[BlockKind, _OpenBlock] = {}
+        self._showing: dict[BlockKind, _OpenBlock] = {}  # the block whose text is shown, of each kind
+        self._last: dict[BlockKind, _OpenBlock] = {}  # the newest block of each kind
         self._calling: _OpenBlock | None = None  # the call that was named last
         self._named: dict[tuple[str, str | None], _OpenBlock] = {}  # calls by id and name, the newest of each
         self._strays: dict[int | None, _OpenBlock] = {}  # calls whose beginning did not come
@@ -221,7 +224,11 @@ class Blocks:
         block = _OpenBlock(len(self._blocks), begun)
         self._blocks.append(block)
         if begun.kind in _SHOWN:
+            if begun.kind in self._last:
+                self._last[begun.kind].next = block
+            self._last[begun.kind] = block
             self._showing.setdefault(begun.kind, block)
+            out += self._show_waiting(begun.kind)
         if begun.index is not None:
             self._by_index[begun.index] = block
         if begun.kind == "call":
@@ -300,30 +307,21 @@ class Blocks:
 
     def _show(self, block: _OpenBlock, text: str) -> list[Delta]:
         kind = block.begun.kind
-        showing = self._showing[kind]
-        if showing is not block and showing.number < block.number:  # a piece behind the end of its block is shown late
-            before = (other for other in self._blocks[showing.number : block.number] if other.begun.kind == kind)
-            if any(other.waiting or not other.closed for other in before):
-                block.waiting = block.waiting or []
-                block.waiting.append(text)
-                return []
-            self._showing[kind] = block
-        return [_SHOWN[kind](text)]
+        if block.number <= self._showing[kind].number:  # a piece behind the end of its block is shown late
+            return [_SHOWN[kind](text)]
+        block.waiting = block.waiting or []
+        block.waiting.append(text)
+        return []
 
     def _show_waiting(self, kind: BlockKind, *, ended: bool = False) -> list[Delta]:
         """Returns the texts of a kind whose turn has come."""
         out: list[Delta] = []
-        made = _SHOWN.get(kind)
-        if made is None or kind not in self._showing:
-            return out
-        for block in self._blocks[self._showing[kind].number :]:
-            if block.begun.kind == kind:
-                self._showing[kind] = block
-                if block.waiting:
-                    out.append(made("".join(block.waiting)))
-                    block.waiting = None
-                if not (block.closed or ended):
-                    break
+        block = self._showing.get(kind)
+        while block is not None and block.next is not None and (block.closed or ended):
+            self._showing[kind] = block = block.next
+            if block.waiting:
+                out.append(_SHOWN[kind]("".join(block.waiting)))
+                block.waiting = None
         return out
 
     def _count(self, block: _OpenBlock, *, ended: bool = False) -> list[Delta]:
