@@ -7,6 +7,15 @@ Provisional: a minor version may change or remove a name without a deprecation.
 
 from ..requests import HistoryRules, Request, Rules
 from ..values import Call, Delta, Done, Failure, Finish, Reasoning, Text, UsageUpdate, error_info
+from .client_members import (
+    CHAT_MEMBERS,
+    GEMINI_MEMBERS,
+    MESSAGES_MEMBERS,
+    RESPONSES_MEMBERS,
+    Known,
+    MemberFilter,
+    chooses_destination,
+)
 from .prepared import Prepared
 from .protocol import Adapter, Endpoint, Framing, find_adapter
 from .requested import wants_stream

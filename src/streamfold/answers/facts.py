@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
@@ -48,6 +48,7 @@ class EndpointFacts:
         wires: returns the name of the wire format on which a model is asked; None: it is the same for all.
         prices: returns what finds out what an answer of a model costs there, or None if nothing can.
         refused_members: members of a body that it refuses, though others of its wire format know them.
+        extra_body: members that its configuration adds to every body.
     """
 
     name: str
@@ -58,6 +59,7 @@ class EndpointFacts:
     wires: Callable[[str], str] | None = field(default=None, repr=False, compare=False)
     prices: Callable[[str], Pricing | None] | None = field(default=None, repr=False, compare=False)
     refused_members: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    extra_body: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def adapter_of(self, model: str | None) -> str:
         """Returns the name of the wire format on which a model is asked; None: its own model."""

@@ -196,7 +196,17 @@ class Provider(BaseChatModel):
         adapter = profile.adapter_of(profile.model)
         url, prices = shown_url(profile.base_url), partial(_pricing, profile)
         refused = tuple(profile.quirks_of(profile.model).get("refused_members", ()))
-        own = EndpointFacts(profile.name, adapter, url, profile.model, problem, profile.adapter_of, prices, refused)
+        own = EndpointFacts(
+            profile.name,
+            adapter,
+            url,
+            profile.model,
+            problem,
+            profile.adapter_of,
+            prices,
+            refused,
+            profile.default_options().extra_body,
+        )
         others = [facts for model in self.fallbacks if (facts := facts_of(model)) is not None]
         return ModelFacts(
             (own, *(endpoint for facts in others for endpoint in facts.endpoints)),

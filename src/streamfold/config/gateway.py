@@ -7,8 +7,15 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from ..adapters import chooses_destination
 from .stores import StoreName
 from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Seconds, Table, accepted_by
+
+
+def _check_passthrough(paths: tuple[str, ...]) -> None:
+    for path in paths:
+        if chooses_destination(path):
+            raise ValueError(f"{path!r} chooses a model, an address or a key, and such members are never sent")
 
 
 class KeyOptions(Table):
@@ -23,6 +30,9 @@ class KeyOptions(Table):
         max_concurrent: requests at once.
         max_cost_per_day: money per day (UTC), in the currency of the providers' prices. When it is spent, nothing is
             sent to a provider until the next day.
+        passthrough_members: undocumented members of requests that are sent to providers all the same: `["plugins"]`,
+            or `["text.tone"]` for a nested one. A key with `models` or a budget may only send members that its API
+            documents, or a server such as vLLM does. Members that choose a model, an address or a key are never sent.
     """
 
     models: Names = ("*",)
@@ -30,11 +40,22 @@ class KeyOptions(Table):
     tpm: PositiveCount | None = None
     max_concurrent: PositiveCount | None = None
     max_cost_per_day: PositiveNumber | None = None
+    passthrough_members: Annotated[Names, accepted_by(_check_passthrough)] = ()
 
     def rate_limits(self) -> dict[str, Any]:
         """Returns the limits that are set."""
-        limits = {name: getattr(self, name) for name in KeyOptions.model_fields if name != "models"}
+        limits = {name: getattr(self, name) for name in ("rpm", "tpm", "max_concurrent", "max_cost_per_day")}
         return {name: value for name, value in limits.items() if value is not None}
+
+    @property
+    def any_model(self) -> bool:
+        """Whether the key may ask for every model."""
+        return "*" in self.models
+
+    @property
+    def only_known_members(self) -> bool:
+        """Whether requests may only have documented members: others may choose what is sent, or what it costs."""
+        return not self.any_model or self.max_cost_per_day is not None
 
 
 class KeySettings(KeyOptions):

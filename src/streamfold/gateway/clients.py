@@ -34,7 +34,7 @@ class Client:
     @property
     def may_ask_anything(self) -> bool:
         """Whether the client may use every model that is served."""
-        return "*" in self.options.models
+        return self.options.any_model
 
     def may_ask(self, model: str) -> bool:
         """Returns whether the client may use the model of this name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..requests import estimated_tokens
 from ..values import APIError, BadRequestError, ConfigError
 from .failures import of_error
+from .members import with_operator_members
 from .models import Served
 from .wire import AtOnce, ClientRequest, Wire
 
@@ -17,7 +18,8 @@ async def counted_tokens(wire: Wire, member: str, asked: ClientRequest, served: 
     Raises:
         Refused: the provider refused the request itself.
     """
-    request = wire.for_provider(asked, served.adapters)[0].request
+    sent, _ = with_operator_members(wire.for_provider(asked, served.adapters)[0], served.endpoints)
+    request = sent.request
     why = "no provider was asked, because its API can't count tokens"
     try:
         if (number := await served.count(request, {"total": _SECONDS})) is not None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..adapters import GEMINI_MEMBERS
 from ..adapters.gemini import Framing, GeminiEmitter, camel_case, google_error, parse_gemini_request
 from ..requests import Request
 from ..values import ErrorInfo
@@ -27,6 +28,7 @@ class GeminiWire(Wire):
     path = "/{version}/{model:path}:streamGenerateContent"  # v1beta, and newer clients say v1
     adapter = "gemini"
     id_prefix = "gen-"
+    members = GEMINI_MEMBERS
     fragments = False  # a call is one part
     returns_ids = False
     says_types = False

@@ -17,7 +17,7 @@ from starlette.datastructures import Headers, QueryParams
 from ..config import GatewayOptions
 from ..text import parse_object
 from ..turns import TurnCache
-from ..values import ConfigError
+from ..values import ConfigError, ProtocolWarning
 from .access import Access
 from .bodies import Bodies, ClientGone, HeldBody, Receive
 from .clients import Client
@@ -26,6 +26,7 @@ from .exchange import Exchange
 from .failures import Refused, refused
 from .keys import KeyRateLimits
 from .logs import RequestLog
+from .members import permitted_members, with_operator_members
 from .metrics import Metrics
 from .models import Models, Served
 from .outcomes import write_json
@@ -233,11 +234,23 @@ class RequestHandler:
             if len(model) > _LONGEST_NAME:
                 raise refused(400, f"the model's name has {len(model)} characters; allowed are {_LONGEST_NAME}")
             log.model = model
+        dropped: tuple[ProtocolWarning, ...] = ()
+        if isinstance(value, Mapping):
+            any_model = client.may_ask_anything and "*" in self.options.allow_models
+            value, dropped = permitted_members(value, wire.members, client.options, any_model=any_model)
         try:
             # What may stand in a request depends on who is asked. Without a name, that is what is wrong with it.
             named = self._models.find(model, client) if isinstance(model, str) else None
             adapters = named.adapters if named else ()
-            asked = wire.read(value, params=params, adapters=adapters, id=log.id, created=int(time()), headers=headers)
+            asked = wire.read(
+                value,
+                params=params,
+                adapters=adapters,
+                id=log.id,
+                created=int(time()),
+                headers=headers,
+                dropped=dropped,
+            )
         except ConfigError as error:
             raise refused(400, error.problem) from error
         return asked, named or self._models.find(asked.model, client)
@@ -248,13 +261,15 @@ class RequestHandler:
             asked, dropped = wire.for_provider(wire.without_client_ids(asked), served.adapters)
         except ConfigError as error:
             raise refused(400, error.problem) from error
+        asked, replaced = with_operator_members(asked, served.endpoints)
         messages, mended = for_providers(
             asked.request.messages, served.adapters, own=wire.adapter, continues=wire.continues
         )
         if messages != asked.request.messages:
             asked = replace(asked, request=replace(asked.request, messages=messages))
         memory = self._memory and self._memory.of(incoming.client.id, ids=wire.returns_ids)
-        return Exchange(wire, asked, served, self.options, incoming.log, [*dropped, *mended], memory)
+        warnings = [*asked.dropped, *dropped, *replaced, *mended]
+        return Exchange(wire, asked, served, self.options, incoming.log, warnings, memory)
 
     def check_room(self) -> None:
         """Raises Refused if there are as many requests as there may be."""

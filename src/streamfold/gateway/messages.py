@@ -7,6 +7,7 @@ from dataclasses import replace
 from time import gmtime, strftime
 from typing import Any
 
+from ..adapters import MESSAGES_MEMBERS
 from ..adapters.anthropic import MessagesEmitter, messages_error, parse_messages_request
 from ..adapters.emitting import Emitter, event
 from ..requests import Request
@@ -32,6 +33,7 @@ class MessagesWire(Wire):
     continues = True
     says_types = False
     client_ids = ("metadata",)  # Claude Code names its device, account and session there
+    members = MESSAGES_MEMBERS
     keep_alive = event({"type": "ping"}, "ping")
 
     @classmethod

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
-from ..adapters import wants_stream
+from ..adapters import Known, wants_stream
 from ..adapters.emitting import Emitter, error_body
 from ..adapters.responses import ResponsesEmitter, WrittenEvent
 from ..config import GatewayOptions
@@ -70,6 +70,7 @@ class ClientRequest:
         headers: the headers of the request, with names in lower case.
         params: the parameters in its path and its query.
         keeper: keeps the answer; None: nobody does.
+        dropped: warnings about members of the request that were removed before it was parsed.
     """
 
     body: Mapping[str, Any]
@@ -80,6 +81,7 @@ class ClientRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
     keeper: Keeper | None = None
+    dropped: tuple[ProtocolWarning, ...] = ()
 
     @property
     def model(self) -> str:
@@ -123,6 +125,7 @@ class Wire(ABC):
         continues: whether a last turn of the assistant is the beginning of the answer.
         id_prefix: how the ids of its answers begin.
         client_ids: members of its requests that identify an installation, a session or a user.
+        members: the members of its requests that may reach a provider.
         keep_alive: what is written into a stream that has been silent for a while.
     """
 
@@ -135,6 +138,7 @@ class Wire(ABC):
     continues: ClassVar[bool] = False
     id_prefix: ClassVar[str]
     client_ids: ClassVar[tuple[str, ...]] = ()
+    members: ClassVar[Known]
     # There are no `id:` lines in our streams: with one, a comment makes an event to some readers.
     keep_alive: ClassVar[bytes] = b": keepalive\n\n"
 
@@ -154,7 +158,7 @@ class Wire(ABC):
         Args:
             params: the parameters in its path and its query.
             adapters: the wire formats of the providers that will be asked.
-            rest: `id`, `created` and `headers` of the request.
+            rest: `id`, `created`, `headers` and `dropped` of the request.
         """
         native = set(adapters) == {self.adapter}
         request = self.parse_native(body, params) if native else self.parse(body, params)

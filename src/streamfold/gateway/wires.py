@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..adapters import CHAT_MEMBERS, RESPONSES_MEMBERS
 from ..adapters.chat import ChatEmitter, wants_usage
 from ..adapters.chat import parse_request as parse_chat
 from ..adapters.emitting import Emitter
@@ -30,6 +31,7 @@ class ChatWire(Wire):
     adapter = "chat"
     id_prefix = "chatcmpl-"
     client_ids = _CLIENT_IDS
+    members = CHAT_MEMBERS
 
     def parse(self, body: Any, params: Mapping[str, str]) -> Request:
         wants_usage(body)  # a mistake in it is one of the request
@@ -97,6 +99,7 @@ class ResponsesWire(Wire):
     adapter = "responses"
     id_prefix = "resp_"
     client_ids = (*_CLIENT_IDS, "client_metadata")  # Codex names its installation there, and the session as cache key
+    members = RESPONSES_MEMBERS
 
     def parse(self, body: Any, params: Mapping[str, str]) -> Request:
         return parse_responses(body)
@@ -129,7 +132,7 @@ class ResponsesWire(Wire):
             rest = {name: value for name, value in extra.items() if name in read.request.options.extra_body}
             members = {
                 name: getattr(asked, name)
-                for name in ("body", "stream", "id", "created", "headers", "params", "keeper")
+                for name in ("body", "stream", "id", "created", "headers", "params", "keeper", "dropped")
             }
             made = _ResponsesRequest(request=read.request, tools=read.tools, **members)
             asked = made.with_extra_body(rest)

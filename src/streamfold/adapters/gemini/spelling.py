@@ -17,4 +17,13 @@ def camel_case(value: Any) -> Any:
     """
     if not isinstance(value, Mapping):
         return value
-    return {_UNDERSCORE.sub(lambda found: found[1].upper(), str(name)): member for name, member in value.items()}
+    return {camel_name(str(name)): member for name, member in value.items()}
+
+
+def camel_name(name: str) -> str:
+    """Returns a name in camel case.
+
+    >>> camel_name("generation_config")
+    'generationConfig'
+    """
+    return _UNDERSCORE.sub(lambda found: found[1].upper(), name)
