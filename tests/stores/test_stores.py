@@ -133,6 +133,16 @@ async def test_a_new_record(kind: Kind) -> None:
     assert await stores[0].put("me", {"a": b""}, new=True)
 
 
+async def test_a_new_part(kind: Kind) -> None:
+    """`new` is about the values: a record that is there takes another part, and one of several at once succeeds."""
+    store = kind()
+    await store.put("me", {"a/x": b"1"})
+    assert not await store.put("me", {"a/x": b"2"}, new=True)
+    assert not await store.put("me", {"a/z": b"2", "a/x": b"2"}, new=True)
+    assert await store.put("me", {"a/y": b"2"}, new=True)
+    assert await store.parts("me", "a") == {"x": b"1", "y": b"2"}
+
+
 async def test_number(kind: Kind) -> None:
     """Those that were used last stay; a record counts once, with all of its parts."""
     store = kind(entries=4)

@@ -62,8 +62,10 @@ class MemoryStore:
     async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
         """Keeps values, all or none. Returns whether they are kept."""
         records = dict(by_record(values))
-        if new and any(self._used(owner, name) is not None for name in records):
-            return False
+        for name, parts in records.items() if new else ():
+            record = self._used(owner, name)
+            if record is not None and not parts.keys().isdisjoint(record.parts):
+                return False
         if not self._retention.evicts:
             self._expire()
             if self._would_overflow(owner, records):

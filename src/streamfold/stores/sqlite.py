@@ -69,6 +69,7 @@ class PrivateDatabase:
         path: the file.
         schema: the statements that make its tables, where they are not there yet.
         patience: seconds to wait for another process, or for another thread of this one.
+        durable: what was committed survives a power cut, for a write to the disk with each transaction.
 
     Raises:
         ConfigError: there is no folder for the file.
@@ -77,12 +78,15 @@ class PrivateDatabase:
         lock: held by the thread that uses the file.
     """
 
-    def __init__(self, path: str | os.PathLike[str], schema: str, *, patience: float = _PATIENCE) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], schema: str, *, patience: float = _PATIENCE, durable: bool = False
+    ) -> None:
         self.path = Path(path).expanduser()
         if not self.path.parent.is_dir():
             raise ConfigError(f"there is no folder {str(self.path.parent)!r} for the database {self.path.name!r}")
         self._schema = schema
         self._patience = patience
+        self._durable = durable
         self.lock = RLock()
         self._open: sqlite3.Connection | None = None
 
@@ -98,7 +102,11 @@ class PrivateDatabase:
             sqlite3.Error: it can't be used now.
         """
         with self.lock:
-            database = self._open = self._open or private_database(self.path, self._schema, self._patience)
+            if self._open is None:
+                self._open = private_database(self.path, self._schema, self._patience)
+                if self._durable:
+                    self._open.execute("PRAGMA synchronous = FULL")
+            database = self._open
             database.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
             try:
                 yield database
@@ -188,7 +196,8 @@ class SQLiteStore(BlockingStore):
     ) -> None:
         super().__init__(retention, clock)
         schema = _SCHEMA.format(name=table)
-        self._database = PrivateDatabase(path, schema, patience=_SHORTLY)
+        durable = not self._retention.evicts
+        self._database = PrivateDatabase(path, schema, patience=_SHORTLY, durable=durable)
         self._reader = PrivateDatabase(path, schema, patience=_SHORTLY)  # it need not wait for who writes
         self._table = table
         self._present = present
@@ -202,16 +211,10 @@ class SQLiteStore(BlockingStore):
 
     def get_now(self, owner: str, keys: list[str]) -> Mapping[str, bytes]:
         """Returns the values of those keys that are known."""
-        found: dict[str, bytes] = {}
         names = dict.fromkeys(split_key(key)[0] for key in keys)
         with self._open(reads=True) as database:
             used = {name: at for name in names if (at := self._used(database, owner, name)) is not None}
-            for key in keys:
-                name, part = split_key(key)
-                value = f"SELECT value FROM {self._table}_values WHERE owner = ? AND key = ? AND part = ?"  # noqa: S608
-                row = database.execute(value, (owner, name, part)).fetchone() if name in used else None
-                if row is not None:
-                    found[key] = row[0]
+            found = self._found(database, owner, keys)
         self._touch(owner, used)
         return found
 
@@ -220,7 +223,7 @@ class SQLiteStore(BlockingStore):
         records = dict(by_record(values))
         now = self._clock()
         with self._open() as database:
-            if new and any(self._used(database, owner, name) is not None for name in records):
+            if new and self._found(database, owner, list(values)):
                 return False
             for name, parts in records.items():
                 self._add(database, owner, name, parts, now + ahead)
@@ -279,6 +282,18 @@ class SQLiteStore(BlockingStore):
         found = f"SELECT used FROM {self._table}_records WHERE owner = ? AND key = ? AND used >= ?"  # noqa: S608
         row = database.execute(found, (owner, key, self._clock() - self._retention.age)).fetchone()
         return None if row is None else float(row[0])
+
+    def _found(self, database: sqlite3.Connection, owner: str, keys: list[str]) -> dict[str, bytes]:
+        """Returns the values of those keys that are known and not too old."""
+        found: dict[str, bytes] = {}
+        value = f"SELECT value FROM {self._table}_values WHERE owner = ? AND key = ? AND part = ?"  # noqa: S608
+        for key in keys:
+            name, part = split_key(key)
+            if self._used(database, owner, name) is not None:
+                row = database.execute(value, (owner, name, part)).fetchone()
+                if row is not None:
+                    found[key] = row[0]
+        return found
 
     def _touch(self, owner: str, used: Mapping[str, float]) -> None:
         """Notes that records were used, if that was not noted for a while."""

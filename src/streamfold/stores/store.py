@@ -71,7 +71,7 @@ class Store(Protocol):
         """Keeps values, all or none. A key that is known gets the new value.
 
         Args:
-            new: only if none of their records is known. Of several that ask at once, one succeeds.
+            new: only if none of the keys is known. Of several that ask at once, one succeeds.
             ahead: seconds for which the records count as used from now on: others are given up before them.
 
         Returns:

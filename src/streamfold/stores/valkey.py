@@ -70,11 +70,12 @@ for i = 5, #ARGV, 2 do
 end
 return found
 """
-# ARGV[5]: entries, [6]: bytes, [7]: "1" for new records alone, [8]: ahead in ms, [9...]: name, part and value of each.
+# ARGV[5]: entries, [6]: bytes, [7]: "1" for new values alone, [8]: ahead in ms, [9...]: name, part and value of each.
 _PUT = """
 local entries, bytes, at = tonumber(ARGV[5]), tonumber(ARGV[6]), now + tonumber(ARGV[8])
 for i = 9, #ARGV, 3 do
-    if ARGV[7] == '1' and used(owner, ARGV[i]) then return 0 end
+    if ARGV[7] == '1' and used(owner, ARGV[i])
+        and redis.call('HEXISTS', record(owner, ARGV[i]), ARGV[i + 1]) == 1 then return 0 end
 end
 local function forget(id)
     local owner, key = string.match(id, '^([^:]*):(.*)$')
