@@ -75,8 +75,8 @@ class Demanding:
         given = {**KINDS[self.kind][0], "max_retries": 0, "name": "main", **config}
         if "profile" in given:
             given["api_key"] = "key-of-the-gateway"
-        memory = given.pop("memory", None)
-        return Provider.from_config(given, http_client=client, memory=memory)
+        turn_cache = given.pop("turn_cache", None)
+        return Provider.from_config(given, http_client=client, turn_cache=turn_cache)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         body = json.loads(request.content)

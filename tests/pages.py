@@ -34,7 +34,7 @@ import pytest
 from streamfold import Provider, testing
 from streamfold.config import config_problems, read_config
 from streamfold.testing import ScriptedProvider
-from streamfold.turns import read_turn_cache
+from streamfold.turn_cache import read_turn_cache
 
 ROOT = Path(__file__).resolve().parents[1]
 KEYS = ("OPENAI_API_KEY", "MOONSHOT_API_KEY", "MY_KEY", "TEAM_KEY", "TEAM", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
@@ -130,9 +130,9 @@ class Page:
                 return made  # a transport of the page's own, or a wire that no script speaks
             given = {key: value for key, value in given.items() if key not in ("config", "http_client", "fallback")}
             named = spec or getattr(made, "name", None)
-            memory = given.pop("memory", None)  # of the provider, and no setting of a script
+            turn_cache = given.pop("turn_cache", None)  # of the provider, and no setting of a script
             scripted = ScriptedProvider(then=page.next_turn, provider=named, hooks=hooks, **given)
-            scripted.provider.memory = read_turn_cache(memory)
+            scripted.provider.turn_cache = read_turn_cache(turn_cache)
             scripted.preview = made.preview  # type: ignore[method-assign] # what would really be sent
             return scripted
 

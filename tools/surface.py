@@ -30,7 +30,7 @@ MODULES: dict[str, list[str]] = {
     "streamfold.stores": [],
     "streamfold.testing": [],
     "streamfold.tools": [],
-    "streamfold.turns": [],
+    "streamfold.turn_cache": [],
     "streamfold.types": [],
     "streamfold.integrations.otel": [],
     "streamfold.integrations.agui": [],
@@ -50,7 +50,7 @@ WITH_MEMBERS = {
 }
 WHOLE = [  # modules with all members
     *("streamfold.sync", "streamfold.integrations.agui", "streamfold.integrations.aisdk"),
-    *(f"streamfold.{door}" for door in ("jobs", "limits", "middleware", "stores", "tools", "turns", "types")),
+    *(f"streamfold.{door}" for door in ("jobs", "limits", "middleware", "stores", "tools", "turn_cache", "types")),
 ]
 KINDS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 

@@ -316,7 +316,7 @@ class Loud(Middleware):
 async def test_through_models_around_it() -> None:
     """Fallbacks, middleware and a memory pass on what was asked for."""
     busy, server = Server(refused(500, "busy")), Server(completion())
-    memory = server.provider(memory=True)
+    memory = server.provider(turn_cache=True)
     model = Fallback(busy.provider(), Loud(Fallback(memory)))
     reply = await model.chat("Hello", stream=False, timeouts={"total": 30}, extra_headers={"x-a": "b"})
     assert reply.text == "Hi"

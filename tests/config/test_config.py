@@ -333,7 +333,7 @@ URL = 'base_url = "http://x/v1"\n'
                 "base_url, api_key, api_key_env, key_header, auth, wire, origin, model, model_family, families, "
                 "dialect, defuse, quirks, headers, options, unsupported_options, "
                 "extra_body, timeouts, max_retries, limits, coalesce, transport, http2, rpm, tpm, max_concurrent, "
-                "max_cost_per_day, rate_limits, fallback, memory, capabilities, hosted, prices, batches, models"
+                "max_cost_per_day, rate_limits, fallback, turn_cache, capabilities, hosted, prices, batches, models"
             ),
         ),
         (

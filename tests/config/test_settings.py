@@ -244,7 +244,12 @@ def test_types_of_settings_have_every_key() -> None:
     def keys(kind: Any) -> set[str]:
         return set(kind.__annotations__)
 
-    assert keys(ProviderConfig) == set(Profile.model_fields) - {"profile", "docs", "checked", "memory"}  # an argument
+    assert keys(ProviderConfig) == set(Profile.model_fields) - {
+        "profile",
+        "docs",
+        "checked",
+        "turn_cache",
+    }  # an argument
     assert keys(TimeoutOptions) == {field.name for field in fields(Timeouts)}
     assert keys(RateLimitsConfig) == set(RateLimitSettings.model_fields)
     assert keys(LimitsConfig) == {field.name for field in fields(Limits)}

@@ -20,25 +20,28 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_file_and_a_variable(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The value of a variable is read when the provider is made, and never shown."""
-    file.write_text(f'[providers.main]\n{URL}memory = "sqlite:///${{FOLDER}}/turns.db"\n')
+    file.write_text(f'[providers.main]\n{URL}turn_cache = "sqlite:///${{FOLDER}}/turns.db"\n')
     with pytest.raises(NotConfiguredError, match="memory: FOLDER is not set"):
         Provider.from_config("main", config=file)
     monkeypatch.setenv("FOLDER", str(tmp_path))
     provider = Provider.from_config("main", config=file)
-    assert provider.memory is not None
-    assert repr(provider.memory) == f"<TurnCache <SQLiteStore '{tmp_path}/turns.db'>>"
+    assert provider.turn_cache is not None
+    assert repr(provider.turn_cache) == f"<TurnCache <SQLiteStore '{tmp_path}/turns.db'>>"
     assert str(tmp_path) not in repr(provider.profile)
 
 
 def test_a_password_is_not_shown(file: Path) -> None:
     """Neither in the profile, nor in the settings of the gateway, nor by `config show`."""
     where = "valkey://me:geheim@127.0.0.1:6379/0"
-    file.write_text(f'[providers.main]\n{URL}memory = "{where}"\n')
+    file.write_text(f'[providers.main]\n{URL}turn_cache = "{where}"\n')
     pytest.importorskip("valkey")
     provider = Provider.from_config("main", config=file)
-    shown = [value.shown for value in effective_values(read_config(file), "main") if value.key == "memory"]
+    shown = [value.shown for value in effective_values(read_config(file), "main") if value.key == "turn_cache"]
     assert shown == ['"valkey://***@127.0.0.1:6379/0"']
-    assert "geheim" not in f"{provider!r} {provider.profile!r} {provider.memory!r} {GatewayOptions(memory=where)!r}"
+    assert (
+        "geheim"
+        not in f"{provider!r} {provider.profile!r} {provider.turn_cache!r} {GatewayOptions(turn_cache=where)!r}"
+    )
 
 
 @each_row(
@@ -52,15 +55,15 @@ def test_a_password_is_not_shown(file: Path) -> None:
 )
 def test_mistakes(file: Path, written: str, message: str) -> None:
     """They name the file, the line and what is allowed."""
-    file.write_text(f"[providers.main]\n{URL}memory = {written}\n")
+    file.write_text(f"[providers.main]\n{URL}turn_cache = {written}\n")
     with pytest.raises(ConfigError) as caught:
         Provider.from_config("main", config=file)
-    assert ":4: providers.main.memory: " in str(caught.value)
+    assert ":4: providers.main.turn_cache: " in str(caught.value)
     assert message in str(caught.value)
 
 
 def test_the_gateway_reads_the_same(file: Path) -> None:
     """One grammar for the table of a provider and that of the gateway."""
-    file.write_text(f'[providers.main]\n{URL}[gateway]\nmemory = "sqlite://x"\n')
-    with pytest.raises(ConfigError, match=r"gateway\.memory: must be memory, or sqlite:///"):
+    file.write_text(f'[providers.main]\n{URL}[gateway]\nturn_cache = "sqlite://x"\n')
+    with pytest.raises(ConfigError, match=r"gateway\.turn_cache: must be memory, or sqlite:///"):
         read_config(file).gateway()

@@ -59,7 +59,7 @@ async def test_kill_9_in_mid_answer(tmp_path: Path) -> None:
         file = tmp_path / "streamfold.toml"
         file.write_text(
             f'[providers.main]\nbase_url = "{upstream.base_url}"\nmodel = "m"\n'
-            f'[gateway]\nmemory = "sqlite:///{tmp_path}/kept.db"\n'
+            f'[gateway]\nresponses = "sqlite:///{tmp_path}/kept.db"\n'
         )
         seen: list[dict[str, Any]] = []
         async with running(file) as (address, process), httpx.AsyncClient(timeout=20) as client:
@@ -102,7 +102,7 @@ async def test_told_to_stop_it_finishes_what_nobody_waits_for(tmp_path: Path, *,
         file = tmp_path / "streamfold.toml"
         file.write_text(
             f'[providers.main]\nbase_url = "{upstream.base_url}"\nmodel = "m"\n'
-            f'[gateway]\nmemory = "sqlite:///{tmp_path}/kept.db"\nshutdown = {20 if in_time else 0.5}\n'
+            f'[gateway]\nresponses = "sqlite:///{tmp_path}/kept.db"\nshutdown = {20 if in_time else 0.5}\n'
         )
         async with running(file) as (address, process), httpx.AsyncClient() as client:
             body = {"model": "main", "input": "Hi", "background": True}

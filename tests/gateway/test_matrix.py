@@ -249,7 +249,7 @@ async def talk(model: ChatModel) -> tuple[Reply, Reply]:
     return first, second
 
 
-# To which providers a client gives their own reasoning back, or the signature of it, without the gateway's memory. Chat
+# To which providers a client gives their own reasoning back, or the signature of it, without the turn cache. Chat
 # Completions has no place for either, unless the provider is one of those that have added `reasoning_content`, as Kimi.
 REASONING_BACK: dict[str, Sequence[str]] = {
     "chat": ("gemini",),  # in Google's own member of a call
@@ -264,15 +264,15 @@ TAKES_NONE = ("chat",)  # OpenAI's own models do not read reasoning on this wire
 @each_row(("client", "provider"), PAIRS)
 async def test_histories(client: str, provider: str) -> None:
     """The provider is sent the conversation that it is sent without a gateway; reasoning that is lost is told."""
-    for memory in share(["memory", False], (client, provider), 1):
-        await _check_history(client, provider, memory)
+    for cached in share(["memory", False], (client, provider), 1):
+        await _check_history(client, provider, cached)
 
 
-async def _check_history(client: str, provider: str, memory: Any) -> None:
+async def _check_history(client: str, provider: str, cached: Any) -> None:
     turns = [[think("Two cities."), say("I look."), *CALLS], ["Done."]]
     direct, inner = scripted(provider, *turns), scripted(provider, *turns)
     await talk(direct)
-    async with through(client, inner, memory=memory) as (model, tap):
+    async with through(client, inner, turn_cache=cached) as (model, tap):
         _, reply = await talk(model)
     assert reply.text == "Done."
     bodies = [found.requests[1].body for found in (direct, inner)]
@@ -281,7 +281,7 @@ async def _check_history(client: str, provider: str, memory: Any) -> None:
     assert (reasonings[0] is None) == (provider in TAKES_NONE)
     came_back = reasonings[0] is not None and reasonings[1] == reasonings[0]
     # Turns are remembered by the ids of their calls. Kimi's are made anew by the client, as Kimi counts them.
-    remembered = bool(memory) and client != "kimi" and provider not in TAKES_NONE
+    remembered = bool(cached) and client != "kimi" and provider not in TAKES_NONE
     assert came_back == (provider in REASONING_BACK[client] or remembered)
     if not came_back:  # the client itself left it out, or the gateway had to
         told = {warning.code for warning in reply.warnings} | _told(tap.bodies[1])
@@ -297,7 +297,7 @@ def test_the_guide_says_what_comes_back() -> None:
     providers = ("chat", "responses", "kimi", "anthropic", "gemini")
     for client, (_, *cells) in zip(clients, rows, strict=True):
         for provider, cell in zip(providers, cells, strict=True):
-            lost = "lost" if client == "kimi" else "memory"
+            lost = "lost" if client == "kimi" else "cache"
             own = "yes" if provider in REASONING_BACK[client] else lost
             assert cell == ("not wanted" if provider in TAKES_NONE else own), (client, provider)
 

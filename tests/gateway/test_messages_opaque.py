@@ -58,9 +58,9 @@ def asking(*messages: Any, **members: Any) -> dict[str, Any]:
     return {"model": "main", "max_tokens": 100, "messages": talk, "tools": TOOLS, **THINKING, **members}
 
 
-async def second_request(adapter: str, answer: bytes, *, stream: bool, **options: Any) -> tuple[Any, Any]:
+async def second_request(adapter: str, answer: bytes, *, stream: bool, cached: bool = False) -> tuple[Any, Any]:
     """The content that a client gets and sends back with results, and what the provider is asked then."""
-    async with behind(answer, answer, adapter=adapter, memory=False, **options) as client:
+    async with behind(answer, answer, adapter=adapter, turn_cache=cached) as client:
         first = await client.post(MESSAGES, json=asking(stream=stream))
         content = first.json()["content"] if not stream else read("anthropic", first.content).extras["blocks"]
         calls = [block["id"] for block in content if block["type"] == "tool_use"]
@@ -94,6 +94,19 @@ async def test_thought_signatures_of_gemini(stream: bool) -> None:
     assert [part["functionCall"]["name"] for part in turn["parts"][1:]] == ["look", "edit"]
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("adapter", "answer"), [("responses", responses()), ("gemini", gemini())])
+async def test_a_turn_cache_keeps_it_instead(adapter: str, answer: bytes, stream: bool) -> None:
+    """With a turn cache, no client gets a block that its user can't read, and the provider gets the same turn back."""
+    content, asked = await second_request(adapter, answer, stream=stream, cached=True)
+    assert "redacted_thinking" not in {block["type"] for block in content}
+    assert "streamfold_" not in json.dumps(content)
+    if adapter == "responses":
+        assert asked["input"][1 : 1 + len(ITEMS)] == ITEMS
+    else:
+        assert asked["contents"][1]["parts"] == SIGNED
+
+
 @each_row("name", ["hidden_thinking", "web_search"])
 @each_row("stream", [True, False])
 async def test_blocks_of_anthropic(name: str, stream: bool) -> None:
@@ -110,7 +123,7 @@ async def test_blocks_of_anthropic(name: str, stream: bool) -> None:
 @each_row(("adapter", "answer"), [("responses", responses()), ("gemini", gemini())])
 async def test_clients_that_asked_for_no_thinking(adapter: str, answer: bytes, stream: bool) -> None:
     """They may not expect such blocks, and get none."""
-    async with behind(answer, adapter=adapter, memory=False) as client:
+    async with behind(answer, adapter=adapter, turn_cache=False) as client:
         body = {**asking(stream=stream), "thinking": {"type": "disabled"}}
         got = await client.post(MESSAGES, json=body)
     assert b"thinking" not in got.content
@@ -123,7 +136,7 @@ async def test_a_block_that_nobody_of_us_made() -> None:
             "role": "assistant",
             "content": [{"type": "redacted_thinking", "data": data}, {"type": "text", "text": "a"}],
         }
-        async with behind(gemini(), adapter="gemini", memory=False) as client:
+        async with behind(gemini(), adapter="gemini", turn_cache=False) as client:
             answer = await client.post(MESSAGES, json=asking(turn, {"role": "user", "content": "b"}))
             asked = client.upstream.requests[0].content  # type: ignore[attr-defined]
         assert answer.status_code == 200

@@ -51,7 +51,7 @@ async def kept_in(where: str) -> AsyncIterator[tuple[Gateway, httpx.AsyncClient]
     async with (
         serving(says_hello) as upstream,
         upstream.provider() as main,
-        gateway({"main": main}, memory=False, responses=where) as app,
+        gateway({"main": main}, turn_cache=False, responses=where) as app,
         client_of(app) as client,
     ):
         yield app, client

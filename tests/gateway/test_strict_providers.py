@@ -34,10 +34,10 @@ async def talk(model: Provider) -> None:
     await model.chat([*messages, user("Thanks.")], [TIME], reasoning_effort="high")
 
 
-@each_row("memory", ["memory", False])
+@each_row("cached", ["memory", False])
 @each_row("provider", PROBLEMS)
 @each_row("client", WIRES)
-async def test_no_refusal_over_three_turns(client: str, provider: str, memory: Any) -> None:
+async def test_no_refusal_over_three_turns(client: str, provider: str, cached: Any) -> None:
     """Signatures are on their parts, results in order and alone, roles right, whatever the client's API can carry."""
     refused: list[str] = []
     calls = [call("get_time", city="Oslo"), call("get_time", city="Rome")]
@@ -49,9 +49,9 @@ async def test_no_refusal_over_three_turns(client: str, provider: str, memory: A
         strict(provider, refused, "You are welcome."),
     ]
     inner = scripted(provider, *turns)
-    async with through(client, inner, memory=memory) as (model, _):
+    async with through(client, inner, turn_cache=cached) as (model, _):
         await talk(model)
     assert refused == []
     inner.assert_done()
-    if client == "gemini" or (memory and client != "kimi"):  # it keeps them, or the gateway remembers
+    if client == "gemini" or (cached and client != "kimi"):  # it keeps them, or the gateway remembers
         assert PLACEHOLDER not in str([sent.body for sent in inner.requests])

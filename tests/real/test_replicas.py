@@ -34,7 +34,8 @@ prices = {{input = 1000, output = 2000}}
 [rate_limits]
 store = "valkey://127.0.0.1:{store}"
 [gateway]
-memory = "valkey://127.0.0.1:{store}"
+turn_cache = "valkey://127.0.0.1:{store}"
+responses = "valkey://127.0.0.1:{store}"
 metrics = true
 json_log = true
 max_requests = 512

@@ -18,7 +18,7 @@ from ..limits import RateLimiter
 from ..net import hides_arguments
 from ..requests import Capabilities, ChatOptions, Request
 from ..text import shown_url
-from ..turns import RememberedAnswer, TurnCache, TurnStore, read_turn_cache
+from ..turn_cache import RememberedAnswer, TurnCache, TurnStore, read_turn_cache
 from ..values import GeneratedFile, Messages, Timeouts, ToolChoice, ToolLike
 from .batches import BatchClient
 from .connections import Connections
@@ -49,7 +49,7 @@ class Provider(BaseChatModel):
         http_client: the client to send with. It remains the caller's and is not closed.
         hooks: functions that are called while answers are requested and read.
         fallbacks: models that are asked when this one fails, as with `Fallback`. `aclose` closes them.
-        memory: gives earlier turns back what they have lost, see `TurnCache`: a cache or a store, which remains the
+        turn_cache: gives earlier turns back what they have lost, see `TurnCache`: a cache or a store, which remains the
             caller's and is not closed; or a name such as "sqlite:///turns.db". Default: what the profile says.
     """
 
@@ -60,11 +60,11 @@ class Provider(BaseChatModel):
         http_client: httpx.AsyncClient | None = None,
         hooks: Hooks | Iterable[Hooks] = (),
         fallbacks: Iterable[ChatModel] = (),
-        memory: TurnCache | TurnStore | str | bool | None = None,
+        turn_cache: TurnCache | TurnStore | str | bool | None = None,
     ) -> None:
         self.profile = profile
-        self.memory = read_turn_cache(profile.sent_memory() if memory is None else memory)
-        self._owns_memory = isinstance(memory, str | bool | None)
+        self.turn_cache = read_turn_cache(profile.sent_turn_cache() if turn_cache is None else turn_cache)
+        self._owns_turn_cache = isinstance(turn_cache, str | bool | None)
         self.hooks = read_hooks(hooks)
         self.fallbacks = tuple(fallbacks)
         self._failover = Failover()
@@ -80,7 +80,7 @@ class Provider(BaseChatModel):
         config: str | os.PathLike[str] | None = None,
         http_client: httpx.AsyncClient | None = None,
         hooks: Hooks | Iterable[Hooks] = (),
-        memory: TurnCache | TurnStore | str | bool | None = None,
+        turn_cache: TurnCache | TurnStore | str | bool | None = None,
         **overrides: Unpack[ProviderConfig],
     ) -> Self:
         """Returns a provider by its name (`"main"`, `"main:other-model"`), from a mapping, or the default one.
@@ -91,9 +91,9 @@ class Provider(BaseChatModel):
         Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, auth, origin,
         model, model_family, families, wire, dialect, defuse, quirks, headers, options, unsupported_options,
         extra_body, timeouts, max_retries, limits, transport, http2, coalesce, rpm, tpm, max_concurrent,
-        max_cost_per_day, rate_limits, fallback, capabilities, prices, batches, models, memory; a mapping may start from
-        the catalogue with the key `profile`. The providers that `fallback` names are asked when this one fails, as with
-        `Fallback`; the overrides are not used for them.
+        max_cost_per_day, rate_limits, fallback, capabilities, prices, batches, models, turn_cache; a mapping may start
+        from the catalogue with the key `profile`. The providers that `fallback` names are asked when this one fails, as
+        with `Fallback`; the overrides are not used for them.
 
         Args:
             spec: name or mapping.
@@ -101,7 +101,7 @@ class Provider(BaseChatModel):
                 working directory or in the user's directory.
             http_client: the client to send with. It remains the caller's and is not closed.
             hooks: functions that are called while answers are requested and read, by fallbacks too.
-            memory: see `Provider`; it serves the fallbacks too.
+            turn_cache: see `Provider`; it serves the fallbacks too.
 
         Raises:
             ConfigError: a key or value is unknown or not allowed; the message says what is allowed.
@@ -109,7 +109,7 @@ class Provider(BaseChatModel):
         profiles = load_profiles(spec, overrides, config)
         hooks = read_hooks(hooks)
         fallbacks = [Provider(profile, http_client=http_client, hooks=hooks) for profile in profiles[1:]]
-        return cls(profiles[0], http_client=http_client, hooks=hooks, fallbacks=fallbacks, memory=memory)
+        return cls(profiles[0], http_client=http_client, hooks=hooks, fallbacks=fallbacks, turn_cache=turn_cache)
 
     def with_limiter(self, limiter: RateLimiter, *, patient: bool = True) -> Self:
         """Returns this provider with another limiter. Both use the same connections, which only one may close.
@@ -241,8 +241,8 @@ class Provider(BaseChatModel):
         async with AsyncExitStack() as stack:
             for model in self.fallbacks:
                 stack.push_async_callback(model.aclose)
-            if self.memory is not None and self._owns_memory:
-                stack.push_async_callback(self.memory.aclose)
+            if self.turn_cache is not None and self._owns_turn_cache:
+                stack.push_async_callback(self.turn_cache.aclose)
             stack.push_async_callback(self._requester.aclose)
             await self._connections.aclose()
 
@@ -253,8 +253,8 @@ class Provider(BaseChatModel):
         return f"<Provider {self.name} {wire} {url} model={profile.model!r}{more}>"
 
     def _stream(self, arguments: Arguments) -> ChatStream:
-        memory = self.memory
-        source = self._source(arguments) if memory is None else RememberedAnswer(memory, arguments, self._source)
+        cache = self.turn_cache
+        source = self._source(arguments) if cache is None else RememberedAnswer(cache, arguments, self._source)
         return ChatStream(source, fragments=arguments.fragments)
 
     def _source(self, arguments: Arguments) -> ChunkSource:

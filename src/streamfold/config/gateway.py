@@ -93,14 +93,14 @@ class GatewayOptions(Table):
         repair: repair conversations that a provider would refuse, with a warning (see `ChatOptions`).
         keepalive: seconds of silence after which a stream gets a comment (on the Messages API: a ping), so that proxies
             keep it open; 0: never.
-        memory: where turns of the model are kept, to give back what clients leave out of them (reasoning, signatures,
-            encrypted items): `true` or "memory", "sqlite:///turns.db", "valkey://host:6379"; `false`: nowhere. Clients
-            with different keys have nothing in common.
-        memory_turns: how many turns are kept.
-        memory_bytes: size of all turns together.
-        memory_age: seconds for which a turn is kept since it was last used.
-        responses: where responses of the Responses API are kept, to be continued, fetched, resumed and cancelled: as
-            for `memory`, which is the default; `false`: nowhere.
+        turn_cache: where turns of the model are kept, to give back what clients leave out of them (reasoning,
+            signatures, encrypted items): `true` or "memory", "sqlite:///turns.db", "valkey://host:6379"; `false`:
+            nowhere. What clients with one key get back is never given to those with another, nor to another end user.
+        turn_cache_turns: how many turns are kept.
+        turn_cache_bytes: size of all turns together.
+        turn_cache_age: seconds for which a turn is kept since it was last used.
+        responses: where responses of the Responses API are kept, to be continued, fetched, resumed and cancelled: named
+            as for `turn_cache`, by default in the process; `false`: nowhere.
         responses_number: how many responses are kept. When there is no room, the client who keeps most gives up first.
         responses_bytes: size of all responses together.
         responses_age: seconds for which a response is kept since it was last used.
@@ -126,11 +126,11 @@ class GatewayOptions(Table):
     hosts: Names = ()
     repair: Flag = False
     keepalive: Seconds = 15.0
-    memory: StoreName = Field(default=True, repr=False)  # may have a password
-    memory_turns: PositiveCount = 20_000
-    memory_bytes: PositiveCount = 64 * 2**20
-    memory_age: PositiveNumber = 24 * 3600.0
-    responses: StoreName | None = Field(default=None, repr=False)
+    turn_cache: StoreName = Field(default=True, repr=False)  # may have a password
+    turn_cache_turns: PositiveCount = 20_000
+    turn_cache_bytes: PositiveCount = 64 * 2**20
+    turn_cache_age: PositiveNumber = 24 * 3600.0
+    responses: StoreName = Field(default=True, repr=False)
     responses_number: PositiveCount = 1000
     responses_bytes: PositiveCount = 256 * 2**20
     responses_age: PositiveNumber = 24 * 3600.0

@@ -139,7 +139,7 @@ class Profile(ModelsOfEndpoint, Table):
         max_cost_per_day: money that is spent in a day (UTC) at most, in the currency of the prices.
         rate_limits: where that is counted, as in the table `[rate_limits]`, which is the default.
         fallback: providers to ask when this one fails; see `Fallback`.
-        memory: where turns are kept to give back what later requests have lost of them: "memory",
+        turn_cache: where turns are kept to give back what later requests have lost of them: "memory",
             "sqlite:///turns.db", "valkey://host:6379"; see `TurnCache`.
         capabilities: features of all models of this endpoint.
         hosted: the tools that this endpoint runs itself, by kind: "web_search", "web_fetch", "code_execution",
@@ -152,7 +152,7 @@ class Profile(ModelsOfEndpoint, Table):
         docs: documentation that the facts of a catalogue file come from.
         checked: date on which they were looked up.
 
-    `base_url`, `api_key`, `model`, `memory` and the values of `headers` may refer to environment variables, as in
+    `base_url`, `api_key`, `model`, `turn_cache` and the values of `headers` may refer to environment variables, as in
     `"https://${GATEWAY}/v1"`. Variables are read when a request is made, and their values are never shown.
     """
 
@@ -191,7 +191,7 @@ class Profile(ModelsOfEndpoint, Table):
     max_cost_per_day: PositiveNumber | None = None
     rate_limits: RateLimitSettings | None = None
     fallback: Names = ()
-    memory: StoreName | None = None
+    turn_cache: StoreName | None = None
     capabilities: Annotated[Capabilities, as_table(Capabilities)] = Capabilities()
     hosted: Names | None = None
     prices: Annotated[dict[str, Any], accepted_by(read_prices)] = Field(default={})
@@ -298,9 +298,9 @@ class Profile(ModelsOfEndpoint, Table):
         """Returns the model with the values of its variables. Raises NotConfiguredError for one that is not set."""
         return None if self.model is None else self._filled("model", self.model)
 
-    def sent_memory(self) -> str | bool:
+    def sent_turn_cache(self) -> str | bool:
         """Returns where turns are kept, with the values of its variables; False: nowhere. Raises NotConfiguredError."""
-        return store_url(self.memory) if isinstance(self.memory, str) else bool(self.memory)
+        return store_url(self.turn_cache) if isinstance(self.turn_cache, str) else bool(self.turn_cache)
 
     def problem(self) -> str | None:
         """Returns what keeps requests from being sent; None if nothing is missing."""
@@ -334,7 +334,7 @@ class Profile(ModelsOfEndpoint, Table):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
-            yield name, shown_url(value) if name in ("base_url", "memory") and isinstance(value, str) else value
+            yield name, shown_url(value) if name in ("base_url", "turn_cache") and isinstance(value, str) else value
 
     def _filled(self, key: str, text: str) -> str:
         return filled(text, lambda variable: variable_value(variable, f'provider "{self.name}": {key}'))

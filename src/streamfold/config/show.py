@@ -17,7 +17,7 @@ from .profile import Profile
 from .tables import Table
 
 _CREDENTIALS = {"sigv4": "AWS credentials", "google": "Google credentials"}
-_URLS = (("base_url",), ("memory",), ("rate_limits", "store"))  # they may have a password
+_URLS = (("base_url",), ("turn_cache",), ("rate_limits", "store"))  # they may have a password
 _HIDDEN = ("name", "docs", "checked", "api_key_env", "capabilities", "models")
 
 

@@ -22,7 +22,7 @@ from ..client import Hooks
 from ..config import GatewayOptions, RateLimitSettings, read_settings, store_url
 from ..limits import LimitStore
 from ..stores import Retention, WaitingStore, lasting_store
-from ..turns import TurnCache, TurnStore, read_turn_cache
+from ..turn_cache import TurnCache, TurnStore, read_turn_cache
 from .access import Access
 from .background import Background
 from .clients import Client, read_keys
@@ -45,7 +45,7 @@ def gateway(
     config: str | os.PathLike[str] | None = None,
     keys: Collection[str | Client] | Mapping[str, Any] = (),
     rate_limits: RateLimitSettings | LimitStore | str | None = None,
-    memory: TurnCache | TurnStore | str | bool = True,
+    turn_cache: TurnCache | TurnStore | str | bool = True,
     hooks: Hooks | Iterable[Hooks] = (),
     **options: Any,
 ) -> Gateway:
@@ -65,8 +65,8 @@ def gateway(
             `KeyOptions`.
         rate_limits: where the limits of keys are counted: a store by its name, see `RateLimiter`, or the settings of
             the table `[rate_limits]`. Default: in this app.
-        memory: where turns are kept, to give back what clients leave out of them: see `GatewayOptions`. A memory or a
-            store is closed with the app.
+        turn_cache: where turns are kept, to give back what clients leave out of them: see `GatewayOptions`. A cache or
+            a store is closed with the app.
         hooks: of the providers that are made here, to observe their answers; see `Hooks`.
         options: see `GatewayOptions`.
 
@@ -78,10 +78,10 @@ def gateway(
     """
     if providers is not None and not isinstance(providers, Mapping):
         providers = {providers.name: providers}
-    named = {"memory": memory} if isinstance(memory, str | bool) else {}
+    named = {"turn_cache": turn_cache} if isinstance(turn_cache, str | bool) else {}
     read = read_settings(GatewayOptions, {**options, **named})
-    sizes = Retention(2 * read.memory_turns, read.memory_bytes, read.memory_age)
-    kept = read_turn_cache((store_url(memory) if isinstance(memory, str) else memory), sizes)
+    sizes = Retention(2 * read.turn_cache_turns, read.turn_cache_bytes, read.turn_cache_age)
+    kept = read_turn_cache((store_url(turn_cache) if isinstance(turn_cache, str) else turn_cache), sizes)
     responses = _responses(read)
     models, clients = Models(providers, read, config, hooks), read_keys(keys)
     for client in clients:
@@ -101,19 +101,19 @@ class Gateway:
         models: Models,
         access: Access,
         options: GatewayOptions,
-        memory: TurnCache | None = None,
+        turn_cache: TurnCache | None = None,
         responses: Responses | None = None,
         rate_limits: KeyRateLimits | None = None,
     ) -> None:
         self.models = models
         self.access = access
         self.draining = False
-        self._memory = memory
+        self._turn_cache = turn_cache
         self._responses = responses
         self._rate_limits = rate_limits or KeyRateLimits(())
         self._background = Background()
         metrics = Metrics(models.names) if options.metrics else None
-        self._handler = RequestHandler(models, access, options, memory, self._rate_limits, metrics)
+        self._handler = RequestHandler(models, access, options, turn_cache, self._rate_limits, metrics)
         self._began = int(time())
         self._app = Starlette(
             routes=[
@@ -160,8 +160,8 @@ class Gateway:
     async def aclose(self) -> None:
         """Closes the providers that were made for this app, and what it keeps."""
         async with AsyncExitStack() as stack:
-            if self._memory is not None:
-                stack.push_async_callback(self._memory.aclose)
+            if self._turn_cache is not None:
+                stack.push_async_callback(self._turn_cache.aclose)
             if self._responses is not None:
                 stack.push_async_callback(self._responses.aclose)
             stack.push_async_callback(self._rate_limits.aclose)
@@ -170,7 +170,7 @@ class Gateway:
     async def __aenter__(self) -> Self:
         self.draining = False
         await self._background.__aenter__()
-        for store in (self._memory and self._memory.store, self._responses and self._responses.store):
+        for store in (self._turn_cache and self._turn_cache.store, self._responses and self._responses.store):
             if isinstance(store, WaitingStore):
                 self._background.start(store.keep_trying)
         return self
@@ -222,7 +222,7 @@ class Gateway:
 
 def _responses(options: GatewayOptions) -> Responses | None:
     """Returns where responses are kept; None if nowhere."""
-    where = options.memory if options.responses is None else options.responses
+    where = options.responses
     if where is False:
         return None
     retention = Retention(options.responses_number, options.responses_bytes, options.responses_age)

@@ -10,7 +10,7 @@ import anyio
 from ..adapters.emitting import Order, ReplyWriter, comment, jsonable, with_kinds
 from ..answers import ChatStream
 from ..config import GatewayOptions
-from ..turns import TurnCache
+from ..turn_cache import TurnCache
 from ..values import APIError, ConfigError, Delta, NotConfiguredError, Reply, StreamChunk
 from .bodies import ClientGone, Receive
 from .charging import Charge
@@ -32,7 +32,7 @@ class Exchange:
 
     Attributes:
         dropped: warnings about parts of the request that the provider can't be asked.
-        memory: gives the client's earlier turns back what they have lost; None: nothing does.
+        turn_cache: gives the client's earlier turns back what they have lost; None: nothing does.
         charge: learns what the request uses; None: nobody wants to know. If the client leaves, its answer is read on
             for some seconds where that `reads_on`, as the provider says at the end what it has used.
     """
@@ -43,7 +43,7 @@ class Exchange:
     options: GatewayOptions
     log: RequestLog
     dropped: Warnings
-    memory: TurnCache | None = None
+    turn_cache: TurnCache | None = None
     charge: Charge | None = None
     _gone: bool = field(default=False, init=False)
     _watched: Watched | None = field(default=None, init=False)
@@ -163,7 +163,7 @@ class Exchange:
         charge = self.charge
         try:
             stream = self.served.stream(
-                self.asked.request, repair=self.options.repair, fragments=fragments, memory=self.memory
+                self.asked.request, repair=self.options.repair, fragments=fragments, turn_cache=self.turn_cache
             )
             if charge is not None:
                 charge.begin(stream)

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers, QueryParams
 
 from ..config import GatewayOptions
 from ..text import parse_object
-from ..turns import TurnCache
+from ..turn_cache import TurnCache, named_end_user
 from ..values import ConfigError, ProtocolWarning
 from .access import Access
 from .bodies import Bodies, ClientGone, HeldBody, Receive
@@ -123,7 +123,7 @@ class RequestHandler:
         models: Models,
         access: Access,
         options: GatewayOptions,
-        memory: TurnCache | None,
+        turn_cache: TurnCache | None,
         rate_limits: KeyRateLimits,
         metrics: Metrics | None,
     ) -> None:
@@ -132,7 +132,7 @@ class RequestHandler:
         self.options = options
         self.running = 0
         self._models = models
-        self._memory = memory
+        self._turn_cache = turn_cache
         self._rate_limits = rate_limits
         self._metrics = metrics
         self._observers = [*([metrics.observe] if metrics else []), *([write_json] if options.json_log else [])]
@@ -235,7 +235,9 @@ class RequestHandler:
                 raise refused(400, f"the model's name has {len(model)} characters; allowed are {_LONGEST_NAME}")
             log.model = model
         dropped: tuple[ProtocolWarning, ...] = ()
+        user = ""
         if isinstance(value, Mapping):
+            user = named_end_user(value, headers)  # also by members that are not sent
             any_model = client.may_ask_anything and "*" in self.options.allow_models
             value, dropped = permitted_members(value, wire.members, client.options, any_model=any_model)
         try:
@@ -250,6 +252,7 @@ class RequestHandler:
                 created=int(time()),
                 headers=headers,
                 dropped=dropped,
+                end_user=user,
             )
         except ConfigError as error:
             raise refused(400, error.problem) from error
@@ -257,6 +260,7 @@ class RequestHandler:
 
     def _exchange(self, incoming: Incoming, asked: ClientRequest, served: Served) -> Exchange:
         wire = incoming.wire
+        user = asked.end_user
         try:
             asked, dropped = wire.for_provider(wire.without_client_ids(asked), served.adapters)
         except ConfigError as error:
@@ -267,9 +271,12 @@ class RequestHandler:
         )
         if messages != asked.request.messages:
             asked = replace(asked, request=replace(asked.request, messages=messages))
-        memory = self._memory and self._memory.of(incoming.client.id, ids=wire.returns_ids)
+        cache = self._turn_cache
+        if cache is not None and served.takes_arguments:
+            cache = cache.of(incoming.client.id, end_user=user, ids=wire.returns_ids)
+            asked = replace(asked, turns_cached=True)
         warnings = [*asked.dropped, *dropped, *replaced, *mended]
-        return Exchange(wire, asked, served, self.options, incoming.log, warnings, memory)
+        return Exchange(wire, asked, served, self.options, incoming.log, warnings, cache)
 
     def check_room(self) -> None:
         """Raises Refused if there are as many requests as there may be."""

@@ -52,9 +52,13 @@ class MessagesWire(Wire):
         return body
 
     def emitter(self, asked: ClientRequest) -> Emitter:
-        choice = asked.request.tool_choice
         return MessagesEmitter(
-            id=asked.id, model=asked.model, tool_choice=choice, thinking=self._thinking(asked), mend_finish=True
+            id=asked.id,
+            model=asked.model,
+            tool_choice=asked.request.tool_choice,
+            thinking=self._thinking(asked),
+            opaque=not asked.turns_cached,
+            mend_finish=True,
         )
 
     def _thinking(self, asked: ClientRequest) -> bool:

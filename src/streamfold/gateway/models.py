@@ -16,7 +16,7 @@ from ..answers import Arguments, BaseChatModel, ChatModel, ChatStream, EndpointF
 from ..client import Hooks, Provider, read_hooks
 from ..config import GatewayOptions, read_config
 from ..requests import Request, TimeoutOptions
-from ..turns import RememberedAnswer, TurnCache
+from ..turn_cache import RememberedAnswer, TurnCache
 from ..values import ConfigError, Cost, Usage, nearest
 from .clients import ANYBODY, Client
 from .failures import refused
@@ -68,22 +68,30 @@ class Served:
         """The wire formats of the providers; none where they are not known."""
         return {endpoint.adapter_of(model) for endpoint, model in self._asked(self.endpoints)}
 
-    def stream(self, request: Request, *, repair: bool, fragments: bool, memory: TurnCache | None = None) -> ChatStream:
+    @property
+    def takes_arguments(self) -> bool:
+        """Whether these are providers of ours, which take a prepared request, and not a model of a program's own."""
+        facts = self._facts
+        return facts is not None and not facts.changed and isinstance(self.model, BaseChatModel)
+
+    def stream(
+        self, request: Request, *, repair: bool, fragments: bool, turn_cache: TurnCache | None = None
+    ) -> ChatStream:
         """Returns the streamed answer to a client's request. Raises ConfigError if it can't be sent.
 
         Args:
             repair, fragments: see `ChatOptions`. A model of a program's own is not asked for fragments: one that
                 changes what another model says (a filter, a cache) would have to know of them.
-            memory: gives earlier turns back what they have lost. Models of a program's own get them as they are.
+            turn_cache: gives earlier turns back what they have lost. Models of a program's own get them as they are.
         """
         arguments = Arguments(replace(request, model=self.other or ""), repair=repair, fragments=fragments)
-        model, facts = self.model, self._facts
-        if facts is None or facts.changed or not isinstance(model, BaseChatModel):
+        model = self.model
+        if not self.takes_arguments or not isinstance(model, BaseChatModel):
             options = replace(arguments, fragments=False).given()
             return model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **options)
-        if memory is None:
+        if turn_cache is None:
             return _stream(model, arguments)
-        answer = RememberedAnswer(memory, arguments, lambda ready: _stream(model, ready).source)
+        answer = RememberedAnswer(turn_cache, arguments, lambda ready: _stream(model, ready).source)
         return ChatStream(answer, fragments=fragments)
 
     async def count(self, request: Request, timeouts: TimeoutOptions) -> int | None:

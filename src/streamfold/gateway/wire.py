@@ -71,6 +71,8 @@ class ClientRequest:
         params: the parameters in its path and its query.
         keeper: keeps the answer; None: nobody does.
         dropped: warnings about members of the request that were removed before it was parsed.
+        end_user: whom the request names, as `named_end_user` says it.
+        turns_cached: whether a turn cache keeps what only the provider can read of the answer.
     """
 
     body: Mapping[str, Any]
@@ -82,6 +84,8 @@ class ClientRequest:
     params: Mapping[str, str] = field(default_factory=dict)
     keeper: Keeper | None = None
     dropped: tuple[ProtocolWarning, ...] = ()
+    end_user: str = ""
+    turns_cached: bool = False
 
     @property
     def model(self) -> str:
@@ -158,7 +162,7 @@ class Wire(ABC):
         Args:
             params: the parameters in its path and its query.
             adapters: the wire formats of the providers that will be asked.
-            rest: `id`, `created`, `headers` and `dropped` of the request.
+            rest: `id`, `created`, `headers`, `dropped` and `end_user` of the request.
         """
         native = set(adapters) == {self.adapter}
         request = self.parse_native(body, params) if native else self.parse(body, params)

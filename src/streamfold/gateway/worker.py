@@ -214,9 +214,8 @@ def _shared_stores(chosen: GatewaySettings, folder: Path) -> dict[str, Any]:
     """What is kept in the process, in files instead: clients do not know which worker will answer them."""
     in_process = (True, "memory")
     kept: dict[str, Any] = {}
-    responses = chosen.memory if chosen.responses is None else chosen.responses
-    if chosen.memory in in_process:
-        kept["memory"] = f"sqlite:///{folder / 'memory.db'}"
-    if responses in in_process or (isinstance(responses, str) and not responses.startswith("sqlite")):
+    if chosen.turn_cache in in_process:
+        kept["turn_cache"] = f"sqlite:///{folder / 'turns.db'}"
+    if chosen.responses in in_process:
         kept["responses"] = f"sqlite:///{folder / 'responses.db'}"
     return kept

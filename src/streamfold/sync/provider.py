@@ -13,7 +13,7 @@ from ..client import Hooks, Preview
 from ..client import Provider as AsyncProvider
 from ..net import hides_arguments
 from ..requests import Capabilities, ChatOptions
-from ..turns import TurnCache, TurnStore
+from ..turn_cache import TurnCache, TurnStore
 from ..values import ConfigError, GeneratedFile, Messages, Reply, ToolChoice, ToolLike
 from .streams import ChatStream
 from .thread import LoopThread
@@ -62,7 +62,7 @@ class Provider:
         config: str | os.PathLike[str] | None = None,
         http_client: httpx.AsyncClient | None = None,
         hooks: Hooks | Iterable[Hooks] = (),
-        memory: TurnCache | TurnStore | str | bool | None = None,
+        turn_cache: TurnCache | TurnStore | str | bool | None = None,
         **overrides: Unpack[ProviderConfig],
     ) -> Self:
         """Returns a provider by its name, from a mapping, or the default one. See `streamfold.Provider.from_config`.
@@ -71,13 +71,13 @@ class Provider:
             spec, config, overrides: as there.
             http_client: the client to send with, an asynchronous one that is used nowhere else. It is not closed.
             hooks: functions that are called while answers are requested and read, on the thread of the provider.
-            memory: see `streamfold.Provider`.
+            turn_cache: see `streamfold.Provider`.
 
         Raises:
             ConfigError: a key or value is unknown or not allowed; the message says what is allowed.
         """
         made = AsyncProvider.from_config(
-            spec, config=config, http_client=http_client, hooks=hooks, memory=memory, **overrides
+            spec, config=config, http_client=http_client, hooks=hooks, turn_cache=turn_cache, **overrides
         )
         return cls(made)
 

@@ -80,7 +80,8 @@ WarningCode = Literal[
     "reasoning_dropped",  # the reasoning of earlier turns was not sent: the provider does not accept it
     "extras_dropped",  # something that only another provider can read was not sent
     "markup_defused",  # marks of the model's own language in the conversation were sent as text
-    "memory_failed",  # what earlier turns have lost could not be looked up, or the answer not be remembered
+    "turn_restored",  # the turn cache gave back what earlier turns had lost: reasoning, signatures, encrypted items
+    "turn_cache_failed",  # what earlier turns have lost could not be looked up, or the answer not be remembered
     "ids_renumbered",  # calls and results were sent with ids in the provider's own style
     "parts_moved",  # images of a tool's result were sent in a user's message, the only place that accepts them
     # the wire

@@ -44,6 +44,8 @@ class MessagesEmitter(Emitter):
 
     Args:
         thinking: whether reasoning is written. Clients that did not ask for thinking may not expect it.
+        opaque: whether what only another API's provider can read is written as hidden thinking, which the client sends
+            back. Programs show such blocks to their users (agno), so they are not written where a turn cache keeps it.
         others: see `Emitter`.
     """
 
@@ -52,9 +54,10 @@ class MessagesEmitter(Emitter):
     calls_may_be_cut = arguments_are_text = False
     keeps_order = reason_names_calls = True
 
-    def __init__(self, *, thinking: bool = True, **others: Any) -> None:
+    def __init__(self, *, thinking: bool = True, opaque: bool = True, **others: Any) -> None:
         super().__init__(**others)
         self._thinking = thinking
+        self._opaque = opaque
         self.position = -1
         self.open_kind: str | None = None
         self.open_call: WrittenCall | None = None  # the call whose block is open
@@ -123,7 +126,7 @@ class MessagesEmitter(Emitter):
                 self._block(value)
             case "output", {"type": "reasoning", "encrypted_content": str(text)} if text not in self._encrypted:
                 self._encrypted.add(text)  # what came in its place comes again at the end
-                self._block(opaque_block("output", value))
+                self._opaque_block("output", value)
             case "stop_sequence", str():
                 self._stop_sequence = value
             case (("container" | "stop_details"), {}):
@@ -186,11 +189,15 @@ class MessagesEmitter(Emitter):
     def _start_call(self, call: WrittenCall) -> None:
         own = {name: value for name, value in (call.extra or {}).items() if name in CALL_EXTRAS}
         if others := {name: value for name, value in (call.extra or {}).items() if name not in own}:
-            self._block(opaque_block("call", others))
+            self._opaque_block("call", others)
         self.ensure_started()
         self.stop_block()
         self.open_call = call
         self.start_block("tool_use", {"id": carried_id(call.id), "name": call.name, "input": {}, **own})
+
+    def _opaque_block(self, kind: str, value: Any) -> None:
+        if self._opaque:
+            self._block(opaque_block(kind, value))
 
     def _block(self, block: dict[str, Any]) -> None:
         """Writes a block that is complete and not shown: one of the provider's own tools, or hidden thinking.

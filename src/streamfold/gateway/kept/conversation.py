@@ -44,12 +44,16 @@ class Conversation:
 
     Args:
         owner: the client.
+        user: the end user that they name.
         count: is told how many bytes a reference stands for before it is written out, and may refuse them.
     """
 
-    def __init__(self, responses: Responses, owner: str, count: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(
+        self, responses: Responses, owner: str, user: str, count: Callable[[int], None] = lambda _: None
+    ) -> None:
         self._responses = responses
         self._owner = owner
+        self._user = user
         self._count = count
 
     async def before(self, response_id: str) -> list[Any]:
@@ -62,7 +66,7 @@ class Conversation:
         wanted: str | None = response_id
         with _within_reason():
             while wanted is not None:
-                kept = await self._responses.get(wanted, self._owner)
+                kept = await self._responses.get(wanted, self._owner, self._user)
                 if kept is None or len(turns) == _LONGEST:
                     raise refused(
                         400,
@@ -93,7 +97,7 @@ class Conversation:
                 if named is None or item_id is None:
                     continue
                 if named[1] not in outputs:
-                    kept = await self._responses.get(f"resp_{named[1]}", self._owner)
+                    kept = await self._responses.get(f"resp_{named[1]}", self._owner, self._user)
                     outputs[named[1]] = {found.get("id"): found for found in kept.response["output"]} if kept else {}
                 if (found := outputs[named[1]].get(item_id)) is not None:
                     sizes[item_id] = sizes.get(item_id) or _size(found)

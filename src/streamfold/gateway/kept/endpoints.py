@@ -14,12 +14,13 @@ from functools import partial
 from typing import Any
 
 import anyio
-from starlette.datastructures import QueryParams
+from starlette.datastructures import Headers, QueryParams
 from starlette.routing import Route
 
 from ...adapters.emitting import comment
 from ...adapters.responses import response_skeleton
 from ...stores import StoreError
+from ...turn_cache import named_end_user
 from ...values import ErrorInfo, index
 from ..background import Background
 from ..bodies import ClientGone, Receive
@@ -101,7 +102,8 @@ class KeptResponses:
         stored, background = asked.get("store"), bool(asked.get("background"))
         if background and stored is False:
             raise refused(400, "background needs store: true: nobody waits for the answer, so it has to be kept")
-        items = await self._expand(body, asked, incoming.client.id)
+        user = named_end_user(asked, Headers(scope=incoming.scope), explicit=True)
+        items = await self._expand(body, asked, incoming.client.id, user)
         if stored is False:
             await self._handler.reply(incoming, body)
             return None
@@ -109,7 +111,7 @@ class KeptResponses:
         about = {"store": True, "background": background, "previous_response_id": previous}
         streams = bool(asked.get("stream"))
         kept = KeptResponse(
-            incoming.log.id, incoming.client.id, items, previous, {}, streams or bool(stored or background)
+            incoming.log.id, incoming.client.id, items, previous, {}, streams or bool(stored or background), user=user
         )
         if stored or background:
             return await self._running_for(incoming, body, kept, about)
@@ -133,9 +135,9 @@ class KeptResponses:
         running = Running(self._responses, self._memory, kept, about)
         return replace(exchange, asked=replace(asked, keeper=running, stream=True), log=replace(incoming.log)), running
 
-    async def _expand(self, body: Body, asked: Mapping[str, Any], caller: str) -> list[Any]:
+    async def _expand(self, body: Body, asked: Mapping[str, Any], caller: str, user: str) -> list[Any]:
         """Writes what a request refers to into its body. Returns the request's own items."""
-        conversation = Conversation(self._responses, caller, body.grow)
+        conversation = Conversation(self._responses, caller, user, body.grow)
         sent = {name: value for name, value in asked.items() if name not in (*_OURS, "store")}
         items = await conversation.resolved(input_items(asked.get("input")))
         previous = asked.get("previous_response_id")
@@ -263,7 +265,7 @@ class KeptResponses:
 
     async def _input_items(self, incoming: Incoming) -> None:
         kept, query = await self._kept(incoming), QueryParams(incoming.scope["query_string"])
-        conversation = Conversation(self._responses, incoming.client.id)
+        conversation = Conversation(self._responses, incoming.client.id, kept.user)
         before = await conversation.before(kept.previous) if kept.previous else []
         items = [listed_item(item, f"item_{kept.id}_{at}") for at, item in enumerate([*before, *kept.items])]
         if query.get("order", "desc") == "desc":
@@ -277,11 +279,14 @@ class KeptResponses:
         await send_json(incoming.send, 200, body, self._wire.headers(incoming.log.id))
 
     async def _kept(self, incoming: Incoming) -> KeptResponse:
-        response_id = incoming.scope["path_params"]["response_id"]
+        response_id, scope = incoming.scope["path_params"]["response_id"], incoming.scope
+        # The API has no place for an end user in these requests: who has the owner's key and our id may see it.
+        user = named_end_user(QueryParams(scope["query_string"]), Headers(scope=scope), explicit=True) or None
         running = self._running.get(response_id)
         if running is not None and running.kept.owner == incoming.client.id and not running.forgotten:
-            return running.as_kept()
-        kept = await self._responses.get(response_id, incoming.client.id)
+            kept: KeptResponse | None = running.as_kept() if user in (None, running.kept.user) else None
+        else:
+            kept = await self._responses.get(response_id, incoming.client.id, user)
         if kept is None:
             raise not_found(response_id)
         return kept

@@ -37,6 +37,7 @@ class KeptResponse:
 
     Attributes:
         owner: whose it is: nobody else gets it.
+        user: which of the owner's end users it is for, as `named_end_user` says it.
         items: the input items of its own request.
         previous: the response whose conversation it continues.
         response: the object of the API, as it is so far.
@@ -51,6 +52,7 @@ class KeptResponse:
     response: dict[str, Any]
     resumable: bool = True
     last: KeptEvent | None = None
+    user: str = ""
 
     @property
     def ended(self) -> bool:
@@ -91,7 +93,8 @@ class Responses:
         """
         values: dict[str, bytes] = {}
         if head:
-            about = {"previous": kept.previous, "resumable": kept.resumable, "maker": self.store.name}
+            about: dict[str, Any] = {"previous": kept.previous, "resumable": kept.resumable, "user": kept.user}
+            about["maker"] = self.store.name
             values[kept.id] = json_text({**about, "items": list(kept.items)}).encode()
         if state:
             values[f"{kept.id}/state"] = bytes(state)
@@ -99,8 +102,12 @@ class Responses:
             values[f"{kept.id}/event/{events[-1].number:012}"] = b"".join([each.data for each in events])
         return await self.store.put(kept.owner, values, ahead=0.0 if ended else _AHEAD)
 
-    async def get(self, response_id: str, owner: str) -> KeptResponse | None:
-        """Returns a response of this owner; None if there is none."""
+    async def get(self, response_id: str, owner: str, user: str | None = None) -> KeptResponse | None:
+        """Returns a response of this owner; None if there is none.
+
+        Args:
+            user: only one that is for this end user; None: for any of them.
+        """
         if not _ID.fullmatch(response_id):
             return None
         state = f"{response_id}/state"
@@ -109,10 +116,14 @@ class Responses:
             return None
         try:
             head, response = await _parsed(found[response_id]), await _parsed(found[state])
-            kept = KeptResponse(response_id, owner, head["items"], head["previous"], response, head["resumable"])
+            kept = KeptResponse(
+                response_id, owner, head["items"], head["previous"], response, head["resumable"], user=head["user"]
+            )
             under_way = not kept.ended and await self._is_made(head["maker"])
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             _logger.warning("%r: the response %s is damaged, and counts as lost: %s", self.store, response_id, error)
+            return None
+        if user is not None and kept.user != user:
             return None
         if kept.ended or under_way:
             return kept

@@ -97,7 +97,7 @@ def _check_no_secrets(settings: AskSettings) -> None:
             raise _would_travel(f"the header {name!r}", '"${NAME}" as its value')
     if settings.options.get("extra_headers"):
         raise _would_travel("extra_headers", 'headers = {"...": "${NAME}"} in the settings of the provider')
-    urls = {"base_url": spec.get("base_url"), "memory": spec.get("memory"), "answers": settings.answers}
+    urls = {"base_url": spec.get("base_url"), "turn_cache": spec.get("turn_cache"), "answers": settings.answers}
     for place, url in urls.items():
         if isinstance(url, str) and (password := urlsplit(url).password) and not _refers(password):
             raise _would_travel(f"the password in {place}", "${NAME} in its place")

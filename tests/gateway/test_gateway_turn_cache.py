@@ -154,7 +154,7 @@ async def test_without_it_the_refusal_names_what_is_lost(
 ) -> None:
     """Switched off, the provider's 400 comes with the warning, for the client and in the log."""
     upstream = Demanding(kind)
-    app_of = lambda main: gateway({"main": main}, memory=False)  # noqa: E731
+    app_of = lambda main: gateway({"main": main}, turn_cache=False)  # noqa: E731
     async with upstream.client as network, upstream.provider(network) as main, client_of(app_of(main)) as client:
         refused = (await CLIENTS[name](client))[-1]
     assert refused.status_code == 400
@@ -193,7 +193,7 @@ async def test_a_file_survives_a_restart(kind: str, tmp_path: Path) -> None:
     body["tools"] = [{"type": "function", "function": {"name": "look", "parameters": SCHEMA}}]
     async with upstream.client as network, upstream.provider(network) as main:
         for _ in range(TURNS + 1):
-            async with gateway({"main": main}, memory=where) as app, client_of(app) as client:
+            async with gateway({"main": main}, turn_cache=where) as app, client_of(app) as client:
                 answer = (await client.post(CHAT, json=body)).json()["choices"][0]["message"]
             calls = [{name: call[name] for name in ("id", "type", "function")} for call in answer.get("tool_calls", ())]
             body["messages"].append({"role": "assistant", "content": None, "tool_calls": calls})

@@ -1,0 +1,556 @@
+"""A cache of turns: what clients leave out of earlier turns (reasoning, signatures, encrypted items) is given back.
+
+`TurnCache` keeps turns of the model in a store (`streamfold.stores`), and `RestoredAnswer` is the answer that uses it.
+
+A turn is found again only in the same conversation. Its key is a hash of the end user, the instructions, and every
+message up to and including the turn: roles, texts, images, results, names and ids, in their order. The ids of calls are
+the same in every conversation with Kimi (`functions.NAME:0`), and two users who say "Hi" get the x
+
+A conversation that its client has rewritten (old results cleared, the beginning summarized) is another conversation.
+
+Provisional: a minor version may change or remove a name without a deprecation.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import blake2b, sha256
+from typing import Any, Protocol
+
+import anyio
+import anyio.to_thread
+
+from .answers import Arguments, ChunkSource, WrappedAnswer
+from .stores import MemoryStore, Retention, StoreError, lasting_store
+from .values import (
+    APIError,
+    AudioPart,
+    ConfigError,
+    FilePart,
+    ImagePart,
+    Message,
+    ProtocolWarning,
+    Reply,
+    StreamChunk,
+    TextPart,
+    ToolCall,
+)
+
+__all__ = ["Recalled", "TurnCache", "TurnStore"]
+
+_FORMAT = "3"  # of keys and values in a store: another number finds nothing of an older version
+_STORE_TIMEOUT = 2.0  # seconds that an answer waits for the store, before it and after it
+_LARGE = 2**18  # characters of a conversation above which its keys are made in a thread
+
+_logger = logging.getLogger("streamfold")
+
+
+# --- the end user of a request ----------------------------------------------------------------------------------------
+
+# Members of requests that name the end user. OpenAI: `user`, and its successors `safety_identifier` and
+# `prompt_cache_key` (https://platform.openai.com/docs/api-reference/chat/create#chat_create-user). GLM: `user_id`.
+_USER_MEMBERS = frozenset(["user", "user_id", "end_user", "end_user_id", "safety_identifier", "prompt_cache_key"])
+# Objects in which the application or the client chooses the names. All of their members count, except those that name
+# one request. Messages API: `metadata.user_id`. OpenAI: `metadata`. Vertex AI: `labels`. Bedrock: `requestMetadata`.
+_USER_OBJECTS = frozenset(["metadata", "labels", "request_metadata"])
+_NAMES_A_USER = frozenset(["user", "userid", "username", "customer", "member", "account", "tenant", "email"])
+_NAMES_ONE_REQUEST = frozenset(
+    ["trace", "span", "request", "message", "generation", "turn", "run", "attempt", "timestamp", "time", "date"]
+)
+# Headers of applications and of proxies that authenticate: X-OpenWebUI-User-Id, X-Forwarded-User, X-Auth-Request-Email.
+_USER_HEADER = re.compile(r"(?:^|-)(?:user|email)(?:-(?:id|email|name))?", re.IGNORECASE)
+_WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+")
+
+
+def named_end_user(
+    members: Mapping[str, Any], headers: Mapping[str, str] | None = None, *, explicit: bool = False
+) -> str:
+    """Returns a hash of what a request says about its end user; "" if it names none.
+
+    Args:
+        members: the body of a request, in any API, or the members that `extra_body` adds to one.
+        headers: further headers of the request.
+        explicit: count only what can't mean anything but a user, where the wrong guess would be an error and not only
+            a turn that isn't found.
+    """
+    named = [*_named_in(members, explicit=explicit)]
+    named += [(name.lower(), text) for name, text in (headers or {}).items() if _is_of_user(name)]
+    return _digest("end user", sorted(named, key=str)) if named else ""
+
+
+def _named_in(members: Mapping[str, Any], *, explicit: bool) -> Iterator[tuple[str, Any]]:
+    for name, value in members.items():
+        plain = "_".join(_words(name))
+        if value in (None, "", {}, []) or (explicit and plain == "prompt_cache_key"):
+            continue
+        if plain in _USER_MEMBERS:
+            yield plain, value
+        elif plain == "extra_body" and isinstance(value, Mapping):
+            yield from _named_in(value, explicit=explicit)
+        elif plain in _USER_OBJECTS and isinstance(value, Mapping):
+            words = {key: {*_words(key)} for key in value}
+            kept = {
+                key: value[key]
+                for key in value
+                if (words[key] & _NAMES_A_USER if explicit else not words[key] & _NAMES_ONE_REQUEST)
+            }
+            if kept:
+                yield plain, kept
+        elif plain in _USER_OBJECTS and not explicit:
+            yield plain, value
+
+
+def _words(name: str) -> list[str]:
+    """Returns the words of a name, in lower case: `userId`, `user_id` and `user-id` are the same."""
+    return [word.lower() for word in _WORD.findall(name)]
+
+
+def _is_of_user(header: str) -> bool:
+    found = _USER_HEADER.search(header)
+    return found is not None and found.end() == len(header)
+
+
+# --- which turn is which ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Unstable:
+    """Text that an agent adds to its requests and takes away again, so that it can't be part of a key.
+
+    Attributes:
+        client: the agent that does it.
+        text: what the whole of a text part must look like.
+        role: of the message that has the part.
+        after_results: whether it must stand directly behind results of tools, and not in the first turn of the user.
+    """
+
+    client: str
+    text: re.Pattern[str]
+    role: str
+    after_results: bool
+
+
+_UNSTABLE = (
+    # Reminders behind the results of tools, which are gone in the next request. Those of the first turn of the user are
+    # never meant: they hold the user's own files.
+    _Unstable(
+        "Claude Code 2.1",
+        re.compile(r"(?:\s*<system-reminder>(?:(?!</?system-reminder>).)*</system-reminder>)+\s*", re.DOTALL),
+        "user",
+        after_results=True,
+    ),
+    # A line before its instructions with a checksum that changes with every request (ggml-org/llama.cpp#21793).
+    _Unstable("Claude Code 2.1", re.compile(r"x-anthropic-billing-header:[^\r\n]*\s*"), "system", after_results=False),
+)
+
+
+def _positions(messages: Sequence[Message], end_user: str) -> Iterator[str]:
+    """Yields a hash of everything before each message, and then one of the whole conversation."""
+    digest = _digest(_FORMAT, end_user)
+    after_results = user_has_spoken = False
+    for message in messages:
+        yield digest
+        if (counted := _counted(message, reminded=after_results and user_has_spoken)) is not None:
+            digest = _digest(digest, counted)
+        after_results = message.role == "tool"
+        user_has_spoken = user_has_spoken or message.role == "user"
+    yield digest
+
+
+def _turn_key(position: str, turn: Message, *, ids: bool) -> str:
+    """Returns the key of a turn that follows what `position` stands for.
+
+    Args:
+        ids: whether all clients return the ids of calls. If not, an id that stands for none doesn't count.
+    """
+    calls = [_call(call) if ids or not _is_made_up(call) else [None, *_call(call)[1:]] for call in turn.tool_calls]
+    text = "".join(_text(turn).split())  # clients trim and join it in their own ways
+    return _digest(position, calls, text, turn.name)
+
+
+def _counted(message: Message, *, reminded: bool) -> Any:
+    """Returns what of a message is part of the keys of all later turns; None if nothing is.
+
+    Args:
+        reminded: whether the message may have reminders of an agent.
+    """
+    if message.role == "assistant":
+        calls = [_call(call) for call in message.tool_calls]
+        hosted = [part.raw for part in message.hosted if part.kind not in ("additional_tools", "tool_search")]
+        text = _text(message)
+        if not (calls or hosted or text or message.refusal):
+            return None
+        return [message.role, text, message.refusal, message.name, calls, hosted]
+    parts = [part for part in _parts(message) if not _is_unstable(part, message.role, reminded=reminded)]
+    extras = {name: value for name, value in message.extras.items() if name != "cache_control"}
+    if not (parts or extras) and message.content:
+        return None
+    return [message.role, parts, message.name, message.tool_call_id, message.error, extras]
+
+
+def _is_unstable(part: Any, role: str, *, reminded: bool) -> bool:
+    return isinstance(part, str) and any(
+        each.role == role and (reminded or not each.after_results) and each.text.fullmatch(part) for each in _UNSTABLE
+    )
+
+
+def _parts(message: Message) -> list[Any]:
+    """Returns the content of a message as JSON data: each text as a string, everything else without its cache mark."""
+    content = message.content
+    if isinstance(content, str | None):
+        return [content] if content else []
+    return [_part(part) for part in content]
+
+
+def _part(part: Any) -> Any:
+    match part:
+        case TextPart(text) | {"type": "text" | "input_text" | "output_text", "text": str(text)}:
+            return text
+        case ImagePart() | FilePart() | AudioPart():
+            data = blake2b(part.data, digest_size=20).hexdigest() if part.data is not None else None
+            more = [getattr(part, name, None) for name in ("detail", "name")]
+            return [type(part).__name__, data, part.url, part.file_id, part.media_type, *more]
+        case Mapping():
+            return {name: value for name, value in part.items() if name != "cache_control"}
+    return part
+
+
+def _call(call: ToolCall) -> list[Any]:
+    return [call.id, call.name, call.kind, {"_raw": call.raw_arguments} if call.error else _plain(call.arguments)]
+
+
+def _is_made_up(call: ToolCall) -> bool:
+    """Returns whether the id of a call is one that we made, because the client sent none."""
+    return re.fullmatch(rf"call_\d+_{re.escape(call.name)}", call.id) is not None
+
+
+def _plain(value: Any) -> Any:
+    """Returns arguments as they are the same in every language: `1.0` is `1` to JavaScript."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case Mapping():
+            return {name: _plain(member) for name, member in value.items()}
+        case list():
+            return [_plain(member) for member in value]
+    return value
+
+
+def _text(message: Message) -> str:
+    """Returns the text of a turn without its other parts."""
+    return "".join(part for part in _parts(message) if isinstance(part, str))
+
+
+def _digest(*parts: Any) -> str:
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=repr)
+    return blake2b(text.encode(), digest_size=20).hexdigest()
+
+
+def _can_be_known(message: Message) -> bool:
+    """Returns whether a message is a turn of the model with calls or text: others have nothing to be known by."""
+    return message.role == "assistant" and bool(message.tool_calls or _text(message).strip())
+
+
+def _says_more(message: Message) -> bool:
+    """Returns whether a turn has something that a client may leave out and its provider may want back."""
+    return bool(message.reasoning is not None or message.extras or any(call.extra for call in message.tool_calls))
+
+
+def _missing(returned: Message, stored: Message) -> list[str]:
+    """Returns what a stored turn has and the returned one lacks."""
+    pairs = list(zip(returned.tool_calls, stored.tool_calls, strict=True))
+    found = {
+        "reasoning": stored.reasoning is not None and not returned.reasoning,
+        "provider data": any(returned.extras.get(name) != value for name, value in stored.extras.items()),
+        "signatures": any(kept.extra and kept.extra != call.extra for call, kept in pairs),
+    }
+    return [what for what, lost in found.items() if lost]
+
+
+_FORMS = ("blocks", "output")  # the turn once more, in the form in which the client's API has it
+
+
+def _merged(returned: Message, stored: Message) -> Message:
+    """Returns a turn as its client returned it, with what it has lost.
+
+    Reasoning that the client has sent stays: it may have edited it. Calls and text are the stored ones, byte for byte,
+    as they have the same key.
+    """
+    kept = {name: value for name, value in returned.extras.items() if name not in _FORMS}
+    return replace(
+        stored,
+        content=returned.content if _text(returned) == _text(stored) else stored.content,
+        reasoning=returned.reasoning or stored.reasoning,
+        refusal=returned.refusal or stored.refusal,
+        name=returned.name,
+        extras={**kept, **stored.extras},
+        partial=returned.partial,
+        cache=returned.cache,
+    )
+
+
+def _with_result_ids(made: list[Message], returned: Sequence[Message], changed: Sequence[int]) -> list[Message]:
+    """Returns the conversation with results under the ids that the calls of their turns have got back."""
+    ids: dict[str | None, str] = {}
+    for at in changed:
+        pairs = zip(returned[at].tool_calls, made[at].tool_calls, strict=True)
+        ids |= {before.id: call.id for before, call in pairs if before.id != call.id}
+    return [replace(each, tool_call_id=ids.get(each.tool_call_id, each.tool_call_id)) for each in made] if ids else made
+
+
+# --- the cache --------------------------------------------------------------------------------------------------------
+
+
+class TurnStore(Protocol):
+    """What a cache of turns needs of a store: each `streamfold.stores.Store` is one, and any object with these methods.
+
+    A store may forget whatever it likes. An exception of its methods, or no answer within two seconds, is reported as
+    the warning `turn_cache_failed`, and the answer does not depend on it.
+    """
+
+    async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
+        """Returns the values of those keys that are known."""
+        ...
+
+    async def put(self, owner: str, values: Mapping[str, bytes]) -> bool:
+        """Keeps values. A key that is known gets the new value. Returns whether they are kept."""
+        ...
+
+    async def aclose(self) -> None:
+        """Closes files and connections."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A conversation with what the cache has given back.
+
+    Attributes:
+        changed: the positions of turns that got something back.
+        warnings: what was given back (`turn_restored`), and what went wrong (`turn_cache_failed`).
+    """
+
+    messages: tuple[Message, ...]
+    changed: tuple[int, ...] = ()
+    warnings: tuple[ProtocolWarning, ...] = ()
+
+
+class TurnCache:
+    """Remembers what clients leave out of earlier turns, and gives it back when the turns return without it.
+
+    Reasoning, thinking blocks and their signatures, Gemini's thought signatures, encrypted items: several providers
+    refuse the next request of a tool loop without them. `reply.message` keeps them by itself; conversations that were
+    made of plain dicts, or come from clients of other people, often do not.
+
+        provider = Provider.from_config("kimi", turn_cache="sqlite:///turns.db")
+
+    A turn is given back only what it had, and only to the same owner and end user, in the same conversation: with the
+    same instructions, and the same messages up to and including the turn. Tools may change. Messages with an `origin`
+    are complete and left alone.
+
+    Args:
+        store: where turns are kept: a store, or its name, as for `streamfold.stores.open_store`.
+        owner: whose conversations these are. What was remembered for one owner is not found for another.
+        end_user: which of the owner's users they are of. None: the one that a request names, see the guide.
+        ids: whether calls are returned with their ids. Without them a turn is known by the names and the arguments of
+            its calls, and gets its ids back too.
+    """
+
+    def __init__(
+        self, store: TurnStore | str = "memory", *, owner: str = "", end_user: str | None = None, ids: bool = True
+    ) -> None:
+        self.store: TurnStore = _open(store, None) if isinstance(store, str) else store
+        self.owner = owner
+        self.end_user = end_user
+        self._ids = ids
+        self._stored_owner = sha256(owner.encode("utf-8", "surrogatepass")).hexdigest() if owner else ""
+
+    def of(self, *owner: str, end_user: str | None = None, ids: bool = True) -> TurnCache:
+        """Returns the same cache for the conversations of an owner: a user, a tenant, a key.
+
+        Args:
+            owner: added to the owner of this cache.
+            end_user, ids: see above.
+        """
+        named = json.dumps([self.owner, *owner]).encode("utf-8", "surrogatepass")
+        return TurnCache(self.store, owner=sha256(named).hexdigest(), end_user=end_user, ids=ids)
+
+    def for_end_user(self, name: str) -> TurnCache:
+        """Returns the same cache for the conversations of one of the owner's users; "" is none of them."""
+        return TurnCache(self.store, owner=self.owner, end_user=name, ids=self._ids)
+
+    async def recall(self, messages: Sequence[Message]) -> Recalled:
+        """Returns a conversation with what its turns have lost, as far as it is known."""
+        wanted = [at for at, message in enumerate(messages) if _can_be_known(message) and message.origin is None]
+        if not wanted:
+            return Recalled(tuple(messages))
+        positions = await self._positions(messages)
+        turns = {at: _turn_key(positions[at], messages[at], ids=self._ids) for at in wanted}
+        found: dict[str, Message] = {}
+        failure = await _within(self._read([*turns.values()], found), "read")
+        made, lost = list(messages), dict[int, list[str]]()
+        for at, key in turns.items():
+            stored = found.get(key)
+            if stored is not None and (missing := _missing(messages[at], stored)):
+                made[at] = _merged(messages[at], stored)
+                lost[at] = missing
+        warnings = [failure] if failure else []
+        if lost:
+            given = "; ".join(f"messages[{at}]: {', '.join(missing)}" for at, missing in lost.items())
+            detail = f"given back from the turn cache, as the conversation came without it: {given}"
+            warnings.append(ProtocolWarning("turn_restored", detail))
+        return Recalled(tuple(_with_result_ids(made, messages, [*lost])), tuple(lost), tuple(warnings))
+
+    async def remember(self, messages: Sequence[Message], reply: Reply) -> ProtocolWarning | None:
+        """Remembers the answer to a conversation, if it has anything that could be left out of it.
+
+        Returns:
+            A warning if the store has failed.
+        """
+        message = reply.message
+        if not (_says_more(message) and _can_be_known(message)):
+            return None
+        calls = message.tool_calls
+        if self._ids:
+            other = replace(message, content=None) if calls else message  # many clients keep the calls alone
+        else:
+            other = replace(message, tool_calls=tuple(replace(call, id=f"call_0_{call.name}") for call in calls))
+        position = (await self._positions(messages))[-1]
+        keys = [_turn_key(position, each, ids=self._ids) for each in (message, other)]
+        value = json.dumps(message.to_dict(), separators=(",", ":")).encode()
+        return await _within(self.store.put(self._stored_owner, dict.fromkeys(keys, value)), "written")
+
+    async def aclose(self) -> None:
+        """Closes the store."""
+        await self.store.aclose()
+
+    def __repr__(self) -> str:
+        return f"<TurnCache {self.store!r}>"
+
+    async def _positions(self, messages: Sequence[Message]) -> list[str]:
+        work = partial(_positions, messages, self.end_user or "")
+        size = sum(len(part) for message in messages for part in _parts(message) if isinstance(part, str))
+        return await anyio.to_thread.run_sync(lambda: [*work()]) if size > _LARGE else [*work()]
+
+    async def _read(self, keys: Collection[str], found: dict[str, Message]) -> None:
+        """Adds the turns that are known to `found`. What fails has not taken them away."""
+
+        def take(values: Mapping[str, bytes]) -> None:
+            found.update({key: Message.from_dict(json.loads(value)) for key, value in values.items()})
+
+        try:
+            take(await self.store.get(self._stored_owner, list(keys)))
+        except StoreError as error:
+            take(error.found)
+            raise
+
+
+class RememberedAnswer(WrappedAnswer):
+    """Recalls the earlier turns, gets the answer, and remembers it before its end is delivered.
+
+    The request is prepared at once, so that its mistakes are raised where it is made; and once more if the cache gave
+    something back.
+
+    Args:
+        open_source: prepares the answer to a request, without sending it.
+    """
+
+    def __init__(self, cache: TurnCache, arguments: Arguments, open_source: Callable[[Arguments], ChunkSource]) -> None:
+        super().__init__(open_source(arguments))
+        if cache.end_user is None:
+            cache = cache.for_end_user(named_end_user(arguments.request.options.extra_body))
+        self._cache = cache
+        self._arguments = arguments
+        self._open = open_source
+        self._own = self._source.warnings
+        self._recalled = False
+        self._added: list[ProtocolWarning] = []
+
+    @property
+    def warnings(self) -> tuple[ProtocolWarning, ...]:
+        """The warnings so far."""
+        return tuple(self._shown_warnings(self._source.warnings))
+
+    async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+        """Yields the chunks of the answer."""
+        messages = self._arguments.request.messages
+        recalled = await self._cache.recall(messages)
+        self._added += recalled.warnings
+        if self._closed:
+            return
+        if recalled.changed:
+            request = replace(self._arguments.request, messages=recalled.messages)
+            self._source = self._open(replace(self._arguments, request=request))
+            self._recalled = True
+        try:
+            async with self._opened() as batches:
+                async for batch in batches:
+                    if self.reply is None and (reply := self._source.reply) is not None:
+                        failed = await self._cache.remember(messages, reply)
+                        self._added += [failed] if failed else []
+                        shown = self._shown_warnings(reply.warnings)
+                        self.reply = reply if shown == reply.warnings else replace(reply, warnings=shown)
+                    yield batch
+        except APIError as error:
+            error.warnings = self._shown_warnings(error.warnings)
+            raise
+
+    def _shown_warnings(self, warnings: Sequence[ProtocolWarning]) -> list[ProtocolWarning]:
+        if not self._recalled:
+            return [*self._added, *warnings]
+        own = [warning for warning in self._own if warning.code in _OF_RESTORED_PARTS]
+        others = [warning for warning in warnings if warning.code not in _OF_RESTORED_PARTS]
+        return [*self._added, *own, *others]
+
+
+# About parts that the client did not send: whether the provider takes them is not the client's concern.
+_OF_RESTORED_PARTS = ("reasoning_dropped", "extras_dropped")
+
+
+async def _within(work: Awaitable[object], done: str) -> ProtocolWarning | None:
+    """Waits for a store, but not long. Returns a warning if it fails."""
+    try:
+        with anyio.fail_after(_STORE_TIMEOUT):
+            await work
+    except Exception as error:  # whatever a store raises: the model can still answer, or has answered
+        known = isinstance(error, StoreError | TimeoutError)
+        _logger.warning(
+            "the cache of earlier turns could not be %s: %s", done, error, exc_info=None if known else error
+        )
+        detail = f"the cache of earlier turns could not be {done}: {type(error).__name__}"
+        return ProtocolWarning("turn_cache_failed", detail)
+    return None
+
+
+def _open(where: str, retention: Retention | None) -> TurnStore:
+    return lasting_store(where, retention, table="turns")
+
+
+def read_turn_cache(
+    given: TurnCache | TurnStore | str | bool | None, retention: Retention | None = None
+) -> TurnCache | None:
+    """Returns the cache that a caller means: True is one in this process, False and None are none at all.
+
+    Args:
+        retention: of a store that is made here. A turn may have two records.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    match given:
+        case None | False:
+            return None
+        case True:
+            return TurnCache(MemoryStore(retention))
+        case TurnCache():
+            return given
+        case str() if given:
+            return TurnCache(_open(given, retention))
+    if hasattr(given, "get") and hasattr(given, "put") and not isinstance(given, dict | str):
+        return TurnCache(given)
+    raise ConfigError(f"turn_cache must be a TurnCache, a store or its name, True or False, not {type(given).__name__}")
