@@ -142,6 +142,62 @@ async def test_objects_in_a_request(path: str, members: Any) -> None:
     assert answer.json()["error"]["message"] == "too many JSON objects: 5; allowed are 4"
 
 
+SHAPES: dict[str, bytes] = {
+    "empty lists": b"[],",
+    "nested lists": b"[[[[]]]],",
+    "empty objects": b"{},",
+    "objects with a member": b'{"a":1},',
+    "strings": b'"0123456789abcde",',
+    "numbers": b"1,",
+    "strings with escapes": b'"a","\\\\",',
+}
+
+
+@each_row("unit", SHAPES)
+async def test_a_body_is_bounded_by_what_it_becomes(unit: str) -> None:
+    """Its lists, objects and entries are counted before it is parsed: a short text can become a large value."""
+    body = b'{"model":"main","messages":[{"role":"user","content":"Hi"}],"x":[' + SHAPES[unit] * 20_000 + b"0]}"
+    async with behind(HELLO, HELLO, max_body_bytes=max(2 * len(body), 600_000)) as client:
+        refused = await client.post(CHAT, content=body)
+    async with behind(HELLO, max_body_bytes=200 * len(body)) as client:
+        answered = await client.post(CHAT, content=body)
+    message = "what the lists and objects of the request body become is larger than the allowed"
+    assert (refused.status_code, answered.status_code) == (413, 200)
+    assert refused.json()["error"]["message"].startswith(message)
+
+
+async def test_a_long_text_is_not_counted_as_structure() -> None:
+    """Brackets, commas and quotes in a string are text, also in a body that is almost as large as allowed."""
+    content = '[{"a": "\\",},]' * 50_000
+    body = json.dumps(asking(CHAT, content)).encode()
+    async with behind(HELLO, max_body_bytes=len(body) + 1000) as client:
+        answer = await client.post(CHAT, content=body)
+        sent = json.loads(client.upstream.requests[0].content)  # type: ignore[attr-defined]
+    assert answer.status_code == 200
+    assert sent["messages"][0]["content"] == content
+
+
+async def test_what_bodies_become_counts_together() -> None:
+    """Until each is answered: then its memory is free again."""
+    body = b'{"model":"main","messages":[{"role":"user","content":"Hi"}],"x":[' + b"[]," * 1000 + b"0]}"
+    async with behind(HELLO, HELLO, max_total_body_bytes=50_000) as client:
+        assert (await client.post(CHAT, content=body)).status_code == 503
+    async with behind(HELLO, HELLO, max_total_body_bytes=150_000) as client:
+        assert [(await client.post(CHAT, content=body)).status_code for _ in range(2)] == [200, 200]
+
+
+@pytest.mark.slow
+@each_row(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}"), (b'[{"a":', b"}]")])
+async def test_deep_nesting(opening: bytes, closing: bytes) -> None:
+    """A body is answered or refused with a 400 at every depth."""
+    async with behind(*[HELLO] * 80) as client:
+        for depth in (50, *range(225, 255), *range(460, 500), 2000, 100_000):
+            nested = opening * depth + b"0" + closing * depth
+            body = b'{"model":"main","messages":[{"role":"user","content":"Hi"}],"x":' + nested + b"}"
+            status = (await client.post(CHAT, content=body)).status_code
+            assert (depth, status) == (depth, 400 if depth > 50 and status != 200 else 200)
+
+
 async def test_adversary_19_a_model_name_as_long_as_a_body() -> None:
     """It is refused by its length, and neither compared with other names nor sent back."""
     body = b'{"model":"' + b"abcdefghij" * 100_000 + b'","messages":[{"role":"user","content":"x"}]}'

@@ -114,7 +114,7 @@ class GatewayOptions(Table):
             `user`, `safety_identifier`, `prompt_cache_key` and `client_metadata` on OpenAI's APIs, `metadata` on the
             Messages API.
         max_requests: requests that are answered at the same time; further ones get a 503.
-        max_body_bytes: size of one request body; larger ones get a 413.
+        max_body_bytes: size of one request body, and of its lists and objects once it is parsed; larger ones get a 413.
         max_total_body_bytes: size of all request bodies in memory together; further ones get a 503.
         body_timeout: seconds in which a request body must arrive, plus one second for each 64 KiB received; then 408.
         send_timeout: seconds for which a client may take nothing of its answer; then it counts as gone.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Any
@@ -15,6 +16,10 @@ from .failures import refused
 Receive = Callable[[], Awaitable[Any]]
 
 _SLOWEST = 2**16  # bytes per second that a client has to send once the first seconds are over
+# Bytes that a list, an object and a further entry of either take once they are parsed: CPython 3.11 to 3.14, 64 bits.
+_BYTES = {b"["[0]: 64, b"{"[0]: 144, b","[0]: 40}
+# A string, also one without an end, or a character that begins a container or an entry.
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{,]', re.DOTALL)
 
 
 class ClientGone(Exception):
@@ -60,16 +65,17 @@ class HeldBody:
         size: the bytes of it that are held.
     """
 
-    __slots__ = ("_bodies", "_options", "size")
+    __slots__ = ("_bodies", "_options", "_structure", "size")
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
         self._options = bodies._options
+        self._structure = 0
         self.size = 0
 
     def let_go(self) -> None:
         """Must be called when nobody needs it any more."""
-        self._bodies.add(-self.size)
+        self._bodies.add(-self.size - self._structure)
 
     async def read(self, headers: Headers, receive: Receive) -> bytes:
         """Returns the whole body.
@@ -103,6 +109,16 @@ class HeldBody:
         finally:
             waiting.close()
 
+    def hold_structure(self, size: int) -> None:
+        """Counts what the lists and objects of the body take once it is parsed, as `parsed_size` returns it.
+
+        Raises:
+            Refused: that is more than a body may be large, or too much for all of them.
+        """
+        self._check(size, "what the lists and objects of the request body become")
+        self._bodies.take(size)
+        self._structure += size
+
     def grow(self, size: int) -> None:
         """Counts what is to be written into it. Raises Refused if it is too much, for one request or for all."""
         self._hold(size, "the request, with what it refers to,")
@@ -115,3 +131,23 @@ class HeldBody:
     def _check(self, size: int, what: str) -> None:
         if size > self._options.max_body_bytes:
             raise refused(413, f"{what} is larger than the allowed {self._options.max_body_bytes} bytes")
+
+
+def parsed_size(raw: bytes, most: int) -> int:
+    """Returns about how many bytes the lists and objects in a JSON text take once it is parsed, beside its texts.
+
+    A text such as `[],[],[]` becomes thirty times as large. So this is found out before it is parsed, by the brackets
+    and commas outside of its strings. Counting ends once the size is more than `most`.
+
+    >>> parsed_size(b'{"a": [1, 2, "x, [y]"]}', 10_000)
+    288
+    """
+    size = sum(bytes_each * raw.count(token) for token, bytes_each in _BYTES.items())
+    if size <= len(raw):  # at most, as some may be in strings
+        return size
+    size = 0
+    for token in _TOKEN.finditer(raw):
+        size += _BYTES.get(raw[token.start()], 0)
+        if size > most:
+            break
+    return size

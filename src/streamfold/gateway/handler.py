@@ -19,7 +19,7 @@ from ..text import parse_object
 from ..turn_cache import TurnCache, named_end_user
 from ..values import ConfigError, ProtocolWarning
 from .access import Access
-from .bodies import Bodies, ClientGone, HeldBody, Receive
+from .bodies import Bodies, ClientGone, HeldBody, Receive, parsed_size
 from .clients import Client
 from .conversation import for_providers
 from .exchange import Exchange
@@ -94,6 +94,7 @@ class Body(HeldBody):
             self._handler.check_room()  # one whose body is still on its way takes nobody's place
             self._handler.count(1)
             self._counted = True
+            self.hold_structure(await _beside(len(raw), partial(parsed_size, raw, self._options.max_body_bytes)))
             self.value = await _beside(len(raw), partial(_parsed, raw))
         except BaseException:
             self._leave()
@@ -235,12 +236,11 @@ class RequestHandler:
                 raise refused(400, f"the model's name has {len(model)} characters; allowed are {_LONGEST_NAME}")
             log.model = model
         dropped: tuple[ProtocolWarning, ...] = ()
-        user = ""
-        if isinstance(value, Mapping):
-            user = named_end_user(value, headers)  # also by members that are not sent
-            any_model = client.may_ask_anything and "*" in self.options.allow_models
-            value, dropped = permitted_members(value, wire.members, client.options, any_model=any_model)
+        user = named_end_user(value, headers) if isinstance(value, Mapping) else ""  # also by members that are not sent
+        any_model = client.may_ask_anything and "*" in self.options.allow_models
         try:
+            if isinstance(value, Mapping):
+                value, dropped = permitted_members(value, wire.members, client.options, any_model=any_model)
             # What may stand in a request depends on who is asked. Without a name, that is what is wrong with it.
             named = self._models.find(model, client) if isinstance(model, str) else None
             adapters = named.adapters if named else ()
@@ -256,6 +256,8 @@ class RequestHandler:
             )
         except ConfigError as error:
             raise refused(400, error.problem) from error
+        except RecursionError:
+            raise refused(400, "the request body is nested too deeply") from None
         return asked, named or self._models.find(asked.model, client)
 
     def _exchange(self, incoming: Incoming, asked: ClientRequest, served: Served) -> Exchange:
