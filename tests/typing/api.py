@@ -171,7 +171,7 @@ async def use_tools(provider: Provider, call: ToolCall, mcp: object) -> None:
     run_tools(provider, "Hello", together)
     assert_type(Tool.from_mcp(mcp, function=echo), Tool)
     assert_type(Tool.from_model(Weather, function=lambda weather: weather), Tool)
-    assert_type(await made.call(call), Any)
+    assert_type(await made.call(call), object)
     run = run_tools(provider, "Hello", [made, get_time, {"type": "function"}], max_turns=3, temperature=0.5)
     assert_type(run, ToolRun)
     async with run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..adapters import Adapter, Framing, find_adapter
 from ..values import (
@@ -19,6 +19,7 @@ from ..values import (
     StreamError,
     StreamfoldError,
     Text,
+    ToolChoice,
     ToolLike,
     Writing,
     as_tools,
@@ -72,7 +73,7 @@ class StreamDecoder:
         dialect: str | Dialect | None = None,
         stop: Collection[str] = (),
         tools: Iterable[ToolLike] = (),
-        tool_choice: Any = "auto",
+        tool_choice: ToolChoice = "auto",
         start_in_reasoning: bool = False,
         limits: Limits | None = None,
         names: WireNames | None = None,

@@ -19,7 +19,7 @@ from pydantic_core import from_json
 from ..adapters.chat import parse_request as parse_chat
 from ..adapters.responses import parse_request as parse_responses
 from ..answers import Arguments
-from ..values import ConfigError, Cost, Reply, nearest
+from ..values import ConfigError, Cost, Reply, ToolChoice, nearest
 from .answers import Answer, reply_members
 from .columns import row_members
 
@@ -44,7 +44,7 @@ class Row:
     id: str
     messages: Any
     tools: Any = None
-    tool_choice: Any = "auto"
+    tool_choice: ToolChoice = "auto"
     options: dict[str, Any] = field(default_factory=dict)
 
     @classmethod

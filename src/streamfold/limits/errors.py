@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
-from ..values import APIConnectionError, QuotaExceededError, RateLimitError
+from ..values import APIConnectionError, APIErrorDetails, QuotaExceededError, RateLimitError
 
 
 class LimitReachedError(RateLimitError):
     """A limit of one's own is reached, and the caller does not wait for it. `retry_after` has the seconds to go."""
 
-    def __init__(self, message: str, *, retry_after: float, **rest: Any) -> None:
-        super().__init__(
-            message, status_code=429, code="rate_limit_exceeded", retryable=True, retry_after=retry_after, **rest
-        )
+    def __init__(self, message: str, *, retry_after: float, **details: Unpack[APIErrorDetails]) -> None:
+        details.setdefault("retryable", True)
+        super().__init__(message, status_code=429, code="rate_limit_exceeded", retry_after=retry_after, **details)
 
 
 class BudgetExceededError(QuotaExceededError):
     """The money for today is spent. `retry_after` has the seconds to the next day (UTC)."""
 
-    def __init__(self, message: str, *, retry_after: float, **rest: Any) -> None:
-        super().__init__(message, status_code=429, code="budget_exceeded", retry_after=retry_after, **rest)
+    def __init__(self, message: str, *, retry_after: float, **details: Unpack[APIErrorDetails]) -> None:
+        super().__init__(message, status_code=429, code="budget_exceeded", retry_after=retry_after, **details)
 
 
 class LimitStoreError(APIConnectionError):

@@ -38,6 +38,7 @@ from .errorinfo import ErrorInfo, error_info
 from .errors import (
     APIConnectionError,
     APIError,
+    APIErrorDetails,
     APIStatusError,
     APITimeoutError,
     AuthenticationError,

@@ -28,7 +28,7 @@ StreamfoldError
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from .configerrors import StreamfoldError
 from .errorinfo import ErrorInfo
@@ -39,6 +39,17 @@ if TYPE_CHECKING:
     from .writing import Writing
 
 TimeoutPhase = Literal["connect", "first_event", "read", "stall", "total"]
+
+
+class APIErrorDetails(TypedDict, total=False):
+    """Keyword arguments that every `APIError` takes; see there."""
+
+    provider: str | None
+    request_id: str | None
+    retryable: bool
+    body: Any
+    info: ErrorInfo | None
+    partial: Reply | None
 
 
 class APIError(StreamfoldError):
@@ -97,7 +108,7 @@ class APIError(StreamfoldError):
         the end is the whole answer, with the usage of its last part. If this fails too, its error can be resumed.
 
         Returns:
-            A `ChatStream`.
+            A `ChatStream`, or one of `streamfold.sync` where the answer came from there.
 
         Raises:
             StreamfoldError: the answer can't be continued: no text had arrived, a tool call had begun, the provider
@@ -137,9 +148,9 @@ class APIStatusError(APIError):
         code: str | None = None,
         retry_after: float | None = None,
         rate_limit: RateLimit | None = None,
-        **rest: Any,
+        **details: Unpack[APIErrorDetails],
     ) -> None:
-        super().__init__(message, **rest)
+        super().__init__(message, **details)
         self.status_code = status_code
         self.code = code
         self.retry_after = retry_after
@@ -183,8 +194,8 @@ class APIConnectionError(APIError):
 class APITimeoutError(APIConnectionError):
     """A timeout ran out. `phase` says which: connect, first_event, read (no bytes), stall (no events) or total."""
 
-    def __init__(self, message: str, *, phase: TimeoutPhase, **rest: Any) -> None:
-        super().__init__(message, **rest)
+    def __init__(self, message: str, *, phase: TimeoutPhase, **details: Unpack[APIErrorDetails]) -> None:
+        super().__init__(message, **details)
         self.phase: TimeoutPhase = phase
 
 
@@ -217,9 +228,9 @@ class UpstreamError(StreamError):
         type: str | None = None,  # noqa: A002 - the word on the wire
         code: str | None = None,
         status_code: int | None = None,
-        **rest: Any,
+        **details: Unpack[APIErrorDetails],
     ) -> None:
-        super().__init__(message, **rest)
+        super().__init__(message, **details)
         self.type = type
         self.code = code
         self.status_code = status_code
@@ -241,8 +252,10 @@ class ContextLengthError(APIError):
         limit: the size of the window; None if the server did not say.
     """
 
-    def __init__(self, message: str, *, tokens: int | None = None, limit: int | None = None, **rest: Any) -> None:
-        super().__init__(message, **rest)
+    def __init__(
+        self, message: str, *, tokens: int | None = None, limit: int | None = None, **details: Unpack[APIErrorDetails]
+    ) -> None:
+        super().__init__(message, **details)
         self.tokens = tokens
         self.limit = limit
 
@@ -254,8 +267,8 @@ class ContentFilterError(APIError):
         categories: what it found, in the server's own words; empty if it did not say.
     """
 
-    def __init__(self, message: str, *, categories: tuple[str, ...] = (), **rest: Any) -> None:
-        super().__init__(message, **rest)
+    def __init__(self, message: str, *, categories: tuple[str, ...] = (), **details: Unpack[APIErrorDetails]) -> None:
+        super().__init__(message, **details)
         self.categories = categories
 
 
@@ -266,8 +279,8 @@ class UnsupportedOptionError(APIError):
         param: the member of the request, as the server named it, written with underscores; None if it did not say.
     """
 
-    def __init__(self, message: str, *, param: str | None = None, **rest: Any) -> None:
-        super().__init__(message, **rest)
+    def __init__(self, message: str, *, param: str | None = None, **details: Unpack[APIErrorDetails]) -> None:
+        super().__init__(message, **details)
         self.param = param
 
 

@@ -223,7 +223,7 @@ def assistant(
     return Message("assistant", content, tuple(tool_calls), reasoning=reasoning, partial=partial)
 
 
-def tool_result(call: ToolCall, content: Any, *, error: bool = False, cache: CacheMark = False) -> Message:
+def tool_result(call: ToolCall, content: object, *, error: bool = False, cache: CacheMark = False) -> Message:
     """Makes the message with a tool's result for a call.
 
     Args:

@@ -120,7 +120,7 @@ class Tool(Generic[F]):
     @classmethod
     def from_mcp(
         cls,
-        description: Any,
+        description: object,
         *,
         function: Callable[..., Any] | None = None,
         needs_approval: NeedsApproval = False,
@@ -167,7 +167,7 @@ class Tool(Generic[F]):
             raise ConfigError(f"the tool {self.name!r} has no function that could run a call: pass function=")
         return self.function
 
-    def bind(self, call: ToolCall) -> Callable[[], Any]:
+    def bind(self, call: ToolCall) -> Callable[[], object]:
         """Validates the arguments of a call and returns a function that runs it. Nothing has run yet.
 
         Raises:
@@ -189,7 +189,7 @@ class Tool(Generic[F]):
             raise InvalidToolArgumentsError(f"invalid arguments for {call.name}: {exc}", call) from exc
         return partial(function, **call.arguments)
 
-    async def call(self, call: ToolCall) -> Any:
+    async def call(self, call: ToolCall) -> object:
         """Runs a call with validated arguments, and returns what the function returns.
 
         A plain function is called where it stands, on the event loop: so it may touch what the rest of the program

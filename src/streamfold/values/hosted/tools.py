@@ -200,7 +200,7 @@ class CustomTool(ServerTool):
     name: str
     description: str = ""
     grammar: str | Mapping[str, str] | None = None
-    function: Callable[[str], Any] | None = field(default=None, compare=False, repr=False)
+    function: Callable[[str], object] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         name: Any = self.name
