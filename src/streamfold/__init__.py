@@ -73,6 +73,7 @@ from .values import (
     deprecated_name,
     file,
     image,
+    set_public_module,
     system,
     tool,
     tool_result,
@@ -163,6 +164,8 @@ __all__ = [
     "user",
 ]
 
+
+set_public_module(__name__, [globals().get(name) for name in __all__])
 
 _LATER = ("answers", "client", "config", "tools")  # imported when they are needed: the pure core needs no network
 

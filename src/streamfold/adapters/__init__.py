@@ -6,7 +6,7 @@ Provisional: a minor version may change or remove a name without a deprecation.
 """
 
 from ..requests import HistoryRules, Request, Rules
-from ..values import Call, Delta, Done, Failure, Finish, Reasoning, Text, UsageUpdate, error_info
+from ..values import Call, Delta, Done, Failure, Finish, Reasoning, Text, UsageUpdate, error_info, set_public_module
 from .client_members import (
     CHAT_MEMBERS,
     GEMINI_MEMBERS,
@@ -38,3 +38,5 @@ __all__ = [  # what an adapter of another package is written with
     "UsageUpdate",
     "error_info",
 ]
+
+set_public_module(__name__, [globals()[name] for name in __all__])

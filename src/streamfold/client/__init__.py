@@ -1,5 +1,6 @@
 """What is called: models, providers, streams, fallbacks and the tool loop."""
 
+from ..values import set_public_module
 from .batch_request import BatchRequest
 from .batches import BatchClient
 from .connections import Connections
@@ -10,3 +11,5 @@ from .preview import Preview
 from .provider import Provider
 from .requester import Requester
 from .whole import json_reader
+
+set_public_module("streamfold", [Fallback, Hooks, Preview, Provider])

@@ -7,6 +7,7 @@ nothing here waits, so that all of it can be tested as bytes in, bytes out.
 
 from __future__ import annotations
 
+from ..values import set_public_module
 from .injector import Injection, Injector
 from .reading import read_fault
 from .steps import Chain, Ending, Step
@@ -41,3 +42,5 @@ __all__ = [
     "status",
     "truncate_json",
 ]
+
+set_public_module(__name__, [globals()[name] for name in __all__])

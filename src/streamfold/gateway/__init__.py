@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..values import ConfigError
+from ..values import ConfigError, set_public_module
 
 if TYPE_CHECKING:
     from .app import Gateway, gateway
@@ -38,4 +38,5 @@ def __getattr__(name: str) -> Any:
         if (exc.name or "").partition(".")[0] != "starlette":
             raise
         raise ConfigError("the gateway needs its extra: pip install 'streamfold[gateway]'") from exc
+    set_public_module(__name__, [app.Gateway])
     return getattr(serve if name in ("create_app", "run") else app, name)

@@ -3,6 +3,7 @@
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
+from ..values import set_public_module
 from .answers import Answer, JobSummary
 from .columns import ANSWER_COLUMNS
 from .errors import JobPausedError
@@ -15,3 +16,5 @@ from .schema import schema_check
 from .start import batch
 
 __all__ = ["Answer", "BatchJob", "JobPausedError", "JobSummary", "batch"]
+
+set_public_module(__name__, [globals()[name] for name in __all__])

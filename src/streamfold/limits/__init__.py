@@ -9,6 +9,7 @@ limiter     waits for reservations, and settles them
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
+from ..values import set_public_module
 from .errors import BudgetExceededError, LimitReachedError, LimitStoreError
 from .limiter import RateLimiter
 from .opening import count_memory_in, open_limit_store
@@ -19,3 +20,5 @@ from .store import LimitStore, MemoryLimitStore, check_number
 from .valkey import ValkeyLimitStore
 
 __all__ = ["BudgetExceededError", "LimitReachedError", "LimitStore", "LimitStoreError", "RateLimiter", "Reservation"]
+
+set_public_module(__name__, [globals()[name] for name in __all__])

@@ -4,6 +4,9 @@ Provisional: a minor version may change or remove a name without a deprecation.
 """
 
 from ..answers import WrappedAnswer, open_answer
+from ..values import set_public_module
 from .base import Middleware
 
 __all__ = ["Middleware", "WrappedAnswer", "open_answer"]
+
+set_public_module(__name__, [globals()[name] for name in __all__])

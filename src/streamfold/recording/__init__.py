@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from ..values import set_public_module
 from .capture import cleaned_body
 from .fault_transport import FaultTransport
 from .files import Cut, Recording, Sent, Speed, find_recording, open_recording, paced, pieces
@@ -26,3 +27,5 @@ __all__ = [
     "ReplayTransport",
     "Speed",
 ]
+
+set_public_module(__name__, [globals()[name] for name in __all__])

@@ -9,6 +9,7 @@ presence   which processes run
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
+from ..values import set_public_module
 from .blocking import BlockingCalls, close_in_thread
 from .memory import MemoryStore
 from .opening import lasting_store, open_store
@@ -28,3 +29,5 @@ __all__ = [
     "WaitingStore",
     "open_store",
 ]
+
+set_public_module(__name__, [globals()[name] for name in __all__])

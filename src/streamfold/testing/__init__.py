@@ -48,9 +48,12 @@ _LATER = ("script", "cuts", "spy", "scripted", "replayed", "replay_server", "fix
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
+    from ..values import set_public_module
+
     for module in _LATER if name in __all__ else ():
         if hasattr(found := import_module(f"{__name__}.{module}"), name):
-            return getattr(found, name)
+            set_public_module(__name__, [value := getattr(found, name)])
+            return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

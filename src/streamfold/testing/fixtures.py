@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
+from ..config import ProviderConfig
 from ..faults import Fault
 from ..recording import Match, Recording, Speed, find_recording, load_source
 from ..values import ConfigError
@@ -29,7 +30,7 @@ class ScriptedFixture:
         *turns: Turn,
         then: Turn | None = None,
         provider: str | Mapping[str, Any] | None = None,
-        **overrides: Any,
+        **overrides: Unpack[ProviderConfig],
     ) -> ScriptedProvider:
         """Returns a model that answers with these turns."""
         made = ScriptedProvider(*turns, then=then, provider=provider, **overrides)
@@ -95,7 +96,7 @@ class ReplayFixture:
         speed: Speed = "instant",
         faults: Iterable[Fault] = (),
         match: Match = "order",
-        **overrides: Any,
+        **overrides: Unpack[ProviderConfig],
     ) -> SpyProvider:
         """Returns a model that answers with these recordings. The other arguments are those of `ReplayProvider`.
 

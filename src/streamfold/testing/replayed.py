@@ -6,12 +6,12 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import httpx
 
 from ..client import Hooks
-from ..config import load_profile
+from ..config import ProviderConfig, load_profile
 from ..faults import Fault
 from ..net import make_client
 from ..recording import Match, Recording, RecordingDraft, ReplayTransport, Speed, load_source, recording_client
@@ -52,7 +52,7 @@ class ReplayProvider(SpyProvider):
         faults: Iterable[Fault] = (),
         match: Match = "order",
         hooks: Hooks | Iterable[Hooks] = (),
-        **overrides: Any,
+        **overrides: Unpack[ProviderConfig],
     ) -> None:
         read = [recording for source in recordings for recording in load_source(source)]
         self._transport = ReplayTransport(read, speed=speed, cuts=cuts, faults=faults, match=match)

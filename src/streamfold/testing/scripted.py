@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, Unpack
 
 import anyio
 import httpx
 
 from ..client import Hooks
+from ..config import ProviderConfig
 from ..recording import Cut, Recording, ReplayTransport
 from ..requests import Request
 from ..values import ConfigError
@@ -52,7 +53,7 @@ class ScriptedProvider(SpyProvider):
         then: Turn | None = None,
         provider: str | Mapping[str, Any] | None = None,
         hooks: Hooks | Iterable[Hooks] = (),
-        **overrides: Any,
+        **overrides: Unpack[ProviderConfig],
     ) -> None:
         super().__init__(replaced_profile(provider, overrides, name="scripted"), hooks=hooks)
         self._turns = [_checked_turn(turn, f"turn {number}") for number, turn in enumerate(turns, 1)]

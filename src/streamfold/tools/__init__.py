@@ -1,5 +1,6 @@
 """The tool loop: calls are run, approved, journaled and answered."""
 
+from ..values import set_public_module
 from .approvals import PendingCall
 from .deciding import Approve
 from .journal import CallInDoubtError, CallJournal, FileJournal, StoreJournal
@@ -27,3 +28,5 @@ __all__ = [
     "resume_tools",
     "run_tools",
 ]
+
+set_public_module(__name__, [globals()[name] for name in __all__])

@@ -36,6 +36,7 @@ from ..values import (
     TextPart,
     TimeoutPhase,
     ToolLike,
+    set_public_module,
 )
 
 __all__ = [
@@ -84,3 +85,5 @@ __all__ = [
     "ToolLike",
     "Watcher",
 ]
+
+set_public_module(__name__, [globals()[name] for name in __all__])

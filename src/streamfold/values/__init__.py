@@ -102,6 +102,7 @@ from .messages import (
     user,
 )
 from .portable import PortableError
+from .public_module import set_public_module
 from .ratelimit import RateLimit, RateLimitResource, RateLimitWindow
 from .reasons import FinishReason
 from .refusederrors import status_error, upstream_error

@@ -9,6 +9,7 @@ async def agent(request: Request) -> StreamingResponse:
     return StreamingResponse(agui.stream(run, asked), headers=agui.HEADERS)
 """
 
+from ...values import set_public_module
 from ..ui import Decision, ExternalResult, error_text
 from .reading import AgentRequest, read_messages, read_request
 from .writing import HEADERS, AGUIWriter, stream
@@ -24,3 +25,5 @@ __all__ = [
     "read_request",
     "stream",
 ]
+
+set_public_module(__name__, [globals()[name] for name in __all__])

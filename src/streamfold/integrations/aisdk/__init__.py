@@ -8,6 +8,7 @@ async def chat(request: Request) -> StreamingResponse:
     return StreamingResponse(aisdk.stream(asked.run(model, [get_weather])), headers=aisdk.HEADERS)
 """
 
+from ...values import set_public_module
 from ..ui import Decision, ExternalResult, error_text
 from .reading import ChatRequest, read_messages, read_request
 from .writing import HEADERS, UIMessageWriter, stream
@@ -23,3 +24,5 @@ __all__ = [
     "read_request",
     "stream",
 ]
+
+set_public_module(__name__, [globals()[name] for name in __all__])

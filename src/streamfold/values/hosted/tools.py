@@ -227,7 +227,7 @@ class HostedTool(ServerTool):
 
     raw: Mapping[str, Any]
     name: str | None = None
-    function: Callable[[Any], Any] | None = field(default=None, compare=False, repr=False)
+    function: Callable[[Any], object] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         raw: Any = self.raw
