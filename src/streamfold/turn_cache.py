@@ -26,6 +26,7 @@ import anyio
 import anyio.to_thread
 
 from .answers import Arguments, ChunkSource, WrappedAnswer
+from .requests import GO_ON_MESSAGE
 from .stores import MemoryStore, Retention, StoreError, lasting_store
 from .values import (
     APIError,
@@ -155,6 +156,8 @@ def _positions(messages: Sequence[Message], end_user: str) -> Iterator[str]:
     after_results = user_has_spoken = False
     for message in messages:
         yield digest
+        if message is GO_ON_MESSAGE:  # the client doesn't know it, and will not send it
+            continue
         if (counted := _counted(message, reminded=after_results and user_has_spoken)) is not None:
             digest = _digest(digest, counted)
         after_results = message.role == "tool"

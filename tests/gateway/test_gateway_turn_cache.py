@@ -14,11 +14,15 @@ from demanding_providers import KINDS, TURNS, Demanding
 from gateways import CHAT, MESSAGES, RESPONSES, client_of, served
 from scale import pick
 from sdks import anthropic, openai
+from streamfold import Provider
+from streamfold.adapters.chat import ChatEmitter
 from streamfold.gateway import gateway
+from streamfold.values import Finish, Reasoning, Text
 from tables import each_row
 
 pytestmark = pytest.mark.one_loop  # uvicorn's
 
+GEMINI = "/v1beta/models/main:generateContent"
 SCHEMA = {"type": "object", "properties": {}}
 
 
@@ -179,6 +183,88 @@ async def test_callers_are_kept_apart() -> None:
         body = {"model": "main", "messages": [question, turn, result]}
         assert (await client.post(CHAT, json=body, headers=key("bob"))).status_code == 400
         assert (await client.post(CHAT, json=body, headers={"x-api-key": "ann"})).status_code == 200
+
+
+@each_row(
+    ("path", "named"),
+    [
+        (CHAT, {"user": "{}"}),
+        (CHAT, {"safety_identifier": "{}"}),
+        (CHAT, {"metadata": {"user_id": "{}"}}),
+        (CHAT, {"extra_body": {"user": "{}"}}),
+        (RESPONSES, {"user": "{}"}),
+        (RESPONSES, {"safety_identifier": "{}"}),
+        (RESPONSES, {"prompt_cache_key": "{}"}),
+        (MESSAGES, {"metadata": {"user_id": "{}"}}),
+        (GEMINI, {"labels": {"customer": "{}"}}),
+        (CHAT, {"x-openwebui-user-id": "{}"}),
+        (GEMINI, {"x-forwarded-email": "{}"}),
+    ],
+)
+async def test_end_users_of_one_key_are_kept_apart(path: str, named: dict[str, Any]) -> None:
+    """What the model thought for one user of a key is not sent for another, whichever field of which API names them."""
+    bodies: list[str] = []
+    emitter = ChatEmitter(id="a", model="m", created=1)
+    said = [Reasoning("4711"), Text("Hello!"), Finish("stop", "stop")]
+    answer = b"".join([emitter.begin(), emitter.feed_all(said), emitter.finish()])
+
+    def provider(request: httpx.Request) -> httpx.Response:
+        bodies.append(request.content.decode())
+        return httpx.Response(200, content=answer, headers={"content-type": "text/event-stream"})
+
+    async def ask(name: str, *turns: tuple[str, str]) -> str:
+        fields = json.loads(json.dumps(named).replace("{}", name))
+        headers = {name: value for name, value in fields.items() if name.startswith("x-")}
+        members = {name: value for name, value in fields.items() if name not in headers}
+        response = await client.post(path, json={**talk(path, *turns), **members}, headers={**headers, **key("k")})
+        assert response.status_code == 200, response.text
+        return bodies[-1]
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(provider)) as network:
+        config = {"profile": "kimi", "model": "kimi-k2-thinking", "api_key": "none"}
+        main = Provider.from_config(config, http_client=network)
+        async with client_of(gateway({"main": main}, keys=["k"])) as client:
+            await ask("ann", ("user", "Hi"))
+            later = (("user", "Hi"), ("assistant", "Hello!"), ("user", "Why?"))
+            assert "4711" not in await ask("bob", *later)
+            assert "4711" in await ask("ann", *later)
+
+
+def talk(path: str, *turns: tuple[str, str]) -> dict[str, Any]:
+    """The body of a request with these texts."""
+    said = [{"role": role, "content": text} for role, text in turns]
+    if path == CHAT:
+        return {"model": "main", "messages": said}
+    if path == RESPONSES:
+        return {"model": "main", "input": said, "store": False}
+    if path == MESSAGES:
+        return {"model": "main", "messages": said, "max_tokens": 1000}
+    roles = {"user": "user", "assistant": "model"}
+    return {"contents": [{"role": roles[role], "parts": [{"text": text}]} for role, text in turns]}
+
+
+async def test_a_turn_behind_one_that_the_gateway_has_added() -> None:
+    """Where the gateway adds a message of the user for a provider, the turn behind it is still given back."""
+    upstream = Demanding("gemini")
+    tools = [{"type": "function", "function": {"name": "look", "parameters": SCHEMA}}]
+    said: list[Any] = [{"role": "user", "content": "Look."}, {"role": "assistant", "content": "Half a"}]
+    async with (
+        upstream.client as network,
+        upstream.provider(network) as main,
+        client_of(gateway({"main": main})) as client,
+    ):
+        first = await client.post(CHAT, json={"model": "main", "messages": said, "tools": tools})
+        assert upstream.bodies[0]["contents"][-1]["parts"] == [{"text": "Continue."}]
+        call = {
+            name: first.json()["choices"][0]["message"]["tool_calls"][0][name] for name in ("id", "type", "function")
+        }
+        said += [
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": call["id"], "content": "seen"},
+        ]
+        second = await client.post(CHAT, json={"model": "main", "messages": said, "tools": tools})
+    assert "turn_restored" in second.headers["x-streamfold-warnings"]
+    assert upstream.refused == 0
 
 
 def key(value: str) -> dict[str, str]:

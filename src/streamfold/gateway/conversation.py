@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-from ..requests import GO_ON, says_nothing
+from ..requests import GO_ON, GO_ON_MESSAGE, says_nothing
 from ..values import Message, ProtocolWarning, TextPart
 
 _REASONING = ("reasoning", "thinking", "redacted_thinking")
@@ -38,7 +38,7 @@ def for_providers(
     repaired = ["turns without content were not sent"] if len(said) < len(kept) else []
     unasked = repaired and not any(message.role == "user" for message in said)
     if unasked or (said and not continues and _GO_ON_WITH_TEXTS & {*adapters} and _is_text(said[-1])):
-        said = (*said, Message("user", GO_ON))
+        said = (*said, GO_ON_MESSAGE)
         repaired.append(f'"{GO_ON}" was added')
     if repaired:
         warnings.append(ProtocolWarning("history_repaired", "; ".join(repaired)))

@@ -8,7 +8,7 @@ from .families import EFFORTS, FACTS, NO_FAMILY, Facts, Family, ModelTable, Thin
 from .fields import Fields, kind_of
 from .fit import OptionRules, fit, nearest_effort, refuse_if_strict
 from .headers import HEADER_NAME, header_problem, read_headers
-from .history import GO_ON, HistoryRules, check_history, is_custom, says_nothing
+from .history import GO_ON, GO_ON_MESSAGE, HistoryRules, check_history, is_custom, says_nothing
 from .hosted import HostedForm, check_hosted, raw_tools, with_raw_tools, written_hosted
 from .items import CALL_EXTRAS, CARRIED_CALL_EXTRAS, ITEM_EXTRAS, read_items
 from .lessons import Lesson, lesson_from, with_lessons

@@ -21,6 +21,7 @@ _SYSTEM = ("system", "developer")
 _PLAIN = frozenset({"system", "user"})
 _NOT_ANSWERED = "this call was not answered"
 GO_ON = "Continue."
+GO_ON_MESSAGE = Message("user", GO_ON)  # this object says that no client has written it
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +320,7 @@ class _Check:
                     call.result.moved = True
                     yield _answering(call.result.message, call)
         if self._goes_on:
-            yield Message("user", GO_ON)
+            yield GO_ON_MESSAGE
 
 
 def says_nothing(message: Message, unread: Collection[str] = ("output",)) -> bool:
