@@ -126,7 +126,7 @@ class Blocks:
     def feed(self, delta: Block | BlockPiece | BlockEnd | Answered) -> list[Delta]:
         """Returns what a block, a piece of one or its end says to the reader of the answer."""
         if type(delta) is BlockPiece:
-            return self._piece(delta)
+            return self.grow(delta)
         if type(delta) is Block:
             return self.open(delta)
         if type(delta) is BlockEnd:
@@ -239,7 +239,9 @@ class Blocks:
                 self._named[name] = block
             return out if begun.held else [*out, self._head(block)]
         shown = begun.value.get(begun.member)
-        return [*out, *self._show(block, shown)] if isinstance(shown, str) and shown else out
+        if isinstance(shown, str) and shown:
+            self._show(block, shown, out)
+        return out
 
     def _stray(self, piece: BlockPiece) -> _OpenBlock:
         """The block of a call whose beginning did not come."""
@@ -266,7 +268,8 @@ class Blocks:
         call = block.begun.call
         return replace(call, index=block.number, arguments="", value=None) if call else Call(block.number)
 
-    def _piece(self, piece: BlockPiece) -> list[Delta]:
+    def grow(self, piece: BlockPiece) -> list[Delta]:
+        """Adds a piece to its block, as `feed` does."""
         out: list[Delta] = []
         if piece.kind == "call":
             self._grew, block = True, self._find_call(piece.index)
@@ -282,22 +285,27 @@ class Blocks:
             if piece.kind != "call" or piece.value == "":
                 return out
             block = self._stray(piece)
-        value, member = piece.value, piece.member
-        block.late = block.late or (piece.kind == "call" and self._behind_reason)
+        value, member, how = piece.value, piece.member, piece.how
+        if self._behind_reason and piece.kind == "call":
+            block.late = True
+        if how == "append" or how == "json":
+            if how == "json" and member not in block.json:
+                block.json = (*block.json, member)
+            if (pieces := block.pieces.get(member)) is None:
+                pieces = block.pieces[member] = []
+            pieces.append(value)
+            if not value:
+                pass
+            elif block.begun.call is not None:
+                out.append(Call(block.number, arguments=value))
+            elif member == block.begun.member:
+                self._show(block, value, out)
+            return out
         if type(value) is PathValue:
             with _putting_together():
                 block.path_values().feed(value)
             return out
-        if piece.how in ("append", "json"):
-            if piece.how == "json":
-                block.json = _with(block.json, member)
-            block.pieces.setdefault(member, []).append(value)
-            if block.begun.call is not None:
-                return [*out, Call(block.number, arguments=value)] if value else out
-            if not value or member != block.begun.member:
-                return out
-            return [*out, *self._show(block, value)] if out else self._show(block, value)
-        if piece.how == "add":
+        if how == "add":
             before = block.value.get(member)
             value = [*(before if isinstance(before, list) else ()), value]
         block.value = {**block.value, member: without_surrogates(value)}
@@ -305,13 +313,14 @@ class Blocks:
 
     # --- what is shown ------------------------------------------------------------------------------------------------
 
-    def _show(self, block: _OpenBlock, text: str) -> list[Delta]:
+    def _show(self, block: _OpenBlock, text: str, out: list[Delta]) -> None:
         kind = block.begun.kind
         if block.number <= self._showing[kind].number:  # a piece behind the end of its block is shown late
-            return [_SHOWN[kind](text)]
-        block.waiting = block.waiting or []
+            out.append(_SHOWN[kind](text))
+            return
+        if block.waiting is None:
+            block.waiting = []
         block.waiting.append(text)
-        return []
 
     def _show_waiting(self, kind: BlockKind, *, ended: bool = False) -> list[Delta]:
         """Returns the texts of a kind whose turn has come."""
@@ -357,10 +366,6 @@ def _putting_together() -> Iterator[None]:
         yield
     except (ValueError, RecursionError) as exc:
         raise ProtocolError(f"the arguments of a call can't be put together: {exc}") from exc
-
-
-def _with(members: tuple[str, ...], member: str) -> tuple[str, ...]:
-    return members if member in members else (*members, member)
 
 
 def _goes_on(block: _OpenBlock, piece: BlockPiece) -> bool:

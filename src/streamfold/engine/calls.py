@@ -294,7 +294,7 @@ class Calls:
         if part.index is not None:
             self._by_index[part.index] = call
             call.index = part.index if call.index is None else call.index
-        if part.id or part.name or part.extra or part.item:
+        if part.id or part.name or part.extra or (opened and part.item):
             self._describe(call, part, opened=opened)
         if part.ended is not None:
             call.done, call.broken_off = True, not part.ended

@@ -35,10 +35,11 @@ from .pipeline import Pipeline, is_progress
 from .placement import Listener
 from .sse import SSEDecoder, body_kind, skip_blank
 from .stopping import StopAt
-from .transcript import Transcript
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
+
+_TRANSCRIPT = 20  # events that an error shows
 
 
 class StreamDecoder:
@@ -106,7 +107,7 @@ class StreamDecoder:
         self._sse: SSEDecoder | Framing | None = None
         self._plain: PlainBody | None = None
         self._head = b""  # the first bytes, kept to say what the body was
-        self._transcript = Transcript()
+        self._transcript: list[str] = []  # the payloads of the last events
         self._coalesce = coalesce
         self.events = 0
         self._error: StreamError | None = None
@@ -184,11 +185,19 @@ class StreamDecoder:
         if self._closed:
             raise StreamfoldError("feed() after close(): a decoder reads one answer")
         chunks: list[StreamChunk] = []
-        if not self._fold.finished:
-            try:
-                self._feed(data, chunks)
-            except StreamError as error:
-                self._fail(error, chunks)
+        if self._fold.finished:
+            return chunks
+        try:
+            if self._sse is None and self._plain is None:
+                data = self._begin(data)
+            elif len(self._head) < HEAD:
+                self._head += data[: HEAD - len(self._head)]
+            if self._sse is not None:
+                self._read(self._sse, data, chunks)
+            elif self._plain is not None:
+                self._plain.feed(data)
+        except StreamError as error:
+            self._fail(error, chunks)
         return coalesced(chunks) if self._coalesce and len(chunks) > 1 else chunks
 
     def end(self, *, interrupted: str | None = None) -> list[StreamChunk]:
@@ -231,22 +240,14 @@ class StreamDecoder:
             self._raise_pending()
         return chunks
 
-    def _feed(self, data: bytes, chunks: list[StreamChunk]) -> None:
-        if self._sse is None and self._plain is None:
-            data = self._begin(data)
-        elif len(self._head) < HEAD:
-            self._head += data[: HEAD - len(self._head)]
-        if self._plain is not None:
-            self._plain.feed(data)
-        elif self._sse is not None:
-            self._read(self._sse, data, chunks)
-
     def _read(self, sse: SSEDecoder | Framing, data: bytes, chunks: list[StreamChunk]) -> None:
         """Reads the events that `data` completes."""
-        fold, decode, take = self._fold, self._adapter.decode, self._pipeline.feed
+        fold, decode, take, transcript = self._fold, self._adapter.decode, self._pipeline.feed, self._transcript
         for event in sse.feed(data):
             payload = event.data
-            self._transcript.add(payload)
+            transcript.append(payload)
+            if len(transcript) > _TRANSCRIPT:
+                del transcript[0]
             if sse.invalid_utf8 or sse.foreign:
                 self._warn_of_bytes(sse)
             try:
@@ -289,7 +290,7 @@ class StreamDecoder:
     def _finish(self, interrupted: str | None, chunks: list[StreamChunk]) -> None:
         if self._plain is not None:
             if self._plain.kind == "json":
-                self._transcript.add(self._plain.text)
+                self._transcript.append(self._plain.text)
             deltas, cut = self._plain.deltas(self._adapter.decode_body, interrupted)
             if not self._plain.is_utf8:
                 self._fold.warn("invalid_utf8", REPLACED)
@@ -310,7 +311,7 @@ class StreamDecoder:
         """Reads the event before the end of the body, which has no blank line. It counts if its payload is whole."""
         if self._sse is not None and (self._sse.invalid_utf8 or self._sse.foreign):
             self._warn_of_bytes(self._sse)
-        self._transcript.add(event.data)
+        self._transcript.append(event.data)
         data = event.data
         try:
             deltas = list(self._adapter.decode(event))
@@ -338,6 +339,6 @@ class StreamDecoder:
     def _raise_pending(self) -> None:
         if self._error is not None:
             self._error.partial = self._error.partial or self._fold.partial()
-            self._error.transcript = self._transcript.payloads()
+            self._error.transcript = tuple(self._transcript[-_TRANSCRIPT:])
             self._error.writing = self.writing
             raise self._error

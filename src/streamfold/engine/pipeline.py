@@ -39,8 +39,8 @@ from .parts import EventNumbers, Parts
 _TEXTS = frozenset({Text, Reasoning, Refusal})
 _RARE = frozenset({Done, Extra, Failure, Finish})
 _COUNTED = ("text", "reasoning", "call")  # kinds of blocks whose texts have limits of their own
-_SHOWN = frozenset({Text, Reasoning, Call})  # what pieces of blocks are to the reader
 _NO_PROGRESS = frozenset({MessageStart, Meta, Sequence, Usage, UsageUpdate, Warn})  # never a part of the answer
+_SHOWN = frozenset({Text, Reasoning, Call})  # what pieces of blocks are to the reader
 _OfBlocks: TypeAlias = Answered | BlockPiece | BlockEnd | MessageStart
 _OF_BLOCKS = frozenset(get_args(_OfBlocks))
 
@@ -106,7 +106,7 @@ class Pipeline:
                 if (chunk := fold.feed(delta)) is not None:
                     chunks.append(chunk)
             elif kind is BlockPiece and delta.kind in _COUNTED and delta.how != "set":  # type: ignore[union-attr]
-                made = self._blocks.feed(delta)  # type: ignore[arg-type]
+                made = self._blocks.grow(delta)  # type: ignore[arg-type]
                 if len(made) == 1 and type(made[0]) in _SHOWN and self._passes:
                     if (chunk := fold.feed(made[0])) is not None:  # nearly every event
                         chunks.append(chunk)
@@ -247,20 +247,15 @@ def is_progress(deltas: list[Delta]) -> bool:
     """Whether one of the deltas of an event is a part of the answer, however small: then no clock runs out."""
     for delta in reversed(deltas):
         kind = type(delta)
-        if kind is Text:  # nearly every event
+        if kind in _TEXTS:
             if delta.text:  # type: ignore[union-attr]
                 return True
         elif kind is BlockPiece:
             if delta.value != "":  # type: ignore[union-attr]
                 return True
-        elif kind not in _NO_PROGRESS and _is_part(delta):
+        elif kind is Call:
+            if delta.arguments or delta.id or delta.name or delta.extra or delta.whole:  # type: ignore[union-attr]
+                return True
+        elif kind not in _NO_PROGRESS:
             return True
     return False
-
-
-def _is_part(delta: Delta) -> bool:
-    if isinstance(delta, (Text, Reasoning, Refusal)):
-        return bool(delta.text)
-    if isinstance(delta, Call):
-        return bool(delta.arguments or delta.id or delta.name or delta.extra or delta.whole)
-    return True

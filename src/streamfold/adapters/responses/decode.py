@@ -95,9 +95,10 @@ class EventReader:
             said = get(text.member)
             if said and (type(said) is str or (said := said_text(said))):
                 out.append(text.kind(said, _place(payload, text.number, text.form), text.whole))
+        elif type(kind) is str and (read := _EVENTS.get(kind)) is not None:
+            read(payload, out)
         elif type(kind) is str and kind.startswith("response.") and not kind.endswith("error"):
-            if (read := _EVENTS.get(kind)) is not None:
-                read(payload, out)
+            pass  # it says nothing that is not repeated elsewhere
         elif failed or _is_error(payload):
             out.append(_failure(payload))
         elif not kind and payload.get("object") == "response":
