@@ -472,6 +472,8 @@ def test_na57_servers_that_count_the_cache_twice() -> None:
     reply = fold(sse(start(usage=usage), *said(0, "Hi"), *end()), adapter=adapter)  # type: ignore[arg-type]
     assert reply.usage is not None
     assert (reply.usage.input_tokens, reply.usage.cached_tokens, reply.usage.total_tokens) == (9, 3, 14)
+    whole = {"type": "message", "content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn", "usage": usage}
+    assert fold(json.dumps(whole).encode(), adapter=adapter).usage == reply.usage  # type: ignore[arg-type]
 
 
 def test_na60_llama_cpp() -> None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from ...requests import (
@@ -27,14 +26,12 @@ from ...requests import (
 )
 from ...values import (
     ConfigError,
-    Delta,
     GeneratedFile,
     Message,
     NamedTool,
     ProtocolWarning,
     Tool,
     ToolCall,
-    UsageUpdate,
     listed,
 )
 from ..batches.messages import MessagesAPI
@@ -46,7 +43,7 @@ from ..prepared import in_utf8, whole_number, write_body
 from ..protocol import Adapter
 from .caching import limit_marks, marked
 from .content import content_blocks
-from .decode import EventReader, read_usage_with_cache
+from .decode import EventReader
 from .eventstream import AWSEventStream
 from .hosted_tools import FILES_BETA, MCP_BETA, add_hosted_members, hosted_forms, uses_mcp
 from .quirks import AnthropicQuirks
@@ -62,9 +59,6 @@ from .turns import (
     read_turns,
     split_system,
 )
-
-if TYPE_CHECKING:
-    from httpx_sse import ServerSentEvent
 
 # The members of a request that count_tokens takes.
 _COUNTED = (
@@ -93,6 +87,7 @@ class AnthropicAdapter(EventReader, Adapter):
 
     def __init__(self, quirks: AnthropicQuirks | None = None) -> None:
         self.quirks = quirks or AnthropicQuirks()
+        self.cache_included = self.quirks.cache_included
         self.framing = AWSEventStream if self.quirks.platform == "bedrock" else None
 
     # --- what the request asks for, and what can be had ---------------------------------------------------------------
@@ -305,15 +300,6 @@ class AnthropicAdapter(EventReader, Adapter):
         if read is None or read.schema is None:
             return None
         return {"type": "json_schema", "schema": closed_schema(read.schema)}
-
-    # --- answers ------------------------------------------------------------------------------------------------------
-
-    def decode(self, event: ServerSentEvent) -> list[Delta]:
-        """Returns the facts of one event. Raises ValueError if it is not an event of this format."""
-        deltas = super().decode(event)
-        if self.quirks.cache_included:
-            deltas = [replace(d, read=read_usage_with_cache) if isinstance(d, UsageUpdate) else d for d in deltas]
-        return deltas
 
 
 def _check_prefill(body: Mapping[str, Any]) -> None:

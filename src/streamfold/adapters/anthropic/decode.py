@@ -68,6 +68,8 @@ _THINKING: dict[str, Any] = {"type": "thinking", "thinking": ""}
 class EventReader:
     """Reads answers: one half of the adapter."""
 
+    cache_included: bool = False  # `AnthropicQuirks.cache_included`
+
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the facts of one event. Raises ValueError if it is not an event of this format."""
         out: list[Delta] = []
@@ -92,6 +94,8 @@ class EventReader:
             _piece(payload, out)
         elif isinstance(kind, str) and (read := _EVENTS.get(kind)):
             read(payload, out)
+            if self.cache_included:
+                _include_cache(out)
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
@@ -101,6 +105,8 @@ class EventReader:
         out: list[Delta] = []
         _message(body, out)
         out.append(Done())
+        if self.cache_included:
+            _include_cache(out)
         return out
 
 
@@ -175,22 +181,25 @@ def _text_block(number: int | None) -> Block:
     return Block(number, "text", _TEXT, "text")
 
 
+@lru_cache(64)
+def _thinking_block(number: int | None) -> Block:
+    return Block(number, "reasoning", _THINKING, "thinking")
+
+
 def _piece(payload: dict[str, Any], out: list[Delta]) -> None:
     delta, number = _object(payload, "delta"), index(payload.get("index"))
-    if delta.get("type") == "text_delta" and type(text := delta.get("text")) is str:  # as nearly every event
-        out.append(BlockPiece(number, "text", "text", text, opens=_text_block(number)))
-        return
-    match delta:
-        case {"type": "thinking_delta", "thinking": str(text)}:
-            opens = Block(number, "reasoning", _THINKING, "thinking")
-            out.append(BlockPiece(number, "reasoning", "thinking", text, opens=opens))
-        case {"type": "input_json_delta", "partial_json": str(text)}:
+    match delta.get("type"):
+        case "text_delta" if isinstance(text := delta.get("text"), str):
+            out.append(BlockPiece(number, "text", "text", text, opens=_text_block(number)))
+        case "input_json_delta" if isinstance(text := delta.get("partial_json"), str):
             out.append(BlockPiece(number, "call", "input", text, "json"))
-        case {"type": "signature_delta", "signature": str(signature)}:
+        case "thinking_delta" if isinstance(text := delta.get("thinking"), str):
+            out.append(BlockPiece(number, "reasoning", "thinking", text, opens=_thinking_block(number)))
+        case "signature_delta" if isinstance(signature := delta.get("signature"), str):
             out.append(BlockPiece(number, "reasoning", "signature", signature, "set"))  # a second one replaces it
-        case {"type": "citations_delta", "citation": citation}:
-            out.append(BlockPiece(number, "text", "citations", keep(citation), "add"))
-        case {"type": "compaction_delta"}:  # the summary, and what stands for it: either may be null
+        case "citations_delta" if "citation" in delta:
+            out.append(BlockPiece(number, "text", "citations", keep(delta["citation"]), "add"))
+        case "compaction_delta":  # the summary, and what stands for it: either may be null
             for name in ("content", "encrypted_content"):
                 if isinstance(text := delta.get(name), str):
                     out.append(BlockPiece(number, "other", name, text))
@@ -267,8 +276,14 @@ def _read_usage(numbers: dict[str, Any]) -> Usage:
     return _with_steps(_read_counts(numbers), _read_counts)
 
 
-def read_usage_with_cache(numbers: dict[str, Any]) -> Usage:
-    """For servers whose `input_tokens` already includes the cached tokens."""
+def _include_cache(deltas: list[Delta]) -> None:
+    """Reads usage as that of a server whose `input_tokens` already includes the cached tokens."""
+    for number, delta in enumerate(deltas):
+        if isinstance(delta, UsageUpdate):
+            deltas[number] = replace(delta, read=_read_usage_with_cache)
+
+
+def _read_usage_with_cache(numbers: dict[str, Any]) -> Usage:
     return _with_steps(_read_counts_with_cache(numbers), _read_counts_with_cache)
 
 
