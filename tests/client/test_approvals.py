@@ -239,7 +239,7 @@ async def test_a_call_that_another_run_has_started_is_in_doubt(tmp_path: Path) -
     await read(run)
 
     class Busy(FileJournal):
-        async def claim(self, key: str) -> bool:
+        async def claim(self, key: str, nonce: str | None = None) -> bool:
             return False
 
     copy = resume_tools(ScriptedProvider("Done."), run.dump(), desk.tools(), journal=Busy(tmp_path))
@@ -291,7 +291,8 @@ async def test_a_conversation_that_ends_with_calls_can_be_resumed() -> None:
     first = run_tools(ScriptedProvider([call("delete", path="a"), call("look", path="b")]), "x", desk.tools())
     await read(first)
     turn = [*first.messages[:2]]  # neither call has a result
-    again = resume_tools(ScriptedProvider("Done."), turn, desk.tools(), run_id="chat 1")
+    again = resume_tools(ScriptedProvider("Done."), turn, desk.tools())
+    assert again.id != first.id
     assert [waiting.call.name for waiting in again.pending] == ["delete"]
     again.approve(*ids(again))
     assert await read(again) == "Done."

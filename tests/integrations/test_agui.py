@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,8 +181,8 @@ async def test_an_approval_is_an_interrupt() -> None:
         {"interruptId": one["id"], "status": "resolved", "payload": {"approved": True}},
         {"interruptId": two["id"], "status": "cancelled"},
     ]
-    request = asked(*thread(events), resume=resume, runId="r2")
     for state in (None, first.dump()):
+        request = replace(asked(*thread(events), resume=resume, runId="r2"), trust_client=state is None)
         later = await written(request.run(ScriptedProvider("Done."), [delete], state=state), request)
         contents = [event["content"] for event in later if event["type"] == "TOOL_CALL_RESULT"]
         assert contents == ["deleted a", "Error: not run: the call was denied: cancelled"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from typing import Any
 
 import anyio
@@ -235,8 +236,9 @@ def ui_message(events: list[dict[str, Any]], before: dict[str, Any] | None = Non
 QUESTION = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Tidy up"}]}
 
 
-def asked(*messages: dict[str, Any]) -> aisdk.ChatRequest:
-    return aisdk.read_request({"id": "chat1", "messages": [QUESTION, *messages], "trigger": "submit-message"})
+def asked(*messages: dict[str, Any], **options: Any) -> aisdk.ChatRequest:
+    body = {"id": "chat1", "messages": [QUESTION, *messages], "trigger": "submit-message"}
+    return aisdk.read_request(body, **options)
 
 
 def messages_of(run: ToolRun) -> list[dict[str, Any]]:
@@ -280,14 +282,14 @@ async def test_an_approval_through_the_browser() -> None:
     one, two = (part for part in message["parts"] if part["type"] == "tool-delete")
     one |= {"state": "approval-responded", "approval": {**one["approval"], "approved": True}}
     two |= {"state": "approval-responded", "approval": {**two["approval"], "approved": False, "reason": "mine"}}
-    request = asked(message)
-    assert [(found.approved, found.reason) for found in request.decisions] == [(True, None), (False, "mine")]
     for state in (None, first.dump()):
+        request = asked(message, trust_client=state is None)
+        assert [(found.approved, found.reason) for found in request.decisions] == [(True, None), (False, "mine")]
         run = request.run(ScriptedProvider("Done."), [delete], state=state)
         later = await written(run, message_id=request.message_id)
         assert kinds(later)[:5] == ["start", "tool-output-available", "tool-output-denied", "start-step", "text-start"]
         assert later[1]["output"] == "deleted a"
-        again = asked(ui_message(later, message))
+        again = asked(ui_message(later, deepcopy(message)))
         assert [found.role for found in again.messages] == ["user", "assistant", "tool", "tool", "assistant"]
         assert "not run: the call was denied" in str(again.messages[3].content)
 
@@ -410,8 +412,11 @@ async def test_only_signed_calls_can_be_approved() -> None:
         {**part, "approval": {"id": part["toolCallId"], "approved": True}}]}]}):  # fmt: skip
         with pytest.raises(ConfigError, match="is not signed"):
             aisdk.read_request(other, secret="s1")
-    denied = {**part, "approval": {"id": part["toolCallId"], "approved": False}}
-    assert aisdk.read_request({**body, "messages": [QUESTION, {**message, "parts": [denied]}]}, secret="s1").decisions
+    denied = {**body, "messages": [QUESTION, {**message, "parts": [
+        {**part, "approval": {**part["approval"], "approved": False}}]}]}  # fmt: skip
+    assert aisdk.read_request(denied, secret="s1").decisions
+    with pytest.raises(ConfigError, match="the denial of the call 'call_1' is not signed"):
+        aisdk.read_request(denied, secret="s1", owner="bob")
 
 
 async def test_an_approval_that_is_sent_twice_at_once() -> None:

@@ -17,7 +17,7 @@ from pages import ROOT, parts_of
 
 FOLDER = ROOT / "tests" / "typing"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LATER = ("memory.md", "user-interfaces.md")
+LATER = ("memory.md",)
 # Packages that examples use and that have no types, or are not installed where the tests run.
 UNTYPED = ("ray", "daft", "pandas", "langchain_core", "pydantic_ai")
 UNTYPED_EXAMPLES = ("daft_job.py", "ray_job.py")  # nearly every line has a value of Daft or Ray

@@ -1,4 +1,4 @@
-"""The calls of one turn between the model's answer and their results: some run at once, some wait for somebody.
+"""The calls of one turn between the model's answer and their results: some run immediately, some wait for approval.
 
 The status of a call moves forward only: new, waiting for an approval or a result, ready, started, done. A call that was
 started is never started again, whatever happens to the process, so that no call runs twice.
@@ -6,8 +6,9 @@ started is never started again, whatever happens to the process, so that no call
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from ..values import ConfigError, Message, ToolCall, nearest, tool_result
@@ -31,20 +32,33 @@ class PendingCall:
     Attributes:
         call: the call.
         waits_for: "approval": `approve` or `deny` it. "result": the tool is external; `answer` it.
+        approval_id: identifies this approval among all others: a random text that a client has to send back with its
+            decision. None for a result, and for a call of a conversation, which perhaps no model has made.
     """
 
     call: ToolCall
     waits_for: Literal["approval", "result"]
+    approval_id: str | None = None
 
 
 @dataclass(slots=True)
-class _TurnCall:
+class CallState:
+    """A call of the turn.
+
+    Attributes:
+        approval_id: see `PendingCall`. Made when the call begins to wait, and kept when it was decided.
+        nonce: of a signed approval or denial, for a call that came with a conversation.
+        unanswered: see `CallKey`. Only known to the run whose claims failed until that is dumped.
+    """
+
     call: ToolCall
     status: _Status = "new"
     decision: _Decision | None = None
     reason: str | None = None
     message: Message | None = None
+    approval_id: str | None = None
     nonce: str | None = None
+    unanswered: list[str] = field(default_factory=list)
 
 
 class TurnCalls:
@@ -56,7 +70,7 @@ class TurnCalls:
     """
 
     def __init__(self, calls: Iterable[ToolCall], unfinished: str = _NOT_FINISHED) -> None:
-        self._calls = {call.id: _TurnCall(call) for call in calls}
+        self._calls = {call.id: CallState(call) for call in calls}
         self._unfinished = unfinished
 
     def __len__(self) -> int:
@@ -79,9 +93,9 @@ class TurnCalls:
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        """The calls that wait for somebody."""
+        """The calls that wait for an approval or a result."""
         return tuple(
-            PendingCall(found.call, found.status)
+            PendingCall(found.call, found.status, found.approval_id)
             for found in self._calls.values()
             if found.status == "approval" or found.status == "result"
         )
@@ -90,23 +104,27 @@ class TurnCalls:
         """Returns the calls with this status."""
         return [found.call for found in self._calls.values() if found.status == status]
 
-    def denial(self, call: ToolCall) -> tuple[bool, str | None]:
-        """Returns whether a call was denied, and the reason."""
-        found = self._calls[call.id]
-        return found.decision == "denied", found.reason
+    def __getitem__(self, call: ToolCall) -> CallState:
+        """Returns the state of a call."""
+        return self._calls[call.id]
 
-    def set(self, call: ToolCall, status: _Status) -> None:
-        """Sets the status of a call."""
-        self._calls[call.id].status = status
+    def wait_for_approval(self, call: ToolCall) -> None:
+        """Lets a call wait for an approval, which gets an id."""
+        found = self._calls[call.id]
+        found.status, found.approval_id = "approval", secrets.token_hex(16)
+
+    def awaiting_approval(self, approval_id: str) -> ToolCall:
+        """Returns the call that an approval is about, decided or not. Raises ConfigError if there is none."""
+        given = approval_id.encode("utf-8", "surrogatepass")
+        for found in self._calls.values():
+            if found.approval_id is not None and secrets.compare_digest(found.approval_id.encode(), given):
+                return found.call
+        raise ConfigError("no call of the last turn waits for this approval: it belongs to another turn or another run")
 
     def finish(self, result: ToolResult) -> None:
         """Records a result."""
         found = self._calls[result.call.id]
         found.status, found.message = "done", result.message
-
-    def nonce(self, call: ToolCall) -> str | None:
-        """Returns the nonce of the approval of a call; None if it has none."""
-        return self._calls[call.id].nonce
 
     def decide(self, call_id: str, decision: _Decision, reason: str | None = None, *, nonce: str | None = None) -> None:
         """Records a decision. Does nothing if the same one was made before.
@@ -139,7 +157,9 @@ class TurnCalls:
                 "status": found.status,
                 "decision": found.decision,
                 "reason": found.reason,
-                **({"nonce": found.nonce} if found.nonce else {}),
+                "approval_id": found.approval_id,
+                "nonce": found.nonce,
+                "unanswered": found.unanswered,
             }
             for call_id, found in self._calls.items()
         ]
@@ -151,15 +171,18 @@ class TurnCalls:
             raise ConfigError("state.calls does not name the calls of the last turn, in their order")
         for entry, found in zip(entries, self._calls.values(), strict=True):
             status: Any = entry.get("status")
-            decision, reason, nonce = entry.get("decision"), entry.get("reason"), entry.get("nonce")
-            texts = isinstance(reason, str | None) and isinstance(nonce, str | None)
-            if status not in _STATUSES or decision not in (None, *_DECISIONS) or not texts:
+            texts = [entry.get(name) for name in ("reason", "approval_id", "nonce")]
+            decision, unanswered = entry.get("decision"), entry.get("unanswered", [])
+            valid = isinstance(unanswered, list) and all(isinstance(text, str) for text in unanswered)
+            valid = valid and all(isinstance(text, str | None) for text in texts)
+            if status not in _STATUSES or decision not in (None, *_DECISIONS) or not valid:
                 raise ConfigError(f"state.calls: {entry!r} is not the status of a call")
-            found.status, found.decision, found.reason, found.nonce = status, decision, reason, nonce
+            found.status, found.decision, found.unanswered = status, decision, unanswered
+            found.reason, found.approval_id, found.nonce = texts
             if status != "done":
                 found.message = None
 
-    def _found(self, call_id: str) -> _TurnCall:
+    def _found(self, call_id: str) -> CallState:
         if call_id not in self._calls:
             known = ", ".join(map(repr, self._calls))
             raise ConfigError(f"no call {call_id!r}{nearest(call_id, self._calls)} in the last turn: it has {known}")
@@ -194,7 +217,7 @@ def take_open_calls(
     return turn
 
 
-def _now(found: _TurnCall) -> str:
+def _now(found: CallState) -> str:
     if found.decision is not None:
         return f"it was {found.decision}"
     return {"result": "it waits for a result", "done": "it has a result"}.get(found.status, "it needs none")

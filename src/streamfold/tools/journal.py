@@ -1,33 +1,59 @@
 """A record of the calls that were started, shared by every process that may run them: each call runs once.
 
 The state of a paused run is text, and text can be copied: a button that is pressed twice resumes the same state twice.
-Whoever claims a call here first runs it; the others get its result.
+Both runs have the id of the first one, so they look for the same call here. The one that claims it first runs it; the
+others get its result. `run_once` is the only place where this is decided.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import logging
 import os
 import secrets
+import shutil
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
 from pathlib import Path
-from typing import Protocol
+from time import sleep, time
+from typing import BinaryIO, Protocol, TypeVar
 
+import anyio
 import anyio.to_thread
 
-from ..stores import Retention, Store, open_store
+from ..stores import Retention, Store, StoreError, open_store
 from ..text import canonical_json
 from ..values import ConfigError, StreamfoldError, ToolCall
+from .tool_results import ToolResult
 
-_YEARS = 10 * 365 * 86_400.0
-_FOREVER = Retention(entries=10**9, size=2**40, age=_YEARS)
+T = TypeVar("T")
+
+KEEP_DAYS = 30.0  # for which a journal keeps what it knows of a run that has ended
+_LASTING = Retention(entries=2**53, size=2**60, age=1e12, evicts=False)  # what is full refuses a claim
+_DAY = 86_400.0
+_PAUSES = (0.1, 1.1, 1.1)  # seconds before a store is tried again; one that has failed refuses calls for a second
+
+_logger = logging.getLogger("streamfold.tools")
 
 
 class CallJournal(Protocol):
-    """Which calls were started, and their results. Shared by all processes that resume the same runs."""
+    """Which calls were started, and their results. Shared by all processes that resume the same runs.
 
-    async def claim(self, key: str) -> bool:
-        """Returns True to exactly one caller for each key."""
+    A key is `RUN/CALL`: digests of a run and its owner, and of a call. A journal may have a method `end_run(run)` too,
+    which is called with the first part once a run has ended, so that what is kept of it can be deleted some days later.
+    """
+
+    async def claim(self, key: str, nonce: str) -> bool:
+        """Returns whether a call was claimed with this nonce: now, or before.
+
+        The first nonce that is given for a key has it for good. A claimant whose answer was lost claims again with the
+        same nonce.
+        """
         ...
 
     async def finish(self, key: str, result: str) -> None:
@@ -54,18 +80,24 @@ class CallInDoubtError(StreamfoldError):
 
 
 class FileJournal:
-    """A journal in a folder, for processes that share a file system. Two small files for each call; none is deleted.
+    """A journal in a folder, for processes that share a file system: a folder for each run, two files for each call.
+
+    A claim is on the disk before its tool runs.
 
     Args:
         directory: made if it does not exist.
+        keep_days: how long a run's files are kept after it has ended. A copy of its state must not be resumed after
+            that: its calls would run again. The files of a run that never ends stay.
     """
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(self, directory: str | os.PathLike[str], *, keep_days: float = KEEP_DAYS) -> None:
         self._directory = Path(directory)
+        self._keep = _checked_days(keep_days) * _DAY
+        self._swept = -inf
 
-    async def claim(self, key: str) -> bool:
-        """Returns True to exactly one caller for each key, by creating its file."""
-        return await anyio.to_thread.run_sync(self._create, self._path(key, "claim"))
+    async def claim(self, key: str, nonce: str | None = None) -> bool:
+        """Returns whether a call was claimed with this nonce (default: one that has never been used), by its file."""
+        return await anyio.to_thread.run_sync(self._create, self._path(key, "claim"), nonce or secrets.token_hex(16))
 
     async def finish(self, key: str, result: str) -> None:
         """Stores the result of a call that was claimed."""
@@ -75,77 +107,239 @@ class FileJournal:
         """Returns the result that was stored; None if there is none."""
         return await anyio.to_thread.run_sync(self._read, self._path(key, "result"))
 
+    async def end_run(self, run: str) -> None:
+        """Notes that a run has ended, and deletes the files of runs that ended `keep_days` ago."""
+        await anyio.to_thread.run_sync(self._end, self._directory / _digest(run))
+
     def _path(self, key: str, kind: str) -> Path:
-        return self._directory / _name(key, kind)
+        run, call = _names(key)
+        return self._directory / run / f"{call}.{kind}"
 
-    def _make(self, path: Path) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600, exist_ok=False)
+    def _make_folder(self, folder: Path) -> None:
+        for made in (self._directory, folder):
+            if not made.is_dir():
+                made.mkdir(parents=True, exist_ok=True, mode=0o700)
+                _sync_folder(made.parent)
 
-    def _create(self, path: Path) -> bool:
+    def _create(self, path: Path, nonce: str) -> bool:
+        self._make_folder(path.parent)
         try:
-            self._make(path)
+            _write_new(path, nonce)
         except FileExistsError:
-            return False
+            return self._read(path) == nonce
         return True
 
     def _write(self, path: Path, text: str) -> None:
+        self._make_folder(path.parent)
         fresh = path.with_suffix(f".{secrets.token_hex(8)}")
-        self._make(fresh)
-        fresh.write_bytes(text.encode("utf-8", "surrogatepass"))
-        fresh.replace(path)  # a reader sees all of it or nothing
+        _write_new(fresh, text)
+        _unless_open(partial(fresh.replace, path))  # a reader sees all of it or nothing
+        _sync_folder(path.parent)
 
     def _read(self, path: Path) -> str | None:
         try:
-            return path.read_bytes().decode("utf-8", "surrogatepass")
+            return _unless_open(path.read_bytes).decode("utf-8", "surrogatepass")
         except FileNotFoundError:
             return None
+
+    def _end(self, folder: Path) -> None:
+        if folder.is_dir():
+            (folder / "ended").touch(mode=0o600)
+        now = time()
+        if now - self._swept < _DAY or not self._directory.is_dir():
+            return
+        self._swept = now
+        for run in self._directory.iterdir():
+            with suppress(FileNotFoundError, NotADirectoryError):  # it has not ended, or another process deletes it
+                if (run / "ended").stat().st_mtime < now - self._keep:
+                    shutil.rmtree(run)
 
 
 class StoreJournal:
     """A journal in a store: in an SQLite file, or on a Valkey or Redis server for processes on several machines.
 
-    A store that can't be used fails the run: only it can tell whether a call was started.
+    A store that can't be used, or is full, fails the run before the tool is started: only the store can tell whether it
+    was. Nothing here expires, and a server that may evict keys is refused.
 
     Args:
-        store: the store, or its name, as for `streamfold.stores.open_store`. One by its name keeps calls for ten years.
-            One of your own must keep them for as long as a state may be resumed.
-        owner: whose calls these are.
+        store: the store, or its name, as for `streamfold.stores.open_store`. One by its name never gives a claim up.
+            One of your own must keep them for as long as a state may be resumed: `Retention(evicts=False, age=...)`.
+        owner: of all that is kept here: journals with other owners share nothing. Runs have owners of their own.
+        keep_days: how long a run is kept after it has ended. A copy of its state must not be resumed after that: its
+            calls would run again. A run that never ends stays.
     """
 
-    def __init__(self, store: Store | str, *, owner: str = "") -> None:
-        self.store = open_store(store, _FOREVER, table="calls") if isinstance(store, str) else store
+    def __init__(self, store: Store | str, *, owner: str = "", keep_days: float = KEEP_DAYS) -> None:
+        self.store = open_store(store, _LASTING, table="calls") if isinstance(store, str) else store
         self._owner = owner
+        self._keep_days = _checked_days(keep_days)
+        self._swept = -1
 
-    async def claim(self, key: str) -> bool:
-        """Returns True to exactly one caller for each key. Raises StoreError."""
-        return await self.store.put(self._owner, {_name(key, "claim"): b""}, new=True)
+    async def claim(self, key: str, nonce: str | None = None) -> bool:
+        """Returns whether a call was claimed with this nonce (default: one that has never been used).
+
+        Raises:
+            StoreError: the store can't be used.
+            ConfigError: the server may evict what it keeps.
+        """
+        record, name = self._record(key, "claim"), nonce or secrets.token_hex(16)
+        if await self.store.put(self._owner, {record: name.encode("utf-8", "surrogatepass")}, new=True):
+            return True
+        found = (await self.store.get(self._owner, [record])).get(record)
+        if found is None:
+            raise StoreError(f"{self.store!r} can't keep the claim of a call")
+        return found == name.encode("utf-8", "surrogatepass")
 
     async def finish(self, key: str, result: str) -> None:
-        """Stores the result of a call that was claimed. Raises StoreError."""
-        await self.store.put(self._owner, {_name(key, "result"): result.encode("utf-8", "surrogatepass")})
+        """Stores the result of a call that was claimed. Raises StoreError, ConfigError."""
+        value = result.encode("utf-8", "surrogatepass")
+        if not await self.store.put(self._owner, {self._record(key, "result"): value}):
+            raise StoreError(f"{self.store!r} can't keep the result of a call")
 
     async def result(self, key: str) -> str | None:
         """Returns the result that was stored; None if there is none. Raises StoreError."""
-        record = _name(key, "result")
+        record = self._record(key, "result")
         found = (await self.store.get(self._owner, [record])).get(record)
         return None if found is None else found.decode("utf-8", "surrogatepass")
 
+    async def end_run(self, run: str) -> None:
+        """Notes that a run has ended, and deletes the runs that ended `keep_days` ago. Raises StoreError."""
+        today = int(time() // _DAY)
+        await self.store.put(self._owner, {f"ended {today}/{_digest(run)}": b""})
+        if self._swept == today:
+            return
+        self._swept = today
+        kept = today - int(self._keep_days) - 1
+        found = (await self.store.get(self._owner, ["swept"])).get("swept")
+        for day in range(today if found is None else int(found), kept):
+            for ended in await self.store.parts(self._owner, f"ended {day}"):
+                await self.store.delete(self._owner, ended)
+            await self.store.delete(self._owner, f"ended {day}")
+        await self.store.put(self._owner, {"swept": b"%d" % (today if found is None else max(kept, int(found)))})
 
-def _name(key: str, kind: str) -> str:
-    return f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}.{kind}"
+    def _record(self, key: str, kind: str) -> str:
+        run, call = _names(key)
+        return f"{run}/{call}.{kind}"
 
 
-def _call_key(run_id: str, position: int, call: ToolCall) -> str:
+@dataclass(frozen=True, slots=True)
+class CallKey:
+    """Identifies one call of one run.
+
+    Attributes:
+        text: the key in the journal, made by `call_key`.
+        call: the call.
+        unanswered: nonces of claims by runs that have failed, because the journal did not answer: whichever of them the
+            journal has, the tool was not run. They are part of the state of a run, so that it can be resumed.
+    """
+
+    text: str
+    call: ToolCall
+    unanswered: list[str] = field(default_factory=list)
+
+
+async def run_once(journal: CallJournal, key: CallKey, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+    """Runs a call unless another run has claimed it, and returns its result.
+
+    A journal that does not answer is tried again for a few seconds. If the claim fails all the same, its nonce is added
+    to `key.unanswered`, and `run` is not called. A result that can't be stored is logged and returned, because the tool
+    has run.
+
+    Args:
+        run: runs the call.
+
+    Raises:
+        CallInDoubtError: another run has claimed it, and has no result yet.
+        Exception: what the journal raised before `run` was called, or what `run` raises.
+    """
+    nonce = secrets.token_hex(16)
+    try:
+        claimed = await _claim(journal, key, nonce)
+    except BaseException:
+        key.unanswered.append(nonce)  # this run will never start the call, whether the claim was made or not
+        raise
+    if not claimed:
+        if (stored := await _retried(partial(journal.result, key.text))) is None:
+            raise CallInDoubtError(key.call)
+        return ToolResult.from_json(key.call, stored)
+    result = await run()
+    with anyio.CancelScope(shield=True):  # the tool has run: that must be known
+        try:
+            await _retried(partial(journal.finish, key.text, result.to_json()))
+        except (StoreError, OSError):
+            _logger.exception("the result of the call %r of %s can't be stored", key.call.id, key.call.name)
+    return result
+
+
+async def _claim(journal: CallJournal, key: CallKey, nonce: str) -> bool:
+    """Claims a call. A run that was resumed from one whose claim failed takes over its claim, and no other can."""
+    place = key.text
+    for link in (*key.unanswered, nonce):  # each nonce but the first is claimed in the place of the one before it
+        if not await _retried(partial(journal.claim, place, link)):
+            return False
+        place = f"{place} {link}"
+    return True
+
+
+async def end_runs(journal: CallJournal, keys: Iterable[str]) -> None:
+    """Tells a journal that the runs of these keys have ended. Failures are logged: the answer is there."""
+    end: Callable[[str], Awaitable[None]] | None = getattr(journal, "end_run", None)
+    if end is None:
+        return
+    for run in sorted({key.partition("/")[0] for key in keys}):
+        try:
+            await end(run)
+        except (StoreError, OSError) as error:
+            _logger.warning("a journal can't note that a run has ended, and keeps it: %s", error)
+
+
+def run_key(owner: str, run_id: str) -> str:
+    """Returns what the keys of all calls of a run begin with."""
+    return _digest(json.dumps(["run", owner, run_id]))
+
+
+def call_key(owner: str, run_id: str, position: int, call: ToolCall) -> str:
     """Returns the key of a call: the same for every run of the same state, and another for every other call.
 
     Args:
         position: of the turn in the conversation; ids of calls may come again in later turns.
     """
-    return json.dumps([run_id, position, *_identity(call)])
+    return f"{run_key(owner, run_id)}/{_digest(json.dumps([position, *_identity(call)]))}"
 
 
-def needed_journal(journal: CallJournal | None) -> CallJournal:
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """An approval that a person was asked for, as a journal keeps it.
+
+    Attributes:
+        nonce: made by the server for this approval. It is good once.
+        key: of the call, by `call_key`.
+    """
+
+    nonce: str
+    key: str
+
+
+def approval_key(owner: str, chat_id: str, call: ToolCall) -> str:
+    """Returns the key of the approval that was asked for last in a chat of an owner, for a call with these arguments.
+
+    A chat's id is chosen by a client: with it a nonce is found, which has to be presented, and never a result.
+    """
+    return f"{_digest(json.dumps(['approval', owner, chat_id, *_identity(call)]))}/approval"
+
+
+async def store_approval(journal: CallJournal, key: str, approval: Approval) -> None:
+    """Stores an approval that a person is asked for, in the place of an earlier one with this key."""
+    await journal.finish(key, json.dumps([approval.nonce, approval.key]))
+
+
+async def load_approval(journal: CallJournal, key: str) -> Approval | None:
+    """Returns the approval that was asked for; None if there is none."""
+    stored = await journal.result(key)
+    return None if stored is None else Approval(*json.loads(stored))
+
+
+def required_journal(journal: CallJournal | None) -> CallJournal:
     """Returns the journal that signed approvals are kept in. Raises ConfigError if there is none."""
     if journal is None:
         raise ConfigError(
@@ -155,40 +349,76 @@ def needed_journal(journal: CallJournal | None) -> CallJournal:
     return journal
 
 
-async def new_approval(journal: CallJournal, run_id: str, call: ToolCall) -> str:
-    """Returns a nonce for the one approval of a call of the model. The journal keeps it."""
-    nonce = secrets.token_hex(16)
-    await journal.finish(_approval_key(run_id, call), nonce)
-    return nonce
-
-
-async def kept_approval(journal: CallJournal, run_id: str, call: ToolCall) -> str | None:
-    """Returns the nonce of a call that was made before; None if the journal keeps none."""
-    return await journal.result(_approval_key(run_id, call))
-
-
-async def journal_key(journal: CallJournal, run_id: str, position: int, call: ToolCall, nonce: str | None) -> str:
-    """Returns the key under which a call is claimed: that of its approval, if it was approved with a nonce.
-
-    Where a conversation comes from outside, its positions and its spellings do too: an approval is then good for one
-    call, wherever that stands and however it is written.
-
-    Raises:
-        ConfigError: the journal keeps another nonce, or none.
-    """
-    if nonce is None:
-        return _call_key(run_id, position, call)
-    if await kept_approval(journal, run_id, call) != nonce:
-        raise ConfigError(
-            f"the approval of the call {call.id!r} of {call.name} is not the one that was asked for here; the run that"
-            " asks for an approval and the run that uses it need the same journal"
-        )
-    return json.dumps(["approved", run_id, nonce])
-
-
-def _approval_key(run_id: str, call: ToolCall) -> str:
-    return json.dumps(["approval", run_id, *_identity(call)])
+async def _retried(ask: Callable[[], Awaitable[T]]) -> T:
+    """Returns what a journal answers, which may be asked again without another effect. Raises StoreError."""
+    for pause in _PAUSES:
+        try:
+            return await ask()
+        except StoreError:
+            await anyio.sleep(pause)
+    return await ask()
 
 
 def _identity(call: ToolCall) -> list[str]:
     return [call.id, call.name, canonical_json(call.arguments)]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _names(key: str) -> tuple[str, str]:
+    """Returns the names of the run and of the call in a key; any text is a key."""
+    run, _, call = key.partition("/")
+    return _digest(run), _digest(call)
+
+
+def _checked_days(days: float) -> float:
+    if not days > 0:
+        raise ConfigError(f"keep_days must be greater than 0, not {days!r}")
+    return days
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Writes a file that does not exist yet, to the disk. Raises FileExistsError."""
+    file: BinaryIO = _unless_open(lambda: open(path, "xb", opener=_private))  # noqa: SIM115 - closed below
+    try:
+        with file:
+            file.write(text.encode("utf-8", "surrogatepass"))
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        with suppress(OSError):
+            path.unlink()
+        raise
+    _sync_folder(path.parent)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Writes the names of a folder's files to the disk, where the system can."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # of a file system that can't
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _unless_open(act: Callable[[], T]) -> T:
+    """Returns what a function returns. Windows refuses to replace a file that is being read, for that moment."""
+    for _ in range(100):
+        try:
+            return act()
+        except PermissionError:
+            if os.name != "nt":
+                raise
+            sleep(0.01)
+    return act()

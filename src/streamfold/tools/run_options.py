@@ -21,4 +21,4 @@ class RunOptions(ChatOptions, total=False):
     on_tool_error: OnToolError | None
     approve: Approve | None
     journal: CallJournal | None
-    run_id: str | None
+    owner: str

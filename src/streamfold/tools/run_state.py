@@ -8,7 +8,7 @@ from typing import Any
 
 from ..values import ConfigError, Message
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,8 @@ class RunState:
     """A run between two steps.
 
     Attributes:
-        run_id: identifies the run in a journal; None: it has no name yet.
+        run_id: identifies the run; None for a conversation, which gets a new id.
+        owner: the user or tenant whose run it is.
         messages: the conversation, with a message for each call of the last turn.
         max_turns: the maximum number of requests to the model.
         turns: how many were made.
@@ -30,6 +31,7 @@ class RunState:
     turns: int = 0
     calls: list[dict[str, Any]] | None = None
     ended: bool = False
+    owner: str = ""
 
     def to_json(self) -> str:
         """Returns the state as text; `read_state` reads it."""
@@ -37,6 +39,7 @@ class RunState:
             {
                 "version": _VERSION,
                 "run_id": self.run_id,
+                "owner": self.owner,
                 "messages": [message.to_dict() for message in self.messages],
                 "max_turns": self.max_turns,
                 "turns": self.turns,
@@ -58,8 +61,8 @@ def read_state(text: str) -> RunState:
         messages = tuple(
             Message.from_dict(item, where=f"state.messages[{at}]") for at, item in enumerate(data["messages"])
         )
-        turns, ended = int(data["turns"]), bool(data["ended"])
-        return RunState(str(data["run_id"]), messages, int(data["max_turns"]), turns, data["calls"], ended)
+        turns, ended, owner = int(data["turns"]), bool(data["ended"]), str(data["owner"])
+        return RunState(str(data["run_id"]), messages, int(data["max_turns"]), turns, data["calls"], ended, owner)
     except (KeyError, TypeError, ValueError) as exc:
         if isinstance(exc, ConfigError):
             raise

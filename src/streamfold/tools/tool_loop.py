@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from ..net import hides_arguments
 from ..requests import read_messages
-from ..values import Message, Messages, ToolChoice, ToolLike
+from ..values import ConfigError, Message, Messages, ToolChoice, ToolLike
 from .run_options import MAX_TURNS, RunOptions
 from .run_state import RunState, read_state
 from .tool_run import ToolRun
@@ -63,8 +63,9 @@ def run_tools(
             is sent to the model; None sends the default text. What it raises ends the run.
         approve: decides about calls that need an approval, so that the run does not pause for them: those of tools that
             say so, and those that the provider asks about (`McpServer(require_approval=...)`). Plain or async.
-        journal: records which calls were started, so that no copy of this run starts them again.
-        run_id: identifies the run in the journal; random by default.
+        journal: records which calls were started, so that no copy of this run's saved state starts them again.
+        owner: the user or tenant whose run it is, as your application knows them. It is part of everything that is kept
+            of the run, and of its saved state. By default all runs have one owner.
         options: see `ChatOptions`; they are used for every turn.
 
     Returns:
@@ -100,20 +101,27 @@ def resume_tools(
 
     Args:
         state: what `ToolRun.dump` returned, or a conversation that ends with calls, some of them without a result.
-            State decides what is run: do not accept it from somebody who may not call the tools directly.
+            State decides what is run: don't accept it from a client that may not call the tools directly. A
+            conversation is a new run, for which no journal has results.
         tools, external, on_tool_error, approve, journal, options: as for `run_tools`. They are not part of the state.
         max_turns: for a conversation; a dumped state has its own.
-        run_id: for a conversation; a dumped state has its own.
+        owner: must be that of a dumped state, if it is given.
 
     Raises:
-        ConfigError: the state can't be read, or the conversation does not end with calls; and as for `run_tools`.
+        ConfigError: the state can't be read or belongs to another owner, or the conversation does not end with calls;
+            and as for `run_tools`.
         CallInDoubtError: while iterating: another run of the same state has started a call, and has no result yet.
+        StoreError: while iterating: the store of the journal can't be used. The tool has not run; resume what `dump`
+            returns now.
     """
     if isinstance(state, str):
         saved = read_state(state)
     else:
-        saved = RunState(options.get("run_id"), tuple(read_messages(state)), options.get("max_turns", MAX_TURNS))
-    options["max_turns"], options["run_id"] = saved.max_turns, saved.run_id
+        given = options.get("max_turns", MAX_TURNS)
+        saved = RunState(None, tuple(read_messages(state)), given, owner=options.get("owner", ""))
+    if options.setdefault("owner", saved.owner) != saved.owner:
+        raise ConfigError("the state belongs to another owner: it was not saved by a run with this owner=")
+    options["max_turns"] = saved.max_turns
     return ToolRun(provider, saved.messages, tools, options, resumed=saved)
 
 

@@ -29,7 +29,18 @@ from ..values import (
 )
 from .approvals import PendingCall, TurnCalls, take_open_calls
 from .deciding import checked_approve, decides, needs
-from .journal import CallInDoubtError, journal_key, kept_approval, needed_journal, new_approval
+from .journal import (
+    Approval,
+    CallKey,
+    approval_key,
+    call_key,
+    end_runs,
+    load_approval,
+    required_journal,
+    run_key,
+    run_once,
+    store_approval,
+)
 from .run_events import RunEvents
 from .run_options import MAX_TURNS, RunOptions
 from .run_state import RunState
@@ -49,7 +60,10 @@ class ToolRun(AsyncIteration, AsyncContext):
     runs in the background: no task and no cancel scope.
 
     Attributes:
-        id: identifies the run in a journal.
+        id: identifies the run: random, made here, and part of its saved state.
+        owner: the user or tenant whose run it is.
+        chat_id: the id of the conversation in a user interface, which signed approvals are about; "" without one. Its
+            client has chosen it.
         messages: the conversation so far: the messages that were given, the turns of the model and the results of its
             calls. It can always be sent again: calls that did not finish have a result that says so.
         replies: the replies of the turns so far; a resumed run begins with none.
@@ -71,7 +85,9 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._on_tool_error = options.pop("on_tool_error", None)
         self._approve = checked_approve(options.pop("approve", None))
         self._journal = options.pop("journal", None)
-        self.id = options.pop("run_id", None) or secrets.token_hex(16)
+        self.owner = options.pop("owner", "")
+        self.id = (resumed and resumed.run_id) or secrets.token_hex(16)
+        self.chat_id = ""
         self._options: ChatOptions = options  # what is left: those of the requests
         if self._max_turns < 1:
             raise ConfigError(f"max_turns must be at least 1, not {self._max_turns}")
@@ -86,7 +102,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._tool_choice = tool_choice
         self._pauses = 0  # turns that the model broke off, to go on
         self._ended = self._answered = False  # answered: by a turn without calls
-        self._trusted = False  # the state is one that `dump` wrote
+        self._continued: set[str] = set()  # keys of signed approvals, and of the runs that had asked for them
         self._read = False  # to its end
         self._turn = TurnCalls(())  # the calls of the last turn
         self._first = len(self.messages)  # where their results stand
@@ -146,7 +162,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         """Approves a pending call: it runs when the run is read again. Approving it twice changes nothing.
 
         Args:
-            nonce: that of a signed approval, which comes through hands that may send it again. It is good once.
+            nonce: that of a signed approval, for a call that came with a conversation; see `approval_nonce`.
 
         Raises:
             ConfigError: no call with this id waits for an approval, or it was denied.
@@ -154,12 +170,34 @@ class ToolRun(AsyncIteration, AsyncContext):
         if not self._is_past(call_id):
             self._turn.decide(call_id, "approved", nonce=nonce)
 
-    async def approval_nonce(self, call: ToolCall, run_id: str) -> str | None:
+    def deny(self, call_id: str, reason: str | None = None, *, nonce: str | None = None) -> None:
+        """Denies a pending call: it is never run, and the model is told so.
+
+        Args:
+            reason: for the model.
+            nonce: as for `approve`.
+
+        Raises:
+            ConfigError: no call with this id waits for an approval, or it was approved.
+        """
+        if not self._is_past(call_id):
+            self._turn.decide(call_id, "denied", reason, nonce=nonce)
+
+    def awaiting_approval(self, approval_id: str) -> ToolCall:
+        """Returns the call that an approval is about, by `PendingCall.approval_id`, whether it was decided or not.
+
+        A client that decides has to send this id: ids of calls may come again in later turns and in other runs.
+
+        Raises:
+            ConfigError: no call of the last turn has it.
+        """
+        return self._turn.awaiting_approval(approval_id)
+
+    async def approval_nonce(self, waiting: PendingCall, shown: ToolCall) -> str | None:
         """Returns a nonce for a signed approval of a pending call, which the journal keeps; see `approve`.
 
         Args:
-            call: as whoever approves knows it.
-            run_id: that of the run which the approval is for.
+            shown: the call as the client knows it.
 
         Returns:
             None for a call that no model is known to have made: it came with the conversation.
@@ -167,21 +205,12 @@ class ToolRun(AsyncIteration, AsyncContext):
         Raises:
             ConfigError: the run has no journal.
         """
-        journal = needed_journal(self._journal)
-        kept = None if self.replies else await kept_approval(journal, run_id, call)
-        return kept or (await new_approval(journal, run_id, call) if self.replies or self._trusted else None)
-
-    def deny(self, call_id: str, reason: str | None = None) -> None:
-        """Denies a pending call: it is never run, and the model is told so.
-
-        Args:
-            reason: for the model.
-
-        Raises:
-            ConfigError: no call with this id waits for an approval, or it was approved.
-        """
-        if not self._is_past(call_id):
-            self._turn.decide(call_id, "denied", reason)
+        journal, place = required_journal(self._journal), approval_key(self.owner, self.chat_id, shown)
+        if waiting.approval_id is None:
+            known = await load_approval(journal, place)
+            return None if known is None else known.nonce
+        await store_approval(journal, place, Approval(waiting.approval_id, self._call_key(waiting.call)))
+        return waiting.approval_id
 
     def answer(self, call_id: str, content: Any, *, error: bool = False) -> None:
         """Gives the result of a pending call of an external tool. A second result for the same call is ignored.
@@ -204,8 +233,8 @@ class ToolRun(AsyncIteration, AsyncContext):
         It has the conversation and the decisions, but neither tools nor options. An answer that is being read is not
         part of it: a run that is resumed asks for it again.
         """
-        state = RunState(self.id, tuple(self.messages), self._max_turns, self._turns, self._turn.dump(), self._answered)
-        return state.to_json()
+        calls, messages = self._turn.dump(), tuple(self.messages)
+        return RunState(self.id, messages, self._max_turns, self._turns, calls, self._answered, self.owner).to_json()
 
     def events(self) -> RunEvents:
         """Returns the run as an iterator of its chunks and of the results of its calls, for a user interface.
@@ -253,6 +282,7 @@ class ToolRun(AsyncIteration, AsyncContext):
             try:
                 if self._stream is None and self._turn.open:
                     if not await self._run_calls():
+                        await self._end_runs()
                         return None
                 elif (chunk := await self._next_chunk()) is not None:
                     return chunk
@@ -275,6 +305,8 @@ class ToolRun(AsyncIteration, AsyncContext):
         if chunk is None:
             self._stream = None
             self._ended = self._ended or self._answered
+            if self._answered:
+                await self._end_runs()
         elif chunk.finished:
             self._note(stream.reply)
         return chunk
@@ -307,7 +339,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         waiting = {tool.name for tool in self._tools.values() if tool.needs_approval}
         turn = take_open_calls(self.messages, waiting=waiting, external=self._external)
         self._turns, self._answered = state.turns, state.ended
-        self._ended, self._trusted = state.ended, state.calls is not None
+        self._ended = state.ended
         if turn is None:
             if state.calls is None:
                 raise ConfigError("there is nothing to resume: the conversation does not end with calls")
@@ -323,9 +355,13 @@ class ToolRun(AsyncIteration, AsyncContext):
             if not self._turns_left:
                 names = ", ".join(call.name for call in new)
                 raise TurnLimitError(f"the model still asks for tools after {self._max_turns} turns: {names}")
-            self._turn.set(call, wanted := await needs(call, self._tools, self._external))
-            if wanted == "approval" and self._approve is not None:
-                self._turn.decide(call.id, await decides(self._approve, call))
+            wanted = await needs(call, self._tools, self._external)
+            if wanted == "approval":
+                self._turn.wait_for_approval(call)
+                if self._approve is not None:
+                    self._turn.decide(call.id, await decides(self._approve, call))
+            else:
+                self._turn[call].status = wanted
         self._write_results()
         ready = self._turn.having("ready")
         results: dict[str, ToolResult] = {}
@@ -341,7 +377,6 @@ class ToolRun(AsyncIteration, AsyncContext):
 
         async with anyio.create_task_group() as group:
             for call in ready:
-                self._turn.set(call, "started")
                 if self._options.get("parallel_tool_calls") is not False:
                     group.start_soon(run, call)
                 else:
@@ -355,22 +390,49 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     async def _result(self, call: ToolCall) -> ToolResult:
         """Runs a call, or returns the result of the other run that has claimed it."""
-        denied, reason = self._turn.denial(call)
-        nonce = self._turn.nonce(call)
-        if denied and self._journal is not None:  # a signature that is sent again is used up by a denial, too
-            nonce = await kept_approval(self._journal, self.id, call)
-        journal = needed_journal(self._journal) if nonce else self._journal
-        if journal is None:
-            return denied_result(call, reason) if denied else await run_call(call, self._tools, self._on_tool_error)
-        key = await journal_key(journal, self.id, self._first, call, nonce)
-        if not await journal.claim(key):
-            if (stored := await journal.result(key)) is None:
-                raise CallInDoubtError(call)
-            return ToolResult.from_json(call, stored)
-        result = denied_result(call, reason) if denied else await run_call(call, self._tools, self._on_tool_error)
-        with anyio.CancelScope(shield=True):  # the tool has run: that must be known
-            await journal.finish(key, result.to_json())
-        return result
+        found = self._turn[call]
+
+        async def run() -> ToolResult:
+            found.status = "started"
+            if found.decision == "denied":
+                return denied_result(call, found.reason)
+            return await run_call(call, self._tools, self._on_tool_error)
+
+        if self._journal is None and found.nonce is None:
+            return await run()
+        key = CallKey(await self._approved_key(call, found.nonce), call, found.unanswered)
+        return await run_once(required_journal(self._journal), key, run)
+
+    async def _approved_key(self, call: ToolCall, nonce: str | None) -> str:
+        """Returns the key of a call in the journal: the one that its signed approval is for, if it has a nonce.
+
+        Raises:
+            ConfigError: the journal has another nonce for this call, or none.
+        """
+        if nonce is None:
+            return self._call_key(call)
+        place = approval_key(self.owner, self.chat_id, call)
+        known = await load_approval(required_journal(self._journal), place)
+        if known is None or known.nonce != nonce:
+            raise ConfigError(
+                f"the decision about the call {call.id!r} of {call.name} is not for the approval that was requested"
+                " last; the run that asks for an approval and the run that uses it need the same journal and owner"
+            )
+        self._continued |= {place, known.key}
+        return known.key
+
+    def _call_key(self, call: ToolCall) -> str:
+        return call_key(self.owner, self.id, self._first, call)
+
+    async def _end_runs(self) -> None:
+        """Lets the journal delete, some days later, what it keeps of runs that can't go on."""
+        if self._journal is None:
+            return
+        ended = self._continued
+        if self._answered and self._turns > 1:
+            ended |= {run_key(self.owner, self.id)}
+        self._continued = set()
+        await end_runs(self._journal, ended)
 
     def _finish(self, result: ToolResult) -> None:
         self._turn.finish(result)

@@ -10,7 +10,16 @@ from typing import Any
 from ...requests import Fields
 from ...text import parse_object
 from ...values import KINDS, CallKind, ConfigError, ContentPart, Message, TextPart, Tool, ToolCall, nearest
-from ..ui import Decision, ExternalResult, UIRequest, checked_decisions, media_part, settled
+from ..ui import (
+    Decision,
+    ExternalResult,
+    Signatures,
+    UIRequest,
+    checked_decisions,
+    last_calls,
+    media_part,
+    settled,
+)
 
 _ROLES = ("developer", "system", "user", "assistant", "tool", "reasoning", "activity")
 REASONING = "-reasoning-"  # between the id of a message and the number of its reasoning
@@ -36,29 +45,37 @@ class AgentRequest(UIRequest):
     forwarded: Any = field(default=None, kw_only=True)
 
 
-def read_request(body: Any, *, secret: str | None = None) -> AgentRequest:
+def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust_client: bool = False) -> AgentRequest:
     """Reads a `RunAgentInput`.
 
     Args:
-        secret: with which `stream` signed the calls: then only these can be approved, with these arguments, each once.
+        secret: with which `stream` signed the calls: then only these can be approved or denied, by the same owner, with
+            these arguments, each once.
+        owner: the user or tenant who sent it, as your application knows them. Nothing that is kept of the run is found
+            by another one. By default all requests have one owner.
+        trust_client: the client may call the tools with any arguments: its decisions are not checked.
 
     Raises:
-        ConfigError: it is something else; the error names the place. Or an approval is not signed.
+        ConfigError: it is something else; the error names the place. Or a decision is not signed.
     """
     given = Fields(body, "the request")
     messages, thread = read_messages(given.must("messages", list)), given.string("threadId")
-    decisions = tuple(_decisions(given.items("resume") or []))
+    calls = last_calls(messages)
+    signatures = None if secret is None else Signatures(secret, owner, thread)
     return AgentRequest(
         id=thread,
         run_id=given.string("runId"),
         messages=tuple(messages),
-        decisions=checked_decisions(decisions, secret, thread, messages, "resume"),
+        decisions=checked_decisions(_decisions(given.items("resume") or [], calls), calls, signatures, "resume"),
         results=tuple(_results(messages)),
         tools=tuple(_tools(given.items("tools") or [])),
         context=tuple(_context(given.items("context") or [])),
         state=body.get("state"),
         forwarded=body.get("forwardedProps"),
         body=body,
+        owner=owner,
+        signed=secret is not None,
+        trust_client=trust_client,
     )
 
 
@@ -186,16 +203,20 @@ def _context(given: list[Any]) -> Iterator[tuple[str, str]]:
         yield fields.string("description"), fields.string("value")
 
 
-def _decisions(given: list[Any]) -> Iterator[Decision]:
+def _decisions(given: list[Any], calls: Mapping[str, ToolCall]) -> Iterator[Decision]:
     for at, entry in enumerate(given):
         fields = Fields(entry, f"resume[{at}]")
-        call_id = fields.string("interruptId")
+        interrupt, metadata = fields.string("interruptId"), fields.object("metadata")
+        signature = metadata.text("signature") if metadata else None
+        call_id, _, approval_id = interrupt.rpartition(".")  # see `_interrupt` of `writing.py`
+        if interrupt in calls or not call_id:
+            call_id = interrupt
         if fields.any("status") == "cancelled":
-            yield Decision(call_id, False, "cancelled")
+            yield Decision(call_id, False, "cancelled", signature, approval_id)
         else:
-            payload, metadata = fields.inner("payload"), fields.object("metadata")
-            signature = metadata.text("signature") if metadata else None
-            yield Decision(call_id, payload.must("approved", bool), payload.text("reason"), signature)
+            payload = fields.inner("payload")
+            approved = payload.must("approved", bool)
+            yield Decision(call_id, approved, payload.text("reason"), signature, approval_id)
 
 
 def _results(messages: list[Message]) -> Iterator[ExternalResult]:

@@ -27,7 +27,18 @@ from ...values import (
     to_base64,
 )
 from ..hosted_steps import HostedCall, HostedStep
-from ..ui import NONE, OnError, Signatures, UIEvent, UIWriter, played, server_sent
+from ..ui import (
+    NONE,
+    OnError,
+    OnPause,
+    Signatures,
+    UIEvent,
+    UIWriter,
+    is_shown_as,
+    last_calls,
+    played,
+    server_sent,
+)
 from .reading import REASONING, AgentRequest
 
 HEADERS: Mapping[str, str] = MappingProxyType(
@@ -48,6 +59,7 @@ def stream(
     *,
     reasoning: bool = True,
     secret: str | None = None,
+    on_pause: OnPause | None = None,
     on_error: OnError | None = None,
 ) -> AsyncIterator[bytes]:
     """Returns a run or an answer as the body of a response with `HEADERS`.
@@ -58,8 +70,11 @@ def stream(
     Args:
         request: the request that is answered.
         reasoning: whether reasoning is sent.
-        secret: signs the calls that somebody must approve, for `read_request` with the same secret. The client sends
-            the `metadata` of an interrupt back with its answer. An approval is good once: the run's journal sees to it.
+        secret: signs the calls that a person must approve, for `read_request` with the same secret and owner. The
+            client sends the `metadata` of an interrupt back with its answer, a denial too. An approval is good once:
+            the run's journal keeps that.
+        on_pause: called with a run that waits for an approval or a result, before the client is told, so that its state
+            can be saved. May be async. If it raises, the client gets an error and is asked nothing.
         on_error: returns what the user interface shows of an error. Default: `error_text`, the provider's message, and
             no more than "see its log" for errors of the server itself.
     """
@@ -68,9 +83,10 @@ def stream(
         request.run_id,
         reasoning=reasoning,
         known_calls=(call.id for message in request.messages for call in message.tool_calls),
+        open_calls=last_calls(request.messages),
     )
-    signatures = Signatures(secret, request.id) if secret and isinstance(source, ToolRun) else None
-    return server_sent(played(source, writer, on_error, signatures))
+    signatures = Signatures(secret, request.owner, request.id) if secret and isinstance(source, ToolRun) else None
+    return server_sent(played(source, writer, on_error, signatures, on_pause))
 
 
 @dataclass(slots=True)
@@ -89,6 +105,7 @@ class AGUIWriter(UIWriter):
         reasoning: whether reasoning is sent.
         known_calls: the ids of the calls of the conversation. They are unique in a thread: a call whose id comes again
             gets another one.
+        open_calls: those of the last turn, whose results may come first.
     """
 
     def __init__(
@@ -98,10 +115,12 @@ class AGUIWriter(UIWriter):
         *,
         reasoning: bool = True,
         known_calls: Iterable[str] = (),
+        open_calls: Iterable[str] = (),
     ) -> None:
         self._run = {"threadId": thread_id, "runId": run_id}
         self._reasoning = reasoning
         self._known = set(known_calls)
+        self._open = tuple(open_calls)
         self._calls: dict[str, _Begun] = {}  # of this turn
         self._turns = self._thoughts = self._results = 0
         self._speaking = self._thinking = False
@@ -114,7 +133,7 @@ class AGUIWriter(UIWriter):
     def turn(self) -> Iterator[UIEvent]:
         """Returns nothing: a message begins with its first word."""
         self._turns += 1
-        self._calls = {}
+        self._calls, self._open = {}, ()
         yield from ()
 
     def text(self, text: str) -> Iterator[UIEvent]:
@@ -200,8 +219,8 @@ class AGUIWriter(UIWriter):
     def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] = NONE) -> Iterator[UIEvent]:
         """Returns the end of the run: an interrupt if somebody must approve a call."""
         outcome: dict[str, Any] = {"type": "success"}
-        if approvals := [waiting.call for waiting in pending if waiting.waits_for == "approval"]:
-            asked = [_interrupt(call, self.shown(call.id), signatures.get(call.id)) for call in approvals]
+        if approvals := [waiting for waiting in pending if waiting.waits_for == "approval"]:
+            asked = [_interrupt(one, self.shown(one.call.id), signatures.get(one.call.id)) for one in approvals]
             outcome = {"type": "interrupt", "interrupts": asked}
         elif pending:
             outcome["pendingToolCallIds"] = [self.shown(waiting.call.id) for waiting in pending]
@@ -238,8 +257,9 @@ class AGUIWriter(UIWriter):
 
     def shown(self, call_id: str) -> str:
         """Returns the id of a call as the client knows it."""
-        begun = self._calls.get(call_id)
-        return begun.id if begun else call_id
+        if begun := self._calls.get(call_id):
+            return begun.id
+        return next((shown for shown in self._open if is_shown_as(call_id, shown)), call_id)
 
     def _unused(self, call_id: str) -> str:
         shown, copies = call_id, 1
@@ -262,9 +282,12 @@ def _encrypted(subtype: str, entity: str, value: Mapping[str, Any]) -> Iterator[
     }
 
 
-def _interrupt(call: ToolCall, shown: str, signature: str | None) -> dict[str, Any]:
+def _interrupt(waiting: PendingCall, shown: str, signature: str | None) -> dict[str, Any]:
+    # Clients send back its id, and the metadata only if the application does. The id has what tells this approval from
+    # all others, unless the signature has it.
+    call = waiting.call
     return {
-        "id": shown,
+        "id": shown if signature or waiting.approval_id is None else f"{shown}.{waiting.approval_id}",
         "reason": "tool_call",
         "message": f"Run {call.name} with {call.raw_arguments or '{}'}?",
         "toolCallId": shown,

@@ -12,7 +12,16 @@ from typing import Any
 
 from ...requests import Fields
 from ...values import ConfigError, ContentPart, Message, TextPart, ToolCall, nearest, tool_result
-from ..ui import Decision, ExternalResult, UIRequest, checked_decisions, media_part, settled
+from ..ui import (
+    Decision,
+    ExternalResult,
+    Signatures,
+    UIRequest,
+    checked_decisions,
+    last_calls,
+    media_part,
+    settled,
+)
 from .carried import read_call
 
 _ROLES = ("system", "user", "assistant")
@@ -31,14 +40,18 @@ class ChatRequest(UIRequest):
     message_id: str | None = field(default=None, kw_only=True)
 
 
-def read_request(body: Any, *, secret: str | None = None) -> ChatRequest:
+def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust_client: bool = False) -> ChatRequest:
     """Reads the body that `DefaultChatTransport` sends.
 
     Args:
-        secret: with which `stream` signed the calls: then only these can be approved, with these arguments, each once.
+        secret: with which `stream` signed the calls: then only these can be approved or denied, by the same owner, with
+            these arguments, each once.
+        owner: the user or tenant who sent it, as your application knows them. Nothing that is kept of the run is found
+            by another one. By default all requests have one owner.
+        trust_client: the client may call the tools with any arguments: its decisions are not checked.
 
     Raises:
-        ConfigError: it is something else; the error names the place. Or an approval is not signed.
+        ConfigError: it is something else; the error names the place. Or a decision is not signed.
     """
     fields = Fields(body, "the request")
     given, chat = fields.must("messages", list), fields.text("id") or ""
@@ -48,9 +61,17 @@ def read_request(body: Any, *, secret: str | None = None) -> ChatRequest:
     return ChatRequest(
         id=chat,
         messages=tuple(turns.messages),
-        decisions=checked_decisions(turns.decisions, secret, chat, turns.messages, "messages"),
+        decisions=checked_decisions(
+            turns.decisions,
+            last_calls(turns.messages),
+            None if secret is None else Signatures(secret, owner, chat),
+            "messages",
+        ),
         results=tuple(turns.results),
         body=body,
+        owner=owner,
+        signed=secret is not None,
+        trust_client=trust_client,
         message_id=continued,
     )
 
@@ -69,6 +90,8 @@ class _Turns:
         read: list[Message] = []
         for at, message in enumerate(given):
             read += self._message(message, f"messages[{at}]")
+            if read and read[-1].role == "user":
+                self.decisions = []  # the person went on instead
         self.messages = settled(read)
 
     def _message(self, message: Any, where: str) -> Iterator[Message]:
@@ -157,12 +180,16 @@ class _Step:
         self.calls.append(call)
         approval = Fields(part, where).object("approval") or Fields({}, f"{where}.approval")
         if state == "approval-responded":
-            approved, reason, signature = (
-                approval.must("approved", bool),
-                approval.any("reason"),
-                approval.text("signature"),
+            reason = approval.any("reason")
+            self.decisions.append(
+                Decision(
+                    call.id,
+                    approval.must("approved", bool),
+                    reason if isinstance(reason, str) else None,
+                    approval.text("signature"),
+                    approval.text("id"),
+                )
             )
-            self.decisions.append(Decision(call.id, approved, reason if isinstance(reason, str) else None, signature))
         elif state == "output-available":
             self._answer(call, _result(part.get("output"), where), error=False)
         elif state == "output-error":

@@ -15,7 +15,7 @@ from ...answers import ChatStream
 from ...tools import PendingCall, ToolResult, ToolRun
 from ...values import AudioPart, FilePart, ImagePart, MediaPart, Reply, TextPart, ToolCall, to_base64
 from ..hosted_steps import HostedCall, HostedStep
-from ..ui import NONE, OnError, Signatures, UIEvent, UIWriter, played, server_sent
+from ..ui import NONE, OnError, OnPause, Signatures, UIEvent, UIWriter, played, server_sent
 from .carried import carried_arguments
 
 HEADERS: Mapping[str, str] = MappingProxyType(
@@ -41,6 +41,7 @@ def stream(
     reasoning: bool = True,
     metadata: Metadata | None = None,
     secret: str | None = None,
+    on_pause: OnPause | None = None,
     on_error: OnError | None = None,
 ) -> AsyncIterator[bytes]:
     """Returns a run or an answer as the body of a response with `HEADERS`.
@@ -52,8 +53,10 @@ def stream(
         message_id: the id of the assistant message. To continue one, pass `UIRequest.message_id`.
         reasoning: whether reasoning is sent.
         metadata: called at the end with the source; returns the metadata of the message.
-        secret: signs the calls that somebody must approve, for `read_request` with the same secret. Each
+        secret: signs the calls that a person must approve, for `read_request` with the same secret and owner. Each
             approval is good once: the journal of the run keeps that.
+        on_pause: called with a run that waits for an approval or a result, before the client is told, so that its state
+            can be saved. May be async. If it raises, the client gets an error and is asked nothing.
         on_error: returns what the user interface shows of an error. Default: `error_text`, the provider's message, and
             no more than "see its log" for errors of the server itself.
     """
@@ -62,8 +65,8 @@ def stream(
         reasoning=reasoning,
         metadata=metadata and (lambda: metadata(source)),
     )
-    signatures = Signatures(secret, source.id) if secret and isinstance(source, ToolRun) else None
-    return server_sent(played(source, writer, on_error, signatures), b"data: [DONE]\n\n")
+    signatures = Signatures(secret, source.owner, source.chat_id) if secret and isinstance(source, ToolRun) else None
+    return server_sent(played(source, writer, on_error, signatures, on_pause), b"data: [DONE]\n\n")
 
 
 class UIMessageWriter(UIWriter):
@@ -170,7 +173,7 @@ class UIMessageWriter(UIWriter):
             if waiting.waits_for == "approval":
                 call_id = waiting.call.id
                 signed = {"signature": signatures[call_id]} if call_id in signatures else {}
-                asked = {"approvalId": call_id, "toolCallId": call_id}
+                asked = {"approvalId": waiting.approval_id or call_id, "toolCallId": call_id}
                 yield {"type": "tool-approval-request", **asked, **signed}
         yield from self._end_step()
         last: UIEvent = {"type": "finish"} | ({"finishReason": self._reason} if self._reason else {})

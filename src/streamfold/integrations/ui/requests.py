@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 from ...answers import ChatModel
+from ...text import canonical_json
 from ...tools import RunOptions, ToolRun, resume_tools, run_tools
 from ...values import (
     AudioPart,
@@ -33,9 +35,10 @@ class Decision:
     """What a person decided about a call.
 
     Attributes:
+        call_id: the call, as the user interface knows it.
         reason: why it was denied, for the model.
-        signature: of the call that was approved, if the server had signed it.
-        nonce: of a signature that was checked.
+        signature: of the call, if the server had signed it.
+        nonce: of the signature, once it was checked; else the id of the approval that the client sent back.
     """
 
     call_id: str
@@ -58,12 +61,17 @@ class ExternalResult:
 class UIRequest:
     """A request of a user interface.
 
+    All of it comes from the client, but for `owner`, `signed` and `trust_client`.
+
     Attributes:
-        id: identifies the conversation.
+        id: of the conversation. The client chose it: keep what belongs to it under the owner and this id.
         messages: the conversation.
         decisions: what a person decided about calls of the last turn.
         results: the results of calls of the last turn that the user interface ran itself.
         body: the request as it was sent.
+        owner: the user or tenant who sent it, as your application knows them.
+        signed: the decisions are signed for their calls, and for the owner.
+        trust_client: the client may call the tools with any arguments.
     """
 
     id: str
@@ -71,6 +79,15 @@ class UIRequest:
     decisions: tuple[Decision, ...] = ()
     results: tuple[ExternalResult, ...] = ()
     body: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    owner: str = ""
+    signed: bool = False
+    trust_client: bool = False
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the request continues a run that paused: it has decisions, or ends with calls or their results."""
+        last = self.messages[-1] if self.messages else None
+        return bool(self.decisions) or (last is not None and (last.role == "tool" or bool(last.tool_calls)))
 
     def run(
         self,
@@ -86,32 +103,79 @@ class UIRequest:
 
         Args:
             instructions: a system message to put before the conversation.
-            state: what `ToolRun.dump` returned when the run paused. Without it the calls are those of the
-                conversation, as the user interface sends it: whoever can send requests can then call the tools that
-                need an approval with any arguments, unless the calls are signed (`secret` of `stream`).
-                A `journal` keeps signed approvals from being used again; without one, this process does, and they are
-                good for no other.
+            state: what `ToolRun.dump` returned when the last run of this owner and conversation paused; None if there
+                is none. It is used if the request continues that run (`resumes`): then the calls, their arguments and
+                the conversation are those of the state, and only the decisions are the client's. If not, the person
+                went on without the run that had paused, and its state should be deleted.
             tools, options: see `run_tools`. `fragments` is True by default: arguments are shown while they are written.
+                Two requests at once may bring the same approval: pass a `journal`, so that its call runs once.
 
         Raises:
-            ConfigError: a decision is about a call that waits for none; and as for `run_tools`.
+            ConfigError: decisions can't be checked, because there is neither a state nor a secret; a decision is not
+                about a call that waits for it, with the arguments that were shown; or as for `run_tools`.
         """
         messages = (*((system(instructions),) if instructions else ()), *self.messages)
         options.setdefault("fragments", True)
-        options.setdefault("run_id", self.id)
-        if state is None and not _has_open_calls(messages):
-            return run_tools(model, messages, tools, **options)
-        run = resume_tools(model, messages if state is None else state, tools, **options)
-        self._tell(run)
+        if options.setdefault("owner", self.owner) != self.owner:
+            raise ConfigError("the owner of a run is that of its request: pass owner= to read_request")
+        if state is not None and self.resumes:
+            run = resume_tools(model, state, tools, **options)
+            self._decide(run)
+        elif _has_open_calls(messages):
+            run = resume_tools(model, messages, tools, **options)
+            self._decide_about_conversation(run)
+        elif self.decisions:
+            raise ConfigError(f"no call of the conversation waits for a decision about {self.decisions[0].call_id!r}")
+        else:
+            run = run_tools(model, messages, tools, **options)
+        run.chat_id = self.id
         return run
 
-    def _tell(self, run: ToolRun) -> None:
-        """Hands the decisions and results to a run that waits for them."""
+    def _decide(self, run: ToolRun) -> None:
+        """Applies the decisions and results to a run whose state was kept here.
+
+        Raises:
+            ConfigError: one is about another call than the one that waits.
+        """
+        shown = last_calls(self.messages)
         for decision in self.decisions:
-            if decision.approved:
-                run.approve(decision.call_id, nonce=decision.nonce)
+            if self.trust_client:
+                names = (pending.call.id for pending in run.pending)
+                call_id = next((name for name in names if is_shown_as(name, decision.call_id)), decision.call_id)
             else:
-                run.deny(decision.call_id, decision.reason)
+                call = run.awaiting_approval(decision.nonce or "")
+                _check_same(call, shown.get(decision.call_id))
+                call_id = call.id
+            if decision.approved:
+                run.approve(call_id)
+            else:
+                run.deny(call_id, decision.reason)
+        results = {result.call_id: result for result in self.results}
+        for waiting in run.pending:
+            name = next((name for name in results if is_shown_as(waiting.call.id, name)), None)
+            if waiting.waits_for == "result" and name is not None:
+                _check_same(waiting.call, shown.get(name))
+                run.answer(waiting.call.id, results[name].content, error=results[name].error)
+
+    def _decide_about_conversation(self, run: ToolRun) -> None:
+        """Applies the decisions and results to a run whose calls the client has sent.
+
+        Raises:
+            ConfigError: nothing says that these calls are those of the model.
+        """
+        if self.decisions and not (self.signed or self.trust_client):
+            raise ConfigError(
+                f"the decision about the call {self.decisions[0].call_id!r} can't be checked: there is no run of this"
+                " conversation that waits for it. Pass the state of the run that paused (state=), sign the calls"
+                " (secret=, for read_request and stream), or pass trust_client=True to read_request if the client may"
+                " call these tools with any arguments"
+            )
+        for decision in self.decisions:
+            nonce = decision.nonce if self.signed else None
+            if decision.approved:
+                run.approve(decision.call_id, nonce=nonce)
+            else:
+                run.deny(decision.call_id, decision.reason, nonce=nonce)
         waiting = {pending.call.id for pending in run.pending if pending.waits_for == "result"}
         for result in self.results:
             if result.call_id in waiting:
@@ -134,6 +198,43 @@ def settled(messages: Iterable[Message]) -> list[Message]:
         out.append(message)
         waiting |= {call.id: call for call in message.tool_calls}
     return out
+
+
+def last_calls(messages: Sequence[Message]) -> dict[str, ToolCall]:
+    """Returns the calls with which a conversation ends, by their ids, whether they have results or not."""
+    for message in reversed(messages):
+        if message.role != "tool":
+            return {call.id: call for call in message.tool_calls}
+    return {}
+
+
+def is_shown_as(call_id: str, shown: str) -> bool:
+    """Returns whether a user interface knows a call by this id: its own, or `ID~2` where the id was used before."""
+    return shown == call_id or re.fullmatch(re.escape(call_id) + r"~\d+", shown) is not None
+
+
+def _check_same(call: ToolCall, shown: ToolCall | None) -> None:
+    """Raises ConfigError if the client shows another call than the one that waits, or other arguments."""
+    if shown is not None and (shown.name, _as_shown(shown.arguments)) != (call.name, _as_shown(call.arguments)):
+        raise ConfigError(
+            f"the call {shown.id!r} in the conversation is not the one that waits: its name or its arguments differ"
+        )
+
+
+def _as_shown(arguments: dict[str, Any]) -> str:
+    """Returns arguments as JSON text, with what is left of their numbers in JavaScript: 2**53 + 1 is 2**53 there."""
+    return canonical_json(_as_doubles(arguments))
+
+
+def _as_doubles(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _as_doubles(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_as_doubles(item) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            return float(value)
+    return value
 
 
 def _has_open_calls(messages: tuple[Message, ...]) -> bool:

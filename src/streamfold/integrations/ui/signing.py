@@ -1,33 +1,34 @@
 """Signatures of calls: a decision that comes back through a browser is about the very call that the model made.
 
-A signature is a nonce and a digest of the run, the call and the nonce. The journal of the run, or else this process,
-keeps the nonce, so that an approval is good once, however often it is sent, and whatever stands before it.
+A signature is a nonce and a digest of the owner, the conversation, the call and the nonce. The journal of the run keeps
+the nonce, so that an approval is good once, however often it is sent, and whatever stands before it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from ...text import canonical_json
-from ...tools import PendingCall, ToolRun
-from ...values import ConfigError, Message, ToolCall
+from ...tools import ToolRun
+from ...values import ConfigError, ToolCall
 from .requests import Decision
 
 
 class Signatures:
-    """Signs the calls of a run that somebody must approve.
+    """Signs the calls of an owner's conversation that a person must approve.
 
     Args:
         secret: with which they are signed.
-        run_id: of the run, as the user interface knows it.
+        owner: the user or tenant, as the application knows them.
+        chat_id: of the conversation.
     """
 
-    def __init__(self, secret: str, run_id: str) -> None:
+    def __init__(self, secret: str, owner: str, chat_id: str) -> None:
         self._secret = secret
-        self._run_id = run_id
+        self._about = [owner, chat_id]
 
     async def of(self, run: ToolRun, shown: Callable[[str], str]) -> dict[str, str]:
         """Returns the signatures of the calls that wait, by their ids. A call that no model has made gets none.
@@ -37,43 +38,53 @@ class Signatures:
         """
         signed: dict[str, str] = {}
         for waiting in run.pending:
-            call = _shown_call(waiting, shown)
-            if (nonce := await run.approval_nonce(call, self._run_id)) is not None:
-                signed[waiting.call.id] = self._signature(call, nonce)
+            if waiting.waits_for == "approval":
+                call = replace(waiting.call, id=shown(waiting.call.id))
+                if (nonce := await run.approval_nonce(waiting, call)) is not None:
+                    signed[waiting.call.id] = self._signature(call, nonce)
         return signed
 
     def check(self, call: ToolCall | None, given: str | None) -> str | None:
         """Returns the nonce of a signature; None if it is not that of this call."""
         nonce = (given or "").partition(".")[0]
-        fits = call and hmac.compare_digest(self._signature(call, nonce).encode(), (given or "").encode())
-        return nonce if fits else None
+        if call is None or given is None:
+            return None
+        expected = self._signature(call, nonce).encode("utf-8", "surrogatepass")
+        return nonce if hmac.compare_digest(expected, given.encode("utf-8", "surrogatepass")) else None
 
     def _signature(self, call: ToolCall, nonce: str) -> str:
-        text = canonical_json([self._run_id, call.id, call.name, call.arguments, nonce])
-        return f"{nonce}.{hmac.new(self._secret.encode(), text.encode(), hashlib.sha256).hexdigest()}"
+        text = canonical_json([*self._about, call.id, call.name, call.arguments, nonce])
+        digest = hmac.new(self._secret.encode(), text.encode("utf-8", "surrogatepass"), hashlib.sha256)
+        return f"{nonce}.{digest.hexdigest()}"
 
 
 def checked_decisions(
-    decisions: Iterable[Decision], secret: str | None, run_id: str, messages: Iterable[Message], where: str
+    decisions: Iterable[Decision],
+    calls: Mapping[str, ToolCall],
+    signatures: Signatures | None,
+    where: str,
 ) -> tuple[Decision, ...]:
-    """Returns decisions, the approvals with their nonces if calls are signed.
+    """Returns decisions, with the nonces of their signatures if calls are signed.
+
+    Args:
+        calls: those of the last turn, by their ids.
+        where: the place of the decisions in the request.
 
     Raises:
-        ConfigError: an approval is not signed for its call.
+        ConfigError: there are two about one call, or one is not signed for its call.
     """
-    if secret is None:
-        return tuple(decisions)
-    signatures, found = Signatures(secret, run_id), list[Decision]()
-    calls = {call.id: call for message in messages for call in message.tool_calls}  # of the last turn, if ids repeat
+    found: dict[str, Decision] = {}
     for decision in decisions:
-        nonce = signatures.check(calls.get(decision.call_id), decision.signature) if decision.approved else None
-        if decision.approved and nonce is None:
-            raise ConfigError(
-                f"{where}: the approval of the call {decision.call_id!r} is not signed for these arguments"
-            )
-        found.append(replace(decision, nonce=nonce))
-    return tuple(found)
-
-
-def _shown_call(waiting: PendingCall, shown: Callable[[str], str]) -> ToolCall:
-    return replace(waiting.call, id=shown(waiting.call.id))
+        if decision.call_id in found:
+            raise ConfigError(f"{where}: there are two decisions about the call {decision.call_id!r}")
+        if signatures is not None:
+            nonce = signatures.check(calls.get(decision.call_id), decision.signature)
+            if nonce is None:
+                kind = "approval" if decision.approved else "denial"
+                raise ConfigError(
+                    f"{where}: the {kind} of the call {decision.call_id!r} is not signed for these arguments, in this"
+                    " conversation and for this owner"
+                )
+            decision = replace(decision, nonce=nonce)
+        found[decision.call_id] = decision
+    return tuple(found.values())

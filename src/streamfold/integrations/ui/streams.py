@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -34,6 +34,7 @@ from .signing import Signatures
 
 UIEvent: TypeAlias = dict[str, Any]
 OnError: TypeAlias = Callable[[Exception], str]
+OnPause: TypeAlias = Callable[[ToolRun], Awaitable[None] | None]
 
 NONE: Mapping[str, str] = MappingProxyType({})  # no signatures
 
@@ -173,6 +174,7 @@ async def played(
     writer: UIWriter,
     on_error: OnError | None = None,
     signatures: Signatures | None = None,
+    on_pause: OnPause | None = None,
 ) -> AsyncIterator[UIEvent]:
     """Yields the events of a run. A failure becomes the events of a failure; it is logged, and nothing is raised."""
     for event in writer.start():
@@ -197,6 +199,8 @@ async def played(
                     yield event
             if isinstance(source, ToolRun):
                 finished, pending = source.finished, source.pending
+                if pending and on_pause is not None and (saving := on_pause(source)) is not None:
+                    await saving
                 signed = await signatures.of(source, writer.shown) if signatures else signed
         last = writer.end(pending, signed) if finished or pending else writer.abort()
     except Exception as error:
