@@ -54,7 +54,10 @@ async def provider(*bodies: bytes, **config: Any) -> AsyncIterator[Provider]:
 
 
 async def read(stream: ChatStream, before: tuple[str, str] = ("", "")) -> tuple[str, str, APIError | None]:
-    """The text and the reasoning of the chunks, and the error; both are those of the reply, whole or partial."""
+    """The text and the reasoning of the chunks, and the error; both are those of the reply, whole or partial.
+
+    Where nothing was shown, because the request may be sent again, the partial answer has what came all the same.
+    """
     text, reasoning = before
     error: APIError | None = None
     try:
@@ -64,7 +67,7 @@ async def read(stream: ChatStream, before: tuple[str, str] = ("", "")) -> tuple[
         error = failed
     told = error.partial if error else stream.reply
     assert told is not None
-    assert (told.text, told.reasoning) == (text, reasoning)
+    assert (told.text, told.reasoning) == (text, reasoning) or (error and not (text or reasoning))
     return text, reasoning, error
 
 

@@ -171,8 +171,8 @@ def test_text_of_the_last_event_before_an_error_at_the_end(end: bytes) -> None:
 
 
 @pytest.mark.parametrize("end", [b"\n", b""])
-def test_close_alone_keeps_what_it_returned(end: bytes) -> None:
-    """Without `end`, `close` returns nothing before it raises: its partial answer has no text that was in no chunk."""
+def test_close_alone_loses_nothing(end: bytes) -> None:
+    """Without `end`, `close` returns nothing before it raises: its partial answer has the text that was left."""
     decoder = StreamDecoder("chat", dialect="think")
     shown = decoder.feed(text("<think>hm</think>Hel") + text("lo <")[:-2] + end)
     for _ in range(2):
@@ -180,7 +180,7 @@ def test_close_alone_keeps_what_it_returned(end: bytes) -> None:
             decoder.close()
         partial = caught.value.partial
         assert partial is not None
-        assert (partial.reasoning, partial.text) == ("hm", "Hel")
+        assert (partial.reasoning, partial.text) == ("hm", "Hello <")
     assert said(shown) == ["", "Hel"]
 
 

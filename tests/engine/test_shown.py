@@ -1,4 +1,4 @@
-"""What is in an answer, whole or partial, has been in a chunk that the caller got."""
+"""What is in an answer has been in a chunk that the caller got; a partial answer has all that came."""
 
 from __future__ import annotations
 
@@ -51,11 +51,14 @@ def ended(body: bytes, pieces: list[bytes], *, end: bool = True, **options: Any)
 
 
 def check_shown(body: bytes, rng: Random, **options: Any) -> None:
-    """Reads a body in random pieces, to its end or just closed: the chunks say what the reply says."""
-    for end in (True, False):
-        chunks, reply = ended(body, random_cut(body, rng), end=end, **options)
-        assert "".join(made.delta for made in chunks) == reply.text
-        assert "".join(made.reasoning for made in chunks) == reply.reasoning
+    """Reads a body in random pieces: the chunks say what the reply says, and `close` alone loses nothing of it."""
+    chunks, reply = ended(body, random_cut(body, rng), **options)
+    assert "".join(made.delta for made in chunks) == reply.text
+    assert "".join(made.reasoning for made in chunks) == reply.reasoning
+    shown, closed = ended(body, random_cut(body, rng), end=False, **options)
+    assert (closed.text, closed.reasoning) == (reply.text, reply.reasoning)
+    assert closed.text.startswith("".join(made.delta for made in shown))
+    assert closed.reasoning.startswith("".join(made.reasoning for made in shown))
 
 
 @each_row("name", NAMES)
@@ -78,7 +81,7 @@ def test_a_fixture_that_is_cut_anywhere(name: str) -> None:
     st.integers(0, 2**32),
 )
 def test_text_that_a_dialect_holds_back(marks: list[str], dialect: str, end: bytes, seed: int) -> None:
-    """Text and reasoning that may still become markup are in a chunk before the error, or in no partial answer."""
+    """Text and reasoning that may still become markup are in a chunk before the error, and in the partial answer."""
     rng, said = Random(seed), "".join(marks)
     cuts = sorted(rng.randrange(len(said) + 1) for _ in range(rng.randint(0, 6)))
     events = [said[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(said)], strict=True)]

@@ -106,6 +106,7 @@ class Adapter(ABC):
         counts_tokens: whether `encode_count` and `read_count` are there, to ask how many tokens a prompt has.
         refused: warnings about parts of the request that this endpoint has refused before, so that they are left out.
             They are added to every request; see `retry_without`.
+        kind_follows_text: whether text and reasoning are told apart only by what comes after them in an event.
     """
 
     name: str = ""
@@ -117,6 +118,7 @@ class Adapter(ABC):
     sends: ClassVar[Collection[str]] = ()
     counts_tokens: ClassVar[bool] = False
     refused: tuple[ProtocolWarning, ...] = ()
+    kind_follows_text: bool = False
 
     @cached_property
     def family(self) -> Family:

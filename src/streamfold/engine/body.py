@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
+from ..adapters import Adapter
 from ..text import parse_event, parse_partial, partial_value
 from ..values import (
     Block,
@@ -23,7 +23,7 @@ from ..values import (
     Usage,
     UsageUpdate,
 )
-from .sse import SSEDecoder
+from .sse import SSEDecoder, decode_cut
 
 HEAD = 512  # bytes that are enough to show what a body is
 _SAID = (Meta, Text, Reasoning, Refusal, Block, BlockPiece, BlockEnd, Usage, UsageUpdate)  # what a beginning can say
@@ -50,11 +50,11 @@ class PlainBody:
 
     @property
     def text(self) -> str:
-        return self.raw.decode("utf-8", "replace")
+        return decode_cut(self.raw)
 
     @property
     def is_utf8(self) -> bool:
-        return self.text.encode("utf-8", "replace") == self.raw
+        return self.raw.startswith(self.text.encode())
 
     def feed(self, data: bytes) -> None:
         """Adds a piece. Raises ProtocolError as soon as it can't become an answer any more."""
@@ -86,10 +86,8 @@ class PlainBody:
             what = "newline-delimited JSON instead of server-sent events" if lines else "JSON that can't be read"
             raise ProtocolError(f"the answer is {what}: {shown(text)}", body=text[:HEAD]) from exc
 
-    def deltas(
-        self, decode: Callable[[Any], Iterable[Delta]], interrupted: str | None
-    ) -> tuple[list[Delta], IncompleteStreamError | None]:
-        """Returns what the body says as an answer, read by an adapter: if it was cut off, what it said until then.
+    def deltas(self, adapter: Adapter, interrupted: str | None) -> tuple[list[Delta], IncompleteStreamError | None]:
+        """Returns what the body says as an answer; if it was cut off, what it said until then, and the error.
 
         Raises:
             ProtocolError: it is no answer.
@@ -99,15 +97,36 @@ class PlainBody:
         except IncompleteStreamError as cut:
             said: list[Delta] = []
             with suppress(ValueError):  # too little of it came to tell
-                said = list(decode(partial_value(self.text)))
-            if said and type(said[-1]) is BlockPiece and _BRACKETS.sub("", self.text)[-1:] == "{":
-                said.pop()  # whether it is a thought is said behind its text
+                said = list(adapter.decode_body(partial_value(self.text)))
+            if adapter.kind_follows_text and _is_open_text(said, self.text):
+                said.pop()
             return [delta for delta in said if isinstance(delta, _SAID)], cut
         try:
-            return list(decode(body)), None
+            return list(adapter.decode_body(body)), None
         except ValueError as exc:
             text = self.text
             raise ProtocolError(f"the answer can't be read ({exc}): {shown(text)}", body=text[:HEAD]) from exc
+
+
+def certain_text(said: list[Delta], payload: str, kind_follows_text: bool) -> list[Delta]:
+    """Returns the pieces of text among the deltas of an event whose payload was cut off.
+
+    Args:
+        kind_follows_text: see `Adapter`.
+    """
+    if kind_follows_text and _is_open_text(said, payload):
+        said = said[:-1]
+    return [
+        delta
+        for delta in said
+        if (isinstance(delta, Text | Reasoning | Refusal) and not delta.whole)
+        or (isinstance(delta, Block | BlockPiece) and delta.kind in ("text", "reasoning"))
+    ]
+
+
+def _is_open_text(said: list[Delta], payload: str) -> bool:
+    """Returns whether the object that has the last text was cut off."""
+    return bool(said) and isinstance(said[-1], Block | BlockPiece) and _BRACKETS.sub("", payload)[-1:] == "{"
 
 
 def error_body(text: str) -> Any:

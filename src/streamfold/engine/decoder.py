@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..adapters import Adapter, Framing, find_adapter
+from ..text import partial_value
 from ..values import (
+    Delta,
     Limits,
     Meta,
     ProtocolError,
     ProtocolWarning,
-    Reasoning,
     Reply,
     StreamChunk,
     StreamError,
     StreamfoldError,
-    Text,
     ToolChoice,
     ToolLike,
     Writing,
     as_tools,
     read_tool_choice,
 )
-from .body import HEAD, REPLACED, PlainBody, not_a_stream, shown
+from .body import HEAD, REPLACED, PlainBody, certain_text, not_a_stream, shown
 from .coalescing import coalesced
 from .dialects import Dialect, DialectContext, find_dialect
 from .drafts import Drafts
@@ -225,19 +225,15 @@ class StreamDecoder:
     def close(self, *, interrupted: str | None = None) -> list[StreamChunk]:
         """Ends the input. Returns the chunks that are left, the finished one last.
 
-        The partial answer of an error has the text of the chunks that were returned and no other. Call `end` first to
-        have the text that is left as well. `interrupted` is the same there.
+        The partial answer of an error has all text that was received, also what no chunk has shown. To get chunks for
+        it, call `end` first. `interrupted` is the same there.
 
         Raises:
             IncompleteStreamError: the answer was not finished.
             StreamError: another of its kinds.
         """
-        self._raise_pending()
-        text, reasoning = self._fold.lane(Text).text, self._fold.lane(Reasoning).text
         chunks = self.end(interrupted=interrupted)
-        if self._error is not None:
-            self._error.partial = replace(self._fold.partial(), text=text, reasoning=reasoning)
-            self._raise_pending()
+        self._raise_pending()
         return chunks
 
     def _read(self, sse: SSEDecoder | Framing, data: bytes, chunks: list[StreamChunk]) -> None:
@@ -291,7 +287,7 @@ class StreamDecoder:
         if self._plain is not None:
             if self._plain.kind == "json":
                 self._transcript.append(self._plain.text)
-            deltas, cut = self._plain.deltas(self._adapter.decode_body, interrupted)
+            deltas, cut = self._plain.deltas(self._adapter, interrupted)
             if not self._plain.is_utf8:
                 self._fold.warn("invalid_utf8", REPLACED)
             self._pipeline.feed(deltas, self._plain.text, chunks)
@@ -318,11 +314,22 @@ class StreamDecoder:
         except ValueError:
             self._fold.feed(Meta())  # something has come, so that the answer is incomplete and not empty
             self._fold.warn("truncated_event", f"the last event was cut off: {shown(data)}")
-            data = data.rpartition("\n")[0]  # without blank lines between them, all but the last are whole
+            data, _, cut = data.rpartition("\n")  # without blank lines between them, all but the last are whole
             deltas = []
             with suppress(ValueError):
                 deltas = list(self._adapter.decode(type(event)(event.event, data)))
+            if not self._pipeline.has_finish_reason:
+                deltas += self._text_of(type(event)(event.event, cut if deltas else event.data))
         self._pipeline.feed(deltas, data, chunks)
+
+    def _text_of(self, event: ServerSentEvent) -> list[Delta]:
+        """Returns the text in an event that was cut off: what came of it was received like any other."""
+        payload = partial_value(event.data)
+        said: list[Delta] = []
+        if isinstance(payload, dict):
+            with suppress(ValueError):  # too little of it came to tell
+                said = list(self._adapter.decode(type(event)(event.event, json.dumps(payload))))
+        return certain_text(said, event.data, self._adapter.kind_follows_text)
 
     def _warn_of_bytes(self, sse: SSEDecoder | Framing) -> None:
         if sse.invalid_utf8:

@@ -24,6 +24,7 @@ class Rewriter:
 
     Attributes:
         error: why the answer failed; None as long as it did not.
+        left: what `close` returned of a failed answer before the error.
 
     >>> from streamfold.adapters.chat import ChatEmitter
     >>> rewriter = Rewriter("chat", ChatEmitter(id="", model=""))
@@ -38,6 +39,7 @@ class Rewriter:
         self._writer = ReplyWriter(emitter)
         self._ended = False
         self.error: StreamError | None = None
+        self.left = b""
 
     @property
     def done(self) -> bool:
@@ -83,7 +85,8 @@ class Rewriter:
             out = self._written(self._decoder.end(interrupted=interrupted), before)
             self._decoder.close()  # raises what went wrong
         except StreamError as error:
-            out += self._failed(error)
+            self.left = out + self._writer.rest(error.partial)
+            out = self.left + self._failed(error)
         return out
 
     def _written(self, chunks: list[StreamChunk], calls_before: int) -> bytes:
@@ -105,4 +108,4 @@ class Rewriter:
 
     def _failed(self, error: StreamError) -> bytes:
         self._ended, self.error = True, error
-        return self._writer.fail(error_delta(error).info, error.partial)
+        return self._writer.rest(error.partial) + self._writer.fail(error_delta(error).info)

@@ -14,6 +14,7 @@ rules ignore, is an event named `error`: llama.cpp reports a failure in mid-stre
 from __future__ import annotations
 
 import re
+from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Literal
@@ -139,6 +140,7 @@ class SSEDecoder:
     def finish(self) -> ServerSentEvent | None:
         """Returns what is left when the input has ended: an event without its blank line, whole or not."""
         last, self._tail = b"".join(self._tail), []
+        last = last[: len(last) - _bytes_of_half_character(last)]
         if last and not any(field.startswith(last) for field in _FIELDS):  # else the field's name is cut off
             self._size -= len(last)
             self._line(last)
@@ -189,6 +191,18 @@ class SSEDecoder:
     def _check_size(self) -> None:
         if self._size > self._limit:
             raise ProtocolError(f"one event is larger than {self._limit} bytes (limits.event_bytes)")
+
+
+def decode_cut(data: bytes) -> str:
+    """Decodes UTF-8 that may end inside a character, which is left out; other wrong bytes become U+FFFD."""
+    return data[: len(data) - _bytes_of_half_character(data)].decode("utf-8", "replace")
+
+
+def _bytes_of_half_character(data: bytes) -> int:
+    """Returns how many bytes at the end are the beginning of a character whose other bytes are missing."""
+    decoder = getincrementaldecoder("utf-8")("replace")
+    decoder.decode(data[-4:])
+    return len(decoder.getstate()[0])
 
 
 def skip_blank(head: bytes) -> bytes:

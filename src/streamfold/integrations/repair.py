@@ -187,8 +187,8 @@ class StreamRepair(_Repair):
 
     @property
     def left(self) -> bytes:
-        """What waited as it came when the answer broke off, without the error."""
-        return self._passage.left
+        """What still had to be written when the answer broke off, without the error."""
+        return self._passage.left or self._rewriter.left
 
     def feed(self, data: bytes) -> bytes:
         """Returns what is to be handed on now. Never raises: a failure is an event of its own.
@@ -214,6 +214,10 @@ class StreamRepair(_Repair):
             return self._as_it_came(raw)
         if self._unread:
             return self._as_it_came(raw)
+        if self._passage.passes and interrupted and not self._rewriter.whole:
+            out = self._passage.fail()  # `raw` is no whole event: readers of events ignore it
+            self._check_end()
+            return out
         if self._passage.passes:
             whole = not raw.strip() or b"data" in raw
             is_missed = self._scanner.in_event and not self._passage.ends
@@ -279,7 +283,8 @@ class StreamRepair(_Repair):
     def _nothing_to_mend(self) -> bool:
         warnings = self._rewriter.warnings[self._warnings :]
         self._warnings += len(warnings)
-        return not self._passage.differs and not any(warning.code in _MENDED for warning in warnings)
+        mended = _MENDED if self._emitter.calls_have_ids else _MENDED - {"missing_id"}
+        return not self._passage.differs and not any(warning.code in mended for warning in warnings)
 
     def _as_it_came(self, raw: bytes) -> bytes:
         if not self._adapter.unread:

@@ -57,6 +57,7 @@ class Shown(Adapter):
         self.failed = False
         self.passage: Passage | None = None
         self.name, self.path, self.framing = adapter.name, adapter.path, adapter.framing
+        self.kind_follows_text = adapter.kind_follows_text
 
     def encode(self, request: Request) -> dict[str, Any]:
         return self._adapter.encode(request)

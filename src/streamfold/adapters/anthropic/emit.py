@@ -52,7 +52,7 @@ class MessagesEmitter(Emitter):
     # Anthropic's own clients parse what they have of an input, make an object of it, and run it: tool runners look for
     # blocks of calls, not for the stop reason (anthropic 2.12, lib/tools/_beta_runner.py).
     calls_may_be_cut = arguments_are_text = False
-    keeps_order = reason_names_calls = True
+    keeps_order = True
 
     def __init__(self, *, thinking: bool = True, opaque: bool = True, **others: Any) -> None:
         super().__init__(**others)

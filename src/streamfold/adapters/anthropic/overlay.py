@@ -33,6 +33,8 @@ class MessagesOverlay(MessagesEmitter, StreamPatcher):
         others: see `MessagesEmitter`.
     """
 
+    reason_names_calls = True
+
     def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
         super().__init__(id="", model=str(request.get("model") or ""), **others)
         self._message: dict[str, Any] = {}

@@ -25,7 +25,6 @@ class ChatEmitter(Emitter):
     """
 
     call_kinds: ClassVar[tuple[CallKind, ...]] = ("function", "custom")
-    reason_names_calls = True
     end_words = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 
     def __init__(self, *, include_usage: bool = False, **others: Any) -> None:

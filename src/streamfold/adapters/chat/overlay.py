@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...values import Call, Delta, Extra, Reasoning, Reply
+from ...values import Call, Delta, Extra, NamedTool, Reasoning, Reply
 from ..emitting.answers import reply_deltas
 from ..emitting.patcher import SEEN, StreamPatcher
 from ..emitting.written import WrittenCall
@@ -29,6 +29,9 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
     Args:
         request: the body of the request.
         others: see `ChatEmitter`.
+
+    Attributes:
+        calls_have_ids: the call of this answer is not a `function_call` that the request asked for.
     """
 
     def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
@@ -46,6 +49,11 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
         self._followed: set[int] = set()  # of these, those in chunks that went on as they came
         self._reasoning_names: dict[str, None] = {}
         self._around: Any = None  # what the last chunk says around its text
+        # A request with `functions` is answered with one `function_call`, which has no id. Programs that send it read
+        # nothing else: https://platform.openai.com/docs/api-reference/chat/object (deprecated).
+        self._has_functions = bool(request.get("functions"))
+        forced = self.tool_choice if not self._has_functions else request.get("function_call")
+        self.reason_names_calls = not isinstance(forced, NamedTool | Mapping)  # OpenAI ends such a call with `stop`
 
     @staticmethod
     def tools(request: Mapping[str, Any]) -> Iterable[Any]:
@@ -78,6 +86,10 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
             case {"index": int(place), "delta": dict(delta)} if not choice.get("error"):
                 texts = [choice.get("finish_reason"), delta.get("content"), *(delta.get(name) for name in REASONING)]
                 calls = delta.get("tool_calls") or []
+                if self._has_functions and not calls and (function := delta.get("function_call")):
+                    if not _is_function(function):
+                        return False
+                    self.calls_have_ids = False
                 in_order = 0 <= place <= self._choices  # clients put choices in a list (llamacpp/two_choices)
                 self._choices = max(self._choices, place + 1)
                 right = in_order and _are_texts(texts) and isinstance(calls, list) and all(map(_is_entry, calls))
@@ -101,6 +113,7 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
     def follows(self, payload: Any) -> bool:
         self._rest, self.begun = ({}, {}, {}), True
         self._followed.update(entry["index"] for entry in _entries(payload))
+        self._followed.update(range(0 if self.calls_have_ids else len(self.calls)))
         return len(self._followed) == len(self.calls)
 
     def see(self, payload: Any) -> None:
@@ -179,6 +192,16 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
         self._scalars = {name: scalars[name] for name in _OF_THE_ANSWER if name in scalars}
         super().send({**scalars, **of_chunk, **payload, "choices": choices}, event_name)
 
+    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+        if self.calls_have_ids:
+            super().write_call_piece(call, piece, first=first)
+        else:
+            self.write_delta({"function_call": {**({"name": call.name} if first else {}), "arguments": piece}})
+
+    def write_delta(self, delta: dict[str, Any], finish_reason: str | None = None) -> None:
+        is_function = finish_reason == "tool_calls" and not self.calls_have_ids
+        super().write_delta(delta, "function_call" if is_function else finish_reason)
+
     def write_reasoning(self, delta: Reasoning) -> None:
         names = self._reasoning_names or ("reasoning_content",)
         self.write_delta(dict.fromkeys(names, delta.text))
@@ -225,15 +248,28 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
         written, reason = made["message"], made["finish_reason"]
         choices = list(body["choices"])
         at = next(at for at, one in enumerate(choices) if not one.get("index"))
-        message = dict(choices[at].get("message") or {})
-        if _calls(message.get("tool_calls")) != _calls(written.get("tool_calls")) or "function_call" in message:
-            message.pop("function_call", None)
-            message["tool_calls"] = written.get("tool_calls")
-        if isinstance(message.get("content"), str | None) and (message.get("content") or None) != written["content"]:
-            message["content"] = written["content"]
-        if reply.reasoning and not any(message.get(name) for name in (*REASONING, "reasoning_details")):
-            message["reasoning_content"] = reply.reasoning
-        choices[at] = {**choices[at], "message": message, "finish_reason": reason}
+        given = choices[at].get("message") or {}
+        mended: dict[str, Any] = {}
+        if self._has_functions and given.get("function_call") and not given.get("tool_calls"):
+            calls = [(None, call.name, call.raw_arguments) for call in reply.tool_calls]
+            if calls != _calls([{"function": given["function_call"]}]):
+                mended["function_call"] = next(({"name": name, "arguments": text} for _, name, text in calls), None)
+            if reason == "tool_calls":
+                is_stop = not self.reason_names_calls and choices[at].get("finish_reason") == "stop"
+                reason = "stop" if is_stop else "function_call"
+        elif _calls(given.get("tool_calls")) != _calls(written.get("tool_calls")) or given.get("function_call"):
+            mended |= {"function_call": None, "tool_calls": written.get("tool_calls")}
+        content = given.get("content")
+        if isinstance(content, str | None) and (content or None) != written["content"]:
+            mended["content"] = written["content"]
+        is_told = any(given.get(name) for name in (*REASONING, "reasoning_details"))
+        if reply.reasoning and not is_told and ("content" in mended or not given):  # it was read elsewhere
+            mended["reasoning_content"] = reply.reasoning
+        if mended:
+            message = {name: value for name, value in {**given, **mended}.items() if name != "function_call" or value}
+            choices[at] = {**choices[at], "message": message}
+        if choices[at].get("finish_reason") != reason:
+            choices[at] = {**choices[at], "finish_reason": reason}
         return {**body, "choices": choices}
 
 
@@ -241,6 +277,10 @@ def _entries(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Returns the pieces of calls in a chunk that is right."""
     first = [choice["delta"] for choice in payload.get("choices") or () if not choice["index"]]
     return [entry for delta in first for entry in delta.get("tool_calls") or ()]
+
+
+def _is_function(function: Any) -> bool:
+    return isinstance(function, dict) and _are_texts([function.get("name"), function.get("arguments")])
 
 
 def _is_entry(call: Any) -> bool:

@@ -88,7 +88,6 @@ class Emitter(ABC):
             see that such a call is not complete, and do not run it. Else the answer ends with an error.
         arguments_are_text: whether clients get the arguments of a call as text, which they parse themselves.
         call_kinds: the kinds of calls that this wire has a form for.
-        reason_names_calls: on this wire the finish reason says whether there are calls.
         end_words: the finish reasons that clients look for, where another word of the same meaning is written as these.
         keeps_order: what comes behind the beginning of a call is not written before the end of that call.
         begun, ended: whether the start, and the end, of the answer have been written.
@@ -100,7 +99,6 @@ class Emitter(ABC):
     calls_may_be_cut: ClassVar[bool] = True
     arguments_are_text: ClassVar[bool] = True
     call_kinds: ClassVar[tuple[CallKind, ...]] = ("function",)
-    reason_names_calls: ClassVar[bool] = False
     end_words: ClassVar[frozenset[str]] = frozenset()
     keeps_order: ClassVar[bool] = False
     line_end: ClassVar[str] = "\n"

@@ -26,6 +26,7 @@ from ...values import (
     Finish,
     FinishReason,
     Meta,
+    Part,
     Reasoning,
     Refusal,
     Reply,
@@ -67,6 +68,7 @@ class Passage:
         self._said_finish: FinishReason | None = None
         self._lanes: dict[object, SaidLane] = {Text: SaidLane(), Reasoning: SaidLane(), Refusal: SaidLane()}
         self._calls: list[SaidLane] = []
+        self._refusals: dict[object, str] = {}  # the text so far, by the part of the answer
         self._numbers: dict[object, int] = {}  # of the calls, by what the server knows them by
         self._seen_before = 0  # so many of `seen` belong to an event
         self._event = HeardEvent()  # that is heard
@@ -175,10 +177,11 @@ class Passage:
                     self._say(self._lanes[Text], Text(text), text)
                 case BlockPiece(kind="reasoning", how="append", value=str(text)) if self._texts:
                     self._say(self._lanes[Reasoning], Reasoning(text), text)
-                case Refusal(text, whole=False):
+                case Refusal(text, part, whole=False):
+                    self._refusals[_place(part)] = self._refusals.get(_place(part), "") + text
                     self._say(self._lanes[Refusal], delta, text)
-                case Refusal():  # it is known at the end alone how much of it is new
-                    event.last = True
+                case Refusal(text, part) if self._refusals.get(_place(part)) != text:
+                    event.last = True  # only at the end it is known how much of it is new
                 case Finish(reason, raw):
                     self._said_finish, event.last = reason, True
                     words = self._emitter.end_words
@@ -207,7 +210,8 @@ class Passage:
             number = len(self._calls)
             self._calls.append(SaidLane(call.id, call.name))
             self._lanes[number] = self._calls[-1]
-            self.differs = self.differs or not call.name or not (call.id or call.markup)
+            needs_id = self._emitter.calls_have_ids and not call.markup
+            self.differs = self.differs or not call.name or (needs_id and not call.id)
         lane, text_said = self._calls[number], text
         if not is_new and (call.id or call.name) and (not call.whole or call.id not in (None, lane.id)):
             self.differs = True  # another call under the same number, or a head that clients would add to the first one
@@ -365,6 +369,10 @@ class Passage:
             case Text() | Reasoning() | Refusal() if left > 0:
                 return self._emitter.feed(replace(delta, text=text[-left:]))
         return b""
+
+
+def _place(part: Part | None) -> object:
+    return part and (part.item if part.output is None else part.output, part.number)
 
 
 def _keys(call: Call, index: int | None) -> list[object]:

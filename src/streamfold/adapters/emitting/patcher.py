@@ -18,8 +18,13 @@ class StreamPatcher(Emitter):
     Of a serializer they use and override public members alone.
 
     Attributes:
+        calls_have_ids: whether clients need the ids of calls.
+        reason_names_calls: whether the finish reason of an answer with calls must say so.
         seen: the members of the current event that have no delta, for `write_extra`.
     """
+
+    calls_have_ids = True
+    reason_names_calls = False
 
     def __init__(self, **others: Any) -> None:
         super().__init__(**others)

@@ -24,6 +24,7 @@ class ReplyWriter:
     def __init__(self, emitter: Emitter | Passage) -> None:
         self._emitter = emitter
         self._order = Order(keeps_ends=emitter.keeps_order)
+        self._failed = False
 
     def feed(self, chunk: StreamChunk) -> bytes:
         """Returns the events for a chunk. Give it all chunks, the finished one too."""
@@ -53,14 +54,23 @@ class ReplyWriter:
         self._emitter.said = (reply.text, reply.reasoning, reply.refusal or "")
         return self._emitter.feed_all(rest) + self._emitter.finish()
 
-    def fail(self, info: ErrorInfo, partial: Reply | None = None) -> bytes:
-        """Returns the events that end the answer with an error: no client takes it, or a call in it, for whole.
+    def rest(self, partial: Reply | None) -> bytes:
+        """Returns the events for the text that has not been written of an answer that fails.
 
         Args:
             partial: what had arrived, with what no chunk has shown: the text of a refusal.
         """
         refusal = []
-        if partial is not None:
+        if partial is not None and not self._failed:
             self._emitter.said = (partial.text, partial.reasoning, partial.refusal or "")
             refusal = [Refusal(partial.refusal or "")]
-        return self._emitter.feed_all([*self._order.rest(), *refusal, Failure(info)])
+        self._failed = True
+        return self._emitter.feed_all([*self._order.rest(), *refusal])
+
+    def fail(self, info: ErrorInfo, partial: Reply | None = None) -> bytes:
+        """Returns the events that end the answer with an error: no client takes it, or a call in it, for whole.
+
+        Args:
+            partial: see `rest`.
+        """
+        return self.rest(partial) + self._emitter.feed(Failure(info))

@@ -43,6 +43,7 @@ class GeminiAdapter(EventReader, Adapter):
     """Requests and events of `streamGenerateContent`."""
 
     name = "gemini"
+    kind_follows_text = True  # `thought` stands beside `text`, mostly behind it
     path = "/models"
     Quirks = GeminiQuirks
     sends = (
