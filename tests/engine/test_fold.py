@@ -82,22 +82,6 @@ def test_extra_members_stay_with_their_call():
     assert reply.message.tool_calls[0].extra == signature
 
 
-def test_a_known_value_counts_only_for_all_of_the_text():
-    """With another piece before or behind it, or a repetition as a whole, the arguments are read from their text."""
-    known = Call(0, "a", "f", '{"x":1}', value={"x": 1})
-    wholes = [Call(0, arguments=text, whole=True) for text in ('{"x":2}', "")]
-    for deltas, raw, value in [
-        ([known], '{"x":1}', {"x": 1}),
-        ([known, Call(0, arguments=" ")], '{"x":1} ', {"x": 1}),
-        ([known, Call(0, arguments=',"y":2}')], '{"x":1},"y":2}', {"_raw": '{"x":1},"y":2}', "_error": "invalid_json"}),
-        ([Call(0, "a", "f", "["), known], '[{"x":1}', {"_raw": '[{"x":1}', "_error": "invalid_json"}),
-        ([known, wholes[0]], '{"x":2}', {"x": 2}),
-        ([known, wholes[1]], '{"x":1}', {"x": 1}),
-    ]:
-        _, reply = run(*deltas, TOOL_CALLS)
-        assert reply.tool_calls == [ToolCall("a", "f", value, raw)]
-
-
 # --- fresh ids ------------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ name, so that whatever may lack them is known (`Calls.mark_strays`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -118,7 +118,6 @@ class Blocks:
         self._strays: dict[int | None, _OpenBlock] = {}  # calls whose beginning did not come
         self._behind_reason = False
         self._stopped = False
-        self._grew = False  # a call, or one may: then what is held back may be no JSON
 
     def __bool__(self) -> bool:
         return bool(self._blocks)
@@ -156,20 +155,16 @@ class Blocks:
         for block in self._blocks:
             block.late = False
 
-    def settle(self, *, late: bool, take: Callable[[int, Call], bool] | None = None) -> list[Delta]:
+    def settle(self, *, late: bool) -> list[Delta]:
         """Returns what is held back, because the answer has come to its end: no more pieces are expected.
 
         Args:
             late: whether that of the calls behind the finish reason, or all else.
-            take: takes a call that came whole, with the number of its block; False if it has to be returned.
         """
         out: list[Delta] = []
         for block in self._blocks:
-            if block.late == late and (call := block.begun.call) is not None:
-                if take is not None and not (self._grew or out) and take(block.number, call):
-                    block.counted = True
-                else:
-                    out += self._count(block, ended=True)
+            if block.late == late:
+                out += self._count(block, ended=True)
         return out if late else [*out, *self.settle_texts()]
 
     def settle_texts(self) -> list[Delta]:
@@ -234,7 +229,6 @@ class Blocks:
         if begun.kind == "call":
             self._calling, block.late = block, self._behind_reason
         if call is not None:
-            self._grew = self._grew or not (begun.held and begun.whole)
             if name is not None:
                 self._named[name] = block
             return out if begun.held else [*out, self._head(block)]
@@ -266,15 +260,12 @@ class Blocks:
     @staticmethod
     def _head(block: _OpenBlock) -> Call:
         call = block.begun.call
-        return replace(call, index=block.number, arguments="", value=None) if call else Call(block.number)
+        return replace(call, index=block.number, arguments="") if call else Call(block.number)
 
     def grow(self, piece: BlockPiece) -> list[Delta]:
         """Adds a piece to its block, as `feed` does."""
         out: list[Delta] = []
-        if piece.kind == "call":
-            self._grew, block = True, self._find_call(piece.index)
-        else:
-            block = self._find(piece.index)
+        block = self._find_call(piece.index) if piece.kind == "call" else self._find(piece.index)
         if piece.opens is not None and (block is None or (piece.index is None and not _goes_on(block, piece))):
             out = self.open(piece.opens)
             block = self._blocks[-1]
@@ -342,18 +333,17 @@ class Blocks:
         # More of it was to come. Where the model stopped it is whole; a string that is open tells otherwise.
         goes_on = block.begun.held and not (block.closed or (self._stopped and not block.late))
         brought = bool(block.pieces) and any(piece.strip() for pieces in block.pieces.values() for piece in pieces)
-        value = None
         if goes_on or block.values:
             with _putting_together():
                 text = block.path_values().text(whole=not goes_on)
         elif brought:
             text = ""
         else:
-            text, value = call.arguments, call.value
+            text = call.arguments
         done = block.closed or None  # by which a call without arguments is known to be whole
         if block.begun.held:
             number, markup = block.number, call.markup
-            return [Call(number, call.id, call.name, text, False, call.extra, None, markup, done, False, value)]
+            return [Call(number, call.id, call.name, text, False, call.extra, None, markup, done)]
         if text or (done and not brought):
             return [Call(block.number, arguments=text, markup=call.markup, ended=done)]
         return []

@@ -85,17 +85,6 @@ class Calls:
         call, rule = self._find(part) if part.item is None else self._find_item(part)
         return self._place(part, call, rule)
 
-    def take_whole(self, index: int, part: Call) -> bool:
-        """Opens the call of a fragment that is all of it, as `feed` would; False if it may belong to another."""
-        if not part.name or index in self._by_index or part.id in self._by_id or part.whole or part.item is not None:
-            return False
-        call = self._by_index[index] = self._open(index)
-        self._describe(call, part, opened=True)
-        call.done = True
-        if part.arguments:
-            self._append(call, part)
-        return True
-
     def settle(self, listed: Iterable[Call]) -> list[Placement]:
         """Compares the calls with the server's own list of them at the end of the answer.
 
@@ -345,8 +334,6 @@ class Calls:
             self._chars += size
             if call.gap_at:  # behind a gap at 0 nothing can be missing that leaves an object
                 call.spliced = True
-            if part.value is not None:
-                call.value = part.value
         elif call.add_whole(part.arguments):
             self._chars += size
         if (size if part.whole else call.size) > self._limits.arguments_chars:

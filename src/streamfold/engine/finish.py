@@ -204,8 +204,6 @@ def breaks_inside(opened: Iterable[OpenCall]) -> bool:
 
 
 def _read(call: OpenCall) -> ParsedArguments:
-    if call.value is not None and len(call.pieces) == 1 and not call.wholes:
-        return ParsedArguments(call.value, call.pieces[0])
     torn = call.gap_at is not None and call.wholes  # an event is missing: the wholes alone say what they are
     return read_arguments(() if torn else call.pieces, call.wholes, repair=not call.markup)
 

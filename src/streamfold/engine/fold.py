@@ -170,14 +170,6 @@ class Fold:
             return self._writing_chunk(placed, self._fragments) if placed and self._fragments else None
         return self._feed_rare(delta)
 
-    def take_whole(self, index: int, call: Call) -> bool:
-        """Takes all of a call, as `feed` would under this index; False if nothing was done, because `feed` has to."""
-        if self.finished or self._listener or self._fragments or self.behind_reason:
-            return False
-        if taken := self.calls.take_whole(index, call):
-            self._calls_begun, self._late, self._begun = len(self.calls), True, True
-        return taken
-
     def _feed_rare(self, delta: Delta) -> StreamChunk | None:
         """Takes a delta of a kind that comes a few times in an answer."""
         match delta:

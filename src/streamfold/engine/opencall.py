@@ -34,7 +34,6 @@ class OpenCall:
         guessed: only what usually comes next decided that a fragment is, or is not, of this call.
         stray: arguments were left over that may be its own.
         listed: its place in the server's own list of the calls.
-        value: what the last piece was written from (`Call.value`).
     """
 
     id: str = ""
@@ -53,7 +52,6 @@ class OpenCall:
     guessed: bool = False
     stray: bool = False
     listed: int | None = None
-    value: dict[str, Any] | None = None
     _brackets: Brackets | None = None
     _followed = 0  # pieces that the brackets have been followed through
     _closed: bool | None = None  # False: there is more behind the last bracket

@@ -178,8 +178,7 @@ class Pipeline:
             self._fold.calls.unmiss()
         behind, self._fold.behind_reason = self._fold.behind_reason, False
         if self._blocks:
-            take = self._fold.take_whole if self._passes else None
-            self.feed(self._blocks.settle(late=False, take=take), "", chunks)
+            self.feed(self._blocks.settle(late=False), "", chunks)
             self._fold.behind_reason = behind
             self.feed(self._blocks.settle(late=True), "", chunks)
         self._fold.behind_reason = behind and self._has_late_text

@@ -11,7 +11,6 @@ from .jsontext import (
     parse_object,
     parse_partial,
     partial_value,
-    reads_back,
     whole_characters,
     without_surrogates,
 )

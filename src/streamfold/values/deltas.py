@@ -78,7 +78,6 @@ class Call(FieldValue, Slotted):
         markup: the model wrote the call into its text, where calls have no ids.
         ended: the server says that the call is complete (True), or that it broke off (False). None: neither.
         begins: the server says that the call begins here.
-        value: the value that `arguments` was written from, if it is known that reading it gives the same one.
     """
 
     index: int | None = None
@@ -91,7 +90,6 @@ class Call(FieldValue, Slotted):
     markup: bool = False
     ended: bool | None = None
     begins: bool = False
-    value: dict[str, Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_empty(self) -> bool:

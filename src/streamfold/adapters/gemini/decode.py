@@ -11,7 +11,7 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ...text import PathValue, compact, parse_event, reads_back
+from ...text import PathValue, compact, parse_event
 from ...values import (
     Answered,
     Block,
@@ -216,8 +216,7 @@ def _call(part: dict[str, Any], call: dict[str, Any], out: list[Delta]) -> None:
         text = "" if args is None else args if isinstance(args, str) else compact(args)
         # Most calls have no id here, and that is nothing to warn of.
         extra = {SIGNATURE: signature} if (signature := part.get(SIGNATURE)) else None
-        value = args if reads_back(args) else None
-        made = Call(None, id_, name, text, False, extra, None, id_ is None, None, False, value)
+        made = Call(None, id_, name, text, False, extra, None, id_ is None)
         whole = not (values or goes_on)  # as nearly every call
         out.append(Block(None, "call", part, "args", made, _write_call, True, whole))
         if whole:
