@@ -271,8 +271,39 @@ def test_empty_turns() -> None:
     assert refused("responses", EMPTY) is None
     assert mended("chat", EMPTY) == ([EMPTY[0], EMPTY[2]], [f"history_repaired: {why}: it was left out"])
     assert refused("kimi", [user("A limerick."), assistant("", partial=True)]) is None
-    assert refused("chat", [user("Hi"), Message("assistant", refusal="No.")]) is None
     assert refused("chat", [user("Hi"), {"role": "assistant", "content": None, "audio": {"id": "a"}}]) is None
+
+
+REFUSALS: list[Any] = [
+    Message("assistant", refusal="I can't help."),
+    Message("assistant", "", refusal="I can't help."),
+    Message("assistant", "Well.", refusal="I can't help."),
+    Message("assistant", ["Well.", {"type": "refusal", "refusal": "I can't help."}]),
+    {"role": "assistant", "content": None, "refusal": "I can't help."},
+    {"role": "assistant", "content": [{"type": "refusal", "refusal": "I can't help."}]},
+]
+ENDPOINTS = {  # whether it has a place for a refusal
+    "openai:gpt-4.1-mini": True,
+    "openai-responses:gpt-5.4": True,
+    "anthropic:claude-sonnet-4-5": False,
+    "gemini:gemini-2.5-flash": False,
+    "kimi:kimi-k2.6": False,
+    "mistral:mistral-large-latest": False,
+    "vllm:qwen3": False,
+}
+
+
+@each_row("name", ENDPOINTS)
+@each_row("turn", REFUSALS)
+def test_a_refusal_is_sent_to_every_endpoint(name: str, turn: Any) -> None:
+    """The model sees that it refused: in the API's own place, else as text, with a warning."""
+    preview = Provider.from_config(name).preview([user("Hi"), turn, user("Why?")])
+    assert preview.body.decode().count("I can't help.") == 1
+    told = [warning.detail for warning in preview.warnings if warning.code == "history_repaired"]
+    as_text = "messages[1] has a refusal, for which this provider has no place: it was sent as text"
+    assert told == ([] if ENDPOINTS[name] else [as_text])
+    if not ENDPOINTS[name]:
+        assert b'"refusal"' not in preview.body
 
 
 NOTHING: list[Any] = [

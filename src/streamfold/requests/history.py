@@ -41,6 +41,7 @@ class HistoryRules:
         knows_more: the provider has stored earlier turns, so that results may answer calls that are not here.
         begins_with_user: a conversation that begins with the assistant is refused.
         ends_with_user: one that ends with the assistant is refused: its text can't be continued.
+        refusals: an assistant's turn has a place of its own for a refusal. Elsewhere it is sent as text.
     """
 
     roles: frozenset[str] = _ALL_ROLES
@@ -53,6 +54,7 @@ class HistoryRules:
     knows_more: bool = False
     begins_with_user: bool = False
     ends_with_user: bool = False
+    refusals: bool = False
 
 
 def check_history(
@@ -136,6 +138,7 @@ class _Check:
 
     def run(self) -> tuple[tuple[Message, ...], list[ProtocolWarning]]:
         self._check_roles()
+        self._check_refusals()
         self._check_empty_turns()
         self._check_ends()
         self._pair()
@@ -176,6 +179,16 @@ class _Check:
                 self._wrong(problem, None)
             elif self._wrong(problem, "it was sent as a system message", harmless=True):
                 turn.message = replace(turn.message, role="system")
+
+    def _check_refusals(self) -> None:
+        if self._rules.refusals:
+            return
+        for turn in self._turns:
+            sent = refusal_as_text(turn.message)
+            if sent is not turn.message:
+                problem = f"{turn.name} has a refusal, for which this provider has no place"
+                self._wrong(problem, "it was sent as text", harmless=True)
+                turn.message = sent
 
     def _check_empty_turns(self) -> None:
         rules = self._rules
@@ -333,6 +346,23 @@ def says_nothing(message: Message, unread: Collection[str] = ("output",)) -> boo
         return False
     content = message.content
     return not content if isinstance(content, str | None) else all(part == TextPart("") for part in content)
+
+
+def refusal_as_text(message: Message) -> Message:
+    """Returns a message whose refusal, if there is one, stands in its content as text."""
+    content = message.content
+    if isinstance(content, tuple) and any(map(_is_refusal, content)):
+        content = tuple(TextPart(part["refusal"]) if _is_refusal(part) else part for part in content)
+    if message.refusal:
+        if isinstance(content, tuple):
+            content = (*content, TextPart(message.refusal))
+        else:
+            content = f"{content}\n\n{message.refusal}" if content else message.refusal
+    return message if content is message.content else replace(message, content=content, refusal=None)
+
+
+def _is_refusal(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "refusal" and isinstance(part.get("refusal"), str)
 
 
 def _orphan(turn: _Turn) -> str:

@@ -74,7 +74,9 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
         """Returns what this wire format demands of a conversation."""
         roles = HistoryRules().roles - (set() if self.quirks.developer_role else {"developer"})
         wants = self.quirks.reasoning_required and may_think(request)
-        return HistoryRules(roles, empty_others=self.quirks.empty_turns, wants_reasoning=wants)
+        return HistoryRules(
+            roles, empty_others=self.quirks.empty_turns, wants_reasoning=wants, refusals=self.quirks.refusals
+        )
 
     def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""

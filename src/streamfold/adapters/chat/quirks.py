@@ -51,6 +51,8 @@ class ChatQuirks:
             are moved to a user message after the results.
         developer_role: whether the role "developer" is known. OpenAI's reasoning models use it for system messages.
         message_names: whether a message may have a `name`.
+        refusals: whether an assistant's turn may have a `refusal`. Elsewhere its text is sent in the content: templates
+            leave the member out, and some servers refuse it.
         empty_turns: whether turns of users and systems may be without content. Otherwise they are an error.
         seed_field: the name of the seed.
         stop_max: the most texts to stop at. Others are found by the reader.
@@ -85,6 +87,7 @@ class ChatQuirks:
     result_images: bool = False
     developer_role: bool = True
     message_names: bool = True
+    refusals: bool = False
     empty_turns: bool = False
     seed_field: Literal["seed", "random_seed"] = "seed"
     stop_max: int | None = None

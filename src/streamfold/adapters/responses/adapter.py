@@ -49,6 +49,7 @@ class ResponsesAdapter(RequestWriter, EventReader, Adapter):
             empty_turn="left_out",
             knows_more=any(kept),
             reads_items=True,
+            refusals=True,
         )
 
     def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
