@@ -330,12 +330,12 @@ def approval_key(owner: str, chat_id: str, call: ToolCall) -> str:
 
 async def store_approval(journal: CallJournal, key: str, approval: Approval) -> None:
     """Stores an approval that a person is asked for, in the place of an earlier one with this key."""
-    await journal.finish(key, json.dumps([approval.nonce, approval.key]))
+    await _retried(partial(journal.finish, key, json.dumps([approval.nonce, approval.key])))
 
 
 async def load_approval(journal: CallJournal, key: str) -> Approval | None:
     """Returns the approval that was asked for; None if there is none."""
-    stored = await journal.result(key)
+    stored = await _retried(partial(journal.result, key))
     return None if stored is None else Approval(*json.loads(stored))
 
 
@@ -350,11 +350,11 @@ def required_journal(journal: CallJournal | None) -> CallJournal:
 
 
 async def _retried(ask: Callable[[], Awaitable[T]]) -> T:
-    """Returns what a journal answers, which may be asked again without another effect. Raises StoreError."""
+    """Returns what a journal answers. It may be asked again: no question here has its effect twice."""
     for pause in _PAUSES:
         try:
             return await ask()
-        except StoreError:
+        except (StoreError, OSError):
             await anyio.sleep(pause)
     return await ask()
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..requests import ChatOptions
-from ..values import ToolLike
+from ..values import ConfigError, ToolLike
 from .deciding import Approve
 from .journal import CallJournal
 from .tool_results import OnToolError
 
 MAX_TURNS = 10  # where nothing else is said
+
+
+def checked_owner(owner: object) -> str:
+    """Returns the owner of a run. Raises ConfigError if it isn't text: None would be one owner for all without one."""
+    if not isinstance(owner, str):
+        raise ConfigError(f"owner must be text that identifies a user or tenant, not {type(owner).__name__}")
+    return owner
 
 
 class RunOptions(ChatOptions, total=False):

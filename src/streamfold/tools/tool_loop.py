@@ -11,7 +11,7 @@ import anyio.to_thread
 from ..net import hides_arguments
 from ..requests import read_messages
 from ..values import ConfigError, Message, Messages, ToolChoice, ToolLike
-from .run_options import MAX_TURNS, RunOptions
+from .run_options import MAX_TURNS, RunOptions, checked_owner
 from .run_state import RunState, read_state
 from .tool_run import ToolRun
 
@@ -119,7 +119,7 @@ def resume_tools(
     else:
         given = options.get("max_turns", MAX_TURNS)
         saved = RunState(None, tuple(read_messages(state)), given, owner=options.get("owner", ""))
-    if options.setdefault("owner", saved.owner) != saved.owner:
+    if checked_owner(options.setdefault("owner", saved.owner)) != saved.owner:
         raise ConfigError("the state belongs to another owner: it was not saved by a run with this owner=")
     options["max_turns"] = saved.max_turns
     return ToolRun(provider, saved.messages, tools, options, resumed=saved)

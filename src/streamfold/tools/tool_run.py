@@ -42,7 +42,7 @@ from .journal import (
     store_approval,
 )
 from .run_events import RunEvents
-from .run_options import MAX_TURNS, RunOptions
+from .run_options import MAX_TURNS, RunOptions, checked_owner
 from .run_state import RunState
 from .tool_results import ToolResult, denied_result, made_result, run_call, tools_by_name
 
@@ -85,7 +85,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._on_tool_error = options.pop("on_tool_error", None)
         self._approve = checked_approve(options.pop("approve", None))
         self._journal = options.pop("journal", None)
-        self.owner = options.pop("owner", "")
+        self.owner = checked_owner(options.pop("owner", ""))
         self.id = (resumed and resumed.run_id) or secrets.token_hex(16)
         self.chat_id = ""
         self._options: ChatOptions = options  # what is left: those of the requests

@@ -74,7 +74,8 @@ def stream(
             client sends the `metadata` of an interrupt back with its answer, a denial too. An approval is good once:
             the run's journal keeps that.
         on_pause: called with a run that waits for an approval or a result, before the client is told, so that its state
-            can be saved. May be async. If it raises, the client gets an error and is asked nothing.
+            can be saved; also with a run that failed because its journal's store could not be used, which can then be
+            resumed with the same decisions. May be async. If it raises, the client gets an error and is asked nothing.
         on_error: returns what the user interface shows of an error. Default: `error_text`, the provider's message, and
             no more than "see its log" for errors of the server itself.
     """

@@ -56,7 +56,8 @@ def stream(
         secret: signs the calls that a person must approve, for `read_request` with the same secret and owner. Each
             approval is good once: the journal of the run keeps that.
         on_pause: called with a run that waits for an approval or a result, before the client is told, so that its state
-            can be saved. May be async. If it raises, the client gets an error and is asked nothing.
+            can be saved; also with a run that failed because its journal's store could not be used, which can then be
+            resumed with the same decisions. May be async. If it raises, the client gets an error and is asked nothing.
         on_error: returns what the user interface shows of an error. Default: `error_text`, the provider's message, and
             no more than "see its log" for errors of the server itself.
     """

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from ...adapters.emitting import Order, json_text
 from ...adapters.emitting import event as sse_event
 from ...answers import ChatStream
+from ...stores import StoreError
 from ...text import finite
 from ...tools import CallInDoubtError, PendingCall, ToolResult, ToolRun
 from ...values import (
@@ -199,15 +200,26 @@ async def played(
                     yield event
             if isinstance(source, ToolRun):
                 finished, pending = source.finished, source.pending
-                if pending and on_pause is not None and (saving := on_pause(source)) is not None:
-                    await saving
+                if pending and on_pause is not None:
+                    await _saved(on_pause, source)
                 signed = await signatures.of(source, writer.shown) if signatures else signed
         last = writer.end(pending, signed) if finished or pending else writer.abort()
     except Exception as error:
         _report(error)
+        if isinstance(error, StoreError) and isinstance(source, ToolRun) and on_pause is not None:
+            try:  # the decisions are made, and no tool has run: the run can be resumed
+                await _saved(on_pause, source)
+            except Exception as failure:
+                _report(failure)
         last = [*(answer.fail(error) if answer else ()), *writer.fail(error, (on_error or error_text)(error))]
     for event in last:
         yield event
+
+
+async def _saved(on_pause: OnPause, run: ToolRun) -> None:
+    saving = on_pause(run)
+    if saving is not None:
+        await saving
 
 
 async def server_sent(events: AsyncIterator[UIEvent], last: bytes = b"") -> AsyncIterator[bytes]:
