@@ -185,10 +185,10 @@ def _counted(message: Message, *, reminded: bool) -> Any:
     if message.role == "assistant":
         calls = [_call(call) for call in message.tool_calls]
         hosted = [part.raw for part in message.hosted if part.kind not in ("additional_tools", "tool_search")]
-        text = _text(message)
-        if not (calls or hosted or text or message.refusal):
+        parts = _parts(message)
+        if not (calls or hosted or parts or message.refusal):
             return None
-        return [message.role, text, message.refusal, message.name, calls, hosted]
+        return [message.role, parts, message.refusal, message.name, calls, hosted]
     parts = [part for part in _parts(message) if not _is_unstable(part, message.role, reminded=reminded)]
     extras = {name: value for name, value in message.extras.items() if name != "cache_control"}
     if not (parts or extras) and message.content:
@@ -466,7 +466,7 @@ class RememberedAnswer(WrappedAnswer):
     def __init__(self, cache: TurnCache, arguments: Arguments, open_source: Callable[[Arguments], ChunkSource]) -> None:
         super().__init__(open_source(arguments))
         if cache.end_user is None:
-            cache = cache.for_end_user(named_end_user(arguments.request.options.extra_body))
+            cache = cache.for_end_user(named_end_user(arguments.request.options.extra_body, arguments.extra_headers))
         self._cache = cache
         self._arguments = arguments
         self._open = open_source

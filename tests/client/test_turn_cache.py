@@ -315,6 +315,8 @@ async def test_end_users_of_a_provider() -> None:
             with pytest.raises(BadRequestError, match="reasoning_content is missing"):
                 await provider.chat(messages, TOOLS, extra_body=other)
         await provider.chat(messages, TOOLS, extra_body={"user": "ann"})
+        first = await provider.chat("Look.", TOOLS, extra_headers={"X-User-Id": "ann"})
+        await provider.chat(messages, TOOLS, extra_headers={"X-User-Id": "ann"})
 
 
 @each_row(

@@ -96,7 +96,10 @@ async def codex(client: httpx.AsyncClient, **headers: str) -> list[httpx.Respons
 
 
 async def messages(client: httpx.AsyncClient, **headers: str) -> list[httpx.Response]:
-    """Has not asked for thinking, and gets none; adds reminders to the last turn that are not there later."""
+    """As Claude Code: adds reminders to the last turn that are not there later, and a line before its instructions.
+
+    It has not asked for thinking, and gets none.
+    """
     turns: list[dict[str, Any]] = [{"role": "user", "content": "Look."}]
     tools = [{"name": "look", "input_schema": SCHEMA}]
     answers = []
@@ -104,7 +107,9 @@ async def messages(client: httpx.AsyncClient, **headers: str) -> list[httpx.Resp
         last = turns[-1]["content"]
         reminded = [*last, {"type": "text", "text": "<system-reminder>Be brief.</system-reminder>"}]
         sent = turns if isinstance(last, str) else [*turns[:-1], {"role": "user", "content": reminded}]
-        body = {"model": "main", "max_tokens": 20_000, "messages": sent, "tools": tools}
+        lines = (f"x-anthropic-billing-header: cch={len(turns)};", "You are Claude Code.")
+        instructions = [{"type": "text", "text": line} for line in lines]
+        body = {"model": "main", "max_tokens": 20_000, "system": instructions, "messages": sent, "tools": tools}
         answers.append(await client.post(MESSAGES, json=body, headers=headers))
         if answers[-1].is_error:
             break

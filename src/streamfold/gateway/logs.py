@@ -133,8 +133,9 @@ class RequestLog:
 
     def _warnings(self, warnings: Iterable[ProtocolWarning]) -> None:
         if codes := _codes(warnings):
-            # Their details may quote the answer; the client has them.
-            self._line(logging.WARNING, f"warnings: {', '.join(codes)}")
+            # Their details may quote the answer; the client has them. What was given back is nothing to look after.
+            level = logging.INFO if codes == ("turn_restored",) else logging.WARNING
+            self._line(level, f"warnings: {', '.join(codes)}")
 
     def _line(self, level: int, text: str) -> None:
         log.log(level, "%s %s: %s", self.id, one_line(self.model), one_line(text))
