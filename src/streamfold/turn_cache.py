@@ -418,13 +418,8 @@ class TurnCache:
         message = reply.message
         if not (_says_more(message) and _can_be_known(message)):
             return None
-        calls = message.tool_calls
-        if self._ids:
-            other = replace(message, content=None) if calls else message  # many clients keep the calls alone
-        else:
-            other = replace(message, tool_calls=tuple(replace(call, id=f"call_0_{call.name}") for call in calls))
         position = (await self._positions(messages))[-1]
-        keys = [_turn_key(position, each, ids=self._ids) for each in (message, other)]
+        keys = [_turn_key(position, each, ids=self._ids) for each in self._as_returned(message)]
         value = json.dumps(message.to_dict(), separators=(",", ":")).encode()
         return await _within(self.store.put(self._stored_owner, dict.fromkeys(keys, value)), "written")
 
@@ -434,6 +429,16 @@ class TurnCache:
 
     def __repr__(self) -> str:
         return f"<TurnCache {self.store!r}>"
+
+    def _as_returned(self, turn: Message) -> Iterator[Message]:
+        """Yields a turn in the forms in which clients return it."""
+        yield turn
+        if not self._ids:
+            yield replace(turn, tool_calls=tuple(replace(call, id=f"call_0_{call.name}") for call in turn.tool_calls))
+        elif turn.tool_calls:
+            yield replace(turn, content=None)  # many programs keep the calls alone
+        if turn.reasoning:  # pi 0.73 makes a text of thinking that is not signed
+            yield replace(turn, content=turn.reasoning + _text(turn))
 
     async def _positions(self, messages: Sequence[Message]) -> list[str]:
         work = partial(_positions, messages, self.end_user or "")
@@ -540,7 +545,7 @@ def read_turn_cache(
     """Returns the cache that a caller means: True is one in this process, False and None are none at all.
 
     Args:
-        retention: of a store that is made here. A turn may have two records.
+        retention: of a store that is made here. A turn may have three records.
 
     Raises:
         ConfigError: it is something else.

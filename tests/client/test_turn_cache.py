@@ -367,6 +367,18 @@ async def test_what_the_client_wrote_itself_wins() -> None:
     assert (await memory.recall([user("Look."), replace(mine, content=None)])).messages[-1].content == "I look."
 
 
+async def test_reasoning_that_came_back_as_text() -> None:
+    """pi makes a text of thinking without a signature: such a turn is found, and has the text of the model again."""
+    cache, reply = TurnCache(), _reply("First I look.")
+    reply.text = "I look."
+    await cache.remember([user("Look.")], reply)
+    shown = Message("assistant", [TextPart("First I look."), TextPart("I look.")], _turn().tool_calls)
+    recalled = (await cache.recall([user("Look."), shown])).messages[-1]
+    assert (recalled.content, recalled.reasoning) == ("I look.", "First I look.")
+    other = replace(shown, content=[TextPart("Then I look."), TextPart("I look.")])
+    assert (await cache.recall([user("Look."), other])).changed == ()
+
+
 async def test_turns_without_calls_are_known_by_their_text() -> None:
     """Reasoning before a plain answer comes back too, however its white space was trimmed."""
     memory = TurnCache()

@@ -80,7 +80,7 @@ def gateway(
         providers = {providers.name: providers}
     named = {"turn_cache": turn_cache} if isinstance(turn_cache, str | bool) else {}
     read = read_settings(GatewayOptions, {**options, **named})
-    sizes = Retention(2 * read.turn_cache_turns, read.turn_cache_bytes, read.turn_cache_age)
+    sizes = Retention(3 * read.turn_cache_turns, read.turn_cache_bytes, read.turn_cache_age)
     kept = read_turn_cache((store_url(turn_cache) if isinstance(turn_cache, str) else turn_cache), sizes)
     responses = _responses(read)
     models, clients = Models(providers, read, config, hooks), read_keys(keys)
