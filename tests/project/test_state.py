@@ -1,0 +1,83 @@
+"""The table of everything that is kept: docs/guides/state.md."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import streamfold
+from pages import ROOT
+from tables import each_row
+
+GUIDE = ROOT / "docs" / "guides" / "state.md"
+PACKAGE = Path(streamfold.__file__).parent
+COLUMNS = [
+    "#",
+    "what is kept, and the code",
+    "place",
+    "key",
+    "owner",
+    "lifetime; who deletes it",
+    "bound",
+    "fails",
+    "test",
+]
+TABLE = [line.strip("| ").split(" | ") for line in GUIDE.read_text("utf-8").splitlines() if line.startswith("| ")]
+ROWS = TABLE[TABLE.index(COLUMNS) + 1 :]
+
+
+def test_every_row_is_whole() -> None:
+    """The rows are numbered, and say something in every column."""
+    assert [int(row[0]) for row in ROWS] == list(range(1, len(ROWS) + 1))
+    assert [row[0] for row in ROWS if len(row) != len(COLUMNS) or not all(row)] == []
+
+
+@each_row("row", ROWS, ids=[row[0] for row in ROWS])
+def test_every_row_names_its_test(row: list[str]) -> None:
+    """The test is there."""
+    named = re.fullmatch(r"`((?:lab/)?tests/[\w/]+\.py)::(test_\w+)`", row[-1])
+    assert named is not None, row[-1]
+    tree = ast.parse((ROOT / named[1]).read_text("utf-8"))
+    assert named[2] in {
+        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+def test_every_module_that_uses_stores_is_in_a_row() -> None:
+    """Whoever keeps something in a store says in the table what it is, whose, and for how long."""
+    found = {name for row in ROWS for name in re.findall(r"`([\w.]+)`", row[1])}
+    named = {name for name in found if not name.startswith("streamfold_")}
+    assert [name for name in sorted(named) if not _exists(name)] == []
+    missing = [module for module in _modules() if _uses_stores(module) and not _is_named(module, named)]
+    assert missing == []
+
+
+def _modules() -> list[str]:
+    found = (path.relative_to(PACKAGE).with_suffix("").parts for path in PACKAGE.rglob("*.py"))
+    return sorted(".".join(parts).removesuffix(".__init__") for parts in found)
+
+
+def _exists(name: str) -> bool:
+    path = PACKAGE.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def _uses_stores(module: str) -> bool:
+    path = PACKAGE.joinpath(*module.split("."))
+    package = module.split(".") if path.is_dir() else module.split(".")[:-1]
+    tree = ast.parse((path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text("utf-8"))
+    imported = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = ["streamfold", *package[: len(package) - node.level + 1]] if node.level else []
+            start = ".".join([*base, *([node.module] if node.module else [])])
+            imported |= {start, *(f"{start}.{alias.name}" for alias in node.names)}
+    return any(name == "streamfold.stores" or name.startswith("streamfold.stores.") for name in imported)
+
+
+def _is_named(module: str, named: set[str]) -> bool:
+    parts = module.split(".")
+    return any(".".join(parts[:length]) in named for length in range(1, len(parts) + 1))
