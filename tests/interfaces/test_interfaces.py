@@ -152,8 +152,8 @@ def read_object(text: str) -> dict[str, Any] | None:
     return {} if found is None else found if isinstance(found, dict) else None
 
 
-@each_row("answer", ["allow", "deny"])
-@each_row("client", ["ai6", "ai7", "agui"])
+@pytest.mark.parametrize("answer", ["allow", "deny"])  # each with an application of its own
+@pytest.mark.parametrize("client", ["ai6", "ai7", "agui"])
 def test_an_approval_by_the_client_itself(client: str, answer: str, node: Any, web_chat: Any) -> None:
     """The AI SDK's chat and AG-UI's agent ask the person, send the answer, and get the rest of the run."""
     address, notes = web_chat
