@@ -187,6 +187,11 @@ class ToolRun(Chunks[AsyncToolRun]):
     """The chunks of all turns of a tool run: an iterator, and a context manager that closes the connection."""
 
     @property
+    def id(self) -> str:
+        """Identifies the run. See `streamfold.ToolRun.id`."""
+        return self._source.id
+
+    @property
     def messages(self) -> list[Message]:
         """The conversation so far. See `streamfold.ToolRun.messages`."""
         return self._source.messages

@@ -86,7 +86,7 @@ def stream(
         known_calls=(call.id for message in request.messages for call in message.tool_calls),
         open_calls=last_calls(request.messages),
     )
-    signatures = Signatures(secret, request.owner, request.id) if secret and isinstance(source, ToolRun) else None
+    signatures = None if secret is None else Signatures(secret, request.owner, request.id)
     return server_sent(played(source, writer, on_error, signatures, on_pause))
 
 

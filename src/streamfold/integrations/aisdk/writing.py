@@ -66,7 +66,9 @@ def stream(
         reasoning=reasoning,
         metadata=metadata and (lambda: metadata(source)),
     )
-    signatures = Signatures(secret, source.owner, source.chat_id) if secret and isinstance(source, ToolRun) else None
+    signatures = None
+    if secret is not None and isinstance(source, ToolRun):
+        signatures = Signatures(secret, source.owner, source.chat_id)
     return server_sent(played(source, writer, on_error, signatures, on_pause), b"data: [DONE]\n\n")
 
 

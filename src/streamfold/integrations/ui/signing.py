@@ -24,9 +24,14 @@ class Signatures:
         secret: with which they are signed.
         owner: the user or tenant, as the application knows them.
         chat_id: of the conversation.
+
+    Raises:
+        ConfigError: the secret is empty, as that of a variable which isn't set.
     """
 
     def __init__(self, secret: str, owner: str, chat_id: str) -> None:
+        if not secret:
+            raise ConfigError("secret must be text that only your servers know, and not empty")
         self._secret = secret
         self._about = [owner, chat_id]
 
