@@ -241,11 +241,11 @@ def test_f8_usage_of_another_kind(usage: Any) -> None:
         ({"input_tokens": 3, "output_tokens": 2}, Usage(3, 2)),
         ({"prompt_tokens": 3, "prompt_tokens_details": None, "completion_tokens_details": []}, Usage(3)),
         ({"prompt_tokens": 3, "prompt_tokens_details": "x", "completion_tokens_details": 5}, Usage(3)),
-        ({"prompt_tokens": 10**400}, Usage(10**400)),
+        ({"prompt_tokens": 10**400}, Usage()),
     ],
 )
 def test_f8_numbers_of_another_kind(usage: dict[str, Any], read: Usage) -> None:
-    """A count that is no number is None, one that is missing is None, and zero is zero."""
+    """A count that isn't a number, or is too large, is None; so is a missing one, and zero is zero."""
     made = fold(text("a") + fin("stop") + usage_chunk(usage) + DONE).usage
     assert made == Usage(
         read.input_tokens, read.output_tokens, read.total_tokens, read.cached_tokens, read.reasoning_tokens, raw=usage

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..requests import refuse_if_strict
 from ..text import join_surrogates
-from ..values import ConfigError, ProtocolWarning
+from ..values import ConfigError, ProtocolWarning, as_count
 
 if TYPE_CHECKING:
     from ..requests import Request
@@ -104,8 +104,8 @@ def in_utf8(text: str) -> tuple[bytes, list[ProtocolWarning]]:
 
 def whole_number(body: Any, name: str) -> int:
     """Returns a member of a JSON object that is a number of something. Raises ValueError if it is not."""
-    found = body.get(name) if isinstance(body, Mapping) else None
-    if type(found) is not int or found < 0:
+    found = as_count(body.get(name)) if isinstance(body, Mapping) else None
+    if found is None:
         raise ValueError(f"it has no number {name!r}")
     return found
 

@@ -112,7 +112,7 @@ class NetworkAnswer:
                 batch = await reader.next_batch()
             if batch:
                 self.reply = self._reply(reader.reply, exchange, first_chunk)
-                self._attempts.settle(self.reply)
+                self._settle(self.reply)
                 self._notifier.notify("on_finish", self.reply)
                 yield batch
                 await reader.drain()
@@ -143,8 +143,15 @@ class NetworkAnswer:
         )
         return reply
 
+    def _settle(self, reply: Reply) -> None:
+        """Notes what the answer has used, for the limits: an estimate where its usage and its cost can't be counted."""
+        if any(warning.code == "usage_invalid" for warning in reply.warnings) and reply.cost is None:
+            self._attempts.settle_left(self._used)
+        else:
+            self._attempts.settle(reply)
+
     def _used(self) -> Reply:
-        """Returns what an answer has used that was left: by what the provider has said, else by what has been read."""
+        """Returns what an answer has used: by the provider's counts as far as there are any, else by what was read."""
         if self._decoder is not None and self._plan.whole:
             with suppress(StreamError):  # only at its end is a body in one piece looked at
                 self._decoder.end(interrupted="the answer was left")

@@ -50,6 +50,7 @@ from ..values import (
     UsageUpdate,
     Warn,
     Writing,
+    listed,
     upstream_error,
     word,
 )
@@ -257,12 +258,15 @@ class Fold:
 
     def partial(self) -> Reply:
         """Returns what has come so far, without tool calls."""
+        usage, invalid = self._usage.read()
+        if invalid:
+            self.warn("usage_invalid", f"not counted: {listed(invalid)}")
         return Reply(
             text=self._text.text,
             reasoning=self._reasoning.text,
             refusal=self._refusal.text or None,
             raw_finish_reason=self._finish.raw if self._finish else None,
-            usage=self._usage.read(),
+            usage=usage,
             warnings=self._warnings.all(),
             id=self.meta.id,
             model=self.meta.model,

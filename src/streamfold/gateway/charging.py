@@ -77,7 +77,7 @@ class Charge:
             self._reservation.failed()
             return
         usage, cost = (self._reply.usage, self._reply.cost) if self._reply else (None, None)
-        if usage is None or not self._whole:
+        if usage is None or usage.input_tokens is None or usage.output_tokens is None or not self._whole:
             if not self._whole and error is None:  # its client has left
                 hidden = ceil((anyio.current_time() - self._began) * _FASTEST)
                 counted = max(counted, min(hidden, _most_output(self._request)))

@@ -13,6 +13,7 @@ from typing import Any
 from streamfold import ChatModel, Usage
 
 from ..answers import facts_of
+from ..values import count
 
 _SAMPLING = ("presence_penalty", "frequency_penalty")
 _CHAT = {name: name for name in (*_SAMPLING, "logit_bias", "top_k", "service_tier")}
@@ -77,17 +78,17 @@ def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]
 
 def by_kind(usage: Usage) -> dict[str, int]:
     """Returns the tokens of an answer by kind, where the server counted them so: audio, predictions, reasoning."""
-    found: dict[str, Any] = {"reasoning_tokens": usage.reasoning_tokens}
+    found: dict[str, int | None] = {"reasoning_tokens": usage.reasoning_tokens}
     for side, names in _DETAILS.items():
         for name in names:
             match usage.raw.get(name):
                 case Mapping() as said:  # of both APIs of OpenAI
-                    found[f"{side}_audio_tokens"] = said.get("audio_tokens")
-                    found |= {kind: said.get(kind) for kind in _PREDICTED if kind in said}
+                    found[f"{side}_audio_tokens"] = count(said, "audio_tokens")
+                    found |= {kind: count(said, kind) for kind in _PREDICTED}
                 case list() as said:  # of Gemini's
-                    audio = [one.get("tokenCount") for one in said if one.get("modality") == "AUDIO"]
-                    found[f"{side}_audio_tokens"] = sum(count for count in audio if isinstance(count, int)) or None
-    return {name: count for name, count in found.items() if isinstance(count, int)}
+                    parts = [part for part in said if isinstance(part, Mapping) and part.get("modality") == "AUDIO"]
+                    found[f"{side}_audio_tokens"] = sum(count(part, "tokenCount") or 0 for part in parts) or None
+    return {name: number for name, number in found.items() if number is not None}
 
 
 _DETAILS = {

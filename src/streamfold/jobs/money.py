@@ -27,13 +27,22 @@ class Money:
         self._asking: set[int] = set()
 
     @property
+    def is_known(self) -> bool:
+        """Whether it is known what an answer costs."""
+        return self._known > 0
+
+    @property
     def spent(self) -> Decimal:
-        """What is spent."""
+        """What is spent. An answer whose cost is not known, as its usage can't be counted, counts as an average one."""
+        return self._counted + self._mean * self._summary.unpriced
+
+    @property
+    def _counted(self) -> Decimal:
         return sum((cost.amount for cost in self._summary.costs.values()), Decimal(0))
 
     @property
     def _mean(self) -> Decimal:
-        return self.spent / self._known if self._known else Decimal(0)
+        return self._counted / self._known if self._known else Decimal(0)
 
     def ask(self, number: int) -> Literal["yes", "later", "never"]:
         """Returns whether a row may be asked; later: when one of those has ended that are under way."""

@@ -130,7 +130,7 @@ class Work:
         self.summary.add(answer)
         self.money.ended(answer)
         if self.settings.max_cost is not None:
-            if answer.cost is None and not answer.error:
+            if answer.cost is None and not answer.error and not self.money.is_known:
                 self.stop(f"max_cost: {unpriced(self.name)}")
             elif len(self.summary.costs) > 1:
                 self.stop(f"max_cost: costs are in {' and in '.join(self.summary.costs)}, which can't be added")

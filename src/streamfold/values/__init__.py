@@ -123,5 +123,17 @@ from .tools import (
 )
 from .usage import Usage
 from .version import __version__
-from .wire import ERROR_KEYS, count, index, is_done, keep, unlisted_reason, whole_number, word
+from .wire import (
+    ERROR_KEYS,
+    amount,
+    as_count,
+    count,
+    count_or_zero,
+    index,
+    is_done,
+    keep,
+    unlisted_reason,
+    whole_number,
+    word,
+)
 from .writing import Growth, Writing

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
 from .usage import Usage
-from .wire import count, word
+from .wire import amount, count, count_or_zero, word
 
 CostSource: TypeAlias = Literal["provider", "prices", "genai-prices"]
 """Who says so: the provider's answer, the configured prices, or the price table of the package `genai-prices`."""
@@ -152,13 +152,11 @@ def _decimal(value: float | Decimal) -> Decimal:
     return Decimal(str(value))
 
 
-def _member(raw: Mapping[str, Any], path: str | None) -> float | Decimal | None:
+def _member(raw: Mapping[str, Any], path: str | None) -> float | None:
     value: Any = raw
     for name in path.split(".") if path else ():
         value = value.get(name) if isinstance(value, Mapping) else None
-    if path is None or isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        return None
-    return value
+    return None if path is None else amount(value)
 
 
 def hour_writes(raw: Mapping[str, Any]) -> int:
@@ -186,15 +184,15 @@ def priced_steps(usage: Usage) -> list[tuple[str | None, Usage]]:
 
 
 def _step_usage(step: Mapping[str, Any]) -> Usage:
-    read, written = count(step, "cache_read_input_tokens"), count(step, "cache_creation_input_tokens")
+    read, written = (count_or_zero(step, f"cache_{kind}_input_tokens") for kind in ("read", "creation"))
     plain, output = count(step, "input_tokens"), count(step, "output_tokens")
-    whole = None if plain is None else plain + (read or 0) + (written or 0)
+    whole = None if plain is None or read is None or written is None else plain + read + written
     return Usage(whole, output, None, read, None, written, raw=step)
 
 
 def has_other_models(raw: Mapping[str, Any]) -> bool:
     """Whether some of its steps were those of another model, which has prices of its own."""
-    return len({step.get("model") for step in unlisted_steps(raw)}) > 1
+    return len({word(step.get("model")) for step in unlisted_steps(raw)}) > 1
 
 
 def billed_output(usage: Usage) -> int:

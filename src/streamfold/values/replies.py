@@ -85,6 +85,7 @@ WarningCode = Literal[
     "ids_renumbered",  # calls and results were sent with ids in the provider's own style
     "parts_moved",  # images of a tool's result were sent in a user's message, the only place that accepts them
     # the wire
+    "usage_invalid",  # a count or a cost is negative, not finite, too large or not a number; it is not counted
     "text_mismatch",  # a text in pieces and its repetition as a whole differ; what was shown stays
     "repeated_event",  # an event came twice, as when a stream is resumed; the second one is ignored
     "missing_event",  # the numbers of the events have a gap

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -70,15 +69,36 @@ def word(value: Any) -> str | None:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+_TOO_LARGE = 10**12
+
+
+def amount(value: Any) -> float | None:
+    """Returns a number from a server if it can be counted: finite, not negative and below 10^12; else None.
+
+    Nothing else from a server is added up, charged or reported: a negative number would give money back, and an
+    infinite one never ends. A string, true and false aren't numbers.
+    """
+    return value if type(value) in (int, float) and 0 <= value < _TOO_LARGE else None
+
+
+def as_count(value: Any) -> int | None:
+    """Returns a number from a server as a count, without its fraction; None if it can't be one: see `amount`.
+
+    >>> [as_count(value) for value in (7, 7.0, -1, float("nan"), True, "7", 10**12)]
+    [7, 7, None, None, None, None, None]
+    """
+    number = amount(value)
+    return None if number is None else int(number)
+
+
 def count(numbers: Mapping[str, Any], *names: str) -> int | None:
-    """The first of these members that is a number."""
-    for name in names:
-        value = numbers.get(name)
-        if type(value) is int:
-            return value
-        if type(value) is float and math.isfinite(value):
-            return int(value)
-    return None
+    """Returns the first of these members that is a count: see `as_count`."""
+    return next((found for name in names if (found := as_count(numbers.get(name))) is not None), None)
+
+
+def count_or_zero(numbers: Mapping[str, Any], name: str) -> int | None:
+    """Returns a count that is 0 where the server left it out; None if it sent something that isn't a count."""
+    return 0 if numbers.get(name) is None else count(numbers, name)
 
 
 def keep(value: Any) -> Any:

@@ -33,7 +33,9 @@ from ...values import (
     ToolRequests,
     Usage,
     UsageUpdate,
+    as_count,
     count,
+    count_or_zero,
     error_info,
     index,
     is_done,
@@ -265,7 +267,7 @@ def _usage(said: dict[str, Any], out: list[Delta]) -> None:
         out.append(UsageUpdate(keep(usage), _read_usage))
         if isinstance(tools := usage.get("server_tool_use"), dict):
             for name, number in tools.items():
-                out.append(ToolRequests(str(name).removesuffix("_requests"), index(number) or 0))
+                out.append(ToolRequests(str(name).removesuffix("_requests"), as_count(number) or 0))
 
 
 def _read_usage(numbers: dict[str, Any]) -> Usage:
@@ -302,7 +304,8 @@ def _with_steps(usage: Usage, read: Callable[[Mapping[str, Any]], Usage]) -> Usa
 def _read_counts(numbers: Mapping[str, Any]) -> Usage:
     said, output = count(numbers, "input_tokens"), count(numbers, "output_tokens")
     read, written = count(numbers, "cache_read_input_tokens"), count(numbers, "cache_creation_input_tokens")
-    counted = None if said is None else said + (read or 0) + (written or 0)
+    cached = [count_or_zero(numbers, f"cache_{kind}_input_tokens") for kind in ("read", "creation")]
+    counted = None if said is None or None in cached else said + (read or 0) + (written or 0)
     details = numbers.get("output_tokens_details")
     return Usage(
         input_tokens=counted,

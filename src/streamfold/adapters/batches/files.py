@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 from urllib.parse import quote
 
+from ...values import count
 from ..prepared import Prepared
 from .protocol import BatchCall, BatchListing, BatchResult, BatchSettings, BatchStatus, UploadedBatchAPI, split_lines
 
@@ -148,8 +149,7 @@ def _text(value: Any, name: str) -> str:
 
 
 def _count(counts: Any, name: str) -> int:
-    found = counts.get(name) if isinstance(counts, Mapping) else None
-    return found if isinstance(found, int) else 0
+    return (count(counts, name) if isinstance(counts, Mapping) else None) or 0
 
 
 def _list(value: Any) -> list[Any]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from ...values import as_count
 from ..prepared import Prepared
 from .protocol import (
     BatchCall,
@@ -67,7 +68,7 @@ class MessagesAPI(InlineBatchAPI):
         if not isinstance(value, Mapping) or not isinstance(value.get("id"), str):
             raise ValueError("it has no 'id'")
         word, counts = value.get("processing_status"), value.get("request_counts")
-        tallies = {name: n for name, n in counts.items() if isinstance(n, int)} if isinstance(counts, Mapping) else {}
+        tallies = {name: as_count(n) or 0 for name, n in counts.items()} if isinstance(counts, Mapping) else {}
         ended = word == "ended"
         results = BatchCall.get(f"/messages/batches/{quote(value['id'], safe='')}/results", self._version)
         return BatchStatus(

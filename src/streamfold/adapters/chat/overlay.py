@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...values import Call, Delta, Extra, NamedTool, Reasoning, Reply
+from ...values import Call, Delta, Extra, NamedTool, Reasoning, Reply, as_count
 from ..emitting.answers import reply_deltas
 from ..emitting.patcher import SEEN, StreamPatcher
 from ..emitting.written import WrittenCall
@@ -150,7 +150,7 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
         if not self._has_model and isinstance(model, str) and model:
             self.model, self._has_model = model, True
         if not self.created and isinstance(created, int | float):
-            self.created = int(created)
+            self.created = as_count(created) or 0
 
     def _keep(self, *rests: dict[str, Any]) -> None:
         """Keeps members for the next chunk; where it has other values for them already, it is written now."""

@@ -34,6 +34,7 @@ from ...values import (
     UsageUpdate,
     Warn,
     count,
+    count_or_zero,
     index,
     is_done,
     keep,
@@ -256,16 +257,16 @@ def _read_usage(numbers: dict[str, Any]) -> Usage:
     The candidates' count is without the thoughts, and the prompt's without what built-in tools put into it. Counts that
     are absent are 0 where there are any: Google leaves zeros out.
     """
-    prompt, answer = count(numbers, "promptTokenCount"), count(numbers, "candidatesTokenCount")
-    tools, thoughts = count(numbers, "toolUsePromptTokenCount"), count(numbers, "thoughtsTokenCount")
-    cached, total = count(numbers, "cachedContentTokenCount"), count(numbers, "totalTokenCount")
-    if all(found is None for found in (prompt, answer, tools, thoughts, cached, total)):
+    names = "promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"
+    total, cached = count(numbers, "totalTokenCount"), count_or_zero(numbers, "cachedContentTokenCount")
+    if total is None and all(count(numbers, name) is None for name in (*names, "cachedContentTokenCount")):
         return Usage(raw=numbers)
+    prompt, tools, answer, thoughts = (count_or_zero(numbers, name) for name in names)
     return Usage(
-        input_tokens=(prompt or 0) + (tools or 0),
-        output_tokens=(answer or 0) + (thoughts or 0),
+        input_tokens=None if prompt is None or tools is None else prompt + tools,
+        output_tokens=None if answer is None or thoughts is None else answer + thoughts,
         total_tokens=total,
-        cached_tokens=cached or 0,
-        reasoning_tokens=thoughts or 0,
+        cached_tokens=cached,
+        reasoning_tokens=thoughts,
         raw=numbers,
     )

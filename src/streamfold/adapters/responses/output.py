@@ -25,9 +25,9 @@ from ...values import (
     ToolRequests,
     Usage,
     Warn,
+    as_count,
     count,
     error_info,
-    index,
     item_part,
     keep,
     unknown_finish,
@@ -206,12 +206,16 @@ def _add_tool_requests(usage: dict[str, Any], said: Any, out: list[Delta]) -> No
     """Adds how many requests tools made: OpenAI counts them beside the usage, xAI in it."""
     details = usage.get("server_side_tool_usage_details")
     if isinstance(details, dict):
-        found = {str(name).removesuffix("_calls"): index(number) for name, number in details.items()}
+        found = {str(name).removesuffix("_calls"): number for name, number in details.items()}
     elif isinstance(said, dict):
-        found = {name: index(as_object(about).get("num_requests")) for name, about in said.items()}
+        found = {name: as_object(about).get("num_requests") for name, about in said.items()}
     else:
         return
-    out += [ToolRequests(_COUNTED.get(name, name), number) for name, number in found.items() if number]
+    for name, number in found.items():
+        if requests := as_count(number):
+            out.append(ToolRequests(_COUNTED.get(name, name), requests))
+        elif requests is None and number is not None:
+            out.append(Warn("usage_invalid", f"requests of {name}: {number!r:.40} is not a count"))
 
 
 def said_text(value: Any) -> str:
