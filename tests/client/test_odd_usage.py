@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.test_odd_counts import MEMBERS, ODD, STREAMS
+from odd_usage import MEMBERS, ODD, STREAMS
 from streamfold import ProtocolError, Provider
 from streamfold.jobs import JobPausedError, batch
 from streamfold.recording import Recording, ReplayTransport

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.test_odd_counts import MEMBERS, ODD, STREAMS
 from gateways import CHAT, MESSAGES, RESPONSES, client_of
+from odd_usage import MEMBERS, ODD, STREAMS
 from streamfold import Provider
 from streamfold.gateway import gateway
 from streamfold.recording import Recording, ReplayTransport

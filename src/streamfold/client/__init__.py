@@ -10,6 +10,7 @@ from .hooks import Hooks, RequestInfo, read_hooks
 from .preview import Preview
 from .provider import Provider
 from .requester import Requester
+from .restrictions import requests_of
 from .whole import json_reader
 
 set_public_module("streamfold", [Fallback, Hooks, Preview, Provider])

@@ -120,9 +120,9 @@ class Provider(BaseChatModel):
             patient: wait and send a request again when the server has too many; else that is an error.
         """
         limited = copy(self)
-        learned = self._requester.learned
+        restrictions = self._requester.restrictions
         limited._requester = Requester(
-            self.profile, self._connections, self.hooks, limiter, patient=patient, learned=learned
+            self.profile, self._connections, self.hooks, limiter, patient=patient, restrictions=restrictions
         )
         return limited
 

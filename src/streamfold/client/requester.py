@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..adapters import Adapter, Prepared
@@ -19,7 +20,6 @@ from ..requests import (
     NO_FAMILY,
     CachedPrefixes,
     Family,
-    Lesson,
     Request,
     at_endpoint,
     defused,
@@ -36,10 +36,11 @@ from .connections import Connections
 from .continuing import ContinuedAnswer, continued_arguments
 from .endpoint import COMMON_HEADERS, Endpoint
 from .hooks import Hooks, Notifier, RequestInfo
-from .milder import Learned, MilderRequests
+from .milder import MilderRequests
 from .plan import Plan
 from .preview import HIDDEN, Preview
 from .pricing import ModelPrices, ProfilePricing
+from .restrictions import RestrictionCache, Restrictions, current_owner
 from .whole import WholeRequest, json_reader, patient
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Requester:
         limiter: RateLimiter | None = None,
         *,
         patient: bool = True,
-        learned: Learned | None = None,
+        restrictions: RestrictionCache | None = None,
     ) -> None:
         self._profile = profile
         self._connections = connections
@@ -81,7 +82,7 @@ class Requester:
         self._defaults = profile.default_options()
         self._models: dict[str, _Model] = {}
         self._prefixes = CachedPrefixes()
-        self.learned = learned or Learned()
+        self.restrictions = restrictions or RestrictionCache()
         self._remembering = Hooks(on_request=partial(_remember, self._prefixes))
         self._limiter = limiter
         self._is_limited = is_limited(profile)
@@ -91,8 +92,10 @@ class Requester:
     def answer(self, arguments: Arguments) -> NetworkAnswer:
         """Returns the answer, before anything is sent. Raises ConfigError."""
         request = self._chosen(arguments)
-        adapter = self._adapter(request.model)
-        ready = self._prepared(adapter, request, arguments)
+        owner = self._owner()
+        known = self.restrictions.find(request.model, owner, request)
+        adapter = known.adapter or self._adapter(request.model)
+        ready = self._prepared(adapter, request, arguments, known)
         changed: list[ProtocolWarning] = []
         hooks = self._hooks
         if not arguments.many and has_cache_marks(request):
@@ -104,10 +107,11 @@ class Requester:
             self._connections,
             max_retries=self._profile.max_retries,
             milder=MilderRequests(
-                self.learned,
-                request.model,
+                self.restrictions,
+                owner,
+                request,
+                known,
                 plan=partial(self._milder_plan, request, arguments, changed),
-                leave_out=partial(self._leave_out, request.model),
                 strict=self._is_strict(request),
             ),
             continuation=partial(self.continued, arguments),
@@ -160,8 +164,9 @@ class Requester:
         if arguments.extra_headers:
             raise ConfigError("extra_headers: a request of a batch has no headers of its own")
         request = self._chosen(arguments)
-        adapter = self._adapter(request.model)
-        ready = self._prepared(adapter, request, arguments)
+        known = self.restrictions.find(request.model, self._owner(), request)
+        adapter = known.adapter or self._adapter(request.model)
+        ready = self._prepared(adapter, request, arguments, known)
         return BatchRequest(
             ready,
             api.group(ready),
@@ -197,7 +202,8 @@ class Requester:
     def preview(self, arguments: Arguments) -> Preview:
         """Returns the request that `answer` would send. Raises ConfigError."""
         request = self._chosen(arguments)
-        ready = self._prepared(self._adapter(request.model), request, arguments)
+        known = self.restrictions.find(request.model, self._owner(), request)
+        ready = self._prepared(known.adapter or self._adapter(request.model), request, arguments, known)
         warnings = (*ready.warnings, *self._prefixes.changed(request))
         profile = self._profile
         hidden = [*profile.headers, *read_headers(arguments.extra_headers)]
@@ -213,7 +219,7 @@ class Requester:
         return Notifier(RequestInfo(profile.name, adapter, url, request, profile.dialect), hooks)
 
     def _adapter(self, model: str | None) -> Adapter:
-        """Returns the adapter for a model. Models with the same quirks share one, and what it learned to leave out."""
+        """Returns the adapter for a model. Models with the same quirks share one."""
         return self._adapters[self._facts(model).quirks]
 
     def _facts(self, model: str | None) -> _Model:
@@ -225,7 +231,7 @@ class Requester:
             quirks = f"{wire} {sorted(profile.quirks_of(model).items())}"
             made = profile.make_adapter(model)
             family, made.family = made.family, NO_FAMILY  # it is shared: each request says what its model is
-            self._adapters.setdefault(quirks, made)  # what an adapter learned must stay
+            self._adapters.setdefault(quirks, made)
             origin = profile.origin or f"{wire} {shown_url(profile.base_url)}"
             facts = self._models[model] = _Model(wire, family, origin, quirks, ModelPrices.of(profile, model))
         return facts
@@ -243,16 +249,25 @@ class Requester:
         facts = self._facts(model)
         return at_endpoint(arguments.request, model, self._defaults, facts.origin, facts.family)
 
+    def _owner(self) -> str:
+        """Returns for whom refusals are remembered: the owner that was named, else that of the API key."""
+        if owner := current_owner():
+            return owner
+        try:
+            key = self._profile.key()
+        except ConfigError:  # sending the request says so
+            key = None
+        return sha256((key or "").encode()).hexdigest()
+
     def _prepared(
-        self, adapter: Adapter, request: Request, arguments: Arguments, lessons: tuple[Lesson, ...] | None = None
+        self, adapter: Adapter, request: Request, arguments: Arguments, restrictions: Restrictions
     ) -> Prepared:
-        """Returns the request as it is sent, after what was learned about the model, or after other lessons."""
-        if not request.stream and request.model in self.learned.streaming:
+        """Returns the request as it is sent with restrictions."""
+        if restrictions.only_streams and not request.stream:
             request = replace(request, stream=True)
         request, changes = self._defused(request)
-        learned = self.learned.of(request.model) if lessons is None else lessons
-        if learned and not self._is_strict(request):
-            request, taught = with_lessons(request, learned)
+        if restrictions.lessons and not self._is_strict(request):
+            request, taught = with_lessons(request, restrictions.lessons)
             changes = [*changes, *taught]
         ready = adapter.prepare(request, repair=arguments.repair, endpoint=self._profile)
         return replace(ready, warnings=(*changes, *ready.warnings)) if changes else ready
@@ -295,18 +310,11 @@ class Requester:
         request: Request,
         arguments: Arguments,
         changed: Iterable[ProtocolWarning],
-        adapter: Adapter,
-        lessons: tuple[Lesson, ...],
+        restrictions: Restrictions,
     ) -> Plan:
-        ready = self._prepared(adapter, request, arguments, lessons)
+        adapter = restrictions.adapter or self._adapter(request.model)
+        ready = self._prepared(adapter, request, arguments, restrictions)
         return self._plan(adapter, ready, request, arguments, changed)
-
-    def _leave_out(self, model: str, adapter: Adapter, error: APIError) -> Adapter | None:
-        """Returns an adapter that leaves out what the server refused unasked, for later requests too."""
-        milder = adapter.retry_without(error)
-        if milder is not None:
-            self._adapters[self._facts(model).quirks] = milder
-        return milder
 
     def _reconnect(
         self, adapter: Adapter, request: Request, arguments: Arguments, answer_id: str, after: int

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 import anyio.to_thread
 from starlette.datastructures import Headers, QueryParams
 
+from ..client import requests_of
 from ..config import GatewayOptions
 from ..text import parse_object
 from ..turn_cache import TurnCache, named_end_user
@@ -211,7 +212,8 @@ class RequestHandler:
         if exchange.charge is None:
             await self.reserve(exchange, client)
         try:
-            await exchange.run(receive, send, sink, departure)
+            with requests_of(client.id):
+                await exchange.run(receive, send, sink, departure)
         finally:
             await exchange.settle()
 
