@@ -1,10 +1,12 @@
 """A cache of turns: what clients leave out of earlier turns (reasoning, signatures, encrypted items) is given back.
 
-`TurnCache` keeps turns of the model in a store (`streamfold.stores`), and `RestoredAnswer` is the answer that uses it.
+`TurnCache` keeps turns of the model in a store (`streamfold.stores`), and `RememberedAnswer` is the answer that uses it.
 
 A turn is found again only in the same conversation. Its key is a hash of the end user, the instructions, and every
 message up to and including the turn: roles, texts, images, results, names and ids, in their order. The ids of calls are
-the same in every conversation with Kimi (`functions.NAME:0`), and two users who say "Hi" get the x
+the same in every conversation with Kimi (`functions.NAME:0`), and two users who say "Hi" get the same greeting; but
+what the model thought about each of them belongs to that user. Not part of the key: tools, which agents load late;
+reasoning, which is what gets lost; and what agents add and take away by themselves, see `_UNSTABLE`.
 
 A conversation that its client has rewritten (old results cleared, the beginning summarized) is another conversation.
 
@@ -146,7 +148,12 @@ _UNSTABLE = (
         after_results=True,
     ),
     # A line before its instructions with a checksum that changes with every request (ggml-org/llama.cpp#21793).
-    _Unstable("Claude Code 2.1", re.compile(r"x-anthropic-billing-header:[^\r\n]*\s*"), "system", after_results=False),
+    _Unstable(
+        "Claude Code 2.1",
+        re.compile(r"x-anthropic-billing-header:[^\r\n\v\f\x1c-\x1e\x85\u2028\u2029]*\n?"),
+        "system",
+        after_results=False,
+    ),
 )
 
 
@@ -184,7 +191,7 @@ def _counted(message: Message, *, reminded: bool) -> Any:
     """
     if message.role == "assistant":
         calls = [_call(call) for call in message.tool_calls]
-        hosted = [part.raw for part in message.hosted if part.kind not in ("additional_tools", "tool_search")]
+        hosted = [_part(part.raw) for part in message.hosted if part.kind not in ("additional_tools", "tool_search")]
         parts = _parts(message)
         if not (calls or hosted or parts or message.refusal):
             return None
