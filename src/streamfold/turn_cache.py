@@ -1,6 +1,6 @@
 """A cache of turns: what clients leave out of earlier turns (reasoning, signatures, encrypted items) is given back.
 
-`TurnCache` keeps turns of the model in a store (`streamfold.stores`), and `RememberedAnswer` is the answer that uses it.
+`TurnCache` keeps turns of the model in a store (`streamfold.stores`), and `RememberedAnswer` is an answer that uses it.
 
 A turn is found again only in the same conversation. Its key is a hash of the end user, the instructions, and every
 message up to and including the turn: roles, texts, images, results, names and ids, in their order. The ids of calls are

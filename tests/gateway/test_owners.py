@@ -208,6 +208,19 @@ def gemini(party: Party, number: int) -> tuple[str, dict[str, Any]]:
 BODIES = {"chat": chat, "responses": responses, "messages": messages, "gemini": gemini}
 
 
+def offered(wire: str, number: int) -> list[dict[str, Any]]:
+    """More tools with each request, as agents load them late."""
+    names = [f"tool_{at}" for at in range(number)]
+    schema = {"type": "object", "properties": {}}
+    if wire == "chat":
+        return [{"type": "function", "function": {"name": name, "parameters": schema}} for name in names]
+    if wire == "responses":
+        return [{"type": "function", "name": name, "parameters": schema} for name in names]
+    if wire == "messages":
+        return [{"name": name, "input_schema": schema} for name in names]
+    return [{"functionDeclarations": [{"name": name} for name in names]}] if names else []
+
+
 @pytest.fixture(scope="module")
 def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port = free_port()
@@ -291,6 +304,7 @@ async def test_no_turn_is_given_to_another(place: str) -> None:
                 if rng.random() < 0.02:
                     await served.restart()
                 path, body = BODIES[wire](party, number)
+                body["tools"] = offered(wire, number)
                 answer = await served.ask(party, path, body)
                 assert answer.status_code == 200, answer.text
                 other = two[party is two[0]]
