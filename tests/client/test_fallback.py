@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Unpack
 
@@ -14,6 +14,7 @@ from servers import STREAM, Connection, Server, answer, falls_silent, framed, se
 from streamfold import (
     APITimeoutError,
     BadRequestError,
+    ChatModel,
     ChatOptions,
     ChatStream,
     ConfigError,
@@ -26,6 +27,7 @@ from streamfold import (
     run_tools,
     tool,
 )
+from streamfold.middleware import Middleware
 from streamfold.types import Messages
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
@@ -362,3 +364,31 @@ async def test_chunks_come_as_they_are_made() -> None:
             with anyio.fail_after(5):
                 assert (await anext(stream)).delta == "one"
         await server.all_closed()
+
+
+class Shown(Middleware):
+    """Changes nothing."""
+
+
+@pytest.mark.parametrize("wrapped", [lambda model: model, Shown, lambda model: Shown(Shown(model))])
+async def test_a_limited_model_is_passed_over_through_wrappers(wrapped: Callable[[ChatModel], ChatModel]) -> None:
+    """A member that has to wait for its server's limit fails at once where another one can answer, wrapped or not."""
+    slow = answer("429 Slow", b'{"error":{"message":"slow"}}', "retry-after: 0.2")
+    async with servers([slow, saying("from a")], saying("from b")) as them:
+        first, second = providers(them, rpm=600)
+        async with Fallback(wrapped(first), second) as model:
+            reply = await model.chat("Hello")
+    assert (reply.text, [attempt.error for attempt in reply.attempts]) == ("from b", ["RateLimitError"])
+
+
+async def test_the_window_of_a_wrapped_model_is_known() -> None:
+    """A prompt that was too long for one model is not sent to another whose window is no larger, wrapped or not."""
+    error = b'{"error":{"message":"maximum context length is 400000 tokens","code":"context_length_exceeded"}}'
+    long = answer("400 Bad", error)
+    async with servers(long, saying("from b"), saying("from c")) as them:
+        first, small, large = providers(them)
+        small = them[1].provider(name="b", model="gpt-4o")
+        large = them[2].provider(name="c", model="gpt-4.1")
+        async with Fallback(first, Shown(small), Shown(large)) as model:
+            reply = await model.chat("Hello")
+    assert reply.text == "from c"

@@ -18,7 +18,7 @@ from folding import DONE, call, entry, event, fin, text
 from gateways import CHAT, PATHS, RESPONSES, asking, behind, client_of, sent
 from mirror import WIRES, check_open_responses, check_response_events, comments, payloads, read
 from sdks import openai
-from streamfold import ConfigError, NotConfiguredError, Provider
+from streamfold import ConfigError, Fallback, NotConfiguredError, Provider
 from streamfold.config import GatewaySettings, config_problems, read_config
 from streamfold.gateway import create_app, gateway
 from streamfold.gateway.configured import settings
@@ -690,3 +690,25 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("streamfold.gateway.app", raising=False)
     with pytest.raises(ConfigError, match=r"pip install 'streamfold\[gateway\]'"):
         streamfold.gateway.gateway({"main": "kimi"})
+
+
+async def test_conversations_of_a_fallback_do_not_warn_of_one_another() -> None:
+    """A gateway serves many conversations: that one has another beginning says nothing about the other's cache."""
+    answer = {"id": "1", "type": "message", "content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn"}
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=answer))
+    async with httpx.AsyncClient(transport=transport) as client:
+        config = {"adapter": "anthropic", "base_url": "http://127.0.0.1/v1", "model": "m", "api_key": "k"}
+        model = Fallback(Provider.from_config(config, http_client=client))
+        app = httpx.ASGITransport(gateway({"main": model}))
+        async with httpx.AsyncClient(transport=app, base_url="http://gateway") as asking:
+            for place in ("Oslo", "Paris"):
+                mark = {"type": "text", "text": place, "cache_control": {"type": "ephemeral"}}
+                body = {
+                    "model": "main",
+                    "max_tokens": 9,
+                    "system": [mark],
+                    "messages": [{"role": "user", "content": "Hi"}],
+                }
+                got = await asking.post("/v1/messages", json=body)
+                assert got.status_code == 200
+                assert "cache_prefix_changed" not in got.headers.get("x-streamfold-warnings", "")

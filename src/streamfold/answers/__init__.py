@@ -11,6 +11,6 @@ from .partial import Partial
 from .source import ChunkSource
 from .stream import ChatStream
 from .watching import Watcher, checked_watcher
-from .wrapped import WrappedAnswer
+from .wrapped import WrappedAnswer, context_window
 
 set_public_module("streamfold", [ChatModel, ChatStream])

@@ -19,6 +19,7 @@ class Arguments:
         request: conversation, tools and options; its model is empty where the provider's own is meant.
         repair, fragments, coalesce, timeouts, extra_headers: see `ChatOptions`.
         many: requests of many conversations come this way, so that one says nothing about the next one's cache.
+        fail_fast: another model can answer, so that waiting for a limit of the server is an error instead.
     """
 
     request: Request
@@ -28,6 +29,7 @@ class Arguments:
     timeouts: Timeouts | TimeoutOptions | None = None
     extra_headers: Mapping[str, str] | None = field(default=None, repr=False)  # their values are often secrets
     many: bool = False
+    fail_fast: bool = False
 
     @classmethod
     def read(

@@ -145,7 +145,7 @@ def opened(
 def pass_on(model: ChatModel, arguments: Arguments) -> ChatStream:
     """Returns the answer of another model, without sending the request. Raises ConfigError if it can't be sent."""
     request = arguments.request
-    if not request.stream and isinstance(model, BaseChatModel):
+    if isinstance(model, BaseChatModel):
         return model._stream(arguments)
     return model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **arguments.given())
 

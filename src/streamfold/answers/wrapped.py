@@ -29,6 +29,11 @@ class WrappedAnswer(ABC):
         """The tool calls that the model is writing."""
         return self._source.writing
 
+    @property
+    def window(self) -> int | None:
+        """How many tokens the model takes, conversation and answer together; None if unknown."""
+        return context_window(self._source)
+
     @abstractmethod
     def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
         """Yields the chunks, grouped by network read. Called once."""
@@ -42,3 +47,9 @@ class WrappedAnswer(ABC):
         """Returns the chunks of the source, for an `async with`."""
         self._source.fragments = self._source.fragments or self.fragments
         return aclosing(self._source.batches())
+
+
+def context_window(source: ChunkSource) -> int | None:
+    """Returns how many tokens the model behind an answer takes; None if unknown, as it is of other people's models."""
+    window: int | None = getattr(source, "window", None)
+    return window

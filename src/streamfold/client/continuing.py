@@ -31,7 +31,8 @@ def continued_arguments(arguments: Arguments, error: APIError) -> Arguments:
     if earlier[-1].partial:  # it was a continuation itself
         begun = replace(begun, content=f"{earlier[-1].content or ''}{partial.text}")
         earlier = earlier[:-1]
-    return replace(arguments, request=replace(arguments.request, messages=(*earlier, begun)))
+    request = replace(arguments.request, messages=(*earlier, begun))
+    return replace(arguments, request=request, fail_fast=False)  # no other provider takes it over
 
 
 class ContinuedAnswer(WrappedAnswer):

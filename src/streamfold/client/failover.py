@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import monotonic
 
-from ..answers import ChunkSource, WrappedAnswer
+from ..answers import ChunkSource, WrappedAnswer, context_window
 from ..values import (
     APIError,
     Attempt,
@@ -20,7 +20,6 @@ from ..values import (
     StreamChunk,
     UnsupportedOptionError,
 )
-from .answer import NetworkAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +170,7 @@ class _FailoverAnswer(WrappedAnswer):
         if not self._failover.switches(error):
             return False
         if isinstance(error, ContextLengthError):  # which says nothing about the next request
-            small = error.limit or _window(self._source)
+            small = error.limit or context_window(self._source)
             self._too_long += [size for size in (small and small + 1, error.tokens) if size]
         else:
             self._failover.failed(self._position, error)
@@ -200,7 +199,7 @@ class _FailoverAnswer(WrappedAnswer):
             except ConfigError as exc:
                 self._pass_over(position, exc)
                 continue
-            window = _window(source)
+            window = context_window(source)
             if window is None or all(size <= window for size in self._too_long):
                 return position, source
             self._pass_over(position, ConfigError(f"the prompt was too long, and its window is {window} tokens"))
@@ -213,11 +212,6 @@ class _FailoverAnswer(WrappedAnswer):
 
     def _skipped(self, position: int) -> Attempt:
         return Attempt(self._candidates[position].name, self._failover.resting(position) or "not asked")
-
-
-def _window(source: ChunkSource) -> int | None:
-    """Returns how many tokens the model behind an answer takes, if that is known."""
-    return source.window if isinstance(source, NetworkAnswer) else None
 
 
 def _joined(problems: Sequence[ConfigError]) -> ConfigError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 
 from ..answers import (
@@ -11,13 +12,11 @@ from ..answers import (
     BaseChatModel,
     ChatModel,
     ChatStream,
-    ChunkSource,
     ModelFacts,
     facts_of,
     open_answer,
 )
 from ..values import APIError, ConfigError
-from .answer import NetworkAnswer
 from .failover import Candidate, Failover
 
 
@@ -86,16 +85,5 @@ class Fallback(BaseChatModel):
 
 def candidates(models: Iterable[ChatModel], arguments: Arguments) -> list[Candidate]:
     """Returns the models as candidates for a request."""
-    return [Candidate(model.name, hurried(partial(open_answer, model, arguments))) for model in models]
-
-
-def hurried(opened: Callable[[], ChunkSource]) -> Callable[[], ChunkSource]:
-    """Returns the function that opens the same answer, which does not wait where another provider can answer."""
-
-    def open_hurried() -> ChunkSource:
-        source = opened()
-        if isinstance(source, NetworkAnswer):
-            source.hurry()
-        return source
-
-    return open_hurried
+    fast = replace(arguments, fail_fast=True)
+    return [Candidate(model.name, partial(open_answer, model, fast)) for model in models]

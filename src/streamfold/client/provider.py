@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -23,7 +24,7 @@ from ..values import GeneratedFile, Messages, Timeouts, ToolChoice, ToolLike
 from .batches import BatchClient
 from .connections import Connections
 from .failover import Candidate, Failover
-from .fallback import candidates, hurried
+from .fallback import candidates
 from .files import fetch_file
 from .hooks import Hooks, read_hooks
 from .preview import Preview
@@ -261,7 +262,7 @@ class Provider(BaseChatModel):
         """Returns the answer of this provider, or of the first fallback that can give one. Raises ConfigError."""
         if not self.fallbacks:
             return self._requester.answer(arguments)
-        own = Candidate(self.name, hurried(partial(self._requester.answer, arguments)))
+        own = Candidate(self.name, partial(self._requester.answer, replace(arguments, fail_fast=True)))
         return self._failover.answer([own, *candidates(self.fallbacks, arguments)])
 
 

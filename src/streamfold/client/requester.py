@@ -117,7 +117,7 @@ class Requester:
             continuation=partial(self.continued, arguments),
             limiter=self.limiter(),
         )
-        if not self._patient:
+        if arguments.fail_fast or not self._patient:
             answer.hurry()
         return answer
 
