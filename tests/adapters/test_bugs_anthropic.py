@@ -556,3 +556,14 @@ def test_an_error_beside_an_answer_wins(body: bytes) -> None:
     assert "late" in str(found)
     said_null = body.replace(json.dumps(_LATE).encode(), b"null")
     assert assert_any_cut(said_null, adapter="anthropic").warnings == []
+
+
+def test_na29_a_text_beside_the_results() -> None:
+    """A user's text behind the results belongs to the same turn of the API: the tool loop is still open."""
+    asked: dict[str, Any] = {"quirks": {"thinking": "manual"}, "reasoning_effort": "high"}
+    talk = [*LOOP, user("And in Paris?")]
+    assert json.loads(preview(talk, **asked).body)["thinking"] == {"type": "disabled"}
+    assert changes(talk, **asked) == ["lost_reasoning"]
+    ended = [*LOOP, assistant("Noon."), user("And in Paris?")]
+    assert json.loads(preview(ended, **asked).body)["thinking"]["type"] == "enabled"
+    assert "lost_reasoning" not in changes(ended, **asked)

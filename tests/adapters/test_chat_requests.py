@@ -7,7 +7,19 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from streamfold import ConfigError, NamedTool, Tool, ToolCall, assistant, system, tool, tool_result, user
+from streamfold import (
+    ConfigError,
+    NamedTool,
+    Provider,
+    Tool,
+    ToolCall,
+    assistant,
+    image,
+    system,
+    tool,
+    tool_result,
+    user,
+)
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.requests.request import Request
 from tables import each_row
@@ -181,3 +193,16 @@ def test_callers_objects_are_left_alone() -> None:
     message, body_extra = {"role": "user", "content": "x"}, {"seed": 2}
     encode([message], extra_body=body_extra, temperature=1)["messages"][0]["content"] = "y"
     assert (message, body_extra) == ({"role": "user", "content": "x"}, {"seed": 2})
+
+
+def test_an_image_in_a_result_does_not_end_the_turn_of_its_call() -> None:
+    """Google wants the call of an open tool loop signed, also where an image of its result becomes a user message."""
+    made = ToolCall("c1", "plot", {}, "{}")
+    image_result = tool_result(made, ["The chart:", image("data:image/gif;base64,R0lGODlhAQABAAAAACw=")])
+    for result in (tool_result(made, "done"), image_result):
+        preview = Provider.from_config("gemini-openai:gemini-3-pro-preview").preview(
+            [user("Plot it."), assistant(tool_calls=[made]), result]
+        )
+        (sent,) = preview.json()["messages"][1]["tool_calls"]
+        assert sent["extra_content"] == {"google": {"thought_signature": "skip_thought_signature_validator"}}
+        assert "lost_reasoning" in [warning.code for warning in preview.warnings]

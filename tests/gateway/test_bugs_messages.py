@@ -10,6 +10,7 @@ import pytest
 from folding import DONE, call, chunk, entry, event, fin, text
 from gateways import MESSAGES, behind
 from mirror import payloads, read
+from streamfold.adapters.anthropic.parse import parse_messages_request as parse_messages
 from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
@@ -121,6 +122,14 @@ async def test_na73_na74_na75_what_clients_send_is_taken() -> None:
         messages=conversation, context_management={"edits": []}, output_config={"effort": "max"},
     )  # fmt: skip
     assert blocks(body) == [("text", "Hi")]
+
+
+async def test_na74_the_highest_effort_stays_the_highest() -> None:
+    """An effort of the Messages API is the same effort towards the provider."""
+    for effort in ("low", "medium", "high", "xhigh", "max"):
+        request = parse_messages({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}],
+                                  "output_config": {"effort": effort}})  # fmt: skip
+        assert request.options.reasoning_effort == effort
 
 
 async def test_na76_nothing_is_added_to_a_request() -> None:

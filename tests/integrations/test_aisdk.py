@@ -467,3 +467,12 @@ async def test_a_denial_is_for_good() -> None:
             said.append(kinds(await written(request.run(ScriptedProvider("Done."), [pay], journal=journal)))[1])
         assert len(set(said)) == 1
     assert ran == [1]
+
+
+def test_streams_ask_proxies_not_to_hold_them_back() -> None:
+    """Every stream that we serve says what stops proxies from collecting or compressing it."""
+    from streamfold.gateway.sink import _HEADERS as OF_THE_GATEWAY
+    from streamfold.integrations import agui, aisdk
+
+    for name in ("cache-control", "x-accel-buffering"):
+        assert dict(OF_THE_GATEWAY)[name] == aisdk.HEADERS[name] == agui.HEADERS[name]

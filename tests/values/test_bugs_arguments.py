@@ -23,6 +23,7 @@ from folding import (
     fragments,
 )
 from streamfold import Reply, ToolCall
+from streamfold.text.arguments import read_arguments
 from tables import each_row
 
 END = fin("tool_calls") + DONE
@@ -329,3 +330,11 @@ def test_b_arguments_of_parallel_calls_do_not_meet():
         ("call_c", "h", {"_raw": "{", "_error": "invalid_json"}),
     ]
     assert codes(reply) == ["repaired_arguments", "repaired_arguments", "invalid_arguments"]
+
+
+@each_row("text", ['{}{"a": 1}', '{"a": 1}{"a": 1}', '"{\\"a\\": 1}"'])
+def test_arguments_are_repaired_only_where_that_is_wanted(text: str) -> None:
+    """A history is sent back as the model wrote it: damage is repaired in answers alone."""
+    assert read_arguments([text]).value == {"a": 1}
+    assert read_arguments([text], repair=False).value == {"_raw": text, "_error": "invalid_json"}
+    assert read_arguments([text], [text + " "], repair=False).value["_error"] == "invalid_json"

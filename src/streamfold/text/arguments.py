@@ -55,11 +55,11 @@ def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair:
     """
     joined = join_surrogates("".join(pieces))
     if not wholes or list(wholes) == [joined]:
-        return _read(joined, pieces)
+        return _read(joined, pieces, repair=repair)
     readings = [_read(join_surrogates(whole), [whole], repair=repair) for whole in reversed(wholes)]
     damaged = [reading for reading in readings if not reading.valid]
     if joined:
-        readings.append(_read(joined, pieces))
+        readings.append(_read(joined, pieces, repair=repair))
         damaged += readings[-1:] if not (readings[-1].valid or is_of_empty(joined)) else []
     full = (reading for reading in readings if reading.valid and reading.value)
     empty = (reading for reading in readings if reading.valid)
@@ -100,7 +100,7 @@ def _read(raw: str, pieces: Sequence[str], *, repair: bool = True) -> ParsedArgu
         return ParsedArguments(value, raw)
     if value is None:
         return ParsedArguments({}, raw)
-    if isinstance(value, str) and (inner := _object_or_none(value)) is not None:  # vllm-project/vllm#54964
+    if repair and isinstance(value, str) and (inner := _object_or_none(value)) is not None:  # vllm-project/vllm#54964
         return ParsedArguments(inner, value, "the object was encoded twice")
     return ParsedArguments(unparsed(raw), raw)
 

@@ -300,7 +300,7 @@ def _effort(thinking: Fields | None, output: Fields | None) -> str | None:
     if output and (effort := output.text("effort")):
         if effort not in _EFFORTS:
             raise ConfigError(f"output_config.effort: unknown effort {effort!r}. Allowed: {', '.join(_EFFORTS)}")
-        return "xhigh" if effort == "max" else effort
+        return effort
     if thinking is None:
         return None
     kind, budget = thinking.need("type"), thinking.count("budget_tokens")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Any
 
 from ...requests import drop_force, is_forced, refuse_if_strict, thinks
@@ -99,9 +99,10 @@ def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[R
 
 def _open_loop(messages: tuple[Message, ...]) -> list[Message]:
     """Returns the assistant's turns of the tool loop that ends the conversation, the last one first."""
-    if not messages or messages[-1].role != "tool":
+    turns = list(dropwhile(lambda message: message.role == "user", reversed(messages)))  # texts beside the results
+    if not turns or turns[0].role != "tool":
         return []
-    loop = list(takewhile(lambda message: message.role != "user", reversed(messages)))
+    loop = takewhile(lambda message: message.role != "user", turns)
     return [message for message in loop if message.role == "assistant"]
 
 

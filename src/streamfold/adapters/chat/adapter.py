@@ -83,6 +83,9 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
         back = goes_back(request, self.quirks, finished=self.keeps_reasoning)
         dropped = dropped_by_chat(request, self.quirks, back).warnings()
         request = with_reasoning_to_send(request, back)
+        unsigned: list[ProtocolWarning] = []
+        if self.quirks.call_signatures:  # before images of results become user messages, which would end the turn
+            request, unsigned = sign_open_calls(request)
         moved: list[ProtocolWarning] = []
         if not self.quirks.result_images:
             messages, moved = results_without_media(request.messages)
@@ -96,9 +99,6 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
         request, free = self._forced_choice(request)
         if self.quirks.call_ids == "nine_alphanumeric":
             free = [*free, *ids_changed(request.messages, with_short_ids)]
-        unsigned: list[ProtocolWarning] = []
-        if self.quirks.call_signatures:
-            request, unsigned = sign_open_calls(request)
         return request, [*dropped, *moved, *changes, *only, *free, *unsigned]
 
     def _forced_choice(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:

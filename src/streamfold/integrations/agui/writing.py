@@ -42,7 +42,7 @@ from ..ui import (
 from .reading import REASONING, AgentRequest
 
 HEADERS: Mapping[str, str] = MappingProxyType(
-    {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
+    {"content-type": "text/event-stream", "cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
 )
 
 PROTOCOL = "1.0"

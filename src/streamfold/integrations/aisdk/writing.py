@@ -21,7 +21,7 @@ from .carried import carried_arguments
 HEADERS: Mapping[str, str] = MappingProxyType(
     {
         "content-type": "text/event-stream",
-        "cache-control": "no-cache",
+        "cache-control": "no-cache, no-transform",  # a proxy that compresses a stream also holds it back
         "x-vercel-ai-ui-message-stream": "v1",
         "x-accel-buffering": "no",
     }
