@@ -17,7 +17,7 @@ from folding import DONE, event, fin, text
 from streamfold import APIError, APITimeoutError, ConfigError, Fallback, NotConfiguredError, Provider, RateLimitError
 from streamfold.config import effective_values, read_config, read_profile
 from streamfold.limits import BudgetExceededError, LimitReachedError, MemoryLimitStore, RateLimiter
-from streamfold.limits.algorithm import Ask
+from streamfold.limits.limit_state import Batch
 
 PRICES = {"input": 100, "output": 1000}  # an answer of ANSWER costs 0.2
 
@@ -58,8 +58,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> MemoryLimitStore:
 
 async def spent(provider: Provider) -> Decimal:
     assert provider.limiter is not None
-    grant = await provider.limiter.store.take(provider.limiter.name, Ask())
-    return Decimal(grant.spent) / 1_000_000_000
+    assert isinstance(provider.limiter.store, MemoryLimitStore)
+    return Decimal(provider.limiter.store.apply(provider.limiter.name, Batch(budgeted=True)).spent) / 1_000_000
 
 
 async def test_without_limits_there_is_no_limiter() -> None:

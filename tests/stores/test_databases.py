@@ -14,7 +14,7 @@ import pytest
 
 from streamfold import ConfigError
 from streamfold.jobs import Ledger, batch
-from streamfold.limits.algorithm import Ask
+from streamfold.limits.limit_state import Batch, Reserve
 from streamfold.limits.sqlite import SQLiteLimitStore
 from streamfold.stores import SQLiteStore, blocking
 from streamfold.testing import ScriptedProvider
@@ -24,7 +24,7 @@ async def used(store: Any) -> None:
     if isinstance(store, SQLiteStore):
         assert await store.get("", ["a"]) == {}
     else:
-        assert (await store.take("a", Ask(rate=10.0))).requests == 1
+        assert store.apply("a", Batch((Reserve(rate=10.0),))).grants[0] is not None
 
 
 @pytest.mark.parametrize("kind", [SQLiteStore, SQLiteLimitStore])

@@ -16,6 +16,7 @@ from ..limits import (
     MemoryLimitStore,
     RateLimiter,
     Reservation,
+    SharedLimitStore,
 )
 from ..requests import Request
 from ..values import ConfigError, Cost, ErrorInfo
@@ -37,7 +38,7 @@ class KeyRateLimits:
     def __init__(self, clients: Iterable[Client], where: RateLimitSettings | LimitStore | str | None = None) -> None:
         self._limiters: dict[str | None, RateLimiter] = {}
         options: dict[str, Any] = {}
-        store = MemoryLimitStore() if where is None else where
+        store: RateLimitSettings | LimitStore | SharedLimitStore | str = MemoryLimitStore() if where is None else where
         if isinstance(store, RateLimitSettings):
             options = {"on_store_error": store.on_store_error, "replicas": store.replicas}
             store = store_url(store.store, "rate_limits.store")
@@ -65,7 +66,8 @@ class KeyRateLimits:
         if limiter is None:
             return None
         bound: Cost | None = None
-        if limiter.limits_cost and (bound := served.cost(most_expected(request))) is None and not served.priced:
+        expected = most_expected(request, served.max_output_tokens(request.options.max_output_tokens))
+        if limiter.limits_cost and (bound := served.cost(expected)) is None and not served.priced:
             why = f"what the model costs is not known, and {limiter.label} has a budget: give its prices"
             said = "the server is misconfigured for this model; see its log"
             raise refused(500, said, x_should_retry="false") from ConfigError(why)

@@ -1,22 +1,22 @@
 """Rate limits: requests and tokens per minute, requests at once and money per day, for one process or for many.
 
-algorithm   the arithmetic: what is reserved, settled and believed (`lua` says the same for Valkey)
-search      how a rate is found that nobody has configured
-store       where it is counted: in this process, in an SQLite file (`sqlite`), in Valkey or Redis (`valkey`); `guard`
-            says what happens while that can't be reached
-limiter     waits for reservations, and settles them
+limit_state    the arithmetic: what is reserved and charged
+adaptive_rate  how a rate is found that isn't configured, and what response headers state
+stores         where it is counted: in this process, in an SQLite file (`sqlite`), in Valkey or Redis (`valkey`)
+sessions       what a limiter sends to a store, once; what happens while that can't be reached
+rate_limiter   waits for reservations, and charges them
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
 from ..values import set_public_module
 from .errors import BudgetExceededError, LimitReachedError, LimitStoreError
-from .limiter import RateLimiter
 from .opening import count_memory_in, open_limit_store
 from .providers import account_digest, is_limited, provider_limiter
-from .reservation import Reservation
+from .rate_limiter import RateLimiter, Reservation
+from .sessions import SharedLimitStore
 from .sqlite import SQLiteLimitStore
-from .store import LimitStore, MemoryLimitStore, check_number
+from .stores import LimitStore, MemoryLimitStore, check_number
 from .valkey import ValkeyLimitStore
 
 __all__ = ["BudgetExceededError", "LimitReachedError", "LimitStore", "LimitStoreError", "RateLimiter", "Reservation"]

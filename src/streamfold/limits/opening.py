@@ -1,4 +1,4 @@
-"""Opens a store by its name, and puts the guard before those that may be out of reach."""
+"""Opens a store by its name, and the session of a limiter."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Literal
 
 from ..config import store_place
 from ..values import ConfigError
-from .guard import GuardedStore
+from .sessions import SharedLimitStore
 from .sqlite import SQLiteLimitStore
-from .store import LimitStore, MemoryLimitStore, process_store
+from .stores import LimitStore, MemoryLimitStore, process_store
 from .valkey import ValkeyLimitStore
 
 _instead: list[str] = []  # where "memory" is, if it is not this process alone
@@ -42,7 +42,9 @@ def open_limit_store(where: str) -> LimitStore:
     return SQLiteLimitStore(rest[1:]) if scheme == "sqlite" else ValkeyLimitStore(where)
 
 
-def guarded_store(store: LimitStore | str, on_error: Literal["local", "refuse"], replicas: int) -> LimitStore:
+def shared_store(
+    store: LimitStore | SharedLimitStore | str, on_error: Literal["local", "refuse"], replicas: int
+) -> MemoryLimitStore | SharedLimitStore:
     """Returns a store, or one by its name, with a rule for the time in which it can't be used.
 
     Raises:
@@ -53,6 +55,6 @@ def guarded_store(store: LimitStore | str, on_error: Literal["local", "refuse"],
     if type(replicas) is not int or replicas < 1:
         raise ConfigError(f"replicas must be a whole number above 0, not {replicas!r}")
     opened = open_limit_store(store) if isinstance(store, str) else store
-    if isinstance(opened, MemoryLimitStore | GuardedStore):
+    if isinstance(opened, MemoryLimitStore | SharedLimitStore):
         return opened
-    return GuardedStore(opened, local=on_error == "local", replicas=replicas)
+    return SharedLimitStore(opened, local=on_error == "local", replicas=replicas)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hashlib import sha256
 
 from ..config import Profile, RateLimitSettings, store_url
-from .limiter import RateLimiter
-from .store import LimitStore
+from .rate_limiter import RateLimiter
+from .sessions import SharedLimitStore
+from .stores import LimitStore
 
 
 def account_digest(profile: Profile) -> str:
@@ -25,7 +26,11 @@ def is_limited(profile: Profile) -> bool:
 
 
 def provider_limiter(
-    profile: Profile, *, rpm: float | None = None, tpm: float | None = None, store: LimitStore | None = None
+    profile: Profile,
+    *,
+    rpm: float | None = None,
+    tpm: float | None = None,
+    store: LimitStore | SharedLimitStore | None = None,
 ) -> RateLimiter:
     """Returns the limiter of a provider. Providers with the same base URL and key share what it counts.
 

@@ -10,7 +10,7 @@ Provisional: a minor version may change or remove a name without a deprecation.
 """
 
 from ..values import set_public_module
-from .blocking import BlockingCalls, close_in_thread
+from .blocking import PATIENCE, BlockingCalls, close_in_thread
 from .memory import MemoryStore
 from .opening import lasting_store, open_store
 from .presence import locked_file

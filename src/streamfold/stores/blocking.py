@@ -34,25 +34,16 @@ class BlockingCalls:
         store: what errors call it.
         failures: returns what calls raise when the store can't be used.
         threads: how many calls run at once.
-        rests: whether they do; else whoever asks knows when to ask again.
 
     Attributes:
         why: why the last call failed; None if it did not.
         failures: how many calls failed.
     """
 
-    def __init__(
-        self,
-        store: object,
-        failures: Callable[[], tuple[type[Exception], ...]],
-        threads: int = 1,
-        *,
-        rests: bool = True,
-    ) -> None:
+    def __init__(self, store: object, failures: Callable[[], tuple[type[Exception], ...]], threads: int = 1) -> None:
         self._store = store
         self._raised = failures
         self._threads = threads
-        self._rests = rests
         self.why: str | None = None
         self._again = 0.0
         self.failures = 0
@@ -80,10 +71,19 @@ class BlockingCalls:
 
     def check(self) -> None:
         """Raises StoreError while the store is not to be asked."""
-        if self.why is not None and self._rests:
+        if self.why is not None:
             if monotonic() < self._again:
                 raise StoreError(self.why)
             self._again = monotonic() + _AGAIN  # the others wait for how this one fares
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the store failed less than a second ago, so that it is not to be asked."""
+        return self.why is not None and monotonic() < self._again
+
+    def recovered(self) -> None:
+        """Notes that the store can be used."""
+        self.why = None
 
     def _failed(self, why: str) -> StoreError:
         self.why, self._again = why, monotonic() + _AGAIN

@@ -1,0 +1,77 @@
+"""A rate that isn't known: additive increase and multiplicative decrease, and the rates that response headers state."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from ..values import RateLimit, RateLimitWindow
+
+State: TypeAlias = dict[str, float]
+"""What a store keeps of one limit. A member that is missing is 0."""
+
+FIRST_RATE = 40.0  # requests per second
+DOUBLING = 1.0  # by how much each accepted request raises a rate that was never refused, or is far below a good one
+INCREASE = (0.02, 0.5, 0.005)  # each second: a share of a small rate, up to so many requests, at least a share
+DECREASE = (0.7, 0.97, 0.85)  # what is left of a rate at its first refusal, at a later one, and at one with Retry-After
+FAR, FLOOR = 0.75, 0.125  # of the last rate at which a request was accepted
+_LEARNED = ("rate", "stated", "lowered", "good", "accepts")
+_LONGEST_WINDOW = 600.0  # seconds; longer ones are budgets, and spreading them evenly would help nobody
+
+
+def current_rate(state: State, stated: float, start: float, accepted: int) -> float:
+    """Returns the rate of the next request, after it was raised by requests that the server accepted; 0: any."""
+    if "rate" in state and state.get("stated", 0) != stated:
+        forget_rate(state)  # what was learned beside one stated rate says nothing beside another one
+    if "rate" not in state:
+        if stated or not start:
+            return stated
+        state["rate"] = start
+    rate, (small, most, least) = state["rate"], INCREASE
+    if accepted and ("lowered" not in state or rate < FAR * state.get("good", 0)):
+        rate += DOUBLING * accepted
+    elif accepted:
+        rate += accepted / rate * max(min(small * rate, most), least * rate)
+    if stated and rate >= stated:
+        forget_rate(state)
+        return stated
+    state["rate"], state["accepts"] = rate, state.get("accepts", 0) or accepted
+    return rate
+
+
+def lower_rate(state: State, now: float, refused_rate: float, stated: float, *, rests: bool) -> None:
+    """Lowers the rate, unless the refused request was sent before that was done, or before the rate was stated."""
+    if state.get("stated", 0) != stated:
+        forget_rate(state)
+    rate, (first, later, resting) = state.get("rate", refused_rate), DECREASE
+    if refused_rate > rate * 1.0001 or ("rate" not in state and refused_rate < 0.9 * stated):
+        return
+    left = first if "lowered" not in state else resting if rests else later
+    if state.get("accepts") or "lowered" not in state:
+        state["good"], state["accepts"] = rate * (1 if "lowered" in state else first), 0
+    state["rate"] = max(FLOOR * state["good"], rate * left)  # a server that accepts nothing says nothing of its limit
+    state["stated"], state["lowered"] = stated, now
+
+
+def forget_rate(state: State) -> None:
+    """Removes what was learned."""
+    for name in _LEARNED:
+        state.pop(name, None)
+
+
+def rates_from_headers(limit: RateLimit | None) -> tuple[float, float]:
+    """Returns the requests and the tokens per second that a server states in its headers; 0: it doesn't."""
+    if limit is None:
+        return 0.0, 0.0
+    parts = limit.input_tokens or limit.output_tokens  # then `tokens` is the narrowest of several, not all tokens
+    return _per_second(limit.requests), 0.0 if parts else _per_second(limit.tokens)
+
+
+def _per_second(window: RateLimitWindow | None) -> float:
+    if window is None or not window.limit or window.limit <= 0:
+        return 0.0
+    period = window.period
+    if period is None:  # a minute, as OpenAI and Anthropic have it, unless it fills up more slowly
+        used = 0.0 if window.remaining is None else window.limit - window.remaining
+        slow = used > 0 and (window.reset_after or 0.0) * window.limit / used > _LONGEST_WINDOW
+        period = 2 * _LONGEST_WINDOW if slow else 60.0
+    return window.limit / period if period <= _LONGEST_WINDOW else 0.0

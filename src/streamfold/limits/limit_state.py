@@ -1,0 +1,450 @@
+"""The arithmetic of limits, without waiting and without input or output: a state, a moment and a batch go in.
+
+Requests and tokens are lines of reservations (the generic cell rate algorithm): a request takes the next free moment,
+and the moment after it moves on by what the request needs. What it really used is charged when that is known.
+`valkey.py` has the same as a script. Times are seconds since 1970 by the clock of the store, money is whole millionths
+of a currency's unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil, floor, inf
+from typing import Literal, TypeAlias, cast
+
+from .adaptive_rate import State, current_rate, lower_rate
+from .errors import LimitStoreError
+
+DAY = 86400.0
+POLL = 0.1  # seconds until a process that found all slots taken asks again
+QUIET = 5.0  # seconds without any batch; what is longer doesn't count for leases: nobody could renew them
+MEAN_OF = 30  # answers that a learned mean goes back to
+LARGEST = 1e15  # number that a store can have written; money is exact up to there
+FARTHEST = 2 * DAY  # seconds ahead that a moment can be; then a store forgets limits that aren't used
+MOMENTS = ("requests", "tokens_from", "rest", "lowered")  # and what begins with `x:` or `w:`
+MONEY = ("spent", "cost", "most")  # and what begins with `m:`
+
+
+@dataclass(slots=True)
+class Reserve:
+    """Reserves moments for requests, if they are near enough. Not frozen: that would cost five times as much.
+
+    Attributes:
+        requests: at most this many; fewer may be granted.
+        max_wait: seconds that a moment may be away to be reserved.
+        prefetch: seconds for which several moments may be reserved at once.
+        burst: seconds of unused allowance that may be caught up with.
+        rate, token_rate: requests and tokens per second; 0: no limit.
+        start: the rate to begin with where none is known; 0: there is no limit then.
+        accepted: requests that the server has accepted since the last batch: a rate that is searched for goes up.
+        tokens: of one request, as long as no mean is known.
+        slots: requests at once; 0: no limit.
+        budget: money for a day; 0: no limit.
+        money: what one request may cost at most; 0: unknown, so that what answers have cost is reserved, or all that is
+            left as long as no cost is known.
+    """
+
+    requests: int = 1
+    max_wait: float = 1.0
+    prefetch: float = 0.0
+    burst: float = 0.0
+    rate: float = 0.0
+    token_rate: float = 0.0
+    start: float = 0.0
+    accepted: int = 0
+    tokens: float = 0.0
+    slots: int = 0
+    budget: int = 0
+    money: int = 0
+
+
+@dataclass(slots=True)
+class Charge:
+    """Corrects what was reserved by what was used.
+
+    Attributes:
+        request_seconds, token_seconds: by how much the lines move: back if less was used than was reserved.
+        tokens, cost: what was used, to learn from; None if that is unknown.
+        money: what is spent beyond what was reserved.
+        reserved: money that is no longer reserved.
+        day: the day of the reservation.
+        slots: how many are released.
+        requests: how many it is for.
+    """
+
+    request_seconds: float = 0.0
+    token_seconds: float = 0.0
+    tokens: float | None = None
+    cost: int | None = None
+    money: int = 0
+    reserved: int = 0
+    day: int = 0
+    slots: int = 0
+    requests: int = 1
+
+    def plus(self, other: Charge) -> Charge:
+        """Returns one charge for two of the same day. What is learned is that of the later one."""
+        return replace(
+            self,
+            request_seconds=self.request_seconds + other.request_seconds,
+            token_seconds=self.token_seconds + other.token_seconds,
+            tokens=self.tokens if other.tokens is None else other.tokens,
+            cost=self.cost if other.cost is None else other.cost,
+            money=self.money + other.money,
+            reserved=self.reserved + other.reserved,
+            slots=self.slots + other.slots,
+            requests=self.requests + other.requests,
+        )
+
+
+@dataclass(slots=True)
+class Pause:
+    """Sends nothing for some seconds, or lowers a rate that the server has refused.
+
+    Attributes:
+        rest: seconds.
+        refused_rate: the rate at which the refused request was sent; 0: there was none.
+        rate: the rate that is configured or that the server states; 0: neither.
+    """
+
+    rest: float = 0.0
+    refused_rate: float = 0.0
+    rate: float = 0.0
+
+
+Operation: TypeAlias = Reserve | Charge | Pause
+
+
+@dataclass(slots=True)
+class Batch:
+    """Operations of one holder, which a store applies in one step. Sent again, it has its effect once.
+
+    Attributes:
+        holder: who sends it; the id of an operation is the holder, the number of the batch, and its place in it.
+        number: greater than that of the batch before; 0: it is never sent again.
+        lease: seconds after which what the holder holds is free again, unless it has sent a batch; 0: it holds nothing.
+            Of the money that it had reserved, what its requests cost on average stays spent.
+        budgeted: whether money is limited.
+        slots, money, reserved: what the holder held before: slots, reserved money, and for how many requests.
+        born, day, spent: of the last answer, in case that the store has lost its state since.
+        leaves: whether the holder is done: it sends no batch any more.
+    """
+
+    operations: Sequence[Operation] = ()
+    holder: str = ""
+    number: int = 0
+    lease: float = 0.0
+    budgeted: bool = False
+    slots: int = 0
+    money: int = 0
+    reserved: int = 0
+    born: float = 0.0
+    day: int = 0
+    spent: int = 0
+    leaves: bool = False
+
+
+Reason: TypeAlias = Literal["", "rate", "rest", "slots", "reserved", "budget"]
+
+
+@dataclass(slots=True)
+class Grant:
+    """The answer to a `Reserve`.
+
+    Attributes:
+        requests: how many may be sent; 0: none now, for this `reason`.
+        wait: seconds until the first one, or until it is worth asking again.
+        step: seconds from one to the next.
+        rate, token_rate: requests and tokens per second at which they were reserved; 0: any.
+        tokens, cost: what was reserved for each.
+        mean: what an answer costs on average.
+        day, spent: what has been spent today, with what is reserved.
+        slots: whether each holds a slot.
+    """
+
+    requests: int = 0
+    wait: float = 0.0
+    step: float = 0.0
+    rate: float = 0.0
+    tokens: float = 0.0
+    cost: int = 0
+    mean: int = 0
+    reason: Reason = ""
+    token_rate: float = 0.0
+    day: int = 0
+    spent: int = 0
+    slots: bool = False
+
+    def given_back(self, requests: int = 1) -> Charge:
+        """Returns the charge that gives back what was reserved for some of the requests."""
+        return Charge(
+            request_seconds=-requests / self.rate if self.rate else 0.0,
+            token_seconds=-requests * self.tokens / self.token_rate if self.token_rate else 0.0,
+            money=-requests * self.cost,
+            reserved=requests * self.cost,
+            day=self.day,
+            slots=requests if self.slots else 0,
+            requests=requests,
+        )
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a store answers to a batch.
+
+    Attributes:
+        born: when its state was made.
+        day, spent: as in `Grant`.
+        grants: of each operation; None if it is no `Reserve`.
+    """
+
+    born: float
+    day: int
+    spent: int
+    grants: list[Grant | None]
+
+    def to_text(self) -> str:
+        """Returns the text by which stores keep and send it."""
+        lines = [f"{self.born!r} {self.day} {self.spent}"]
+        for grant in self.grants:
+            words = [] if grant is None else [getattr(grant, name) for name in Grant.__slots__[:8]]
+            lines.append(" ".join(map(str, words)))
+        return "\n".join(lines)
+
+    @classmethod
+    def from_text(cls, text: str, batch: Batch) -> Answer:
+        """Reads the answer to a batch. Raises LimitStoreError if it isn't one."""
+        head, *lines = text.split("\n")
+        try:
+            born, day, spent = map(float, head.split(" "))
+            answer = cls(born, int(day), int(spent), [])
+            for line, operation in zip(lines, batch.operations, strict=True):
+                answer.grants.append(answer._grant(line, operation) if line else None)
+        except (ValueError, TypeError) as error:
+            raise LimitStoreError("the store has answered something else", retryable=True) from error
+        return answer
+
+    def _grant(self, line: str, operation: Operation) -> Grant:
+        *numbers, reason = line.split(" ")
+        requests, wait, step, rate, tokens, cost, mean = map(float, numbers)
+        grant = Grant(int(requests), wait, step, rate, tokens, int(cost), int(mean), cast("Reason", reason))
+        grant.day, grant.spent = self.day, self.spent
+        if isinstance(operation, Reserve) and grant.requests:
+            grant.token_rate, grant.slots = operation.token_rate, operation.slots > 0
+        return grant
+
+
+def read_state(stored: object) -> State:
+    """Returns a state that was stored where others may write too, without what can't have come from here.
+
+    Money is stored in billionths, as it always was; more than a millionth isn't counted.
+    """
+    found = stored if isinstance(stored, dict) else {}
+    state: State = {}
+    for name, value in found.items():
+        if not isinstance(value, int | float) or value != value:
+            continue
+        if name in MONEY or name[:2] == "m:":
+            value = -(-value // 1000) if isinstance(value, int) else value / 1000
+        if abs(value) <= LARGEST:
+            state[name] = value
+    latest = state.get("seen", inf) + FARTHEST
+    return {
+        name: value
+        for name, value in state.items()
+        if not ((name in MOMENTS or name[:2] in ("x:", "w:")) and value > latest)
+        and not (name[:2] == "h:" and f"x:{name[2:]}" not in state)
+    }
+
+
+def written_state(state: State) -> State:
+    """Returns what is stored of a state: see `read_state`."""
+    return {name: value * 1000 if name in MONEY or name[:2] == "m:" else value for name, value in state.items()}
+
+
+def apply(state: State, now: float, batch: Batch) -> Answer:
+    """Applies the operations of a batch to a state. Raises LimitStoreError if a field of the state is missing."""
+    _advance(state, now)
+    born = state.setdefault("born", now)
+    if batch.budgeted:
+        _begin_day(state, now)
+    if batch.lease:
+        _renew_lease(state, now, batch)
+    grants: list[Grant | None] = []
+    for operation in batch.operations:
+        if isinstance(operation, Reserve):
+            grants.append(_reserve(state, now, operation, batch))
+            continue
+        grants.append(None)
+        if isinstance(operation, Charge):
+            _charge(state, operation, batch)
+        else:
+            _pause(state, now, operation)
+    if batch.leaves:
+        for kind in "hwx":
+            state.pop(f"{kind}:{batch.holder}", None)
+    answer = Answer(born, int(state.get("day", 0)), int(state.get("spent", 0)), grants)
+    for grant in grants:
+        if grant is not None:
+            grant.day, grant.spent = answer.day, answer.spent
+    return answer
+
+
+def _advance(state: State, now: float) -> None:
+    """Moves all moments with a clock that was stepped back, and leases by a time in which nobody could renew them."""
+    passed = now - state.get("seen", now)
+    state["seen"] = now
+    if 0 <= passed <= QUIET:
+        return
+    for name in state:
+        lease = name[:2] in ("x:", "w:")
+        if passed < 0 and (lease or name in MOMENTS):
+            state[name] += passed
+        elif passed > 0 and lease:
+            state[name] += passed - QUIET
+
+
+def _begin_day(state: State, now: float) -> None:
+    """Begins a day with nothing spent, once: a clock that steps back gives nothing back."""
+    today = now // DAY
+    if "day" in state or "spent" in state:
+        for name in ("day", "spent"):
+            if name not in state:
+                raise LimitStoreError(
+                    f"the state of the limit has no {name!r}: delete it to begin anew", retryable=True
+                )
+        if state["day"] > today + 366:
+            raise LimitStoreError("the state of the limit is of a later year: delete it to begin anew", retryable=True)
+        if state["day"] >= today:
+            return
+    state["day"], state["spent"] = today, 0
+    for name in [name for name in state if name[:2] in ("m:", "n:")]:
+        del state[name]
+
+
+def _renew_lease(state: State, now: float, batch: Batch) -> None:
+    """Renews the lease of a holder, and what it holds if that was given up or lost meanwhile."""
+    _expire_leases(state, now)
+    held, money, reserved, lease = (f"{kind}:{batch.holder}" for kind in "hmnx")
+    if lease not in state and batch.born:
+        state[held] = batch.slots
+        if batch.budgeted and batch.day == state["day"]:
+            if batch.born == state["born"]:
+                state["spent"] += batch.money - state.get(money, 0)
+            else:
+                state["spent"] = max(state["spent"], batch.spent)
+            state[money], state[reserved] = batch.money, batch.reserved
+    state[lease] = now + batch.lease
+
+
+def _expire_leases(state: State, now: float) -> None:
+    """Returns slots and money of holders that have shown no sign of life, and forgets who no longer waits."""
+    for field in [field for field, until in state.items() if field[:2] in ("x:", "w:") and until < now]:
+        del state[field]
+        if field[0] == "x":
+            state.pop(f"h:{field[2:]}", None)
+            money, requests = f"m:{field[2:]}", f"n:{field[2:]}"
+            if money in state:
+                used = min(state[money], state.get(requests, 0) * floor(state.get("cost", 0) + 0.5))
+                if "spent" in state:
+                    state["spent"] = max(0, state["spent"] - state[money] + used)
+                state[money] = used
+
+
+def _reserve(state: State, now: float, ask: Reserve, batch: Batch) -> Grant:
+    get = state.get
+    number, cost, mean = ask.requests, 0, floor(get("cost", 0) + 0.5)
+
+    def refused(reason: Reason, wait: float) -> Grant:
+        return Grant(0, wait, mean=mean, reason=reason)
+
+    if not number:  # the caller has gone
+        return refused("", 0.0)
+    if ask.budget:
+        left = int(ask.budget - state["spent"])
+        held = sum(money for field, money in state.items() if field[:2] == "m:" and f"x:{field[2:]}" in state)
+        wanted = ask.money or (floor(get("most", 0) + 0.5) if "cost" in state else left)
+        if left <= 0 or mean > left or (held and wanted > left):
+            return refused("reserved", POLL) if held else refused("budget", (state["day"] + 1) * DAY - now)
+        cost = min(wanted, left)  # one alone may begin with less than it wants
+        number = min(number, left // cost) if cost else number
+    if ask.slots:
+        number = min(number, _free_slots(state, ask, batch.holder))
+        if number <= 0:
+            state[f"w:{batch.holder}"] = now + 3 * POLL
+            return refused("slots", POLL)
+    rate = current_rate(state, ask.rate, ask.start, ask.accepted if get("requests", 0) > now else 0)
+    tokens = get("tokens") or ask.tokens
+    rest = get("rest", 0)
+    earliest = max(now - ask.burst, rest)
+    requests_from, tokens_from = max(get("requests", 0), earliest), max(get("tokens_from", 0), earliest)
+    moment = max(earliest, requests_from if rate else 0, tokens_from if ask.token_rate else 0)
+    if moment - now > ask.max_wait:
+        return refused("rest" if moment <= rest else "rate", moment - now)
+    step = max(1 / rate if rate else 0, tokens / ask.token_rate if ask.token_rate else 0)
+    if step:
+        number = min(number, max(1, int(ask.prefetch / step)))
+    if rate:
+        state["requests"] = requests_from + number / rate
+    if ask.token_rate:
+        state["tokens_from"] = tokens_from + number * tokens / ask.token_rate
+    if ask.budget:
+        state["spent"] += number * cost
+        _hold_money(state, batch.holder, number, number * cost)
+    if ask.slots:
+        state[f"h:{batch.holder}"] = get(f"h:{batch.holder}", 0) + number
+        state.pop(f"w:{batch.holder}", None)
+    grant = Grant(number, max(0.0, moment - now), step, rate, tokens, cost, mean)
+    grant.token_rate, grant.slots = ask.token_rate, ask.slots > 0
+    return grant
+
+
+def _charge(state: State, charge: Charge, batch: Batch) -> None:
+    for line, seconds in (("requests", charge.request_seconds), ("tokens_from", charge.token_seconds)):
+        if seconds and line in state:
+            state[line] += seconds
+    if charge.tokens is not None:
+        _learn(state, "tokens", charge.tokens)
+    if charge.cost is not None:
+        _learn(state, "cost", charge.cost)
+        most = state.get("most", 0)
+        state["most"] = max(charge.cost, most - (most - charge.cost) / MEAN_OF)
+    if batch.budgeted:
+        if charge.reserved and charge.day == state["day"]:
+            _hold_money(state, batch.holder, -charge.requests, -charge.reserved)
+        if charge.money and charge.day >= state["day"]:  # yesterday's budget is closed
+            state["spent"] = min(LARGEST, max(0, state["spent"] + charge.money))
+    if charge.slots:
+        held = f"h:{batch.holder}"
+        state[held] = max(0, state.get(held, 0) - charge.slots)
+
+
+def _pause(state: State, now: float, pause: Pause) -> None:
+    if pause.rest > 0:
+        state["rest"] = max(state.get("rest", 0), now + min(pause.rest, FARTHEST))
+    if pause.refused_rate:
+        lower_rate(state, now, pause.refused_rate, pause.rate, rests=pause.rest > 0)
+
+
+def _hold_money(state: State, holder: str, requests: int, money: int) -> None:
+    """Adds to the money that the requests of a holder have reserved."""
+    for field, more in ((f"n:{holder}", requests), (f"m:{holder}", money)):
+        state[field] = max(0, state.get(field, 0) + more)
+
+
+def _free_slots(state: State, ask: Reserve, holder: str) -> int:
+    """Returns how many slots are free for a holder: not more than its share while others wait, too."""
+    held = {field[2:]: int(number) for field, number in state.items() if field[:2] == "h:"}
+    waiting = {field[2:] for field in state if field[:2] == "w:"} - {holder}
+    free = ask.slots - sum(held.values())
+    if waiting:
+        parties = waiting | {holder} | {other for other, number in held.items() if number}
+        free = min(free, ceil(ask.slots / len(parties)) - held.get(holder, 0))
+    return free
+
+
+def _learn(state: State, name: str, value: float) -> None:
+    count = min(state.get(f"{name}_of", 0) + 1, MEAN_OF)
+    state[f"{name}_of"] = count
+    state[name] = state.get(name, 0) + (value - state.get(name, 0)) / count

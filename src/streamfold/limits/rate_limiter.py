@@ -1,0 +1,471 @@
+"""A limiter: waits until a request may be sent, and charges what it used."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from types import TracebackType
+from typing import Literal, Self
+
+import anyio
+
+from ..values import ConfigError, Cost, RateLimit, Usage
+from .adaptive_rate import FIRST_RATE, rates_from_headers
+from .errors import BudgetExceededError, LimitReachedError
+from .limit_state import DAY, Charge, Grant, Pause, Reserve
+from .opening import shared_store
+from .sessions import LimitSession, LocalSession, SharedLimitStore, SharedSession
+from .stores import LARGEST_BUDGET, LimitStore, MemoryLimitStore, check_number
+
+MILLION = 1_000_000
+_AHEAD = 1.0  # seconds that a reserved moment may be away: a pause or a new rate counts for all later ones
+_PREFETCHED = 10  # requests that are reserved at once
+_FIRST_TOKENS = 1000.0  # of an answer, before one is known
+_MOST_TOKENS = 10**12  # more than an answer can have used
+_LONGEST_REST = 60.0  # seconds that the server may want a pause for; if it wants more, the caller should know
+_CHARGING = 3.0  # seconds that charging may take
+_UNCHANGED = Charge()  # of a request that reserved nothing which has to be charged
+
+_current: ContextVar[Reservation | None] = ContextVar("streamfold_reservation", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefetched:
+    """A moment that was reserved, and has no request yet."""
+
+    moment: float
+    grant: Grant
+    local: LimitStore | None
+
+
+class RateLimiter:
+    """Keeps requests within limits, in this process or in all that share a store. Safe to share between tasks.
+
+        limiter = RateLimiter("openai", rpm=500, max_cost_per_day=20, store="valkey://127.0.0.1:6379")
+        async with limiter.reserve() as reservation:
+            reply = await ask()
+            reservation.settle(reply.usage, reply.cost)
+
+    `Provider` makes one by itself from the keys of its configuration.
+
+    Args:
+        name: what is limited. All limiters with the same name and store share the limits.
+        rpm: requests per minute, evenly spread.
+        tpm: tokens per minute, of input and output together. A request reserves the mean of the answers so far; it is
+            charged at its end with what it really used.
+        max_concurrent: requests at once. Those of a process that was killed count for some seconds more.
+        max_cost_per_day: money per day (UTC), in the currency of the costs, at most 1,000,000,000. A request reserves
+            what answers have cost at most, or all that is left as long as no cost is known; so the first request is
+            sent alone, and so is the last. When less is left than an answer costs on average, nothing is sent.
+        store: where it is counted: "memory", "sqlite:///PATH", "valkey://HOST:PORT", or the `store` of another limiter.
+        adapt: find the rate if `rpm` is not given, beginning slowly.
+        burst: seconds of unused allowance that may be caught up with.
+        on_store_error: what happens while the store can't be used: "local" counts in this process, with the limits
+            divided by `replicas`; "refuse" sends nothing.
+        replicas: how many processes share the store.
+        label: what errors call it. Default: the name.
+
+    Attributes:
+        store: where it is counted.
+
+    Raises:
+        ConfigError: an argument is wrong.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        rpm: float | None = None,
+        tpm: float | None = None,
+        max_concurrent: int | None = None,
+        max_cost_per_day: float | None = None,
+        store: LimitStore | SharedLimitStore | str = "memory",
+        adapt: bool = False,
+        burst: float = 0.05,
+        on_store_error: Literal["local", "refuse"] = "local",
+        replicas: int = 1,
+        label: str | None = None,
+    ) -> None:
+        for key, value in {
+            "rpm": rpm,
+            "tpm": tpm,
+            "max_concurrent": max_concurrent,
+            "max_cost_per_day": max_cost_per_day,
+        }.items():
+            check_number(key, value)
+        self.name = name
+        self.label = name if label is None else label
+        self.store = shared_store(store, on_store_error, replicas)
+        self._owns_store = isinstance(store, str)
+        self._rate, self._token_rate = (rpm or 0.0) / 60, (tpm or 0.0) / 60
+        self._stated, self._stated_tokens = 0.0, 0.0  # by the server's headers
+        self._adapt = adapt
+        self._burst = burst
+        self._slots = max_concurrent or 0
+        self._budget = millionths(Decimal(str(max_cost_per_day or 0)), ROUND_FLOOR)
+        self._unusable = ""  # why costs can't be counted
+        self._currency: str | None = None
+        self._session = self._open_session()
+        self._gate = anyio.Lock(fast_acquire=True)
+        self._waiting = 0
+        self._prefetched: deque[_Prefetched] = deque()
+        self._accepted = 0  # requests that the server accepted since the last reservation
+        self._freed: anyio.Event | None = None  # of those who wait for a slot or for money that is reserved
+
+    def reserve(self, *, max_wait: float | None = None) -> _ReservationBlock:
+        """Waits until a request may be sent; the block sends it. See `acquire`.
+
+        If the block asks a provider that has this limiter, its first request uses this reservation.
+        """
+        return _ReservationBlock(self, max_wait)
+
+    async def acquire(self, *, max_wait: float | None = None, cost: Decimal | None = None) -> Reservation:
+        """Waits until a request may be sent. The reservation must be closed; `async with` does.
+
+        Args:
+            max_wait: seconds that it may take. Default: as long as it takes.
+            cost: what the request may cost at most, to reserve that; only with `max_wait`.
+
+        Raises:
+            LimitReachedError: it would take longer than `max_wait`.
+            BudgetExceededError: the money for today is spent.
+            LimitStoreError: the store can't be used, and `on_store_error` is "refuse".
+            ConfigError: the store refuses its password, or costs can't be counted.
+        """
+        self._check_usable()
+        if max_wait is not None:
+            most = cost if cost is not None and cost.is_finite() else Decimal(0)
+            return await self._acquire_within(max_wait, millionths(min(max(most, Decimal(0)), Decimal(LARGEST_BUDGET))))
+        if (reservation := await self.at_once()) is not None:
+            return reservation
+        self._waiting += 1
+        try:
+            async with self._gate:  # one waits, the others behind it: a new rate counts for them
+                return await self._next()
+        finally:
+            self._waiting -= 1
+            if not self._waiting and self._prefetched:
+                await self._give_back()
+
+    async def at_once(self) -> Reservation | None:
+        """Returns the right to send a request now, if limits are counted in this process and allow it; else None.
+
+        Raises:
+            ConfigError: costs can't be counted.
+        """
+        self._check_usable()
+        if self.counts_here and not self._waiting:
+            grant, _ = await self._reserve(1, 0.0)
+            if grant.requests:
+                return Reservation(self, grant)
+        return None
+
+    def claimed(self) -> Reservation | None:
+        """Returns the reservation of the block of `reserve` that this is called in, once; else None."""
+        current = _current.get()
+        return current if current is not None and current.claim(self) else None
+
+    async def aclose(self) -> None:
+        """Charges what could not be charged yet, and closes the store, unless it was passed in."""
+        await self._session.aclose()
+        if self._owns_store:
+            await self.store.aclose()
+
+    @property
+    def limits_cost(self) -> bool:
+        """Whether money is limited."""
+        return self._budget > 0
+
+    def __repr__(self) -> str:
+        return f"<RateLimiter {self.label} {self.store!r}>"
+
+    def _open_session(self) -> LimitSession:
+        budgeted = self._budget > 0
+        leased = self._slots > 0 or budgeted
+        self.counts_here = isinstance(self.store, MemoryLimitStore)
+        if isinstance(self.store, MemoryLimitStore):
+            return LocalSession(self.store, self.name, leased=leased, budgeted=budgeted)
+        return SharedSession(self.store, self.name, leased=leased, budgeted=budgeted)
+
+    def _check_usable(self) -> None:
+        if self._unusable and self._budget:
+            raise ConfigError(f"{self.label}: max_cost_per_day: {self._unusable}")
+
+    async def _next(self) -> Reservation:
+        while not self._prefetched:
+            grant, local = await self._reserve(min(self._waiting, _PREFETCHED), _AHEAD)
+            if not grant.requests:
+                await self._pause(grant, max(min(grant.wait - _AHEAD / 2, _AHEAD), 0.001))
+                continue
+            if grant.requests == 1 and not grant.wait:
+                return Reservation(self, grant, local)
+            first = anyio.current_time() + grant.wait
+            for at in range(grant.requests):
+                self._prefetched.append(_Prefetched(first + at * grant.step, grant, local))
+        if (seconds := self._prefetched[0].moment - anyio.current_time()) > 0:
+            await anyio.sleep(seconds)
+        prefetched = self._prefetched.popleft()
+        return Reservation(self, prefetched.grant, prefetched.local)
+
+    async def _acquire_within(self, max_wait: float, cost: int) -> Reservation:
+        ends = anyio.current_time() + max_wait
+        while True:
+            left = ends - anyio.current_time()
+            grant, local = await self._reserve(1, max(0.0, min(_AHEAD, left)), cost)
+            if grant.requests:
+                reservation = Reservation(self, grant, local)
+                try:
+                    if grant.wait:
+                        await anyio.sleep(grant.wait)
+                except BaseException:
+                    reservation.cancel()
+                    await reservation.aclose()
+                    raise
+                return reservation
+            if grant.reason != "budget" and grant.wait > left:
+                raise self._reached(grant)
+            await self._pause(grant, grant.wait)
+
+    async def _pause(self, grant: Grant, seconds: float) -> None:
+        if grant.reason == "budget":
+            raise self._spent_error(grant)
+        if grant.reason == "rest" and grant.wait > _LONGEST_REST:
+            raise self._reached(grant)
+        if grant.reason in ("slots", "reserved"):
+            self._freed = self._freed or anyio.Event()
+            with anyio.move_on_after(seconds):
+                await self._freed.wait()
+        else:
+            await anyio.sleep(seconds)
+
+    async def _reserve(self, requests: int, max_wait: float, money: int = 0) -> tuple[Grant, LimitStore | None]:
+        rate, token_rate = self._rate or self._stated, self._token_rate or self._stated_tokens
+        accepted, self._accepted = self._accepted, 0
+        ask = Reserve(
+            requests=requests,
+            max_wait=max_wait,
+            prefetch=self._session.prefetch_seconds,
+            burst=self._burst,
+            rate=rate,
+            token_rate=token_rate,
+            start=FIRST_RATE if self._adapt and not rate else 0.0,
+            accepted=accepted,
+            tokens=_FIRST_TOKENS if token_rate else 0.0,
+            slots=self._slots,
+            budget=self._budget,
+            money=money,
+        )
+        return await self._session.reserve(ask)
+
+    async def _give_back(self) -> None:
+        """Gives back moments that were reserved for tasks that have been cancelled since."""
+        prefetched, self._prefetched = self._prefetched, deque()
+        for each in prefetched:
+            reservation = Reservation(self, each.grant, each.local)
+            reservation.cancel()
+            await reservation.aclose()
+
+    def note_accepted(self, limit: RateLimit | None, *, first: bool) -> None:
+        """Notes that the server has accepted a request, and what it states of its limits."""
+        self._accepted += first
+        self._note_stated(limit)
+
+    def note_costs(self, currency: str | None) -> None:
+        """Notes the currency of a cost, or that it is unknown what an answer cost."""
+        if currency is None:
+            self._unusable = "what an answer costs is not known: give its prices in the configuration"
+        elif self._currency not in (None, currency):
+            self._unusable = f"costs are in {self._currency} and in {currency}, which can't be added"
+        self._currency = self._currency or currency
+
+    async def charge(self, charge: Charge, local: LimitStore | None) -> None:
+        """Hands the charge of a reservation to the store."""
+        try:
+            await self._session.charge(charge, local)
+        finally:
+            if self._freed is not None:
+                self._freed.set()
+                self._freed = None
+
+    async def note_refused(
+        self, grant: Grant, local: LimitStore | None, retry_after: float | None, limit: RateLimit | None
+    ) -> None:
+        """Notes that the server refused a request: everybody waits as long as it says, and its rate is lowered."""
+        self._note_stated(limit)
+        if retry_after or grant.rate:
+            pause = Pause(retry_after or 0.0, grant.rate, self._rate or self._stated)
+            await self._session.pause(pause, local)
+
+    def _note_stated(self, limit: RateLimit | None) -> None:
+        rate, token_rate = rates_from_headers(limit)
+        self._stated, self._stated_tokens = rate or self._stated, token_rate or self._stated_tokens
+
+    def _reached(self, grant: Grant) -> LimitReachedError:
+        text = f"{self._reason(grant)}; nothing was sent"
+        return LimitReachedError(text, retry_after=grant.wait, provider=self.label)
+
+    def _reason(self, grant: Grant) -> str:
+        if grant.reason == "slots":
+            return f"the limit of {self._slots} requests at once is reached"
+        if grant.reason == "reserved":
+            return "what is left of the budget of today is reserved for requests in flight"
+        if grant.reason == "rest":
+            return f"the server has asked for a pause, of which {grant.wait:.0f} s are left"
+        rates = {"requests": self._rate or self._stated, "tokens": self._token_rate or self._stated_tokens}
+        text = " and ".join(f"{rate * 60:g} {of} per minute" for of, rate in rates.items() if rate)
+        return f"the limit of {text or 'requests'} is reached"
+
+    def _spent_error(self, grant: Grant) -> BudgetExceededError:
+        day = datetime.fromtimestamp((grant.day + 1) * DAY, UTC)
+        spent, budget, cost = (Decimal(number) / MILLION for number in (grant.spent, self._budget, grant.mean))
+        about = f", and an answer costs about {cost.normalize():f}" if grant.spent < self._budget else ""
+        unit = f" {self._currency}" if self._currency else ""
+        return BudgetExceededError(
+            f"the budget of {budget.normalize():f}{unit} per day is spent ({spent.normalize():f} of it{about}); nothing"
+            f" was sent. It begins again at {day:%Y-%m-%d %H:%M} UTC (max_cost_per_day)",
+            retry_after=grant.wait,
+            provider=self.label,
+        )
+
+
+class Reservation:
+    """The right to send one request. Unless a method says otherwise, it is charged what answers use on average.
+
+    Make one with `RateLimiter.reserve`.
+    """
+
+    def __init__(self, limiter: RateLimiter, grant: Grant, local: LimitStore | None = None) -> None:
+        self._limiter = limiter
+        self._grant = grant
+        self._local = local
+        self._tokens: float | None = None
+        self._cost: int | None = None
+        self._unused = self._nothing = self._answered = self._refused = self._closed = self._claimed = False
+        self._retry_after: float | None = None
+        self._rate_limit: RateLimit | None = None
+
+    def settle(self, usage: Usage | None = None, cost: Cost | None = None, *, partial: bool = False) -> None:
+        """Notes what the answer used and cost. What is None, or can't be, is taken for the mean of other answers.
+
+        Args:
+            partial: the answer was cut, so that its cost may not be known though the costs of others are.
+        """
+        self._tokens = _total_tokens(usage)
+        self._cost = None if cost is None else read_cost(cost.amount)
+        if cost is not None or (usage is not None and not partial):
+            self._limiter.note_costs(cost.currency if cost is not None else None)
+
+    def cancel(self) -> None:
+        """Notes that no request was sent: all of it is given back."""
+        self._unused = True
+
+    def failed(self) -> None:
+        """Notes that the server has answered nothing: tokens and money are given back."""
+        self._tokens, self._cost, self._nothing = 0.0, 0, True
+
+    def answered(self, rate_limit: RateLimit | None = None) -> None:
+        """Notes that the server has accepted the request, and what it states of its limits."""
+        self._limiter.note_accepted(rate_limit, first=not self._answered)
+        self._answered = True
+
+    def refused(self, retry_after: float | None = None, rate_limit: RateLimit | None = None) -> None:
+        """Notes that the server has had too many requests. All who share the limit wait for a while.
+
+        Args:
+            retry_after: seconds that the server asks for.
+        """
+        self.failed()
+        self._refused, self._retry_after, self._rate_limit = True, retry_after, rate_limit
+
+    def claim(self, limiter: RateLimiter) -> bool:
+        """Returns whether it is an unused reservation of a limiter; it counts as used then."""
+        if self._limiter is not limiter or self._claimed or self._closed:
+            return False
+        self._claimed = True
+        return True
+
+    async def __aenter__(self) -> Self:
+        self._before = _current.get()
+        _current.set(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _current.set(self._before)
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Charges what was used. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._limiter.counts_here:  # without a wait, so that nothing can be cancelled
+            await self._end()
+        else:
+            with anyio.move_on_after(_CHARGING, shield=True):  # perhaps because the task is being cancelled
+                await self._end()
+
+    async def _end(self) -> None:
+        if (charge := self._charge()) != _UNCHANGED:
+            await self._limiter.charge(charge, self._local)
+        if self._refused:
+            await self._limiter.note_refused(self._grant, self._local, self._retry_after, self._rate_limit)
+
+    def _charge(self) -> Charge:
+        grant, used, cost = self._grant, self._tokens, self._cost
+        if self._unused:
+            return grant.given_back()
+        limits_cost = self._limiter.limits_cost
+        money = grant.mean if cost is None else cost
+        return Charge(
+            token_seconds=(used - grant.tokens) / grant.token_rate if grant.token_rate and used is not None else 0.0,
+            tokens=used if used and grant.token_rate else None,
+            cost=cost if limits_cost and not self._nothing else None,
+            money=money - grant.cost if limits_cost else 0,
+            reserved=grant.cost,
+            day=grant.day if limits_cost else 0,
+            slots=1 if grant.slots else 0,
+        )
+
+
+class _ReservationBlock:
+    """The block of a reservation that is still to be made. A class, for a generator would cost as much as the rest."""
+
+    def __init__(self, limiter: RateLimiter, max_wait: float | None) -> None:
+        self._limiter, self._max_wait = limiter, max_wait
+
+    async def __aenter__(self) -> Reservation:
+        self._reservation = await self._limiter.acquire(max_wait=self._max_wait)
+        return await self._reservation.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._reservation.__aexit__(kind, error, traceback)
+
+
+def millionths(amount: Decimal, rounding: str = ROUND_CEILING) -> int:
+    """Returns an amount of money in millionths."""
+    return int((amount * MILLION).to_integral_value(rounding))
+
+
+def read_cost(amount: Decimal | None) -> int | None:
+    """Returns an amount in millionths, rounded up; None if no answer can cost it."""
+    if amount is None or not amount.is_finite() or not 0 <= amount <= LARGEST_BUDGET:
+        return None
+    return millionths(amount)
+
+
+def _total_tokens(usage: Usage | None) -> float | None:
+    if usage is None:
+        return None
+    total: object = usage.total_tokens
+    if total is None and usage.input_tokens is not None:
+        total = usage.input_tokens + (usage.output_tokens or 0)
+    known = isinstance(total, int | float) and not isinstance(total, bool) and 0 <= total < _MOST_TOKENS
+    return float(total) if known else None  # type: ignore[arg-type]

@@ -1,0 +1,454 @@
+"""Between a limiter and the store that counts for it: what is sent again, and what happens while the store is away.
+
+A store outside of this process may act on a batch although its answer is lost. So a limiter sends its operations in
+numbered batches, one at a time, and sends the last one again until it is answered; the store applies each number once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from math import inf
+from threading import Event, Lock, Thread
+from time import time
+from typing import Protocol
+from uuid import uuid4
+
+import anyio
+import anyio.to_thread
+
+from ..stores import PATIENCE, BlockingCalls, StoreError
+from ..values import ConfigError
+from .errors import LimitStoreError
+from .limit_state import DAY, Answer, Batch, Charge, Grant, Operation, Pause, Reserve
+from .stores import LimitStore, MemoryLimitStore
+
+_MOST_QUEUED = 10_000  # charges that are kept one by one for a store that is away; more are added up
+_MOST_SENT = 100  # operations of one batch
+
+_logger = logging.getLogger("streamfold.limits")
+
+
+class LimitSession(Protocol):
+    """What a limiter says to its store.
+
+    Attributes:
+        prefetch_seconds: for which several moments may be reserved at once.
+    """
+
+    prefetch_seconds: float
+
+    async def reserve(self, ask: Reserve) -> tuple[Grant, LimitStore | None]:
+        """Reserves moments for requests. Returns the store too, if it stands in for one that is away.
+
+        Raises:
+            LimitStoreError: the store can't be used, and `on_store_error` is "refuse".
+            ConfigError: the store refuses its password.
+        """
+        ...
+
+    async def charge(self, charge: Charge, local: LimitStore | None = None) -> None:
+        """Corrects what was reserved by what was used; later, if the store is away."""
+        ...
+
+    async def pause(self, pause: Pause, local: LimitStore | None = None) -> None:
+        """Sends nothing for a while, or lowers a rate."""
+        ...
+
+    async def aclose(self) -> None:
+        """Sends what is queued."""
+        ...
+
+
+class LocalSession:
+    """The session of a limiter that is counted in this process: its calls don't block, and no answer is lost.
+
+    Args:
+        leased: whether something is held until it is released.
+        budgeted: whether money is limited.
+    """
+
+    def __init__(self, store: MemoryLimitStore, name: str, *, leased: bool, budgeted: bool) -> None:
+        self.prefetch_seconds = store.prefetch_seconds
+        self._store, self._name = store, name
+        self._holder = uuid4().hex[:12]
+        self._lease, self._budgeted = inf if leased else 0.0, budgeted
+
+    async def reserve(self, ask: Reserve) -> tuple[Grant, LimitStore | None]:
+        """Reserves moments for requests."""
+        answer = self._store.apply(self._name, Batch((ask,), self._holder, 0, self._lease, self._budgeted))
+        return answer.grants[0] or Grant(), None
+
+    async def charge(self, charge: Charge, local: LimitStore | None = None) -> None:
+        """Corrects what was reserved by what was used."""
+        self._store.apply(self._name, Batch((charge,), self._holder, 0, self._lease, self._budgeted))
+
+    async def pause(self, pause: Pause, local: LimitStore | None = None) -> None:
+        """Sends nothing for a while, or lowers a rate."""
+        self._store.apply(self._name, Batch((pause,), self._holder, 0, self._lease, self._budgeted))
+
+    async def aclose(self) -> None:
+        """Does nothing."""
+
+
+class SharedLimitStore:
+    """A store outside of this process, which may be away for a while. Limiters of one program share it.
+
+    Args:
+        local: count in this process meanwhile, with the limits divided by `replicas`; else nothing is sent.
+    """
+
+    def __init__(self, store: LimitStore, *, local: bool, replicas: int) -> None:
+        self.store, self.replicas = store, replicas
+        self._counts_locally = local
+        self._local: MemoryLimitStore | None = None
+        self._calls = BlockingCalls(self, lambda: (LimitStoreError,), store.threads)
+        self._failure: LimitStoreError | None = None
+        self._guard = Lock()
+        self._active: set[SharedSession] = set()
+        self._thread: Thread | None = None
+        self._stop = Event()
+
+    @property
+    def failure(self) -> LimitStoreError | None:
+        """Why the store isn't asked now: it failed less than a second ago."""
+        return self._failure if self._calls.is_resting else None
+
+    async def run(self, call: Callable[[], None]) -> None:
+        """Runs a call in a thread, for a bounded time. Raises LimitStoreError, ConfigError."""
+        try:
+            await self._calls.ask(call)
+        except StoreError as error:
+            message = error.__cause__.message if isinstance(error.__cause__, LimitStoreError) else error.message
+            failure = LimitStoreError(message, retryable=True)
+            self.note_failure(failure)
+            raise failure from error
+        self.note_success()
+
+    def note_failure(self, failure: LimitStoreError) -> None:
+        """Notes that the store can't be used now."""
+        if self._failure is None:
+            instead = "limits are counted in this process" if self._counts_locally else "nothing is sent"
+            _logger.warning("%s; %s until it is back", failure.message, instead)
+        self._failure = failure
+
+    def note_success(self) -> None:
+        """Notes that the store can be used."""
+        if self._failure is not None:
+            _logger.warning("%r can be used again", self.store)
+            self._failure = self._local = None
+            self._calls.recovered()
+
+    def local_store(self) -> MemoryLimitStore | None:
+        """Returns the store that counts while this one is away; None if nothing is sent then."""
+        if self._counts_locally and self._local is None:
+            self._local = MemoryLimitStore()
+        return self._local
+
+    def watch(self, session: SharedSession) -> None:
+        """Renews the leases of a session, and sends what it has queued, in a thread, as long as it has something."""
+        if session in self._active and self._thread is not None and self._thread.is_alive():
+            return
+        with self._guard:
+            self._active.add(session)
+            if self._thread is None or not self._thread.is_alive():
+                self._stop = Event()
+                self._thread = Thread(target=self._watch, args=(self._stop,), name="streamfold-limits", daemon=True)
+                self._thread.start()
+
+    async def aclose(self) -> None:
+        """Sends what is queued, and closes the store."""
+        for session in list(self._active):
+            await session.aclose()
+        with self._guard:
+            self._stop.set()
+            self._thread = None
+            self._active.clear()
+        await self.store.aclose()
+
+    def __repr__(self) -> str:
+        return repr(self.store)
+
+    def _watch(self, stop: Event) -> None:
+        while not stop.wait(min(self.store.lease_seconds / 5, 3.0)):
+            for session in list(self._active):
+                try:
+                    if not session.beat():
+                        self._active.discard(session)
+                except LimitStoreError as error:
+                    self.note_failure(error)
+                except Exception as error:  # it goes on, whatever happens: slots depend on it
+                    _logger.warning("the limits of %r can't be renewed: %s", session.name, error)
+            with self._guard:
+                if not self._active and not stop.is_set():
+                    self._thread = None
+                    break
+        with suppress(Exception):  # its connections are broken
+            self.store.close_idle()
+
+
+class _Call:
+    """An operation on its way to the store.
+
+    Attributes:
+        grant: the answer to a `Reserve`.
+        done: whether it was answered.
+        abandoned: whether its caller has gone: what is granted goes back.
+    """
+
+    __slots__ = ("abandoned", "done", "grant", "operation")
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self.grant: Grant | None = None
+        self.done = self.abandoned = False
+
+
+class SharedSession:
+    """The session of a limiter that is counted outside of this process.
+
+    Args:
+        leased: whether something is held until it is released.
+        budgeted: whether money is limited.
+    """
+
+    def __init__(self, shared: SharedLimitStore, name: str, *, leased: bool, budgeted: bool) -> None:
+        self.name = name
+        self.prefetch_seconds = shared.store.prefetch_seconds
+        self._shared = shared
+        self._lease = shared.store.lease_seconds if leased else 0.0
+        self._budgeted = budgeted
+        self._turn = anyio.Lock(fast_acquire=True)
+        self._away: tuple[MemoryLimitStore, int] | None = None  # what had been spent when the store went away
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._holder = uuid4().hex[:12]
+        self._sending, self._answering = Lock(), Lock()
+        self._queue: deque[_Call] = deque()
+        self._sent: tuple[Batch, list[_Call]] | None = None  # the batch that isn't answered yet
+        self._number = 0
+        self._doubtful = False  # whether a batch was ever sent again
+        self._held = Batch()  # slots and money as the store has them; `born`, `day` and `spent` of its last answer
+
+    async def reserve(self, ask: Reserve) -> tuple[Grant, LimitStore | None]:
+        """Reserves moments for requests. A wait that is cancelled reserves nothing."""
+        failure = self._shared.failure
+        if failure is None:
+            call = _Call(ask)
+            try:
+                await self._exchange(call)
+            except BaseException as error:
+                self._abandon(call)
+                if not isinstance(error, LimitStoreError):
+                    raise
+                failure = error
+            else:
+                return call.grant or Grant(), None
+        local = self._shared.local_store()
+        if local is None:
+            raise LimitStoreError(failure.message, retryable=True)
+        return self._reserve_locally(local, ask), local
+
+    async def charge(self, charge: Charge, local: LimitStore | None = None) -> None:
+        """Corrects what was reserved by what was used; later, if the store is away."""
+        if local is not None:
+            local.apply(self.name, self._local_batch(charge))
+            charge = Charge(
+                tokens=charge.tokens, cost=charge.cost, money=charge.money, day=charge.day, requests=0
+            )  # of what the shared store hasn't reserved, it has to know what was spent
+            if charge == Charge(requests=0, day=charge.day):
+                return
+        await self._tell(charge)
+
+    async def pause(self, pause: Pause, local: LimitStore | None = None) -> None:
+        """Sends nothing for a while, or lowers a rate."""
+        if local is not None:
+            local.apply(self.name, self._local_batch(pause))
+        await self._tell(pause)
+
+    async def aclose(self) -> None:
+        """Sends what is queued, and gives up the lease if nothing is held. What can't be sent is lost, and logged."""
+        self._check_process()
+        with anyio.move_on_after(2 * PATIENCE, shield=True), suppress(LimitStoreError, ConfigError):
+            await anyio.to_thread.run_sync(self._leave, abandon_on_cancel=True)
+        lost = [call.operation for call in self._pending() if isinstance(call.operation, Charge)]
+        if lost:
+            money = sum(charge.money for charge in lost) / 1_000_000
+            _logger.error("%d charges (%s of money) of %r could not be counted", len(lost), money, self.name)
+
+    def beat(self) -> bool:
+        """Renews the lease, and sends what is queued. Returns whether there was anything to do."""
+        held = self._held
+        if not (held.slots or held.reserved or self._queue or self._sent):
+            return False
+        self.flush()
+        self._shared.note_success()
+        return True
+
+    def flush(self, call: _Call | None = None, *, leaves: bool = False) -> None:
+        """Sends what is queued, up to a call if it is given. Blocks.
+
+        Raises:
+            LimitStoreError, ConfigError: the store can't be used. What was sent is sent again by the next flush.
+        """
+        self._check_process()
+        if not self._sending.acquire(timeout=PATIENCE):
+            raise LimitStoreError(f"{self._shared!r} does not answer", retryable=True)
+        try:
+            while call is None or not call.done:
+                self._doubtful |= self._sent is not None
+                batch, calls = self._sent = self._sent or self._next_batch(leaves=leaves)
+                answer = self._shared.store.apply(self.name, batch)
+                self._sent = None
+                self._take(batch, calls, answer)
+                if not self._queue:
+                    break
+        finally:
+            self._sending.release()
+
+    def _leave(self) -> None:
+        if self._queue or self._sent:
+            self.flush()
+        if (
+            self._shared.failure is None
+            and self._number
+            and not self._doubtful
+            and not (self._held.slots or self._held.reserved)
+        ):
+            self.flush(leaves=True)
+
+    async def _exchange(self, call: _Call) -> None:
+        self._check_process()
+        self._queue.append(call)
+        self._shared.watch(self)
+        async with self._turn:  # one sends, also for those who wait
+            if not call.done:
+                await self._shared.run(partial(self.flush, call))
+
+    async def _tell(self, operation: Operation) -> None:
+        """Sends an operation whose answer isn't needed; later, if the store is away."""
+        if self._shared.failure is None:
+            try:
+                await self._exchange(_Call(operation))
+            except LimitStoreError:
+                pass  # it has been logged; it stays in the queue
+            except ConfigError as error:  # of a password that was changed meanwhile: the answer is there all the same
+                _logger.warning("limits could not be charged yet: %s", error)
+            return
+        if isinstance(operation, Charge):
+            self._enqueue(operation)
+            self._shared.watch(self)
+
+    def _enqueue(self, charge: Charge) -> None:
+        if len(self._queue) >= _MOST_QUEUED:
+            for at, other in enumerate(self._queue):
+                if isinstance(other.operation, Charge) and other.operation.day == charge.day:
+                    self._queue[at] = _Call(other.operation.plus(charge))
+                    return
+        self._queue.append(_Call(charge))
+
+    def _abandon(self, call: _Call) -> None:
+        with self._answering:
+            if call.done:
+                self._give_back(call)
+                return
+            call.abandoned = True
+            if isinstance(call.operation, Reserve):
+                call.operation.requests = 0  # if it is sent again
+        with suppress(ValueError):
+            self._queue.remove(call)
+
+    def _give_back(self, call: _Call) -> None:
+        if call.grant is not None and call.grant.requests:
+            self._queue.append(_Call(call.grant.given_back(call.grant.requests)))
+            self._shared.watch(self)
+
+    def _next_batch(self, *, leaves: bool) -> tuple[Batch, list[_Call]]:
+        calls: list[_Call] = []
+        with suppress(IndexError):
+            while len(calls) < _MOST_SENT:
+                calls.append(self._queue.popleft())
+        calls.sort(key=lambda call: isinstance(call.operation, Reserve))  # first what makes room
+        self._number += 1
+        batch = replace(
+            self._held,
+            operations=[call.operation for call in calls],
+            holder=self._holder,
+            number=self._number,
+            lease=self._lease,
+            budgeted=self._budgeted,
+            leaves=leaves,
+        )
+        return batch, calls
+
+    def _take(self, batch: Batch, calls: list[_Call], answer: Answer) -> None:
+        """Notes what is held now, and tells those who wait."""
+        slots, money, reserved = batch.slots, batch.money, batch.reserved
+        if answer.day != batch.day:  # the money of another day isn't reserved any more
+            money = reserved = 0
+        for operation, grant in zip(batch.operations, answer.grants, strict=True):
+            if grant is not None and grant.requests:
+                slots += grant.requests if grant.slots else 0
+                money += grant.requests * grant.cost
+                reserved += grant.requests if self._budgeted else 0
+            elif isinstance(operation, Charge):
+                slots -= operation.slots
+                if operation.reserved and operation.day == answer.day:
+                    money, reserved = money - operation.reserved, reserved - operation.requests
+        self._held = Batch(
+            slots=max(0, slots),
+            money=max(0, money),
+            reserved=max(0, reserved),
+            born=answer.born,
+            day=answer.day,
+            spent=answer.spent,
+        )
+        with self._answering:
+            for call, grant in zip(calls, answer.grants, strict=True):
+                call.grant, call.done = grant, True
+                if call.abandoned:
+                    self._give_back(call)
+
+    def _pending(self) -> list[_Call]:
+        return [*(self._sent[1] if self._sent else ()), *self._queue]
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():  # a fork: what the parent holds is the parent's
+            self._begin()
+
+    def _local_batch(self, operation: Operation, spent: int = 0) -> Batch:
+        # A state that was never asked counts as one that has lost what was spent.
+        return Batch(
+            (operation,), self._holder, lease=inf, budgeted=self._budgeted, born=-1.0, day=self._held.day, spent=spent
+        )
+
+    def _reserve_locally(self, local: MemoryLimitStore, ask: Reserve) -> Grant:
+        """Reserves in this process, whose part of a limit is one of `replicas`."""
+        if self._away is None or self._away[0] is not local:
+            charges = [call.operation for call in self._pending() if isinstance(call.operation, Charge)]
+            queued = sum(charge.money for charge in charges if charge.day >= self._held.day)
+            self._away = local, self._held.spent + queued
+        spent, replicas = self._away[1], self._shared.replicas
+        if self._held.day < time() // DAY:  # it was spent on another day
+            spent = 0
+        part = replace(
+            ask,
+            requests=1,
+            rate=ask.rate / replicas,
+            token_rate=ask.token_rate / replicas,
+            start=ask.start / replicas,
+            slots=-(-ask.slots // replicas),
+            budget=spent + max(1, (ask.budget - spent) // replicas) if ask.budget else 0,
+        )
+        grant = local.apply(self.name, self._local_batch(part, spent)).grants[0] or Grant()
+        if ask.budget and grant.requests:
+            self._enqueue(Charge(money=grant.requests * grant.cost, day=grant.day, requests=0))
+            self._shared.watch(self)
+        return grant

@@ -1,0 +1,115 @@
+"""Where limits are counted: the interface of a store, and the one of this process."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from math import inf
+from threading import Lock
+from typing import ClassVar
+from weakref import ref
+
+from ..stores import close_in_thread
+from ..values import ConfigError
+from .limit_state import Answer, Batch, State, apply
+
+_SMALLEST, _LARGEST = 1e-9, 1e12
+LARGEST_BUDGET = 10**9
+SMALLEST_BUDGET = 1e-6
+
+
+class LimitStore(ABC):
+    """Counts limits by their names, for all that use the same store. Its calls block, and come from any thread.
+
+    Attributes:
+        prefetch_seconds: for which one batch may reserve several moments, so that not every request costs a round trip.
+        lease_seconds: after which the slots of a process that is gone are free again.
+        threads: how many calls run at once.
+    """
+
+    prefetch_seconds: float = 0.0
+    lease_seconds: float = inf
+    threads: ClassVar[int] = 1
+
+    @abstractmethod
+    def apply(self, name: str, batch: Batch) -> Answer:
+        """Applies the operations of a batch. One that is sent again gets the answer again, and has no other effect.
+
+        Raises:
+            LimitStoreError: the store can't be used. Whether the batch has had its effect isn't known then.
+            ConfigError: the store refuses its password.
+        """
+
+    def close_idle(self) -> None:  # noqa: B027 - most stores have nothing to close
+        """Closes what isn't used now. Called when a program hasn't needed the store for some seconds."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closes files and connections. They are opened again when they are needed again."""
+
+    async def aclose(self) -> None:
+        """As `close`, in a thread."""
+        await close_in_thread(self.close)
+
+
+class MemoryLimitStore(LimitStore):
+    """Counts in this process, and forgets everything at its end.
+
+    Args:
+        clock: seconds since 1970. Default: a clock that is never stepped.
+    """
+
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        began = time.time() - time.monotonic()
+        self._clock = clock or (lambda: began + time.monotonic())
+        self._states: dict[str, State] = {}
+        self._batches: dict[tuple[str, str], tuple[int, Answer]] = {}
+        self._lock = Lock()  # event loops of several threads may share a store
+
+    def apply(self, name: str, batch: Batch) -> Answer:
+        """Applies a batch, once."""
+        with self._lock:
+            if not batch.number:
+                return apply(self._states.setdefault(name, {}), self._clock(), batch)
+            key = (name, batch.holder)
+            number, answer = self._batches.get(key, (0, None))
+            if answer is None or number < batch.number:
+                answer = apply(self._states.setdefault(name, {}), self._clock(), batch)
+                self._batches[key] = batch.number, answer
+            return answer
+
+    def close(self) -> None:
+        """Does nothing: others may use the same store."""
+
+    async def aclose(self) -> None:
+        """Does nothing: others may use the same store."""
+
+    def __repr__(self) -> str:
+        return "<MemoryLimitStore>"
+
+
+_shared: list[ref[MemoryLimitStore]] = []
+
+
+def process_store() -> MemoryLimitStore:
+    """Returns the store that all in this process share who use "memory". It is gone when it isn't used any more."""
+    store = _shared[0]() if _shared else None
+    if store is None:
+        store = MemoryLimitStore()
+        _shared[:] = [ref(store)]
+    return store
+
+
+def check_number(name: str, value: object) -> None:
+    """Raises ConfigError for a limit that isn't a number above 0, or is too large or too small to count with."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{name} must be a number above 0, not {value!r}")
+    if not 0 < value < inf:  # also NaN
+        raise ConfigError(f"{name} must be greater than 0, not {value}")
+    if not _SMALLEST <= value <= _LARGEST:
+        raise ConfigError(f"{name} must be between {_SMALLEST:g} and {_LARGEST:g}")
+    if name == "max_cost_per_day" and not SMALLEST_BUDGET <= value <= LARGEST_BUDGET:
+        raise ConfigError(f"{name} must be between 0.000001 and {LARGEST_BUDGET:,}: money is counted in millionths")
