@@ -12,6 +12,8 @@ from ..requests import Request, TimeoutOptions
 from ..values import Cost, Pricing, Reply, Timeouts, Usage
 from .model import ChatModel
 
+_ASSUMED_OUTPUT = 16_384  # tokens of an answer that is not limited
+
 
 class DirectModel(ChatModel, Protocol):
     """A model whose requests reach its endpoint as they are asked: it can wait for a limiter, and hand over batches."""
@@ -49,6 +51,8 @@ class EndpointFacts:
         prices: returns what finds out what an answer of a model costs there, or None if nothing can.
         refused_members: members of a body that it refuses, though others of its wire format know them.
         extra_body: members that its configuration adds to every body.
+        output_limits: returns how many tokens a model writes at most, and how many are allowed where a request doesn't
+            say; None: unknown.
     """
 
     name: str
@@ -60,6 +64,9 @@ class EndpointFacts:
     prices: Callable[[str], Pricing | None] | None = field(default=None, repr=False, compare=False)
     refused_members: tuple[str, ...] = field(default=(), repr=False, compare=False)
     extra_body: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    output_limits: Callable[[str], tuple[int | None, int | None]] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     def adapter_of(self, model: str | None) -> str:
         """Returns the name of the wire format on which a model is asked; None: its own model."""
@@ -74,6 +81,17 @@ class EndpointFacts:
         """Whether it is known what an answer of a model costs when it is there."""
         pricing = self.prices(model or self.model or "") if self.prices else None
         return pricing is not None
+
+    def max_output_tokens(self, allowed: int | None, model: str | None = None) -> int:
+        """Returns the most tokens that an answer may have.
+
+        Args:
+            allowed: as the request says; None: it doesn't. Then it is the smaller of what the model writes at most and
+                16,384.
+        """
+        most, default = self.output_limits(model or self.model or "") if self.output_limits else (None, None)
+        wanted = allowed or default or _ASSUMED_OUTPUT
+        return wanted if most is None else min(wanted, most)
 
     def __str__(self) -> str:
         return f"{self.name} {self.adapter} {self.url} {self.model or ''}".strip()

@@ -207,6 +207,7 @@ class Provider(BaseChatModel):
             prices,
             refused,
             profile.default_options().extra_body,
+            partial(_output_limits, profile),
         )
         others = [facts for model in self.fallbacks if (facts := facts_of(model)) is not None]
         return ModelFacts(
@@ -264,6 +265,10 @@ class Provider(BaseChatModel):
             return self._requester.answer(arguments)
         own = Candidate(self.name, partial(self._requester.answer, replace(arguments, fail_fast=True)))
         return self._failover.answer([own, *candidates(self.fallbacks, arguments)])
+
+
+def _output_limits(profile: Profile, model: str) -> tuple[int | None, int | None]:
+    return profile.family_of(model).max_output_tokens, profile.default_options().max_output_tokens
 
 
 def _pricing(profile: Profile, model: str) -> ProfilePricing | None:

@@ -99,7 +99,11 @@ def _most_output(request: Request) -> int:
     return request.options.max_output_tokens or _ASSUMED
 
 
-def most_expected(request: Request) -> Usage:
-    """Returns what a request may use at most."""
-    read, written = estimated_tokens(request), _most_output(request)
+def most_expected(request: Request, most_output: int | None) -> Usage:
+    """Returns what a request may use at most.
+
+    Args:
+        most_output: tokens that the answer may have at most; None: as the request says, or what is assumed.
+    """
+    read, written = estimated_tokens(request), most_output or _most_output(request)
     return Usage(read, written, read + written)

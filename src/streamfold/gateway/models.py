@@ -58,6 +58,15 @@ class Served:
         found = [cost for endpoint, model in asked if (cost := endpoint.cost(usage, model)) is not None]
         return max(found, key=lambda cost: cost.amount, default=None)
 
+    def max_output_tokens(self, allowed: int | None) -> int | None:
+        """Returns the most tokens that an answer may have at any endpoint that may answer; None: they aren't known.
+
+        Args:
+            allowed: as the request says; None: it doesn't.
+        """
+        asked = self._asked(self.endpoints)
+        return max((endpoint.max_output_tokens(allowed, model) for endpoint, model in asked), default=None)
+
     def _asked(self, endpoints: tuple[EndpointFacts, ...]) -> Iterator[tuple[EndpointFacts, str | None]]:
         """Yields the endpoints with the models that they are asked for; None: their own."""
         for at, endpoint in enumerate(endpoints):

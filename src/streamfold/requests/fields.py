@@ -64,6 +64,13 @@ class Fields:
         """Takes a whole number."""
         return self.take(name, int)
 
+    def limit(self, name: str) -> int | None:
+        """Takes a whole number greater than 0."""
+        value = self.count(name)
+        if value is not None and value < 1:
+            raise ConfigError(f"{self.at(name)} must be a whole number greater than 0, not {value}")
+        return value
+
     def flag(self, name: str) -> bool | None:
         """Takes true or false."""
         return self.take(name, bool)

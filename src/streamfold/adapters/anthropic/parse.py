@@ -47,7 +47,7 @@ def parse_messages_request(body: Any, *, native: bool = False) -> Request:
         ConfigError: it is not a request, or it can't be answered here. The message begins with the path.
     """
     fields = Fields(body)
-    model, max_tokens = fields.need("model"), fields.count("max_tokens")
+    model, max_tokens = fields.need("model"), fields.limit("max_tokens")
     if max_tokens is None:
         raise ConfigError("max_tokens is missing: it must be a whole number")
     fields.any("stream")
@@ -64,7 +64,7 @@ def parse_messages_request(body: Any, *, native: bool = False) -> Request:
     options = Options(
         temperature=fields.number("temperature"),
         top_p=fields.number("top_p"),
-        max_output_tokens=max_tokens or None,
+        max_output_tokens=max_tokens,
         stop=fields.items("stop_sequences") or None,
         parallel_tool_calls=parallel,
         reasoning_effort=_effort(thinking, output),  # type: ignore[arg-type]

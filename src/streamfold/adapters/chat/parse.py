@@ -51,7 +51,7 @@ def wants_usage(body: Any) -> bool:
 
 
 def _most_tokens(fields: Fields) -> int | None:
-    new, old = fields.count("max_completion_tokens"), fields.count("max_tokens")
+    new, old = fields.limit("max_completion_tokens"), fields.limit("max_tokens")
     if new is not None and old is not None and new != old:
         raise ConfigError("max_tokens and max_completion_tokens differ, and are two names of the same option")
     return old if new is None else new

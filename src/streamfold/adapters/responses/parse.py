@@ -96,7 +96,7 @@ def _request(fields: Fields, items: list[tuple[str, Any]], tools: tuple[Tool, ..
     options = Options(
         temperature=fields.number("temperature"),
         top_p=fields.number("top_p"),
-        max_output_tokens=fields.count("max_output_tokens"),
+        max_output_tokens=fields.limit("max_output_tokens"),
         parallel_tool_calls=fields.flag("parallel_tool_calls"),
         reasoning_effort=reasoning.text("effort") if reasoning else None,  # type: ignore[arg-type]
         response_format=_format(text),
