@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Collection, Mapping
 from hashlib import sha256
+from typing import Any
 
 import anyio
 
@@ -13,6 +14,7 @@ from ...config import store_place, store_url
 from ...stores import Retention, Store, StoreError, open_store
 from ...values import ConfigError
 from ..answers import Answer
+from ..columns import ANSWER_COLUMNS, answer_cells
 
 _logger = logging.getLogger("streamfold")
 
@@ -66,6 +68,8 @@ class KeptAnswers:
     async def find(self, keys: Collection[str]) -> Mapping[str, Answer]:
         """Returns the answers that are known. A store that fails later is logged, and the rows are asked.
 
+        So is a row whose answer is damaged.
+
         Raises:
             ConfigError: the store could not be reached at all.
         """
@@ -77,7 +81,12 @@ class KeptAnswers:
             _logger.warning("answers could not be read", exc_info=error)
             return {}
         self._reached = True
-        return {key: Answer("", 0, **json.loads(value)) for key, value in found.items()}
+        answers = {key: answer for key, value in found.items() if (answer := _read_answer(value)) is not None}
+        if len(answers) < len(found):
+            _logger.warning(
+                "%d answers in the store are damaged: their rows are asked again", len(found) - len(answers)
+            )
+        return answers
 
     async def keep(self, key: str, answer: Answer) -> None:
         """Keeps an answer; when it returns, the answer outlives this process. A store that fails is logged."""
@@ -96,3 +105,18 @@ class KeptAnswers:
     async def aclose(self) -> None:
         """Closes the store."""
         await self._store.aclose()
+
+
+def _read_answer(value: bytes) -> Answer | None:
+    """Returns an answer that was kept; None if it can't have been written here."""
+    try:
+        answer = Answer("", 0, **json.loads(value))
+        cells = answer_cells(answer)
+        counts: list[Any] = [answer.usage.input_tokens, answer.usage.output_tokens, answer.tries]
+        whole = answer.cost is None or answer.cost.amount.is_finite()
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
+        return None
+    parts = isinstance(answer.reply, dict) + isinstance(answer.error, dict)
+    typed = all(cells[name] is None or isinstance(cells[name], kind) for name, kind in ANSWER_COLUMNS.items())
+    small = all(count is None or (isinstance(count, int) and 0 <= count < 2**31) for count in counts)
+    return answer if parts == 1 and typed and small and whole else None
