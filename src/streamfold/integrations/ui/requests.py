@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Unpack
 
 from ...answers import ChatModel
@@ -114,7 +114,8 @@ class UIRequest:
             ConfigError: decisions can't be checked, because there is neither a state nor a secret; a decision is not
                 about a call that waits for it, with the arguments that were shown; or as for `run_tools`.
         """
-        messages = (*((system(instructions),) if instructions else ()), *self.messages)
+        conversation = self.messages if self.trust_client else without_provider_approvals(self.messages)
+        messages = (*((system(instructions),) if instructions else ()), *conversation)
         options.setdefault("fragments", True)
         if options.setdefault("owner", self.owner) != self.owner:
             raise ConfigError("the owner of a run is that of its request: pass owner= to read_request")
@@ -198,6 +199,35 @@ def settled(messages: Iterable[Message]) -> list[Message]:
         out.append(message)
         waiting |= {call.id: call for call in message.tool_calls}
     return out
+
+
+def without_provider_approvals(messages: Iterable[Message]) -> list[Message]:
+    """Returns a conversation of a client without its approvals of calls that a provider runs (MCP servers).
+
+    There the answer to such a call is the approval, and what only the provider can read of a turn may hold the call and
+    the answer too (`mcp_approval_request` and `mcp_approval_response` of the Responses API): a client could write both
+    itself. What came of a call that was approved stays in the turn.
+    """
+    kept: list[Message] = []
+    gone: set[str | None] = set()
+    for message in messages:
+        if message.role == "tool":
+            if message.tool_call_id not in gone:
+                kept.append(message)
+            continue
+        gone = {call.id for call in message.tool_calls if call.kind == "approval"}
+        output = message.extras.get("output")
+        items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+        items = [
+            {name: value for name, value in item.items() if name != "approval_request_id"}
+            for item in items
+            if "approval" not in str(item.get("type")).lower()
+        ]
+        calls = tuple(call for call in message.tool_calls if call.id not in gone)
+        extras = message.extras if output is None else {**message.extras, "output": items}
+        if message.content or calls or items or not gone:
+            kept.append(replace(message, tool_calls=calls, extras=extras))
+    return kept
 
 
 def last_calls(messages: Sequence[Message]) -> dict[str, ToolCall]:

@@ -43,6 +43,11 @@ class Signatures:
         """
         signed: dict[str, str] = {}
         for waiting in run.pending:
+            if waiting.call.kind == "approval":
+                raise ConfigError(
+                    f"the call {waiting.call.id!r} of {waiting.call.name} is run by the provider, and can't be signed:"
+                    " save the state of the run, and pass it as state="
+                )
             if waiting.waits_for == "approval":
                 call = replace(waiting.call, id=shown(waiting.call.id))
                 if (nonce := await run.approval_nonce(waiting, call)) is not None:
