@@ -476,3 +476,11 @@ def test_streams_ask_proxies_not_to_hold_them_back() -> None:
 
     for name in ("cache-control", "x-accel-buffering"):
         assert dict(OF_THE_GATEWAY)[name] == aisdk.HEADERS[name] == agui.HEADERS[name]
+
+
+async def test_signed_approvals_need_a_journal(caplog: pytest.LogCaptureFixture) -> None:
+    """Without one nothing keeps that an approval is good once, so nobody is asked for one, and the log says why."""
+    run = asked().run(ScriptedProvider(call("delete_deep", path="a", depth=1.0)), [delete_deep])
+    events = await written(run, secret="s1")
+    assert events[-1] == {"type": "error", "errorText": "the server failed; see its log"}
+    assert "signed approvals need a journal" in caplog.text

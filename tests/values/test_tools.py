@@ -186,6 +186,20 @@ def decorated(city: str) -> str:
     return city
 
 
+async def test_functions_of_one_code_are_apart() -> None:
+    """What is remembered of the code of a function is not what one function of it was made with."""
+
+    def made(owner: str) -> Callable[[], str]:
+        def whose() -> str:
+            """Returns whose this is."""
+            return owner
+
+        return whose
+
+    ann, bob = tool(made("ann")), tool(made("bob"))
+    assert [await each.call(call({})) for each in (ann, bob)] == ["ann", "bob"]
+
+
 def test_as_a_decorator() -> None:
     assert (decorated.name, decorated.bind(call({"city": "x"}))()) == ("decorated", "x")
 
