@@ -32,7 +32,7 @@ HELLO = Recording("case/hello", text("Hel") + text(f"lo {KEY}") + fin("stop") + 
 
 
 async def run(folder: Path, *words: str) -> tuple[int, str, str]:
-    done = await run_beside(folder, *words, ACME_KEY=KEY)
+    done = await run_beside(folder, *words, ACME_KEY=KEY, STREAMFOLD_CONFIG="streamfold.toml")
     return done.returncode, done.stdout, done.stderr
 
 

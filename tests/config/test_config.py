@@ -249,7 +249,7 @@ async def test_references_are_looked_up_when_a_request_is_made(monkeypatch: pyte
         model = "${MODEL}-turbo"
         headers = { X-Team = "team ${TEAM}", X-Plain = "$${TEAM}" }
         """)
-    provider = Provider.from_config("main")
+    provider = Provider.from_config("main", config="streamfold.toml")
     variables = {"MODEL": "m", "GATEWAY": "http://test/", "MY_KEY": "sk-1\n", "TEAM": "red"}
     messages = [
         'provider "main": model: MODEL is not set',
@@ -658,7 +658,7 @@ headers = { X-Team = "${TEAM}", X-Api-Key = "Bearer canary-key" }
 """)
     echo = {"error": {"message": "no canary-team with canary-key at http://canary-host"}}
     respx.post("http://canary-host/v1/chat/completions").respond(400, json=echo)
-    async with Provider.from_config("main") as provider:
+    async with Provider.from_config("main", config="streamfold.toml") as provider:
         with pytest.raises(APIStatusError) as caught:
             await provider.chat("Hello")
     assert "canary" not in str(caught.value)

@@ -248,8 +248,9 @@ def test_types_of_settings_have_every_key() -> None:
         "profile",
         "docs",
         "checked",
-        "turn_cache",
-    }  # an argument
+        "turn_cache",  # an argument
+        "untrusted_file",
+    }
     assert keys(TimeoutOptions) == {field.name for field in fields(Timeouts)}
     assert keys(RateLimitsConfig) == set(RateLimitSettings.model_fields)
     assert keys(LimitsConfig) == {field.name for field in fields(Limits)}

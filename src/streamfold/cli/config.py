@@ -1,16 +1,17 @@
-"""`streamfold config show`, `check` and `path`: the effective configuration, without secrets."""
+"""`streamfold config show`, `check`, `path` and `trust`: the effective configuration, without secrets."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import anyio
 import typer
 
 from ..client import Provider
-from ..config import Config, Value, config_problems, effective_values, places, read_config, spelled
+from ..config import Config, Value, config_problems, effective_values, places, read_config, spelled, trust_file
 from ..terminal import File, print_json, reported_errors, say
 from ..values import ConfigError, EmptyResponseError, StreamfoldError
 
@@ -87,6 +88,19 @@ def path(file: File = None) -> None:
         say(f"{state:9}  {place.path.absolute()}  ({place.origin})")
     if used is None and looked_in[0].required:
         raise typer.Exit(1)
+
+
+@app.command()
+def trust(
+    path: Annotated[Path, typer.Argument(help="The file to trust, as it is now.", exists=True, dir_okay=False)],
+) -> None:
+    """Trust a file that is found in a working directory: it may send keys and variables to hosts that it chooses.
+
+    The path is remembered with a hash of the content, in the user's directory: a file that changes is not trusted.
+    """
+    with reported_errors(False):
+        kept = trust_file(path)
+    say(f"{path.absolute()} is trusted as it is now (remembered in {kept})")
 
 
 async def _silent_providers(config: Config) -> list[str]:

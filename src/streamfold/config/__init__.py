@@ -24,4 +24,5 @@ from .tables import (
     mistakes_in,
     read_table,
 )
+from .trust import trust_file
 from .typed import BatchesConfig, CapabilitiesConfig, LimitsConfig, ModelConfig, ProviderConfig, RateLimitsConfig

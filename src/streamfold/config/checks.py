@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError
 
 from ..adapters import find_adapter
 from ..requests import ModelTable
+from ..text import referenced
 from ..values import ConfigError, NotConfiguredError, Prices, Timeouts
 from .lines import spelled
 from .tables import invalid, mistakes_in, read_table
@@ -73,6 +74,17 @@ def check_url(url: str) -> None:
         host = ""
     if not host:
         raise ValueError("must have a valid host")
+
+
+def same_origin(one: Any, other: Any) -> bool:
+    """Returns whether two base URLs surely have the same scheme, host and port; not with a variable in one of them."""
+    if not (isinstance(one, str) and isinstance(other, str)) or referenced(one) or referenced(other):
+        return False
+    try:
+        first, second = urlsplit(one), urlsplit(other)
+    except ValueError:
+        return False
+    return (first.scheme, first.netloc) == (second.scheme, second.netloc)
 
 
 def joined_url(base_url: str, path: str) -> str:

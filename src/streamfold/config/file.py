@@ -17,14 +17,15 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError
 
+from ..text import referenced
 from ..values import ConfigError, nearest
 from .catalogue import catalogue_layers, provider_files
-from .checks import variable_is_set
+from .checks import same_origin, variable_is_set
 from .gateway import GatewaySettings
 from .layers import Layer, TomlFile, find_layer, merge, place_mistakes
 from .lines import spelled
 from .places import PROVIDER_VARIABLE, Place, places, read_file
-from .profile import Profile
+from .profile import Profile, untrusted
 from .rate_limits import RateLimitSettings
 from .tables import Table, accepted_by
 
@@ -238,7 +239,20 @@ class Config:
         settings, mistakes = self.checked
         for _, text in mistakes:
             raise ConfigError(text)
+        if self.file is not None and self.file.is_foreign:
+            self._check_stores(settings)
         return settings
+
+    def _check_stores(self, settings: FileSettings) -> None:
+        """Raises ConfigError for a store with variables in a file that is not trusted: it may be on any host."""
+        stores = {
+            ("rate_limits", "store"): settings.rate_limits.store,
+            ("gateway", "turn_cache"): settings.gateway.turn_cache,
+            ("gateway", "responses"): settings.gateway.responses,
+        }
+        for path, store in stores.items():
+            if self.file is not None and isinstance(store, str) and referenced(store):
+                raise ConfigError(f"{self.file.place(path)}: {spelled(path)}: {untrusted(self.file.origin)}")
 
     def _no_default(self) -> str:
         example = next(iter(self.names), "kimi:kimi-k2.6")
@@ -273,6 +287,15 @@ def validated_layers(layers: Sequence[Layer]) -> Profile:
     return profile
 
 
+def _foreign_host(layers: Sequence[Layer]) -> str | None:
+    """Returns the file that chooses the host and is not trusted; None if there is none."""
+    found = find_layer(layers, ("base_url",), {})
+    if found is None or (layer := found[0]).file is None or not layer.file.is_foreign:
+        return None
+    below = [each.values["base_url"] for each in layers if each.catalogue and "base_url" in each.values]
+    return None if below and same_origin(below[-1], layer.values["base_url"]) else layer.file.origin
+
+
 def _with_start(layers: list[Layer]) -> list[Layer]:
     """Returns settings with those of the provider of the catalogue that they start from below them, if it is known."""
     found = None if layers[0].catalogue else find_layer(layers, ("profile",), {})
@@ -294,7 +317,10 @@ def validate_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple
         profile = Profile.model_validate(merged)
     except ValidationError as exc:
         return None, sorted([*mistakes, *place_mistakes(exc, layers, merged)], key=lambda mistake: mistake[0])
-    return (None, mistakes) if mistakes else (profile, [])
+    if mistakes:
+        return None, mistakes
+    foreign = _foreign_host(layers)
+    return (profile if foreign is None else profile.without_environment(foreign)), []
 
 
 def read_settings(model: type[T], values: Mapping[str, Any]) -> T:

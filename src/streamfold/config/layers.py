@@ -27,11 +27,14 @@ class TomlFile:
 
     Attributes:
         origin: what errors call the file.
+        is_foreign: whether it was found in a working directory, and the user has not said to trust it. It may have come
+            with a checkout, so that no variable of the environment goes to a host that it chooses.
     """
 
     origin: str
     text: str = field(repr=False)  # may hold keys
     data: Mapping[str, Any] = field(repr=False)
+    is_foreign: bool = False
 
     @classmethod
     def parse(cls, origin: str, content: bytes) -> TomlFile:

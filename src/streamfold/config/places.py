@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..values import ConfigError
 from .layers import TomlFile
+from .trust import is_trusted, user_folder
 
 FILE_NAME = "streamfold.toml"
 FILE_VARIABLE = "STREAMFOLD_CONFIG"
@@ -28,6 +29,11 @@ class Place:
     path: Path
     origin: str
     required: bool = False
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the file is not the user's own: it is looked for in the working directory."""
+        return not self.required and not self.path.is_absolute()
 
     @property
     def exists(self) -> bool:
@@ -59,7 +65,10 @@ def read_file(looked_in: tuple[Place, ...]) -> TomlFile | None:
     """
     for place in looked_in:
         if place.exists:
-            return TomlFile.parse(str(place.path), _content(place))
+            content = _content(place)
+            file = TomlFile.parse(str(place.path), content)
+            is_foreign = place.is_found and not is_trusted(place.path, content)
+            return replace(file, is_foreign=True) if is_foreign else file
         if place.required:
             raise ConfigError(f"config file not found: {place.path} (from {place.origin})")
     return None
@@ -68,7 +77,7 @@ def read_file(looked_in: tuple[Place, ...]) -> TomlFile | None:
 def _content(place: Place) -> bytes:
     try:
         with place.path.open("rb") as file:
-            if not place.required and not place.path.is_absolute():
+            if place.is_found:
                 _refuse_foreign(place, os.fstat(file.fileno()))
             return file.read()
     except OSError as exc:
@@ -94,15 +103,3 @@ def _refuse_foreign(place: Place, status: os.stat_result) -> None:
         f"{place.path} in {place.origin} is not used: {problem}. If you trust it, name it:"
         f" {FILE_VARIABLE}={place.path.absolute()}"
     )
-
-
-def user_folder() -> Path | None:
-    """Returns the folder of the user's settings; None if there is none."""
-    variable = "APPDATA" if sys.platform == "win32" else "XDG_CONFIG_HOME"
-    folder = Path(os.environ.get(variable, ""))
-    if folder.is_absolute():  # the XDG specification says to ignore relative paths
-        return folder
-    try:
-        return Path.home() / ("AppData/Roaming" if sys.platform == "win32" else ".config")
-    except RuntimeError:  # a user without a home directory
-        return None

@@ -50,7 +50,12 @@ def _provider_problems(config: Config, name: str) -> Iterator[tuple[int, str]]:
     layers = config.file_layers(name)
     profile, mistakes = validate_layers(layers)
     yield from mistakes
-    for path, text in _missing(profile) if profile is not None else ():
+    if profile is None:
+        return
+    missing = list(_missing(profile))
+    if not missing and profile.untrusted_file is not None and (problem := profile.problem()) is not None:
+        missing.append((("base_url",), problem))
+    for path, text in missing:
         layer, own_path = find_layer(layers, path, {}) or (layers[-1], path)
         yield layer.line(own_path), layer.describe(own_path, text)
 

@@ -8,9 +8,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, SecretStr, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+)
 
 from ..adapters import find_adapter
 from ..adapters.batches import BatchSettings
@@ -88,6 +96,15 @@ def _are_options(options: dict[str, Any]) -> None:
         raise invalid(mistakes)
 
 
+def untrusted(file: str) -> str:
+    """Returns why a file that was found in the working directory uses no variables, and how that is changed."""
+    path = Path(file).absolute()
+    return (
+        f"{file} was found in the working directory, and may have come with a checkout. If you trust it as it is now:"
+        f" `streamfold config trust {path}`; or name it: STREAMFOLD_CONFIG={path}"
+    )
+
+
 class Profile(ModelsOfEndpoint, Table):
     """The settings of one provider, merged from all places and checked.
 
@@ -151,12 +168,13 @@ class Profile(ModelsOfEndpoint, Table):
             of all tables that fit a model, later ones win over earlier ones, key by key.
         docs: documentation that the facts of a catalogue file come from.
         checked: date on which they were looked up.
+        untrusted_file: the file that chooses the host and is not trusted: see `without_environment`.
 
     `base_url`, `api_key`, `model`, `turn_cache` and the values of `headers` may refer to environment variables, as in
     `"https://${GATEWAY}/v1"`. Variables are read when a request is made, and their values are never shown.
     """
 
-    unlisted = ("name", "docs", "checked")
+    unlisted = ("name", "docs", "checked", "untrusted_file")
     required = {"base_url": 'required, unless the settings start from the catalogue, as with profile = "kimi"'}  # noqa: RUF012
 
     name: str = "custom"
@@ -199,6 +217,7 @@ class Profile(ModelsOfEndpoint, Table):
     models: tuple[Annotated[ModelTable, as_table(ModelTable)], ...] = Field(default=(), repr=False)
     docs: str | None = None
     checked: date | None = None
+    untrusted_file: str | None = Field(default=None, exclude=True, repr=False)
 
     @field_validator("quirks")
     @classmethod
@@ -221,6 +240,22 @@ class Profile(ModelsOfEndpoint, Table):
         options = replace(options, extra_body={**self.extra_body, **options.extra_body})
         return NO_OPTIONS if options == NO_OPTIONS else options
 
+    def without_environment(self, file: str) -> Self:
+        """Returns the profile as one whose host an untrusted file chooses: no variable and no account is used for it.
+
+        Args:
+            file: the path of that file.
+        """
+        return self.model_copy(update={"untrusted_file": file})
+
+    def _check_trusted(self, what: str) -> None:
+        """Raises NotConfiguredError for what comes from the environment, if an untrusted file chooses the host."""
+        if self.untrusted_file is not None:
+            host = shown_url(self.base_url)
+            raise NotConfiguredError(
+                f'provider "{self.name}": {what} is not sent to {host}: {untrusted(self.untrusted_file)}'
+            )
+
     def keys_set(self) -> dict[str, bool]:
         """Returns the variables that may hold the key, and whether each is set. Never their values."""
         names = referenced(self.api_key.get_secret_value()) if self.api_key is not None else self.api_key_env
@@ -236,6 +271,7 @@ class Profile(ModelsOfEndpoint, Table):
             return self._sendable("api_key", self._filled("api_key", self.api_key.get_secret_value()).strip())
         for variable in self.api_key_env:
             if variable_is_set(variable):
+                self._check_trusted(variable)
                 return self._sendable(variable, os.environ[variable].strip())
         if self.api_key_env and self.auth == "key":
             raise NotConfiguredError(f'no API key for "{self.name}": set {" or ".join(self.api_key_env)}')
@@ -254,7 +290,10 @@ class Profile(ModelsOfEndpoint, Table):
         Raises:
             ConfigError: the extra that it needs is not installed.
         """
-        return None if self.auth == "key" else make_signer(self.auth, self.name)
+        if self.auth == "key":
+            return None
+        self._check_trusted(f"what auth = {self.auth!r} finds on this machine")
+        return make_signer(self.auth, self.name)
 
     def sent_url(self, path: str = "") -> str:
         """Returns the URL of a path below the base URL, with the values of its variables.
@@ -300,7 +339,11 @@ class Profile(ModelsOfEndpoint, Table):
 
     def sent_turn_cache(self) -> str | bool:
         """Returns where turns are kept, with the values of its variables; False: nowhere. Raises NotConfiguredError."""
-        return store_url(self.turn_cache) if isinstance(self.turn_cache, str) else bool(self.turn_cache)
+        if not isinstance(self.turn_cache, str):
+            return bool(self.turn_cache)
+        if referenced(self.turn_cache):
+            self._check_trusted("a variable in turn_cache")
+        return store_url(self.turn_cache)
 
     def problem(self) -> str | None:
         """Returns what keeps requests from being sent; None if nothing is missing."""
@@ -337,7 +380,10 @@ class Profile(ModelsOfEndpoint, Table):
             yield name, shown_url(value) if name in ("base_url", "turn_cache") and isinstance(value, str) else value
 
     def _filled(self, key: str, text: str) -> str:
-        return filled(text, lambda variable: variable_value(variable, f'provider "{self.name}": {key}'))
+        found = filled(text, lambda variable: variable_value(variable, f'provider "{self.name}": {key}'))
+        if self.untrusted_file is not None and (names := referenced(text)):
+            self._check_trusted(f"{' and '.join(names)} in {key}")
+        return found
 
     def _sendable(self, key: str, value: str) -> str:
         # The HTTP library's own error would quote the value, escaped, so that no redaction finds it.
