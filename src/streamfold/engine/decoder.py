@@ -89,9 +89,9 @@ class StreamDecoder:
         names = names or WireNames()
         self._drafts = Drafts(names.own, chunks=fragments)
         read: set[str] = set()
+        functions = tuple(tool for tool in read_tools if tool.hosted is None)
+        context = DialectContext(functions, choice, start_in_reasoning, self._drafts.feed)
         if isinstance(dialect, str):
-            functions = tuple(tool for tool in read_tools if tool.hosted is None)
-            context = DialectContext(functions, choice, start_in_reasoning, self._drafts.feed)
             read = {"think", *dialect.split("+")} if context.calls_allowed else {"think"}
             dialect = find_dialect(dialect, context)
         dialect = StopAt(stop, dialect) if stop else dialect
@@ -103,7 +103,14 @@ class StreamDecoder:
             listener=listener,
             fragments=fragments,
         )
-        self._pipeline = Pipeline(self._fold, dialect, read=read, limits=self._limits, drafts=self._drafts)
+        self._pipeline = Pipeline(
+            self._fold,
+            dialect,
+            read=read,
+            limits=self._limits,
+            drafts=self._drafts,
+            context=DialectContext(functions, choice),
+        )
         self._sse: SSEDecoder | Framing | None = None
         self._plain: PlainBody | None = None
         self._head = b""  # the first bytes, kept to say what the body was

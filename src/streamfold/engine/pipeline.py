@@ -30,7 +30,7 @@ from ..values import (
     Warn,
     shown_part,
 )
-from .dialects import Dialect, describe_leak
+from .dialects import Dialect, DialectContext, describe_leak
 from .drafts import Drafts
 from .fold import Fold
 from .lanes import Lane
@@ -53,6 +53,7 @@ class Pipeline:
         read: the names of the dialects that read calls in this answer. Markup of any other that shows in the text is
             worth a warning.
         drafts: what the dialect shows of calls while it reads them.
+        context: what dialects are told of the request.
 
     Attributes:
         numbers: the numbers of the events.
@@ -67,11 +68,13 @@ class Pipeline:
         read: Collection[str] = (),
         limits: Limits | None = None,
         drafts: Drafts | None = None,
+        context: DialectContext | None = None,
     ) -> None:
         self._fold = fold
         self._dialect = dialect
         self._drafts = drafts
         self._read = read
+        self._context = context or DialectContext()
         self._limits = limits or Limits()
         self._raw: dict[type[Delta], Lane] = {}  # what a dialect was fed
         self._parts = Parts(fold.lane if dialect is None else self._raw_lane)
@@ -184,7 +187,7 @@ class Pipeline:
         self._fold.behind_reason = behind and self._has_late_text
         self._fold_all(self._held_back(), chunks)
         self._fold.behind_reason = behind
-        if leak := describe_leak(self._fold.lane(Text).text, self._read):
+        if leak := describe_leak(self._fold.lane(Text).text, self._read, self._context):
             self._fold.warn("leaked_markup", leak)
 
     def give_up(self, chunks: list[StreamChunk]) -> None:

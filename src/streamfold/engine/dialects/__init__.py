@@ -22,12 +22,12 @@ an entry point in the group `streamfold.dialects`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from importlib import import_module
 
-from ...values import ConfigError, Delta, nearest
+from ...values import Call, ConfigError, Delta, NamedTool, Text, Warn, nearest
 from .dialect import Dialect, DialectContext
-from .leaks import describe_leak, leaked_markup
+from .leaks import bare_forms, leaked_markup, reader_of
 from .marks import marks_of
 
 # Imported when asked for.
@@ -54,6 +54,7 @@ _BUILT_IN = {
     "think": "reader:Family",
 }
 _GUIDED_WHEN_FORCED = ("kimi", "hermes")
+_CALLS_FOUND = ("unfinished_markup", "markup_dropped")
 
 
 def find_dialect(name: str, context: DialectContext) -> Dialect:
@@ -68,6 +69,41 @@ def find_dialect(name: str, context: DialectContext) -> Dialect:
     if not families:
         return others[0] if len(others) == 1 else _Chain(others)
     return _Chain([_markup(families, context), *others]) if others else _markup(families, context)
+
+
+def describe_leak(text: str, read: Collection[str], context: DialectContext) -> str | None:
+    """Returns a sentence for a warning about tool calls or reasoning that a text has as markup; None if it has none.
+
+    A dialect is named only if it reads calls in this very text, where tools were declared that could be called.
+
+    Args:
+        read: the dialects that have read the text.
+    """
+    form = leaked_markup(text, read)
+    reader = form and reader_of(form)
+    if form is not None and form.endswith("think"):
+        return f"the text has reasoning in it that the dialect {reader!r} would read"
+    if context.calls_allowed:
+        bare = [name for name in bare_forms(text) if name not in read]
+        bare = [name for name in bare if name != "named" or isinstance(context.tool_choice, NamedTool)]
+        if reader is None or not _reads_calls(reader, text, context):
+            reader = next((name for name in bare if _reads_calls(name, text, context, declared=True)), None)
+    if reader is not None:
+        return f"the text has tool calls in it that the dialect {reader!r} would read"
+    if form is not None:
+        return f"the text has tool calls in it, as {form} writes them, which no dialect reads"
+    return None
+
+
+def _reads_calls(name: str, text: str, context: DialectContext, *, declared: bool = False) -> bool:
+    """Returns whether a dialect finds calls in a text, complete or not; `declared`: complete ones of declared tools."""
+    dialect = find_dialect(name, context)
+    found = [*dialect.feed(Text(text)), *dialect.finish()]
+    names = {tool.name for tool in context.tools}
+    calls = {delta.name for delta in found if isinstance(delta, Call) and delta.name}
+    if declared:
+        return bool(calls & names)
+    return bool(calls) or any(isinstance(delta, Warn) and delta.code in _CALLS_FOUND for delta in found)
 
 
 def _markup(names: Sequence[str], context: DialectContext) -> Dialect:

@@ -41,6 +41,13 @@ _LEAKS = {
     "minicpm5": r"""function name=["'][^"'>]++["'][^>]*+>\s*+(?:<param|</function>)""",
     "plamo": r"\|plamo:begin_tool_request",
 }
+# Calls in ordinary characters: what else they may be, only the dialect and the declared tools can tell.
+_BARE = {"minimax": "<invoke name="}
+_BARE_HEADS = {
+    "llama3": r"""\s*+(?:\{\s*+"(?:name|parameters|arguments|type)"\s*+:|\[\s*+[\w.]++\s*+\()""",
+    "required": r"\s*+\[\s*+\{",
+    "named": r"\s*+\{",
+}
 # At the beginning of the text only, where no two of them can stand.
 _HEADS = {
     "phi4-mini": r"functools\s*+\[\s*+\{",
@@ -59,7 +66,7 @@ def leaked_markup(text: str, read: Collection[str] = ()) -> str | None:
     """Which form of markup stands in a text; None if none does, or one that a dialect reads that did `read` it.
 
     A sign, not a proof: somebody may have asked the model how tool calls are written. Most forms have the name of the
-    dialect that reads them (`describe_leak` says which does), and some are read by none.
+    dialect that reads them (`reader_of` says which does), and some are read by none.
 
     >>> leaked_markup('Sure. <tool_call>{"name": "search", "arguments": {}}</tool_call>')
     'hermes'
@@ -74,16 +81,16 @@ def leaked_markup(text: str, read: Collection[str] = ()) -> str | None:
     return None
 
 
-def describe_leak(text: str, read: Collection[str] = ()) -> str | None:
-    """The same as a sentence for a warning."""
-    name = leaked_markup(text, read)
-    if name is None:
-        return None
-    what = "reasoning" if name.endswith("think") else "tool calls"
-    reader = _READERS.get(name, name)
-    if reader is None:
-        return f"the text has {what} in it, as {name} writes them, which no dialect reads"
-    return f"the text has {what} in it that the dialect {reader!r} would read"
+def bare_forms(text: str) -> list[str]:
+    """Returns the dialects that may read calls in a text without a mark of their own: JSON or Python, at its head."""
+    return [name for name, form in _BARE.items() if form in text] + [
+        name for name, form in _BARE_HEADS.items() if re.match(form, text)
+    ]
+
+
+def reader_of(name: str) -> str | None:
+    """Returns the dialect that reads a form of `leaked_markup`; None if none does."""
+    return _READERS.get(name, name)
 
 
 @cache

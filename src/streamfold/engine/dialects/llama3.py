@@ -17,9 +17,13 @@ _PYTHON_END = "<|python_end|>"
 
 
 class Llama3(Family):
-    """Both forms, at the head of the message; objects may follow an object, with a semicolon or white space between."""
+    """Both forms, at the head of the message, or behind a tag anywhere.
 
-    heads = (*_TAGS, "{", "[")
+    Objects may follow an object, with a semicolon or white space between.
+    """
+
+    openers = _TAGS
+    heads = ("{", "[")
     followers = (";", "{", _PYTHON_END)
     think = {}
     closers = tuple(THINK.values())

@@ -6,26 +6,32 @@ What the values are the tags don't say: the declared schema does (`typed.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from .literals import python_literal
 from .reader import Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, markers
-from .shapes import SPACES, Shape, lit, run
-from .typed import declared_types, joined, member, typed
+from .shapes import SPACES, Shape, either, lit, opt, run
+from .tags import QUOTED, VALUE, attribute
+from .typed import declared_types, joined, member, quoted, typed
 
 _BEGIN, _END = "<tool_call>", "</tool_call>"
 _FUNCTION, _FUNCTION_END = "<function=", "</function>"
 _PARAMETER, _PARAMETER_END = "<parameter=", "</parameter>"
+_FUNCTION_NAMED, _PARAMETER_NAMED = "<function name=", "<parameter name="
+_ATTRIBUTES = Shape(VALUE, opt(SPACES, lit("string="), run(r"[^\s>]", "flag")), SPACES, lit(">"))
 _KEY, _KEY_END, _VALUE, _VALUE_END = "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"
 
 
 class _Tagged(Family):
-    def arguments(self, name: str, values: Mapping[str, str]) -> str:
-        """The arguments as a JSON object."""
+    def arguments(self, name: str, values: Mapping[str, str], texts: Collection[str] = ()) -> str:
+        """The arguments as a JSON object. `texts` are the keys of those that are strings, whatever their type."""
         schema = self.tools.get(name, {})
-        return joined((key, self.value(text, member(schema, key, schema), schema)) for key, text in values.items())
+        return joined(
+            (key, quoted(text) if key in texts else self.value(text, member(schema, key, schema), schema))
+            for key, text in values.items()
+        )
 
     def value(self, text: str, schema: object, root: Mapping[str, object]) -> str:
         """One of them as JSON."""
@@ -40,37 +46,51 @@ class Qwen3Coder(_Tagged):
     openers = (_BEGIN, _FUNCTION)
     followers = (_END,)
 
+    def unwrapped(self, text: str) -> str:
+        """Returns a value without the line feeds that its template prints before and behind it."""
+        return text.removeprefix("\n").removesuffix("\n")
+
     def read(self, text: Reader, marker: str) -> Reading[Verdict]:
         if marker == self.end:
             text.event()
             return Verdict.TAKEN
         if marker == self.begin:
             yield from text.span(NOT_SPACE, drop)
-            if not (yield from text.expect(markers(_FUNCTION))):
+            marker = yield from text.expect(markers(_FUNCTION, _FUNCTION_NAMED) if self.full else markers(_FUNCTION))
+            if not marker:
                 return text.unfinished("a tool call") if self.full and text.broke_off() else Verdict.DECLINED
-        name = yield from _up_to_bracket(text)
+        name, _ = yield from _header(text, marker)
         if not name:
             return text.unfinished("a tool call") if text.at_end() else Verdict.DECLINED
         values: dict[str, str] = {}
+        texts: set[str] = set()
+        inside = markers(_PARAMETER_NAMED if marker == _FUNCTION_NAMED else _PARAMETER, _FUNCTION_END, self.end)
         yield from text.span(NOT_SPACE, drop)
-        tag = yield from text.expect(markers(_PARAMETER, _FUNCTION_END, self.end))
-        while tag == _PARAMETER:
-            key = yield from _up_to_bracket(text)
+        tag = yield from text.expect(inside)
+        while tag in (_PARAMETER, _PARAMETER_NAMED):
+            key, is_text = yield from _header(text, tag)
             if not key:
                 return text.unfinished("a tool call") if text.at_end() else Verdict.TEXT
             pieces: list[str] = []
-            tag = yield from text.until(_VALUE_ENDS, pieces.append)
-            values[key] = "".join(pieces).removeprefix("\n").removesuffix("\n")
+            tag = yield from text.until(markers(_PARAMETER_END, tag, _FUNCTION_END), pieces.append)
+            values[key] = self.unwrapped("".join(pieces))
+            if is_text:
+                texts.add(key)
             if tag == _PARAMETER_END:
                 yield from text.span(NOT_SPACE, drop)
-                tag = yield from text.expect(markers(_PARAMETER, _FUNCTION_END, self.end))
+                tag = yield from text.expect(inside)
         if tag:
-            return text.call(name, self.arguments(name, values))
+            return text.call(name, self.arguments(name, values, texts))
         return text.unfinished("a tool call") if text.broke_off() else Verdict.TEXT
 
 
 class Seed(Qwen3Coder):
-    """Seed-OSS: Qwen3-Coder's tags within one of its own. Its template prints lists and objects as Python does."""
+    """Seed-OSS: Qwen3-Coder's tags within one of its own. Its template prints lists and objects as Python does.
+
+    Its template prints nothing between a tag and a value. Some models put a line feed on either side, as Qwen's do:
+    that pair is not part of the value, a single one is. Doubao Seed 2 writes the same with attributes,
+    `<function name="NAME"><parameter name="KEY" string="true">` (https://github.com/sipeed/picoclaw/issues/3153).
+    """
 
     begin, end = "<seed:tool_call>", "</seed:tool_call>"
     openers = (begin, _FUNCTION)
@@ -79,14 +99,15 @@ class Seed(Qwen3Coder):
     full = {
         begin: Shape(
             SPACES,
-            lit(_FUNCTION),
-            run(r"[^<>\n]", least=1),
-            lit(">"),
+            either((lit(_FUNCTION), run(r"[^<>\n]", least=1), lit(">")), (lit(_FUNCTION_NAMED), *QUOTED)),
             SPACES,
-            lit(_PARAMETER, _FUNCTION_END, end),
+            lit(_PARAMETER, _PARAMETER_NAMED, _FUNCTION_END, end),
         )
     }
     think = {"<seed:think>": "</seed:think>"}
+
+    def unwrapped(self, text: str) -> str:
+        return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "\n" else text
 
     def value(self, text: str, schema: object, root: Mapping[str, object]) -> str:
         found = typed(text, schema, root)
@@ -130,10 +151,19 @@ class GLM(_Tagged):
         return text.unfinished("a tool call") if text.broke_off() else Verdict.TEXT
 
 
-_VALUE_ENDS = markers(_PARAMETER_END, _PARAMETER, _FUNCTION_END)
 _IN_CALL = markers(_KEY, _END)
 _NO_NAME = re.compile(r"[^\w.\-]")
 _BRACKET = re.compile(r"[<>\n]")
+
+
+def _header(text: Reader, tag: str) -> Reading[tuple[str, bool]]:
+    """Returns the name in a tag, or "" if there is none, and whether the tag says that the value is a string."""
+    if tag not in (_FUNCTION_NAMED, _PARAMETER_NAMED):
+        return (yield from _up_to_bracket(text)), False
+    found = yield from text.match(_ATTRIBUTES)
+    if found is None:
+        return "", False
+    return attribute(found), (found["flag"] or "").strip("\"'") == "true"
 
 
 def _up_to_bracket(text: Reader) -> Reading[str]:

@@ -112,13 +112,13 @@ def attribute(header: re.Match[str]) -> str:
     ).strip()
 
 
-_VALUE = either(
+VALUE = either(
     (lit('"'), run(r'[^"\n]', "double"), lit('"')),
     (lit("'"), run(r"[^'\n]", "single"), lit("'")),
     (run(r"""[^\s"'<>]""", "bare", least=1),),
 )
-_NAMED = SPACES, lit("name="), _VALUE
-QUOTED = _VALUE, SPACES, lit(">")
+_NAMED = SPACES, lit("name="), VALUE
+QUOTED = VALUE, SPACES, lit(">")
 
 _DSML_MARK = "｜DSML｜"
 _SECTIONS = ("function_calls", "tool_calls", " calls", "calls", "toolcalls", "tool")
