@@ -8,6 +8,7 @@ call. What counts as an end in order:
     `Done` without a finish reason                                finished, reason "unknown"
     the end of the input before either, or a `Failure`            an error, and no calls
     a `Failure` or a broken connection after a finish reason      finished, with a warning
+    the same, if nothing but that reason has come                 an error
     the same, inside a call that came after that reason           an error, and no calls
 
 Of several finish reasons the last one counts, except that `length` and `content_filter` stay: an answer that was cut
@@ -106,6 +107,7 @@ class Fold:
         self._reasoning = Lane(limits.reasoning_chars, "reasoning_chars")
         self._refusal = Lane(limits.other_chars, "other_chars")
         self._reasoned = False
+        self._has_parts = False  # something has come that is neither text nor a call of a function
         self._usage = AnswerUsage()
         self._hosted = HostedTools(tool_names)
         self._finish: Finish | None = None
@@ -187,6 +189,9 @@ class Fold:
                         self._listener(placement)
             case Extra(name, value, whole, place):
                 self._places.add(place)
+                # Others that are whole say something about the answer: `container`, `stop_details`, sources.
+                parts = value if whole and name == "output" else () if whole else (value,)
+                self._has_parts = self._has_parts or any(map(_says_something, parts))
                 if self._hosted.takes(delta):
                     pass
                 elif whole:
@@ -201,7 +206,7 @@ class Fold:
                 return None
             case HostedPart():
                 if self._hosted.is_new(delta):
-                    self._begun = True
+                    self._begun = self._has_parts = True
                     return StreamChunk(details=ChunkDetails(self._calls_begun, hosted=(delta,)))
             case Served(model):
                 self.meta.model = model
@@ -252,6 +257,8 @@ class Fold:
             raise IncompleteStreamError(f"{how} before the answer was finished", retryable=True)
         if breaks_inside(self.calls.finish()):
             raise IncompleteStreamError(f"{how} inside a tool call, after a finish reason", retryable=True)
+        if interrupted and not self._has_content(self._finish):
+            raise IncompleteStreamError(f"{how} before anything but a finish reason had come", retryable=True)
         if interrupted:
             self.warn("interrupted_after_finish", interrupted)
         return self._finished()
@@ -312,7 +319,7 @@ class Fold:
 
     def _fail(self, failure: Failure) -> StreamChunk | None:
         info = failure.info
-        if self._finish and not failure.reason:
+        if self._finish and not failure.reason and self._has_content(self._finish):
             if breaks_inside(self.calls.finish()):
                 said = f"the stream failed inside a tool call, after a finish reason: {info.message}"
                 raise IncompleteStreamError(said, retryable=info.retryable, body=failure.body)
@@ -321,12 +328,24 @@ class Fold:
         raise upstream_error(info, body=failure.body)
 
     def _done(self) -> StreamChunk:
-        if not self._begun:
-            said = "the answer is empty: the server said it was done and sent nothing"
-            raise EmptyResponseError(said, retryable=True)
+        if self._finish is None and not self._has_content():
+            what = "sent no part of an answer" if self._begun else "sent nothing"
+            raise EmptyResponseError(f"the answer is empty: the server said it was done and {what}", retryable=True)
         if self._finish is None:
             self.warn("missing_finish_reason", "the stream was declared done without a finish reason")
         return self._finished()
+
+    def _has_content(self, finish: Finish | None = None) -> bool:
+        """Returns whether anything has come but a role, metadata, usage and empty pieces.
+
+        Args:
+            finish: the finish reason; calls of an answer that was cut don't count, because they are dropped.
+        """
+        lanes = (self._text, self._reasoning, self._refusal)
+        called = self.calls.finish() if finish is None or not finish.cut else ()
+        calls = (call for call in called if call.id or call.name or call.text_so_far)
+        blocks = self.blocks.content({}) if self.blocks else []
+        return self._has_parts or any(lane.raw for lane in lanes) or any(calls) or any(map(_says_something, blocks))
 
     def _stop(self, text: str) -> StreamChunk:
         """Ends the answer here. Calls that were begun, and what the server says of the whole answer, are not of it."""
@@ -382,3 +401,14 @@ class Fold:
         marks, self._marks = tuple(self._marks), []
         self._late = self._calls_begun > 0
         return marks
+
+
+def _says_something(part: Any) -> bool:
+    """Returns whether a part of an answer is more than an empty text."""
+    if not isinstance(part, dict):
+        return bool(part)
+    content = part.get("content", part.get("summary"))
+    if part.get("type") in ("message", "reasoning"):
+        return bool(part.get("encrypted_content")) or any(map(_says_something, content or ()))
+    about = ("type", "id", "role", "status")
+    return any(value for name, value in part.items() if name not in about and isinstance(value, str | dict | list))
