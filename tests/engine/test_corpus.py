@@ -12,7 +12,15 @@ from typing import Any
 import corpus
 import scale
 from folding import bytewise, check_chunks, random_cut
-from streamfold import IncompleteStreamError, Reply, StreamChunk, StreamDecoder, StreamError, UpstreamError
+from streamfold import (
+    EmptyResponseError,
+    IncompleteStreamError,
+    Reply,
+    StreamChunk,
+    StreamDecoder,
+    StreamError,
+    UpstreamError,
+)
 from tables import each_row
 
 RECORDED = {
@@ -64,6 +72,9 @@ def may_end_in(expected: dict[str, Any], name: str) -> set[type[StreamError] | N
         return {UpstreamError, *([] if expected["ends"] == "error" else [IncompleteStreamError])}
     if expected["ends"] == "no_terminator" and not expected["finish_reason"]:
         return {IncompleteStreamError}
+    said = ("text", "reasoning", "refusal", "tool_calls", "finish_reason")
+    if expected["ends"] == "complete" and not any(expected.get(name) for name in said):
+        return {EmptyResponseError}  # the corpus tells what was sent: nothing
     return {None}
 
 

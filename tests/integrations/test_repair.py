@@ -430,7 +430,6 @@ def test_numbers_that_json_does_not_have(wire: str, events: list[dict[str, Any]]
 
 MADE_UP = {
     "chat": text("Hi") + DONE,
-    "chat, nothing said at all": sse({"id": "a", "choices": [{"index": 0, "delta": {"role": "assistant"}}]}) + DONE,
     "responses": sse({"type": "response.output_text.delta", "delta": "Hi"}) + DONE,
     "anthropic": b"".join(map(sse, messages_events(
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hi"}}, reason=None))),

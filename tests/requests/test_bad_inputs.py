@@ -105,10 +105,6 @@ MESSAGES: list[Row] = [
         "messages[1] is partial, and this provider continues no text: leave partial out",
     ),
     (
-        lambda: ask([Message("user", "Hi", name="Ada")], to="responses"),
-        "messages[0] has a name, 'Ada', which the Responses API can't carry",
-    ),
-    (
         lambda: ask([user(image("https://x.test/a.png"))], to="kimi"),
         (
             "messages[0].content[0] is an image by URL, which Kimi does not fetch: pass the bytes, or the ms:// URL of"

@@ -334,8 +334,9 @@ class Calls:
             self._chars += size
             if call.gap_at:  # behind a gap at 0 nothing can be missing that leaves an object
                 call.spliced = True
-        elif call.add_whole(part.arguments):
-            self._chars += size
+        elif call.add_whole(part.arguments):  # it mostly repeats the pieces, which have been counted
+            known = call.text
+            self._chars += size - (len(known) if part.arguments.startswith(known) else 0)
         if (size if part.whole else call.size) > self._limits.arguments_chars:
             raise ProtocolError(
                 f"the arguments of {call.name or 'a call'} are longer than {self._limits.arguments_chars} characters"

@@ -300,13 +300,16 @@ class Fold:
         """The warnings so far."""
         return tuple(self._warnings.all())
 
-    def keep(self, chars: int) -> None:
+    def keep(self, chars: int, *, repeats: bool = False) -> None:
         """Counts the size of an event whose content is kept beside the text and the calls.
+
+        Args:
+            repeats: the event repeats what came before it, and replaces that.
 
         Raises:
             ProtocolError: the limit is exceeded.
         """
-        self._kept += chars
+        self._kept = max(self._kept, chars) if repeats else self._kept + chars
         if self._kept > self._limits.other_chars:
             raise ProtocolError(
                 f"the answer has more than {self._limits.other_chars} characters beside its text (limits.other_chars)"

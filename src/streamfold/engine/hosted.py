@@ -96,8 +96,11 @@ def _call(part: HostedPart) -> ToolCall:
         text = part.input if isinstance(part.input, str) else ""
         return ToolCall(call_id, name, {"input": text}, text, None, kind)
     arguments = part.input if isinstance(part.input, dict) else {}
-    extra = {"server": part.server} if part.server else None
-    return ToolCall(call_id, name, arguments, arguments_text(part), extra, kind)
+    checks = part.raw.get("pending_safety_checks") if kind == "computer" else None
+    extra: dict[str, Any] = {"server": part.server} if part.server else {}
+    if isinstance(checks, list) and checks:
+        extra["pending_safety_checks"] = [check for check in checks if isinstance(check, dict)]
+    return ToolCall(call_id, name, arguments, arguments_text(part), extra or None, kind)
 
 
 def in_order(calls: list[ToolCall], order: Sequence[str | None]) -> list[ToolCall]:

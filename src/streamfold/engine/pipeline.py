@@ -134,7 +134,8 @@ class Pipeline:
                     return
             elif not self._passes or kind in _RARE:
                 if kind is Extra and not kept:
-                    fold.keep(len(data))
+                    is_list = delta.name == "output" and delta.whole  # type: ignore[union-attr]
+                    fold.keep(len(data), repeats=is_list)
                     kept = True
                 self._filter(delta, chunks)
             elif (chunk := fold.feed(delta)) is not None:

@@ -223,29 +223,46 @@ def assistant(
     return Message("assistant", content, tuple(tool_calls), reasoning=reasoning, partial=partial)
 
 
-def tool_result(call: ToolCall, content: object, *, error: bool = False, cache: CacheMark = False) -> Message:
+def tool_result(
+    call: ToolCall,
+    content: object,
+    *,
+    error: bool = False,
+    cache: CacheMark = False,
+    acknowledge: bool | Sequence[Mapping[str, Any]] = False,
+) -> Message:
     """Makes the message with a tool's result for a call.
 
     Args:
         content: a string as it is; an image or another part, or a list of texts and parts; anything else as JSON.
         error: the tool failed, and the content says how. No wire has a place for that, so the text says it.
         cache: see `Message`.
+        acknowledge: the safety checks of a call of the computer that a person has acknowledged; True: all that are
+            pending (`ToolCall.pending_safety_checks`).
 
     Raises:
-        ConfigError: the content is not JSON data; what JSON has no word for must be made a string first.
+        ConfigError: the content is not JSON data; what JSON has no word for must be made a string first. Or a call
+            that has no safety checks is to be acknowledged.
     """
     if not isinstance(call, ToolCall):
         raise ConfigError(f"tool_result() takes the call that is answered, a ToolCall, not {type(call).__name__}")
+    if acknowledge and call.kind != "computer":
+        raise ConfigError(
+            f"tool_result(acknowledge=...) is for calls of the computer: {call.name!r} is a {call.kind} call"
+        )
+    checks = [dict(check) for check in (call.pending_safety_checks if acknowledge is True else acknowledge or ())]
+    extras = {"acknowledged_safety_checks": checks} if checks else {}
     parts = content if isinstance(content, list | tuple) else [content]
     if any(isinstance(part, _PARTS) for part in parts) and all(isinstance(part, (str, *_PARTS)) for part in parts):
-        return Message("tool", _as_parts(parts, "tool_result()"), tool_call_id=call.id, error=error, cache=cache)
+        made = _as_parts(parts, "tool_result()")
+        return Message("tool", made, tool_call_id=call.id, error=error, cache=cache, extras=extras)
     if isinstance(content, str):
-        return Message("tool", content, tool_call_id=call.id, error=error, cache=cache)
+        return Message("tool", content, tool_call_id=call.id, error=error, cache=cache, extras=extras)
     try:
         text = json.dumps(content, ensure_ascii=False)
     except (TypeError, ValueError) as exc:
         raise ConfigError(f"the result of {call.name!r} is neither text, nor parts, nor JSON data: {exc}") from exc
-    return Message("tool", text, tool_call_id=call.id, error=error, cache=cache)
+    return Message("tool", text, tool_call_id=call.id, error=error, cache=cache, extras=extras)
 
 
 def result_content(message: Message) -> Content:

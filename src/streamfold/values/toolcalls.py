@@ -49,6 +49,15 @@ class ToolCall(FieldValue, Slotted):
         unparsed = self.arguments == {"_raw": self.raw_arguments, "_error": "invalid_json"}
         return "invalid_json" if unparsed else None
 
+    @property
+    def pending_safety_checks(self) -> tuple[dict[str, Any], ...]:
+        """The provider's safety checks of a call of the computer: show them to a person before you run it.
+
+        `tool_result(call, ..., acknowledge=True)` says that they were acknowledged. Without that the provider refuses
+        the result: https://platform.openai.com/docs/guides/tools-computer-use
+        """
+        return tuple((self.extra or {}).get("pending_safety_checks", ()))
+
     def parse_as(self, model: type[M]) -> M:
         """The arguments as an instance of a pydantic model.
 

@@ -281,7 +281,7 @@ class MessagesEmitter(Emitter):
                 self._input.append(piece)
             case {"delta": {"type": "citations_delta", "citation": citation}}:
                 block = self._whole["content"][-1]
-                block["citations"] = [*(block["citations"] or ()), citation]
+                block["citations"] = [*block.get("citations", ()), citation]
             case {"delta": {"type": str(), **pieces}}:
                 block = self._whole["content"][-1]
                 block |= {name: block[name] + piece for name, piece in pieces.items()}

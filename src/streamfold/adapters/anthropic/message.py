@@ -17,7 +17,6 @@ _STOP_REASONS: dict[FinishReason, str] = {
 _OWN_REASONS = frozenset(STOP_REASONS) - {"content_filter"}
 # What the schema of a whole answer requires in blocks, with what stands for nothing. Clients send it back.
 REQUIRED_MEMBERS: dict[str, dict[str, Any]] = {
-    "text": {"citations": None},
     "tool_use": {"caller": {"type": "direct"}},
 }
 _DETAILS: dict[str, type] = {"cache_creation": dict, "server_tool_use": dict, "inference_geo": str, "service_tier": str}

@@ -36,7 +36,7 @@ def dropped_by_chat(request: Request, quirks: ChatQuirks, back: Sequence[bool]) 
     dropped = DroppedParts()
     for at, message in enumerate(request.messages):
         where = f"messages[{at}]"
-        if not quirks.message_names and message.role == "tool" and message.name:  # its id says whose result it is
+        if not quirks.message_names and message.name:
             dropped.members.append(f"{where}.name")
         details = message.extras.get("reasoning_details") if quirks.reasoning_details else None
         sent = details if request.came_from_here(message) else None  # instead of the reasoning's text

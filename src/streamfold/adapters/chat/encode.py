@@ -92,8 +92,8 @@ class RequestWriter:
             out["prefix"] = True
         if message.role == "assistant":
             out.update(self._sent_reasoning(message, request, out["content"]))
-        if message.name and (name := self._sent_name(message.role, message.name, where)):
-            out["name"] = name
+        if message.name and self.quirks.message_names:
+            out["name"] = message.name
         if message.tool_call_id is not None:
             out["tool_call_id"] = message.tool_call_id
         if message.refusal:
@@ -113,14 +113,6 @@ class RequestWriter:
         if reasoning is None and message.tool_calls and self.quirks.reasoning_required:
             reasoning = ""
         return {} if reasoning is None else reasoning_members(message, reasoning, content, self.quirks)
-
-    def _sent_name(self, role: Any, name: Any, where: str) -> Any:
-        """Returns the name to send, or None. A tool result's name may be left out, because its id identifies it."""
-        if self.quirks.message_names:
-            return name
-        if role == "tool":
-            return None
-        raise ConfigError(f"{where} has a name, {name!r}, which this provider refuses: say it in the text")
 
     def _content(self, content: Content, where: str) -> str | list[dict[str, Any]] | None:
         if not isinstance(content, tuple):

@@ -12,6 +12,8 @@ from typing import Any
 from ...text import parse_object
 from ...values import ConfigError, ImagePart, Message, TextPart, ToolCall
 
+ACKNOWLEDGED = "acknowledged_safety_checks"  # an extra of a message, and the member of the item
+
 
 def result_item(call: ToolCall, message: Message, where: str) -> dict[str, Any] | None:
     """Returns the item for the result of a call; None if it is the one that results of functions have.
@@ -78,6 +80,8 @@ def _computer(call: ToolCall, message: Message, where: str) -> dict[str, Any]:
     parts = message.content if isinstance(message.content, tuple) else ()
     picture = next((part for part in parts if isinstance(part, ImagePart)), None)
     item: dict[str, Any] = {"type": "computer_call_output", "call_id": call.id}
+    if checks := message.extras.get(ACKNOWLEDGED):
+        item[ACKNOWLEDGED] = checks
     if picture is None:
         raise ConfigError(f"{where} answers a call of the computer: its result is a screenshot, image(...)")
     if picture.file_id is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...requests import CALL_EXTRAS, ITEM_EXTRAS
 from ..dropped import DroppedParts, blocks_say_more, dropped_extra, dropped_media_members
+from .client_results import ACKNOWLEDGED
 from .items import as_it_came
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 def dropped_by_responses(request: Request, *, stored: bool) -> DroppedParts:
     """Returns the parts of a conversation that are not sent."""
     dropped = DroppedParts()
+    calls = [call for message in request.messages for call in message.tool_calls]
+    computers = {call.id for call in calls if call.kind == "computer"}
     for at, message in enumerate(request.messages):
         where, here = f"messages[{at}]", request.came_from_here(message)
         items = as_it_came(message, stored=stored) if here else None
@@ -23,15 +26,16 @@ def dropped_by_responses(request: Request, *, stored: bool) -> DroppedParts:
         sent = {
             *(ITEM_EXTRAS if here and message.role != "assistant" else ()),
             *(["output", "annotations"] if items is not None else []),  # the items have the citations, too
+            *([ACKNOWLEDGED] if message.tool_call_id in computers else []),
             *([] if blocks_say_more(message.extras.get("blocks")) else ["blocks"]),
         }
         lost = {name: value for name, value in message.extras.items() if name not in sent}
         dropped.members += [dropped_extra(where, name, value) for name, value in lost.items()]
-        if message.name and message.role == "tool":  # the id says whose result it is
+        if message.name:
             dropped.members.append(f"{where}.name")
         dropped.members += dropped_media_members(message, where)
         for number, call in enumerate(message.tool_calls):
             extra = (call.extra or {}).keys()
-            if extra and (not here or not extra <= set(CALL_EXTRAS)):
+            if extra and (not here or not extra <= {*CALL_EXTRAS, "pending_safety_checks"}):
                 dropped.members.append(f"{where}.tool_calls[{number}].extra")
     return dropped

@@ -19,8 +19,6 @@ def check_fits(message: Message, where: str) -> None:
     """Raises ConfigError if a message can't be sent as items."""
     if message.role == "function":
         raise ConfigError(f"{where} has the role 'function', which the Responses API does not know")
-    if message.name and message.role != "tool":  # a tool's result says by its id whose it is
-        raise ConfigError(f"{where} has a name, {message.name!r}, which the Responses API can't carry")
     if message.extras.get("function_call"):
         raise ConfigError(f"{where} has a function_call without an id: write it as tool_calls")
     if message.partial:

@@ -93,13 +93,16 @@ class Conversation:
         with _within_reason():
             for at, item in enumerate(items):
                 item_id = item.get("id") if isinstance(item, Mapping) and item.get("type") == "item_reference" else None
-                named = _ITEM_ID.fullmatch(item_id) if isinstance(item_id, str) else None
-                if named is None or item_id is None:
+                if not isinstance(item_id, str):
                     continue
-                if named[1] not in outputs:
-                    kept = await self._responses.get(f"resp_{named[1]}", self._owner, self._user)
-                    outputs[named[1]] = {found.get("id"): found for found in kept.response["output"]} if kept else {}
-                if (found := outputs[named[1]].get(item_id)) is not None:
+                named = _ITEM_ID.fullmatch(item_id)
+                response_id = f"resp_{named[1]}" if named else await self._responses.response_of(item_id, self._owner)
+                if response_id is None:
+                    continue
+                if response_id not in outputs:
+                    kept = await self._responses.get(response_id, self._owner, self._user)
+                    outputs[response_id] = {found.get("id"): found for found in kept.response["output"]} if kept else {}
+                if (found := outputs[response_id].get(item_id)) is not None:
                     sizes[item_id] = sizes.get(item_id) or _size(found)
                     self._count(sizes[item_id])
                     made[at] = found

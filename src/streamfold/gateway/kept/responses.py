@@ -1,7 +1,8 @@
 """How responses are kept in a store: each is a record, with its state and its events as parts.
 
 A record is the request's own items and who makes the response; `state` is the object of the API; `event/NUMBER` holds
-the events up to that number; `cancelled` asks whoever makes the response to give it up. A response whose maker is gone
+the events up to that number; `cancelled` asks whoever makes the response to give it up. A record `item-ID` says which
+response has an item whose id a provider made. A response whose maker is gone
 has no end of its own: it is `failed` for whoever looks at it, with what had come of it.
 """
 
@@ -22,6 +23,7 @@ from ...stores import Store, StoreError
 from .events import FINAL, KeptEvent, broken_off, cut_events
 
 _ID = re.compile(r"[\w-]{1,200}", re.ASCII)
+_ITEM = "item-"  # begins the name of a record that says which response has an item
 _AHEAD = 3600.0  # seconds for which an answer under way stays, although it may be silent for long
 _LARGE = 2**18  # bytes of JSON above which it is parsed beside the event loop
 _logger = logging.getLogger("streamfold.gateway")
@@ -98,6 +100,10 @@ class Responses:
             values[kept.id] = json_text({**about, "items": list(kept.items)}).encode()
         if state:
             values[f"{kept.id}/state"] = bytes(state)
+            if ended:  # ids that a provider made don't say which response they belong to
+                output = (await _parsed(bytes(state))).get("output") or []
+                ids = [item_id for item in output if (item_id := _id_of(item)) and kept.id[5:] not in item_id]
+                values |= {f"{_ITEM}{item_id}": kept.id.encode() for item_id in ids}
         if events:
             values[f"{kept.id}/event/{events[-1].number:012}"] = b"".join([each.data for each in events])
         return await self.store.put(kept.owner, values, ahead=0.0 if ended else _AHEAD)
@@ -129,6 +135,12 @@ class Responses:
             return kept
         ended, last = broken_off(response, await self.events(kept), "failed", error=_STOPPED)
         return replace(kept, response=ended, last=last)
+
+    async def response_of(self, item_id: str, owner: str) -> str | None:
+        """Returns the id of the response that has an item; None if no response of this owner is known to."""
+        name = f"{_ITEM}{item_id}"
+        found = await self.store.get(owner, [name]) if _ID.fullmatch(item_id) else {}
+        return found[name].decode() if name in found else None
 
     async def events(self, kept: KeptResponse, after: int = -1) -> list[KeptEvent]:
         """Returns the events of a response with a higher number."""
@@ -169,6 +181,12 @@ class Responses:
             return await self.store.runs(maker)
         except StoreError:  # nobody knows
             return True
+
+
+def _id_of(item: Any) -> str | None:
+    """Returns the id of an item, if it is one that can be looked up."""
+    item_id = item.get("id") if isinstance(item, dict) else None
+    return item_id if isinstance(item_id, str) and _ID.fullmatch(item_id) else None
 
 
 async def _parsed(data: bytes) -> Any:
