@@ -123,6 +123,61 @@ async def test_a_result_that_can_not_be_stored(caplog: pytest.LogCaptureFixture)
     assert "the result of the call 'call_0' of pay can't be stored" in caplog.text
 
 
+async def test_two_runs_that_share_the_calls_of_a_turn() -> None:
+    """Each runs the calls that it has claimed to their end, though the other one has the rest."""
+    ran: list[str] = []
+    both = anyio.Event()
+
+    @tool(needs_approval=True)
+    async def pay(to: str) -> str:
+        ran.append(f"began {to}")
+        if len(ran) == 2:
+            both.set()
+        await both.wait()
+        for _ in range(20):  # longer than the other run needs to see that a call is in doubt
+            await anyio.sleep(0)
+        ran.append(f"paid {to}")
+        return f"paid {to}"
+
+    class Shared(StoreJournal):
+        """Lets the first run have the first call, and the second one the second."""
+
+        claims = 0
+
+        async def claim(self, key: str, nonce: str | None = None) -> bool:
+            self.claims += 1
+            if self.claims in (2, 3):  # of the first run its second call, of the second its first
+                await both.wait()
+            return await super().claim(key, nonce)
+
+    model = ScriptedProvider([call("pay", call_id="a", to="ann"), call("pay", call_id="b", to="bob")], "Done.")
+    first = run_tools(model, "Pay", [pay])
+    async for _ in first:
+        pass
+    journal, outcomes = Shared("memory"), list[str]()
+
+    async def resume() -> None:
+        run = resume_tools(ScriptedProvider("Done."), first.dump(), [pay], journal=journal)
+        for name in ("a", "b"):
+            run.approve(name)
+        try:
+            await run
+        except CallInDoubtError as error:
+            outcomes.append(error.call.id)
+        else:
+            outcomes.append(str(results(run)))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(resume)
+        while journal.claims < 2:
+            await anyio.sleep(0)
+        tasks.start_soon(resume)
+    assert sorted(ran) == ["began ann", "began bob", "paid ann", "paid bob"]
+    assert sorted(outcomes) == ["a", "b"]
+    await resume()
+    assert outcomes[-1] == "['paid ann', 'paid bob']"
+
+
 async def test_a_store_that_keeps_nothing_runs_nothing() -> None:
     """A claim that is not there afterwards is no claim."""
 

@@ -79,6 +79,9 @@ class CallInDoubtError(StreamfoldError):
         self.call = call
 
 
+NOT_RUN = (CallInDoubtError, StoreError)  # what a run raises for a call that it has not started
+
+
 class FileJournal:
     """A journal in a folder, for processes that share a file system: a folder for each run, two files for each call.
 

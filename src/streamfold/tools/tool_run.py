@@ -30,6 +30,7 @@ from ..values import (
 from .approvals import PendingCall, TurnCalls, take_open_calls
 from .deciding import checked_approve, decides, needs
 from .journal import (
+    NOT_RUN,
     Approval,
     CallKey,
     approval_key,
@@ -373,10 +374,13 @@ class ToolRun(AsyncIteration, AsyncContext):
                 self._finish(result)
             except Exception as exc:  # raised below: the task group would wrap it
                 failures.append(exc)
-                group.cancel_scope.cancel()
+                if not isinstance(exc, NOT_RUN):  # then this call waits, and the others may run
+                    group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:
             for call in ready:
+                if self._journal is None:  # else it is started once it has been claimed
+                    self._turn[call].status = "started"
                 if self._options.get("parallel_tool_calls") is not False:
                     group.start_soon(run, call)
                 else:
