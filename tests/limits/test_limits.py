@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import fields, replace
 from decimal import Decimal
 from pathlib import Path
@@ -983,3 +983,43 @@ async def test_a_file_that_another_process_locks(tmp_path: Path) -> None:
     try_again(limiter)
     await (await limiter.acquire()).aclose()
     await limiter.aclose()
+
+
+@pytest.mark.parametrize("seed", range(pick(60, 12)))
+async def test_nothing_that_was_spent_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """With "local", whenever the store is away or answers are lost, and whatever is in flight then."""
+    monkeypatch.setattr("streamfold.stores.blocking._AGAIN", 0.0)
+    dice, store = random.Random(seed), LeavingStore(tmp_path / "x.db")
+    limiters = [
+        RateLimiter("a", max_cost_per_day=1000, max_concurrent=20, store=store, replicas=dice.choice([1, 2]))
+        for _ in range(2)
+    ]
+    spent, held = Decimal(0), list[Any]()
+    for _ in range(60):
+        match dice.randrange(5):
+            case 0:
+                store.away = dice.choice(["", "", "before", "after"])
+            case 1 | 2 if len(held) < 8:
+                limiter = dice.choice(limiters)
+                with suppress(LimitReachedError):
+                    held.append(await limiter.acquire(max_wait=0, cost=Decimal(dice.randrange(1, 5))))
+            case _ if held:
+                reservation = held.pop(dice.randrange(len(held)))
+                if dice.random() < 0.2:
+                    reservation.cancel()
+                else:
+                    cost = Decimal(dice.randrange(600)) / 100
+                    spent += cost
+                    reservation.settle(None, Cost(cost))
+                await reservation.aclose()
+    for reservation in held:
+        reservation.cancel()
+        await reservation.aclose()
+    store.away = ""
+    for limiter in limiters:
+        await limiter.aclose()
+    assert spent_in(store) == spent
+    other = Counter(store, Clock())
+    other.clock.now = time.time()
+    assert other.reserve("a", Reserve(requests=30, slots=20), holder="other").requests == 20
+    store.close()
