@@ -80,7 +80,14 @@ async def test_a_budget_of_ten_answers(where: str, most: int | None, tmp_path: P
         with_store.close()
 
 
-@pytest.mark.parametrize("usage", [None, {}])
+@pytest.mark.parametrize(
+    "usage",
+    [None, {}]
+    + [
+        {"prompt_tokens": 10, "completion_tokens": odd, "total_tokens": odd}
+        for odd in (-1, -(10**9), 10**18, 1e308, float("inf"), float("nan"), True, "7", None, [1])
+    ],
+)
 async def test_a_usage_that_can_not_be(usage: Any) -> None:
     """It gives no money back, and ends no budget: what could be counted is charged."""
     statuses = await spend(None, {"messages": HELLO, "max_tokens": 1000}, usage)
