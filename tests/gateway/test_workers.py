@@ -20,12 +20,14 @@ from commands import start
 from folding import DONE, event, fin, text
 from gateways import CHAT, RESPONSES, asking, running_command
 from mirror import read
+from processes import free_port
 from servers import END, STREAM, Connection, Server, framed, serving
 from streamfold import APIConnectionError, ConfigError, IncompleteStreamError, Provider
 from streamfold.cli.app import app as cli
 from streamfold.config import read_config
 from streamfold.gateway import create_app
 from streamfold.gateway.configured import settings
+from valkeys import valkey_server
 
 pytestmark = [pytest.mark.skipif(os.name != "posix", reason="workers need POSIX"), pytest.mark.one_loop]  # uvicorn's
 USAGE = event({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}})
@@ -191,6 +193,20 @@ async def test_limits_hold_for_all_workers(tmp_path: Path) -> None:
         for _ in range(10):
             await one(command.address, "poor", spent)
         assert spent == [200] * 5 + [429] * 5  # 0.018 each, of 0.1
+
+
+@pytest.mark.slow
+async def test_responses_on_a_server_outlive_the_workers(tmp_path: Path) -> None:
+    """Only what would be kept in each process is in files of the workers, which are removed with them."""
+    upstream, port = Upstream(), free_port()
+    upstream.go_on.set()
+    kept = f'responses = "valkey://127.0.0.1:{port}"'
+    with valkey_server(tmp_path, "--port", str(port)):
+        async with workers(tmp_path, upstream, kept) as (command, _, _), httpx.AsyncClient(timeout=20) as client:
+            made = (await client.post(f"{command.address}{RESPONSES}", json=asking(RESPONSES))).json()
+        async with workers(tmp_path, upstream, kept) as (command, _, _):
+            again = (await get(command.address, f"{RESPONSES}/{made['id']}")).json()
+    assert again == made
 
 
 @pytest.mark.thorough
