@@ -183,6 +183,7 @@ def test_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     profile = Provider.from_config("main", max_retries=7, timeouts={"read": 1}, headers={"X-Two": "2"}).profile
     assert profile.quirks == {
         "max_tokens_field": "max_completion_tokens",
+        "refusals": True,
         "strict_output": True,
         "allowed_tools": True,
         "stop_max": 4,
