@@ -64,7 +64,7 @@ def streamfold_command(folder: Path, base: str, port: int) -> list[str]:
         tables.append(f'[providers.{name}]\nbase_url = "{url}"\nmodel = "m"\n')
         tables.append(f'dialect = "{dialect}"\n' if dialect else "")
     file = folder / "streamfold.toml"
-    tables.append('[gateway]\napi_key_env = "BENCH_KEY"\nmax_requests = 4000\nmax_connections = 8000\n')
+    tables.append('[gateway]\napi_key_env = "BENCH_KEY"\nmax_requests = 4000\n')
     file.write_text("".join(tables), "utf-8")
     program = [str(environments.python("streamfold")), "-c", "from streamfold.cli import main; main()"]
     return [*program, "serve", "-c", str(file), "--port", str(port)]

@@ -142,11 +142,12 @@ async def is_listening(address: str) -> bool:
 
 @dataclass
 class Command:
-    """`streamfold serve` in a process of its own, with what it says."""
+    """`streamfold serve` in a process of its own, with what it says, and the provider behind it if a test has one."""
 
     process: Process
     said: bytearray = field(default_factory=bytearray)
     changed: anyio.Event = field(default_factory=anyio.Event)
+    upstream: Any = None
 
     @property
     def address(self) -> str:
@@ -155,7 +156,7 @@ class Command:
     @property
     def workers(self) -> list[int]:
         """The ids of the processes that have said that they serve, in their order."""
-        return [int(found) for found in re.findall(rb"Started server process \[(\d+)\]", self.said)]
+        return [int(found) for found in re.findall(rb"worker (\d+) is ready", self.said)]
 
     def stop(self, sig: int | None = None) -> None:
         """Tells it to stop, or something else, as a service manager does."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from folding import DONE, fin, text
-from gateways import CHAT, MESSAGES, RESPONSES, asking, behind, client_of, served
+from gateways import CHAT, MESSAGES, RESPONSES, asking, behind, client_of, serve_command
 from streamfold import Provider
 from streamfold.gateway import gateway
-from streamfold.gateway.connections import bounded_protocol
 from tables import each_row
 
 HELLO = text("Hello") + fin("stop") + DONE
@@ -479,11 +479,13 @@ async def test_a_websocket_is_refused_at_once() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_served_gateway_is_quiet_about_websockets(caplog: pytest.LogCaptureFixture) -> None:
-    """uvicorn's two warnings about libraries that could be installed are none of the operator's concern."""
-    app = gateway({"main": {"base_url": "http://u/v1", "model": "m"}})
+async def test_a_served_gateway_is_quiet_about_websockets(tmp_path: Path) -> None:
+    """A client that asks for one gets a 426 from `streamfold serve`, and the log has no warning."""
+    file = tmp_path / "streamfold.toml"
+    file.write_text('[providers.main]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\n')
     headers = {"connection": "Upgrade", "upgrade": "websocket"}
-    async with served(app, http=bounded_protocol(head_timeout=5, max_connections=5)) as (client, _):
+    async with serve_command(file) as (address, said, _), httpx.AsyncClient(base_url=address) as client:
         assert (await client.get(RESPONSES, headers=headers)).status_code == 426
-    assert "WebSocket" not in caplog.text
+    assert b"WARNING" not in said

@@ -21,7 +21,6 @@ from sdks import openai
 from servers import END, STREAM, Connection, Script, framed, sends, serving
 from streamfold import Provider
 from streamfold.gateway import gateway
-from streamfold.gateway.connections import bounded_protocol
 from streamfold.recording import Recording
 from streamfold.testing.replay_server import serve_replay
 from tables import each_row
@@ -29,8 +28,6 @@ from tables import each_row
 pytestmark = pytest.mark.one_loop  # uvicorn knows no other
 FOLDER = Path(__file__).parents[2] / "fixtures"
 BOTH = pytest.mark.parametrize("wire", WIRES)
-# The server of the gateway itself says when a client leaves; any other is asked.
-SERVERS = each_row("http", ["auto", bounded_protocol(head_timeout=60, max_connections=1000)], ["other", "own"])
 SOON = 5.0  # seconds; a client that is gone is noticed in milliseconds, and the provider would go on for ever
 
 
@@ -71,8 +68,7 @@ async def test_chunks_pass_as_they_come(wire: str) -> None:
 @BOTH
 @each_row("begun", [True, False])
 @each_row("streamed", [True, False])
-@SERVERS
-async def test_a_client_that_leaves(wire: str, begun: bool, streamed: bool, http: Any) -> None:
+async def test_a_client_that_leaves(wire: str, begun: bool, streamed: bool) -> None:
     """The provider's connection is closed at once, also before the first token, and when nothing was to be streamed."""
     asked = anyio.Event()
 
@@ -83,7 +79,7 @@ async def test_a_client_that_leaves(wire: str, begun: bool, streamed: bool, http
         asked.set()
         await connection.gone()
 
-    async with served_before(script, uvicorn={"http": http}) as (client, upstream, app):
+    async with served_before(script) as (client, upstream, app):
 
         async def ask() -> None:
             async with client.stream("POST", PATHS[wire], json=asking(PATHS[wire], stream=streamed)) as answer:
@@ -100,8 +96,7 @@ async def test_a_client_that_leaves(wire: str, begun: bool, streamed: bool, http
 
 
 @BOTH
-@SERVERS
-async def test_a_silent_provider(wire: str, http: Any) -> None:
+async def test_a_silent_provider(wire: str) -> None:
     """The client gets comments meanwhile, and then the answer, or an error in its own wire: the status is out."""
     go_on = [anyio.Event(), anyio.Event()]
 
@@ -113,7 +108,7 @@ async def test_a_silent_provider(wire: str, http: Any) -> None:
         else:
             await connection.send(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
 
-    async with served_before(script, keepalive=0.01, uvicorn={"http": http}) as (client, _, _):
+    async with served_before(script, keepalive=0.01) as (client, _, _):
         for number in range(2):
             received = b""
             async with stream(client, wire) as answer:
@@ -260,8 +255,7 @@ async def test_many_at_once() -> None:
 
 @pytest.mark.slow
 @BOTH
-@SERVERS
-async def test_a_client_that_does_not_read_holds_the_provider_back(wire: str, http: Any) -> None:
+async def test_a_client_that_does_not_read_holds_the_provider_back(wire: str) -> None:
     """What it does not take is not fetched: an answer is never kept whole in memory on the way."""
     held_back = anyio.Event()
     piece, most = framed(text("a" * 2**16)), 2**10  # 64 MiB, many times what sockets and servers take by themselves
@@ -279,7 +273,7 @@ async def test_a_client_that_does_not_read_holds_the_provider_back(wire: str, ht
         held_back.set()
         await connection.gone()
 
-    async with served_before(script, uvicorn={"http": http}) as (client, upstream, _):
+    async with served_before(script) as (client, upstream, _):
         async with stream(client, wire) as answer:
             assert answer.status_code == 200
             with anyio.fail_after(60):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
 
 import httpx
 import pytest
-import uvicorn.config
 from hypothesis import given
 from hypothesis import strategies as st
-from uvicorn.logging import AccessFormatter, DefaultFormatter
 
 from folding import DONE, call, entry, event, fin, text
 from gateways import CHAT, PATHS, asking, behind, client_of
@@ -19,11 +16,9 @@ from mirror import WIRES
 from streamfold import Fallback, Provider
 from streamfold.gateway import gateway
 from streamfold.gateway.logs import one_line
-from streamfold.gateway.server_log import OneLine, PlainLine
+from streamfold.gateway.worker import OneLine
 from streamfold.recording import Recording, ReplayTransport
 
-PLAIN_LINE = uvicorn.config.LOGGING_CONFIG["formatters"]["default"]["fmt"]
-ACCESS_LINE = uvicorn.config.LOGGING_CONFIG["formatters"]["access"]["fmt"]
 USAGE = event({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}})
 HELLO = text("Hello") + USAGE + fin("stop") + DONE
 BOTH = pytest.mark.parametrize("wire", WIRES)
@@ -118,28 +113,6 @@ def test_a_line_of_the_log(said: str) -> None:
 
 
 def test_lines_of_other_modules_are_plain_too() -> None:
-    """The server's handlers escape what the client library logs of providers; uvicorn's own lines keep their form."""
-    ours = logging.LogRecord("streamfold", logging.WARNING, "", 0, "%s: 100%%\n%s", ("kimi", "a\x1b"), None)
-    other = logging.LogRecord("uvicorn.access", logging.INFO, "", 0, "%s", ("x",), None)
-    assert (OneLine().filter(ours), ours.getMessage()) == (True, "kimi: 100%\\na\\x1b")
-    assert (OneLine().filter(other), other.args) == (True, ("x",))
-
-
-def test_plain_lines_are_those_of_uvicorn() -> None:
-    """Only that they cost less: without colours, nobody sees a difference."""
-    access, plain = (AccessFormatter(ACCESS_LINE, use_colors=False), DefaultFormatter(PLAIN_LINE, use_colors=False))
-    asked = ("127.0.0.1:4123", "POST", "/v1/messages", "1.1")
-    try:
-        raise ValueError("why")
-    except ValueError:
-        failure = sys.exc_info()
-    for theirs, name, level, said, args, error in [
-        (access, "uvicorn.access", logging.INFO, '%s - "%s %s HTTP/%s" %d', (*asked, 200), None),
-        (access, "uvicorn.access", logging.INFO, '%s - "%s %s HTTP/%s" %d', (*asked, 429), None),
-        (access, "uvicorn.access", logging.INFO, '%s - "%s %s HTTP/%s" %d', (*asked, 529), None),
-        (plain, "uvicorn.error", logging.INFO, "Started server process [%d]", (7,), None),
-        (plain, "streamfold.gateway", logging.WARNING, "%s %s: %s", ("a", "b", "100%"), None),
-        (plain, "streamfold.gateway", logging.CRITICAL, "failed", (), failure),
-    ]:
-        record = logging.LogRecord(name, level, "", 0, said, args, error)
-        assert PlainLine().format(record) == theirs.format(record)
+    """The server's handler escapes what other modules log of providers and clients."""
+    record = logging.LogRecord("streamfold", logging.WARNING, "", 0, "%s: 100%%\n%s", ("kimi", "a\x1b"), None)
+    assert (OneLine().filter(record), record.getMessage()) == (True, "kimi: 100%\\na\\x1b")

@@ -73,17 +73,18 @@ def serve(
 
     Clients may use the APIs of OpenAI, Anthropic and Gemini, whichever the providers use.
     """
-    from ..gateway import run
-
-    def page(settings: GatewaySettings) -> Any:
-        found = {entry.name: entry for entry in entry_points(group="streamfold.pages")}
-        if "live" not in found:
-            raise ConfigError("--ui: the page comes with another package: pip install streamfold-lab")
-        keys = [variable_value(variable, "gateway: ui_key_env") for variable in settings.ui_key_env]
-        return found["live"].load()(answers=settings.ui_answers, keys=keys, fixtures=settings.ui_fixtures)
-
     with reported_errors():
-        run(file, page, host=host, port=port, providers=provider or None, workers=workers, ui=ui)
+        from ..gateway import run
+
+        run(file, _page, host=host, port=port, providers=provider or None, workers=workers, ui=ui)
+
+
+def _page(settings: GatewaySettings) -> Any:
+    found = {entry.name: entry for entry in entry_points(group="streamfold.pages")}
+    if "live" not in found:
+        raise ConfigError("--ui: the page comes with another package: pip install streamfold-lab")
+    keys = [variable_value(variable, "gateway: ui_key_env") for variable in settings.ui_key_env]
+    return found["live"].load()(answers=settings.ui_answers, keys=keys, fixtures=settings.ui_fixtures)
 
 
 _COMMANDS = (  # those of other packages follow, by their entry points

@@ -14,7 +14,7 @@ import httpx
 
 from ..adapters import find_adapter
 from ..answers import Arguments, BaseChatModel, ChatStream, ChunkSource, EndpointFacts, ModelFacts, facts_of
-from ..config import Profile, load_profiles
+from ..config import Config, Profile, load_profiles
 from ..limits import RateLimiter
 from ..net import hides_arguments
 from ..requests import Capabilities, ChatOptions, Request
@@ -78,7 +78,7 @@ class Provider(BaseChatModel):
         cls,
         spec: str | Mapping[str, Any] | None = None,
         *,
-        config: str | os.PathLike[str] | None = None,
+        config: str | os.PathLike[str] | Config | None = None,
         http_client: httpx.AsyncClient | None = None,
         hooks: Hooks | Iterable[Hooks] = (),
         turn_cache: TurnCache | TurnStore | str | bool | None = None,
@@ -98,8 +98,8 @@ class Provider(BaseChatModel):
 
         Args:
             spec: name or mapping.
-            config: the file to read. Default: the file that `STREAMFOLD_CONFIG` names, else `streamfold.toml` in the
-                working directory or in the user's directory.
+            config: the file to read, or one that was read. Default: the file that `STREAMFOLD_CONFIG` names, else
+                `streamfold.toml` in the working directory or in the user's directory.
             http_client: the client to send with. It remains the caller's and is not closed.
             hooks: functions that are called while answers are requested and read, by fallbacks too.
             turn_cache: see `Provider`; it serves the fallbacks too.

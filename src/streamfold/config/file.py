@@ -331,13 +331,17 @@ def read_settings(model: type[T], values: Mapping[str, Any]) -> T:
         raise ConfigError(place_mistakes(exc, [Layer(values, "gateway")], values)[0][1]) from None
 
 
-def read_config(path: str | os.PathLike[str] | None = None) -> Config:
+def read_config(path: str | os.PathLike[str] | Config | None = None) -> Config:
     """Reads the first configuration file that exists; an empty `Config` if there is none. Tables are not validated yet.
+
+    A `Config` is returned as it is.
 
     Raises:
         ConfigError: a file that was named does not exist, can't be read, or is not TOML; or the file in the working
             directory is under the control of another user.
     """
+    if isinstance(path, Config):
+        return path
     looked_in = tuple(places(path))
     return Config(read_file(looked_in), looked_in)
 
@@ -364,7 +368,7 @@ def load_profile(
 def load_profiles(
     spec: str | Mapping[str, Any] | None,
     overrides: Mapping[str, Any] | None = None,
-    path: str | os.PathLike[str] | None = None,
+    path: str | os.PathLike[str] | Config | None = None,
 ) -> tuple[Profile, ...]:
     """Returns the settings of a provider and of all that it falls back on, each once, in the order to ask them.
 
@@ -380,7 +384,7 @@ def load_profiles(
     return config.profiles(chosen, overrides)
 
 
-def _chosen(spec: Any, path: str | os.PathLike[str] | None) -> tuple[Config, str | Mapping[str, Any]]:
+def _chosen(spec: Any, path: str | os.PathLike[str] | Config | None) -> tuple[Config, str | Mapping[str, Any]]:
     if spec is not None and not isinstance(spec, str | Mapping):
         raise ConfigError(f"a provider is a name or a mapping, not {type(spec).__name__}")
     if isinstance(spec, Mapping):

@@ -153,15 +153,12 @@ class GatewaySettings(GatewayOptions):
         host: address to listen on.
         port: port to listen on; 0: a free one.
         workers: processes that serve the port together. What is kept or counted in the process is then in files that
-            they share, and that are removed at the end; `max_requests` and `max_connections` are for each of them.
+            they share, and that are removed at the end; `max_requests` is for each of them.
         providers: names of the providers to serve; empty: all of the file.
         api_key_env: environment variables that hold the keys of clients. Without any, and without `keys`, no key is
             needed.
         keys: further keys by their names, which are in the log, with what each may do: see `KeyOptions`.
         open: allow other machines to use a server that asks for no key.
-        max_connections: open client connections. When all are taken, those that have waited longest for their request
-            are closed; if none has waited for a second, further requests get a 503. Lowered at start if the process
-            may not open that many files.
         head_timeout: seconds in which the head of a request must arrive on a connection.
         drain: seconds for which the server goes on to accept requests when it is told to stop, while `/readyz` answers
             503, so that a load balancer finds out before connections are refused.
@@ -180,7 +177,6 @@ class GatewaySettings(GatewayOptions):
     api_key_env: Names = ()
     keys: dict[Annotated[str, accepted_by(_key_name)], KeySettings] = Field(default={})
     open: Flag = False
-    max_connections: PositiveCount = 512
     head_timeout: PositiveNumber = 10.0
     drain: Seconds = 0.0
     shutdown: Seconds = 30.0

@@ -5,13 +5,13 @@ after the answer has ended in order. Needs the extra `gateway`.
 
     gateway(...)              returns an ASGI app, to serve by itself or to mount in another app
     create_app()              the same by `streamfold.toml`, for servers that make their app by a factory
-    streamfold serve          serves the same app from the command line, with uvicorn
+    streamfold serve          serves the same app from the command line, with granian
 
 The way of a request: `app` finds the wire by its path, and `handler` does the rest: `access` decides who may ask,
 `bodies` reads the body, `wires` and `messages` parse it, `models` finds the provider, `exchange` asks it and writes the
 answer through `sink`, while `watching` looks whether the client is still there.
 `failures` says how an error looks to a client, `logs` how it looks in the log. `configured` makes the app by the
-settings and `serve` serves it; `server` and `connections` are the server under the app, and `workers` several of them.
+settings and `serve` serves it: `server` is the main process, and `worker` what runs in each of its worker processes.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

@@ -60,7 +60,7 @@ class Access:
             allowed = host in self._hosts or "*" in self._hosts
         else:  # without keys: who asks a loopback address for another name was led here by that name's owner
             local = bool(server) and is_loopback(str(server[0]))
-            allowed = bool(self._clients) or not local or header is None or is_loopback(host)
+            allowed = bool(self._clients) or not local or not header or is_loopback(host)
         if not allowed:
             raise refused(403, f"the host {host[:200]!r} is not allowed here; add it to `hosts`, or configure a key")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,9 +18,10 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from ..adapters.emitting import error_body
 from ..answers import ChatModel
 from ..client import Hooks
-from ..config import GatewayOptions, RateLimitSettings, read_settings, store_url
+from ..config import Config, GatewayOptions, RateLimitSettings, read_settings, store_url
 from ..limits import LimitStore
 from ..stores import Retention, WaitingStore, lasting_store
 from ..turn_cache import TurnCache, TurnStore, read_turn_cache
@@ -30,11 +32,13 @@ from .failures import Refused, refused
 from .handler import Endpoint, RequestHandler
 from .kept import KeptResponses, Responses
 from .keys import KeyRateLimits
+from .logs import one_line
 from .metrics import Metrics
 from .models import Models
-from .sockets import no_sockets, refuse_socket, wants_socket
 from .wire import Wire
 from .wires import WIRES, ChatWire, ResponsesWire
+
+log = logging.getLogger("streamfold.gateway")
 
 _VERSIONS = ("v1", "v1beta")  # the second one is Gemini's
 
@@ -42,7 +46,7 @@ _VERSIONS = ("v1", "v1beta")  # the second one is Gemini's
 def gateway(
     providers: Mapping[str, Any] | ChatModel | None = None,
     *,
-    config: str | os.PathLike[str] | None = None,
+    config: str | os.PathLike[str] | Config | None = None,
     keys: Collection[str | Client] | Mapping[str, Any] = (),
     rate_limits: RateLimitSettings | LimitStore | str | None = None,
     turn_cache: TurnCache | TurnStore | str | bool = True,
@@ -58,7 +62,7 @@ def gateway(
         providers: the providers by the name that clients use as the model; each is a provider or an argument of
             `Provider.from_config`. One model is served under its own name; None: all of `streamfold.toml`.
             `"NAME:MODEL"` asks one of them for another model.
-        config: the file to read; None: the one that is found.
+        config: the file to read, or one that was read; None: the one that is found.
         keys: the keys of clients, who send one of them as a bearer token, in `x-api-key` or in `x-goog-api-key`.
             Without any, every client that reaches the server may use it, except web pages of other hosts. A mapping
             gives them names, and what they may do: `{"alice": {"key": KEY, "models": ["main"], "rpm": 60}}`; see
@@ -143,19 +147,12 @@ class Gateway:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "websocket":
-            await refuse_socket(scope, receive, send)
+            await _refuse_websocket(scope, receive, send)
         elif scope["type"] == "http" and scope["method"] == "POST" and (answer := self._direct.get(_path(scope))):
             scope.setdefault("path_params", {})
             await answer(scope, receive, send)
         else:
             await self._app(scope, receive, send)
-
-    async def refuse_connection(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answers a request that came by one connection too many."""
-        refusal = refused(
-            503, "too many connections are open; try again later", "overloaded", retry_after="1", connection="close"
-        )
-        await (await _refusal(HTTPRequest(scope), refusal))(scope, receive, send)
 
     async def aclose(self) -> None:
         """Closes the providers that were made for this app, and what it keeps."""
@@ -245,13 +242,33 @@ async def _refusal(request: HTTPRequest, refusal: Refused) -> Response:
     wire = _wire_of(request)(GatewayOptions())
     request_id = wire.id_prefix + token_hex(16)
     status, body = wire.error(refusal, request_id)
+    path = one_line(request.url.path[:200])
+    log.info("%s %s: refused (HTTP %d): %s", request.method, path, status, one_line(refusal.info.message))
     return JSONResponse(body, status, {**wire.headers(request_id), **refusal.headers})
 
 
 async def _http_error(request: HTTPRequest, error: HTTPException) -> Response:
-    if wants_socket(request.headers):
-        return await _refusal(request, no_sockets())
+    if request.headers.get("upgrade", "").lower() == "websocket":
+        return await _refusal(request, _no_websockets())
     paths = (wire.path.replace("{version}/{model:path}", "v1beta/models/{model}") for wire in WIRES)
     served = ", ".join([*(f"POST {path}" for path in paths), "GET /v1/models", "GET /healthz"])
     message = f"{error.detail}: {request.method} {request.url.path[:200]}. Served here: {served}"
     return await _refusal(request, refused(error.status_code, message))
+
+
+def _no_websockets() -> Refused:
+    """Returns the refusal. Codex goes on with plain requests after a 426; after any other it tries seven times."""
+    return refused(426, "WebSockets are not served here: send a POST", connection="close")
+
+
+async def _refuse_websocket(scope: Any, receive: Any, send: Any) -> None:
+    """Refuses a WebSocket that the server is ready to open."""
+    await receive()
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1000, "reason": ""})  # a 403
+        return
+    refusal = _no_websockets()
+    response = JSONResponse(error_body(refusal.info), refusal.status)
+    head = {"type": "websocket.http.response.start", "status": refusal.status, "headers": response.raw_headers}
+    await send(head)
+    await send({"type": "websocket.http.response.body", "body": response.body})

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any, Protocol
-
-import anyio
 
 from ..client import Hooks
 from ..config import Config, GatewaySettings, RateLimitSettings, variable_value
@@ -37,6 +36,17 @@ def settings(config: Config, **overrides: Any) -> GatewaySettings:
     return made
 
 
+def with_shared_stores(chosen: GatewaySettings, folder: Path) -> GatewaySettings:
+    """Returns settings by which several processes keep in files what one would keep in its memory."""
+    in_process = (True, "memory")
+    kept: dict[str, Any] = {}
+    if chosen.turn_cache in in_process:
+        kept["turn_cache"] = f"sqlite:///{folder / 'turns.db'}"
+    if chosen.responses in in_process:
+        kept["responses"] = f"sqlite:///{folder / 'responses.db'}"
+    return chosen.model_copy(update=kept)
+
+
 class Page(Protocol):
     """A page beside the gateway."""
 
@@ -55,13 +65,10 @@ class Page(Protocol):
         ...
 
 
-def configured_app(
-    config: Config, chosen: GatewaySettings, path: str | os.PathLike[str] | None, page: Page | None = None
-) -> Gateway:
+def configured_app(config: Config, chosen: GatewaySettings, page: Page | None = None) -> Gateway:
     """Returns the app that settings describe.
 
     Args:
-        path: the file that `config` was read from, if one was named.
         page: the page that is shown beside it.
 
     Raises:
@@ -69,7 +76,7 @@ def configured_app(
     """
     made = gateway(
         {name: name for name in chosen.providers} or None,
-        config=path,
+        config=config,
         keys=_clients(chosen),
         rate_limits=config.rate_limits() or RateLimitSettings(),
         hooks=page.hooks if page else (),
@@ -79,17 +86,10 @@ def configured_app(
     return made
 
 
-def load_early(app: Gateway) -> None:
-    """Loads what the first requests would: the packages that read from providers, and the prices.
-
-    Else these requests wait for it, and so do all others meanwhile; and the collector looks at what was loaded later.
-    """
-    anyio.run(_load)
-    app.models.price()
-
-
-async def _load() -> None:
+async def load_early(app: Gateway) -> None:
+    """Loads what the first requests would wait for: the packages that read from providers, and the prices."""
     await make_client().aclose()
+    app.models.price()
 
 
 def _clients(chosen: GatewaySettings) -> list[Client]:

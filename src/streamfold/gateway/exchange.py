@@ -18,7 +18,7 @@ from .failures import Refused, of_error, refused, warning_header
 from .logs import RequestLog
 from .models import Served
 from .sink import EventSink, Send, Sink, send_json
-from .watching import Departure, Watched
+from .watching import Watched
 from .wire import ClientRequest, Warnings, Wire
 
 _PARTING = 1.0  # seconds to tell the client that the server stops
@@ -48,14 +48,11 @@ class Exchange:
     _gone: bool = field(default=False, init=False)
     _watched: Watched | None = field(default=None, init=False)
 
-    async def run(
-        self, receive: Receive, send: Send, sink: Sink | None = None, departure: Departure | None = None
-    ) -> None:
+    async def run(self, receive: Receive, send: Send, sink: Sink | None = None) -> None:
         """Answers. When it returns, or is cancelled, the provider's connection is closed.
 
         Args:
             sink: where the events go; None: to the client.
-            departure: says when the client leaves; None: `receive` does.
 
         Raises:
             Refused: there is no answer, and nothing has been sent.
@@ -67,7 +64,7 @@ class Exchange:
         answered = False
         refusal: Refused | None = None
 
-        self._watched = Watched(receive, departure, sink if self.asked.stream else None, self._leave)
+        self._watched = Watched(receive, sink if self.asked.stream else None, self._leave)
         async with self._watched:
             try:
                 await (self._stream(writer, sink) if self.asked.stream else self._whole(send))

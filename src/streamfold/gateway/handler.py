@@ -32,7 +32,6 @@ from .metrics import Metrics
 from .models import Models, Served
 from .outcomes import write_json
 from .sink import GuardedSend, Send, Sink, send_json
-from .watching import DEPARTURE, Departure
 from .wire import ClientRequest, Keeper, Wire
 
 T = TypeVar("T")
@@ -51,12 +50,6 @@ class Incoming:
     send: Send
     client: Client
     log: RequestLog
-
-    @property
-    def departure(self) -> Departure | None:
-        """Says when the client leaves; None: its server does not say it."""
-        found: Departure | None = (self.scope.get("extensions") or {}).get(DEPARTURE)
-        return found
 
 
 Handler: TypeAlias = Callable[[Incoming], Awaitable[None]]
@@ -178,7 +171,7 @@ class RequestHandler:
     async def reply(self, incoming: Incoming, body: Body) -> None:
         """Answers a request whose body has been read."""
         if (exchange := await self._begun(incoming, body)) is not None:
-            await self.run(exchange, incoming.client, incoming.receive, incoming.send, None, incoming.departure)
+            await self.run(exchange, incoming.client, incoming.receive, incoming.send, None)
 
     async def _begun(self, incoming: Incoming, body: Body) -> Exchange | None:
         """Answers a request that no model answers; returns the answer to any other."""
@@ -199,21 +192,13 @@ class RequestHandler:
         asked, served = await self._read(incoming, body)
         return self._exchange(incoming, replace(asked, keeper=keeper), served)
 
-    async def run(
-        self,
-        exchange: Exchange,
-        client: Client,
-        receive: Receive,
-        send: Send,
-        sink: Sink | None,
-        departure: Departure | None,
-    ) -> None:
+    async def run(self, exchange: Exchange, client: Client, receive: Receive, send: Send, sink: Sink | None) -> None:
         """Has an answer made, within the limits of the client's key. Raises Refused, ClientGone; see `Exchange.run`."""
         if exchange.charge is None:
             await self.reserve(exchange, client)
         try:
             with requests_of(client.id):
-                await exchange.run(receive, send, sink, departure)
+                await exchange.run(receive, send, sink)
         finally:
             await exchange.settle()
 

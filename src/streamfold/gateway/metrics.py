@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -122,8 +123,13 @@ class Metrics:
         return known or "other"
 
 
-def forget_process(folder: Path, pid: int) -> None:
-    """Drops what a process that has ended was doing at the end. What it has counted stays."""
+def forget_dead_processes(folder: Path) -> None:
+    """Drops what killed processes were doing at the end; what they have counted stays."""
     from prometheus_client.multiprocess import mark_process_dead
 
-    mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]
+    for file in folder.glob("gauge_live*.db"):
+        pid = int(file.stem.rpartition("_")[2])
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]

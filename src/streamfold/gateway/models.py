@@ -14,7 +14,7 @@ from typing import Any
 
 from ..answers import Arguments, BaseChatModel, ChatModel, ChatStream, EndpointFacts, ModelFacts, facts_of
 from ..client import Hooks, Provider, read_hooks
-from ..config import GatewayOptions, read_config
+from ..config import Config, GatewayOptions, read_config
 from ..requests import Request, TimeoutOptions
 from ..turn_cache import RememberedAnswer, TurnCache
 from ..values import ConfigError, Cost, Usage, nearest
@@ -124,7 +124,7 @@ class Models:
     Args:
         providers: by name; a string or a mapping is given to `Provider.from_config`. None: all of `streamfold.toml`.
         options: the aliases, and the other models that clients may ask for.
-        config: the file to read; None: the one that is found.
+        config: the file to read, or one that was read; None: the one that is found.
         hooks: of the providers that are made here.
 
     Raises:
@@ -135,7 +135,7 @@ class Models:
         self,
         providers: Mapping[str, Any] | None,
         options: GatewayOptions,
-        config: str | os.PathLike[str] | None = None,
+        config: str | os.PathLike[str] | Config | None = None,
         hooks: Hooks | Iterable[Hooks] = (),
     ) -> None:
         self._hooks = read_hooks(hooks)
@@ -232,7 +232,7 @@ class Models:
         others = "; PROVIDER:MODEL for another model of a provider" if self._allowed else ""
         return f"Allowed: {', '.join(self.names)}{others}"
 
-    def _provider(self, given: Any, config: str | os.PathLike[str] | None) -> ChatModel:
+    def _provider(self, given: Any, config: str | os.PathLike[str] | Config | None) -> ChatModel:
         if hasattr(given, "chat_stream"):
             made: ChatModel = given
             return made

@@ -9,13 +9,13 @@ from typing import Any
 from ..config import GatewaySettings, read_config
 from ..values import ConfigError
 from .app import Gateway
-from .configured import Page, configured_app, settings
+from .configured import Page, configured_app
 
 
 def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
     """Returns the ASGI app of a configuration file, for servers that make their app by a factory.
 
-    As in `uvicorn --factory streamfold.gateway:create_app --workers 4`. The file is the one that `STREAMFOLD_CONFIG`
+    As in `granian --interface asgi --factory streamfold.gateway:create_app`. The file is that which `STREAMFOLD_CONFIG`
     names, or that is found. Keys of `[gateway]` that are the server's (`host`, `port`, `drain`, ...) have no effect.
     Without a key, and without `open = true`, requests are answered only on loopback addresses.
 
@@ -26,7 +26,7 @@ def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
         ConfigError: there is nothing to serve, or something in the settings can't be used.
     """
     config = read_config(path)
-    return configured_app(config, config.gateway(), path)
+    return configured_app(config, config.gateway())
 
 
 def run(
@@ -45,18 +45,9 @@ def run(
         ConfigError: there is nothing to serve, something in the settings can't be used, or the extra is missing.
     """
     try:
-        from . import server, workers
+        from .server import run_server
     except ImportError as exc:
-        if (exc.name or "").partition(".")[0] != "uvicorn":
+        if (exc.name or "").partition(".")[0] != "granian":
             raise
         raise ConfigError("the gateway needs its extra: pip install 'streamfold[gateway]'") from exc
-
-    config = read_config(path)
-    chosen = settings(config, **overrides)
-    if chosen.workers > 1:
-        ended = workers.run(path, overrides)
-    else:
-        beside = page(chosen) if page is not None and chosen.ui else None
-        ended = server.run(configured_app(config, chosen, path, beside), chosen, beside)
-    if ended:
-        raise SystemExit(ended)  # the log says why, as when the port is taken
+    run_server(path, page, overrides)

@@ -1,155 +1,181 @@
-"""One process that serves the gateway, with uvicorn: how it starts, drains and stops."""
+"""`streamfold serve`: the gateway in one or several worker processes of granian, which serve one port together.
+
+Each worker makes its own app, from the configuration that was valid last: a reload is a new worker.
+"""
 
 from __future__ import annotations
 
 import logging
+import logging.config
+import multiprocessing
+import os
 import signal
 import socket
-from collections.abc import Iterable
-from time import monotonic
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
-import uvicorn
+import anyio
+from granian import Granian
+from granian.constants import HTTPModes, Interfaces, RuntimeModes
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
 
-from ..config import GatewaySettings, collect_rarely
-from .app import Gateway
-from .configured import Page, load_early
-from .connections import bounded_protocol, connections_for
-from .logs import one_line
-from .models import Models
-from .server_log import log_config, log_quickly
-from .wires import WIRES
+from ..config import Config, GatewaySettings, collect_rarely, read_config, set_variable
+from ..limits import count_memory_in
+from ..values import ConfigError
+from .configured import Page, configured_app, load_early, settings, with_shared_stores
+from .metrics import METRICS_FOLDER
+from .worker import METRICS, STOPPING, Worker, log_config, stop_signals
 
-_CLOSE = (b"connection", b"close")
-_GRACE = 1.0  # seconds for which a connection that was not told to close may still bring a request
-FAILED = 3  # the exit code of a server that could not start, as uvicorn's own
+_CONNECTIONS = 2**20  # of a worker: the files that it may open are the bound, and `max_requests` that of answers
+_FAILED = 3  # the exit code of a server that can't listen on its port
+_LATE = 10  # seconds that a worker gets beyond `drain` and `shutdown` before it is killed
+
 log = logging.getLogger("streamfold.gateway")
 
 
-def run(app: Gateway, chosen: GatewaySettings, page: Page | None = None) -> int:
-    """Serves an app in this process until it is told to stop. Returns the exit code of the process."""
-    server = Server(app, chosen, page)
-    load_early(app)
-    collect_rarely()
-    log_quickly()
-    try:
-        server.run()
-    except KeyboardInterrupt:
-        return 0
-    return 0 if server.started else FAILED
+def run_server(
+    path: str | os.PathLike[str] | None,
+    page: Callable[[GatewaySettings], Page] | None,
+    overrides: Mapping[str, Any],
+) -> None:
+    """Serves until the process is told to stop. SIGHUP reads the configuration again.
+
+    Raises:
+        ConfigError: there is nothing to serve, or something in the settings can't be used.
+        SystemExit: the port can't be listened on, or workers keep dying; the log says why.
+    """
+    with TemporaryDirectory(prefix="streamfold-serve-", ignore_cleanup_errors=True) as folder:
+        shared = Path(folder)
+        (shared / METRICS).mkdir()
+        set_variable(METRICS_FOLDER, str(shared / METRICS))  # before prometheus-client is imported
+        factory = WorkerFactory(path, page, overrides, shared)
+        factory.read()
+        chosen = factory.settings
+        server = Granian(
+            "streamfold.gateway",
+            address=chosen.host,
+            port=chosen.port,
+            interface=Interfaces.ASGI,
+            workers=chosen.workers,
+            runtime_mode=RuntimeModes.st,
+            http=HTTPModes.http1,
+            websockets=False,
+            backlog=2048,
+            backpressure=_CONNECTIONS,
+            http1_settings=HTTP1Settings(header_read_timeout=ceil(chosen.head_timeout * 1000)),
+            log_level=LogLevels.warning,
+            log_dictconfig=log_config(),
+            respawn_failed_workers=True,
+            respawn_interval=0,  # a worker that is told to stop waits for the one that replaces it
+            workers_kill_timeout=ceil(chosen.drain + chosen.shutdown) + _LATE,
+        )
+        server.on_startup(factory.handle_signals)
+        server.on_reload(factory.read_again)
+        collect_rarely()
+        try:
+            server.serve(target_loader=factory, wrap_loader=False)
+        except SystemExit:
+            if not stop_signals(shared):
+                raise
 
 
-class Server(uvicorn.Server):
-    """uvicorn's server for one gateway. Told to stop, it goes on for `drain` seconds, and is not ready meanwhile.
+@dataclass
+class WorkerFactory:
+    """Makes the app of a worker in the worker's process, which granian forks, or sends this to.
 
-    Args:
-        page: the page that is served beside the app.
-        worker: whether it is one of several processes, whose supervisor says what is served and hears Ctrl-C.
+    Attributes:
+        path: the configuration file, if one was named.
+        page: makes the page that is served if the settings say so.
+        overrides: settings on top of the file's.
+        shared: the folder that the workers share while the server runs.
+        generation: how often the configuration was read again.
+        config: the configuration that was valid last.
+        settings: of the server, by that configuration, with an address as its `host`, and a `port` that isn't 0.
     """
 
-    def __init__(
-        self, app: Gateway, chosen: GatewaySettings, page: Page | None = None, *, worker: bool = False
-    ) -> None:
-        self._gateway = app
-        self._chosen = chosen
-        self._page = page
-        self._worker = worker
-        self._ends: float | None = None  # when the server may leave that was told to stop
-        self._left: float | None = None  # when it began to leave
-        self._connections = connections_for(chosen.max_connections, chosen.max_requests)
-        self._http = bounded_protocol(
-            head_timeout=chosen.head_timeout,
-            max_connections=self._connections,
-            most=connections_for(2 * chosen.max_connections, chosen.max_requests),
-            busy=app.refuse_connection,
-        )
-        super().__init__(
-            uvicorn.Config(
-                page.around(app) if page else app,
-                host=chosen.host,
-                port=chosen.port,
-                http=self._http,
-                log_config=log_config(),
-                timeout_graceful_shutdown=max(1, round(chosen.shutdown)),
-                lifespan="on",
-                ws="none",
-                server_header=False,
-            )
-        )
+    path: str | os.PathLike[str] | None
+    page: Callable[[GatewaySettings], Page] | None
+    overrides: Mapping[str, Any]
+    shared: Path
+    generation: int = 0
+    config: Config = field(init=False)
+    settings: GatewaySettings = field(init=False)
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Takes a signal that tells the server to stop."""
-        if self._worker and sig == signal.SIGINT:
-            return  # a terminal sends it to all processes, and the supervisor hands it on
-        if self._chosen.drain and self._ends is None:
-            self._gateway.draining = True
-            self._ends = monotonic() + self._chosen.drain
-        else:  # the second signal does not wait
-            self.leave()
+    def __call__(self) -> Worker:
+        """Returns the app of the worker in whose process this is called. Raises SystemExit if the server stops."""
+        if stop_signals(self.shared):
+            raise SystemExit
+        if self.settings.workers > 1:
+            count_memory_in(f"sqlite:///{self.shared / 'limits.db'}")
+        page = self.page(self.settings) if self.page is not None and self.settings.ui else None
+        gateway = configured_app(self.config, self.settings, page)
+        collect_rarely()
+        return Worker(gateway, self.settings, self.shared, self.generation, page)
 
-    def leave(self) -> None:
-        """Stops without a time for load balancers to find out.
-
-        From now on every answer says that its connection will be closed. Connections whose last answer did not are kept
-        for a moment more: their clients may be sending the next request. Called again, it closes them at once, and at
-        the third time it does not wait for running answers.
-        """
-        self._gateway.draining = True
-        if self._left is None:
-            self._left = self._ends = monotonic()
-            self.config.encoded_headers.append(_CLOSE)
-            self.server_state.default_headers.append(_CLOSE)
-        elif not self.should_exit:
-            self.should_exit = True
+    def read(self) -> None:
+        """Reads the configuration, and tries it. Raises ConfigError, and changes nothing then."""
+        config = read_config(self.path)
+        chosen = settings(config, **self.overrides)
+        if self.generation:
+            bound = {name: getattr(self.settings, name) for name in ("host", "port", "workers")}
         else:
-            self.force_exit = True
+            bound = dict(zip(("host", "port"), _free_address(chosen.host, chosen.port), strict=True))
+        chosen = chosen.model_copy(update=bound)
+        if chosen.workers > 1:
+            chosen = with_shared_stores(chosen, self.shared)
+        app = configured_app(config, chosen)
 
-    def _stop_accepting(self) -> None:
-        for server in self.servers:
-            server.close()
+        async def try_app() -> None:
+            await load_early(app)  # forked workers share what this loads
+            await app.aclose()
 
-    async def on_tick(self, counter: int) -> bool:
-        """Looks whether it is time to stop."""
-        if self._ends is not None and self._left is None and monotonic() >= self._ends:
-            self.leave()
-        if self._left is not None:
-            self._stop_accepting()
-        if self._left is not None and not self.should_exit:
-            since, last = monotonic() - self._left, monotonic() - _GRACE
-            connections: Iterable[Any] = self.server_state.connections
-            waiting = [self._http.waiting.get(connection) for connection in connections]
-            quiet = all(began is not None and max(began, self._left) <= last for began in waiting)
-            ended = quiet and not self._gateway.running  # also those that go on without their clients
-            self.should_exit = ended or since >= self._chosen.shutdown
-            if self.should_exit:
-                self.config.timeout_graceful_shutdown = max(1, round(self._chosen.shutdown - since))
-        return await super().on_tick(counter)
+        anyio.run(try_app)
+        self.config, self.settings = config, chosen
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts to listen, and says what is served."""
-        await super().startup(sockets)
-        if not self._worker:
-            addresses = [listener.sockets[0].getsockname() for listener in self.servers]
-            say_what_is_served(self._gateway.models, addresses, page=self._page.path if self._page else None)
-        if self._connections < self._chosen.max_connections:
-            log.warning(
-                "max_connections is %d instead of %d: the process may not open more files (see ulimit -n)",
-                self._connections, self._chosen.max_connections,
-            )  # fmt: skip
+    def read_again(self) -> None:
+        """Reads the configuration for the workers that are started from now on. A mistake in it changes nothing."""
+        self.generation += 1
+        try:
+            self.read()
+            log.info("the configuration was read again, and new workers start with it")
+        except ConfigError as exc:
+            log.error("the configuration stays as it was: %s", exc)
+
+    def handle_signals(self) -> None:
+        """Has signals to stop reach the workers at once, also while a reload waits for one of them."""
+        stops: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            with (self.shared / STOPPING).open("ab") as signals:
+                signals.write(b".")
+            stops[number](number, frame)
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+
+        for number in stops:
+            signal.signal(number, stop)
 
 
-def say_what_is_served(models: Models, addresses: list[Any], *, page: str | None) -> None:
-    """Logs the URLs for clients, the models, and what the configuration of the providers lacks."""
-    paths = [wire.path.removeprefix("/v1") for wire in WIRES if wire.path.startswith("/v1/") and wire.asks_model]
-    for address in addresses:
-        host, port = address[:2]
-        host = f"[{host}]" if ":" in host else host
-        here = f"http://{host}:{port}"
-        log.info("Base URL for clients: %s/v1 (%s, /models); health check: /healthz", here, ", ".join(paths))
-        log.info("Base URL for clients of Google's and Anthropic's own: %s", here)
-        if page:
-            log.info("The last answers as they stream: %s%s", here, page)
-    log.info("Models: %s", one_line(", ".join(models.describe())))
-    for problem in models.missing():
-        log.warning("%s. Its requests get HTTP 500 until the server is started with it", one_line(problem))
+def _free_address(host: str, port: int) -> tuple[str, int]:
+    """Returns the address and the port to listen on. Raises SystemExit if another server does.
+
+    granian's sockets share their port with others of the same user, so that it doesn't notice.
+    """
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, *_, address = min(found, key=lambda each: each[0] != socket.AF_INET)  # granian takes one
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            if os.name == "posix":
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            return str(address[0]), int(probe.getsockname()[1])
+    except OSError as exc:
+        logging.config.dictConfig(log_config())
+        log.error("%s:%d can't be listened on: %s", host, port, exc)
+        raise SystemExit(_FAILED) from None

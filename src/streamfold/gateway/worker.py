@@ -1,4 +1,8 @@
-"""One of several processes that serve a port: what it is made from, and how it takes its share of the connections."""
+"""The ASGI app of one worker process of `streamfold serve`: the gateway, and how its process starts and stops.
+
+A worker of granian stops on SIGTERM and on SIGINT alike: it closes its port, finishes the answers in flight and ends
+the lifespan. This app handles SIGTERM itself, because a gateway has to do some things first, and raises SIGINT then.
+"""
 
 from __future__ import annotations
 
@@ -7,215 +11,225 @@ import logging
 import multiprocessing
 import os
 import signal
-import socket
-import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from contextlib import suppress
 from pathlib import Path
-from time import sleep
-from typing import Any, ClassVar
+from typing import Any
 
-import anyio
+from ..config import GatewaySettings
+from .app import Gateway
+from .bodies import Receive
+from .configured import Page, load_early
+from .logs import one_line
+from .metrics import forget_dead_processes
+from .models import Models
+from .sink import Send
+from .wires import WIRES
 
-from ..config import GatewaySettings, collect_rarely, read_config, set_variable
-from ..limits import count_memory_in
-from .configured import configured_app, load_early, settings
-from .metrics import METRICS_FOLDER
-from .server import Server, say_what_is_served
-from .server_log import log_quickly
+METRICS = "metrics"
+"""The folder in the shared folder in which the workers count."""
+
+STOPPING = "stopping"
+"""The file in the shared folder with a byte for each signal that told the server to stop."""
+
+_GRACE = 1.0  # seconds in which a connection that was not told to close may still bring a request
+_LISTENS = 0.1  # seconds after the lifespan has started: granian opens the port before the loop runs again
+_LOOK = 0.5  # seconds between two looks at the main process
+_DROPPED = 15.0  # seconds for the rest of a body whose request has been answered
 
 log = logging.getLogger("streamfold.gateway")
 
-_GRACE = 0.005  # seconds in which a worker with fewer connections may take the next one
-_LOOK = 0.5  # seconds between two looks at the supervisor
-STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""The signals that the supervisor takes. They are held back from a worker until it has handlers of its own."""
-_REST = 1.0  # seconds without new connections when one could not be accepted
 
+class Worker:
+    """The app that granian serves in a worker process.
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """What a worker is made from, in its own process.
-
-    Attributes:
-        path: the configuration file, if one was named.
-        overrides: settings on top of it.
-        shared: folder for what the workers share while the server runs.
+    Args:
+        gateway: the app that answers.
+        settings: those of the server; `drain` and `shutdown` are read here.
+        shared: the folder that the workers share.
+        generation: how often the configuration had been read again when this worker was started.
+        page: the page that is served beside the gateway.
     """
 
-    path: str | os.PathLike[str] | None
-    overrides: Mapping[str, Any]
-    shared: Path
+    def __init__(
+        self, gateway: Gateway, settings: GatewaySettings, shared: Path, generation: int, page: Page | None
+    ) -> None:
+        self._gateway = gateway
+        self._app = page.around(gateway) if page else gateway
+        self._page = page
+        self._settings = settings
+        self._shared = shared
+        self._generation = generation
+        self._answers: set[asyncio.Task[Any] | None] = set()
+        self._stopping: asyncio.Task[None] | None = None
+        self._signals = 0
+        self._hurry = asyncio.Event()
+        self._closes_connections = self._out_of_time = False
 
-    @property
-    def metrics(self) -> Path:
-        """The folder of what the workers count."""
-        return self.shared / "metrics"
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        await (self._run_lifespan if scope["type"] == "lifespan" else self._answer)(scope, receive, send)
 
-    def settings(self) -> GatewaySettings:
-        """Returns the settings of a worker. Raises ConfigError for a mistake in them."""
-        chosen = settings(read_config(self.path), **self.overrides)
-        return chosen.model_copy(update=_shared_stores(chosen, self.shared))
+    async def _answer(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Answers a request. If it did so before the end of the body, the rest is read and dropped.
 
-    def check(self, *, say: list[Any] | None = None) -> None:
-        """Makes an app and forgets it, so that mistakes are known before a worker is started.
-
-        What the first requests would load is loaded too: workers share it, if they are copies of this process.
-
-        Args:
-            say: the addresses at which to say that its models are served.
-
-        Raises:
-            ConfigError: there is nothing to serve, or something in the settings can't be used.
+        hyper would close the connection, and a client that is still sending would get an error instead of the answer.
         """
-        app = configured_app(read_config(self.path), self.settings(), self.path)
-        if say is not None:
-            say_what_is_served(app.models, say, page=None)
-        load_early(app)
-        anyio.run(app.aclose)
+        whole = not any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"])
 
+        async def receive_body() -> Any:
+            nonlocal whole
+            message = await receive()
+            whole = whole or not message.get("more_body")
+            return message
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """How many connections each worker has, in memory that all of them share.
+        async def send_answer(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                if self._closes_connections:
+                    message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+            elif not whole and not message.get("more_body"):
+                await send({**message, "more_body": True})
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_DROPPED):
+                        while not whole:
+                            await receive_body()
+                message = {"type": "http.response.body", "body": b"", "more_body": False}
+            await send(message)
 
-    Attributes:
-        counts: of all workers; `NONE` for those that take no connections.
-        place: of this worker.
-    """
-
-    NONE: ClassVar[int] = -1
-
-    counts: Any
-    place: int
-
-    def set(self, count: int) -> None:
-        """Says how many connections this worker has."""
-        self.counts[self.place] = count
-
-    def is_least(self) -> bool:
-        """Returns whether no other worker has fewer."""
-        mine = self.counts[self.place]
-        return not any(self.NONE < count < mine for count in self.counts)
-
-
-def work(recipe: Recipe, sockets: list[socket.socket], says: Connection, share: Share) -> None:
-    """Is a worker: serves on sockets that are open already, until it is told to stop or its supervisor has died."""
-    for sig in (signal.SIGINT, signal.SIGHUP):  # what a terminal sends to all is for the supervisor
-        signal.signal(sig, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-    set_variable(METRICS_FOLDER, str(recipe.metrics))
-    count_memory_in(f"sqlite:///{recipe.shared / 'limits.db'}")
-    chosen = recipe.settings()
-    app = configured_app(read_config(recipe.path), chosen, recipe.path)
-    load_early(app)  # again, where this is no copy of a process that has done it
-    server = _WorkingServer(app, chosen, worker=True)
-    server.says, server.share = says, share
-    signal.signal(signal.SIGUSR1, lambda *_: server.leave())
-    threading.Thread(target=_stop_with_the_supervisor, daemon=True).start()
-    collect_rarely()
-    log_quickly()
-    server.run(sockets)
-
-
-class _WorkingServer(Server):
-    """The server of a worker, which says when it is ready, and leaves connections to workers that have fewer.
-
-    Left to the system, one worker would get nearly all of them while it is not busy: answers that are mostly waited for
-    would gather there, until it refuses what is too much for it, while the others have nothing to do.
-    """
-
-    says: Connection
-    share: Share
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts to accept connections."""
-        self._open = list(sockets or [])
-        self._accepting: set[asyncio.Task[Any]] = set()
-        await super().startup([])
-        self.share.set(0)
-        for shared in self._open:
-            shared.setblocking(False)
-            self._listen(shared)
-        self.says.send(True)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stops to accept connections, and waits for the running answers."""
-        self._stop_accepting()
-        await super().shutdown(sockets)
-
-    async def on_tick(self, counter: int) -> bool:
-        """Tells the other workers how many connections this one has."""
-        if self._open:
-            self.share.set(len(self.server_state.connections))
-        return await super().on_tick(counter)
-
-    def _stop_accepting(self) -> None:
-        while self._open:
-            asyncio.get_running_loop().remove_reader(self._open.pop())
-        self.share.set(Share.NONE)
-
-    def _listen(self, shared: socket.socket) -> None:
-        if shared in self._open:
-            asyncio.get_running_loop().add_reader(shared, self._connection_waits, shared)
-
-    def _connection_waits(self, shared: socket.socket) -> None:
-        """Takes a connection; where another worker has fewer of them, only if that one does not soon."""
-        self.share.set(len(self.server_state.connections) + len(self._accepting))
-        if self.share.is_least():
-            self._accept(shared)
-        else:
-            loop = asyncio.get_running_loop()
-            loop.remove_reader(shared)
-            loop.call_later(_GRACE, self._take_what_waits, shared)
-
-    def _take_what_waits(self, shared: socket.socket) -> None:
-        if shared in self._open:
-            self._listen(shared)
-            self._accept(shared)
-
-    def _accept(self, shared: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        self._answers.add(task)
         try:
-            connection, _ = shared.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return  # another worker was faster, or the client has left again
-        except OSError as exc:  # too many open files, above all
-            log.error("no connections are accepted for %g s: %s", _REST, exc)
-            loop.remove_reader(shared)
-            loop.call_later(_REST, self._listen, shared)
-            return
-        task = loop.create_task(loop.connect_accepted_socket(self._protocol, connection))
-        self._accepting.add(task)
-        task.add_done_callback(self._accepting.discard)
+            await self._app(scope, receive_body, send_answer)
+        except asyncio.CancelledError:
+            if not self._out_of_time:  # else the answer has told its client why it ended
+                raise
+        finally:
+            self._answers.discard(task)
 
-    def _protocol(self) -> asyncio.Protocol:
-        made: Any = self.config.http_protocol_class
-        protocol: asyncio.Protocol = made(
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )
-        return protocol
+    async def _run_lifespan(self, scope: Any, receive: Receive, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+
+        async def receive_event() -> Any:
+            event = await receive()
+            if event["type"] == "lifespan.startup":
+                await load_early(self._gateway)
+                with suppress(NotImplementedError):  # Windows ends processes without a signal
+                    loop.add_signal_handler(signal.SIGTERM, self._stop)
+            else:
+                while self._gateway.running and not self._out_of_time:  # noqa: ASYNC110 - in the background
+                    await asyncio.sleep(0.05)
+                if self._stopping is not None:
+                    self._stopping.cancel()
+            return event
+
+        async def send_event(event: Any) -> None:
+            await send(event)
+            if event["type"] == "lifespan.startup.complete":
+                loop.call_later(_LISTENS, self._announce)
+                self._watch_main_process()
+
+        await self._app(scope, receive_event, send_event)
+
+    def _announce(self) -> None:
+        log.info("worker %d is ready", os.getpid())
+        with suppress(FileExistsError):  # another worker was first, and has logged it
+            self._ready(self._generation).touch(exist_ok=False)
+            _log_served(self._gateway.models, self._settings, self._page)
+        if self._settings.metrics and os.name == "posix":
+            forget_dead_processes(self._shared / METRICS)
+
+    def _ready(self, generation: int) -> Path:
+        return self._shared / f"ready-{generation}"
+
+    def _watch_main_process(self) -> None:
+        main = multiprocessing.parent_process()
+        if main is None or (os.getppid() == main.pid and main.is_alive()):
+            asyncio.get_running_loop().call_later(_LOOK, self._watch_main_process)
+        else:
+            log.error("the main process has died: worker %d stops too", os.getpid())
+            (self._shared / STOPPING).write_bytes(b".")
+            self._stop()
+
+    def _stop(self) -> None:
+        """Begins to stop. A further signal to the server ends the wait that is going on: for `drain`, or `shutdown`."""
+        signals = stop_signals(self._shared)
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop_in_order())
+        elif signals > self._signals > 0:
+            self._hurry.set()
+        self._signals = signals
+
+    async def _stop_in_order(self) -> None:
+        for _ in range(600):  # a minute, for the worker that replaces this one to listen
+            if stop_signals(self._shared) or self._ready(self._generation + 1).exists():
+                break
+            await asyncio.sleep(0.1)
+        if stop_signals(self._shared):
+            self._gateway.draining = True
+            await self._wait(self._settings.drain)
+        self._gateway.draining = self._closes_connections = True
+        await self._wait(_GRACE)
+        log.info("worker %d stops, with %d answers in flight", os.getpid(), self._gateway.running)
+        signal.raise_signal(signal.SIGINT)
+        await self._wait(self._settings.shutdown)
+        self._out_of_time = True
+        for answer in self._answers:
+            if answer is not None:
+                answer.cancel()
+
+    async def _wait(self, seconds: float) -> None:
+        self._hurry.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
 
 
-def _stop_with_the_supervisor() -> None:
-    supervisor = multiprocessing.parent_process()
-    if supervisor is None:
-        return
-    # A pipe to it would be held open by workers that are its copies; and it may have died before this looks.
-    while os.getppid() == supervisor.pid:
-        sleep(_LOOK)
-    log.error("the supervisor has died: this worker stops too")
-    os.kill(os.getpid(), signal.SIGTERM)
+def stop_signals(shared: Path) -> int:
+    """Returns how many signals have told the server to stop."""
+    try:
+        return (shared / STOPPING).stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
-def _shared_stores(chosen: GatewaySettings, folder: Path) -> dict[str, Any]:
-    """What is kept in the process, in files instead: clients do not know which worker will answer them."""
-    in_process = (True, "memory")
-    kept: dict[str, Any] = {}
-    if chosen.turn_cache in in_process:
-        kept["turn_cache"] = f"sqlite:///{folder / 'turns.db'}"
-    if chosen.responses in in_process:
-        kept["responses"] = f"sqlite:///{folder / 'responses.db'}"
-    return kept
+class OneLine(logging.Filter):
+    """Escapes line ends and control characters in messages, which quote clients and providers."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = one_line(record.getMessage()), ()
+        return True
+
+
+def log_config() -> dict[str, Any]:
+    """Returns the configuration of logging, in the form of `logging.config.dictConfig`."""
+    line = {"class": "logging.StreamHandler", "formatter": "line", "filters": ["one_line"]}
+    bare = {"class": "logging.StreamHandler", "formatter": "bare", "stream": "ext://sys.stdout"}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "filters": {"one_line": {"()": OneLine}},
+        "formatters": {"line": {"format": "%(levelname)-8s %(message)s"}, "bare": {"format": "%(message)s"}},
+        "handlers": {"line": line, "bare": bare},
+        "loggers": {
+            "_granian": {"handlers": ["line"], "propagate": False},
+            # Retries and warnings of the client library are in the gateway's own lines too, with the request's id.
+            "streamfold": {"handlers": ["line"], "level": "ERROR", "propagate": False},
+            "streamfold.gateway": {"level": "INFO"},
+            "streamfold.stores": {"level": "WARNING"},  # those of stores belong to no request
+            "streamfold.limits": {"level": "WARNING"},
+            # For programs: each line is a JSON object.
+            "streamfold.gateway.requests": {"handlers": ["bare"], "level": "INFO", "propagate": False},
+        },
+    }
+
+
+def _log_served(models: Models, settings: GatewaySettings, page: Page | None) -> None:
+    """Logs the URLs for clients, the models, and what the configuration of the providers lacks."""
+    paths = [wire.path.removeprefix("/v1") for wire in WIRES if wire.path.startswith("/v1/") and wire.asks_model]
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    here = f"http://{host}:{settings.port}"
+    log.info("Base URL for clients: %s/v1 (%s, /models); health check: /healthz", here, ", ".join(paths))
+    log.info("Base URL for clients of Google's and Anthropic's own: %s", here)
+    if page:
+        log.info("The last answers as they stream: %s%s", here, page.path)
+    log.info("Models: %s", ", ".join(models.describe()))
+    for problem in models.missing():
+        log.warning("%s. Its requests get HTTP 500 until the server is started with it", problem)

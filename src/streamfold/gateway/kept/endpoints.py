@@ -118,8 +118,7 @@ class KeptResponses:
         making = Attached(self._responses, self._memory, kept, about)
         try:
             exchange = await self._handler.exchange(incoming, body, making)
-            client, departure = incoming.client, incoming.departure
-            await self._handler.run(exchange, client, incoming.receive, incoming.send, None, departure)
+            await self._handler.run(exchange, incoming.client, incoming.receive, incoming.send, None)
         finally:
             making.close()
         return None
@@ -188,7 +187,7 @@ class KeptResponses:
 
     async def _run(self, running: Running, exchange: Exchange, client: Client) -> None:
         try:
-            await self._handler.run(exchange, client, running.receive, _nobody, running, None)
+            await self._handler.run(exchange, client, running.receive, _nobody, running)
         except Refused as refusal:
             exchange.log.failed(refusal)
             await running.refuse(refusal)
