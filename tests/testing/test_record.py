@@ -492,16 +492,19 @@ def test_killed_while_recording(tmp_path: Path, steps: int, old: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 def test_what_a_killed_process_left_is_cleared_by_the_next_recording(tmp_path: Path) -> None:
-    """Hidden files and drafts of dead processes go; those of running ones stay, and so does what is none of ours."""
+    """Hidden files and drafts of dead processes go; those of running ones and of other containers stay."""
     command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), "0"]
     with subprocess.Popen(command) as process:
         assert process.wait(60) == -signal.SIGKILL
     (left, *_) = files(tmp_path)
     assert left.startswith(".x.")
     assert left.endswith(".tmp")
-    draft = tmp_path / f".recording.{process.pid}-01234567.tmp"
+    system = left.split(".")[-2].partition("-")[0]
+    draft = tmp_path / f".recording.{system}-{process.pid}-01234567.tmp"
     (draft / "deep").mkdir(parents=True)
-    others = {f".x.sse.{os.getppid()}-01234567.tmp", ".notes.tmp", f".x.sse.{process.pid}.tmp"}
+    others = {f".x.sse.{system}-{os.getppid()}-01234567.tmp", ".notes.tmp", f".x.sse.{process.pid}.tmp"}
+    # Of another container on the same volume: whether that process runs can't be known here.
+    others |= {f".x.sse.{process.pid}-01234567.tmp", f".x.sse.0123456789ab-{process.pid}-01234567.tmp"}
     for name in others:
         (tmp_path / name).touch()
     OLD.save(tmp_path / "y")

@@ -16,7 +16,9 @@ from ..engine import event_ranges
 from .redaction import Redactor
 
 _PLACE = ("type", "item_id", "output_index", "content_index", "index")  # which part of an answer an event is about
-_JSON_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+# A string, also one that the end of the text cuts, or a character that begins or ends something else.
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
+_CUT_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{0,3})?\Z")
 
 
 class Splice(NamedTuple):
@@ -28,11 +30,25 @@ class Splice(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A string in a JSON document: its text, and where its token is in the bytes."""
+    """A string in a JSON document.
 
+    Attributes:
+        place: which part of the answer it is; strings with the same place continue each other. None: in a document that
+            is cut, where not all of that is known.
+        names: the names of the members around it, whatever their positions in lists.
+        flags: the members beside it that are true or false, such as `thought` of Gemini's parts.
+        text: what it says.
+        start, end: where its token is in the bytes.
+        is_cut: the body ends inside of it.
+    """
+
+    place: tuple[Any, ...] | None
+    names: tuple[str, ...]
+    flags: tuple[Any, ...]
     text: str
     start: int
     end: int
+    is_cut: bool = False
 
 
 class _Members(list[tuple[str, Any]]):
@@ -44,27 +60,22 @@ class _Members(list[tuple[str, Any]]):
 
 def secrets_in_body(body: bytes, redactor: Redactor) -> list[Splice]:
     """Returns the changes that remove secrets from the strings of a body: of its events, or of the JSON that it is."""
+    documents = [
+        lines for event in event_ranges(body) if (lines := [(start, body[start:end]) for start, end in event.payloads])
+    ]
     whole = _parsed(body)
-    if whole is not None:
-        return _changes([(whole, [(0, body)])], redactor)
-    documents = []
-    for event in event_ranges(body):
-        lines = [(start, body[start:end]) for start, end in event.payloads]
-        if lines and (value := _parsed(b"\n".join(line for _, line in lines))) is not None:
-            documents.append((value, lines))
-    return _changes(documents, redactor)
+    if whole is not None or not documents:  # one document, several in lines, or the beginning of one
+        return _changes(_pieces(whole, [(0, body)]), redactor)
+    pieces = [_pieces(_parsed(b"\n".join(line for _, line in lines)), lines) for lines in documents]
+    return _changes([piece for found in pieces for piece in found], redactor)
 
 
 def redacted_events(payloads: Sequence[str], redactor: Redactor) -> list[str]:
     """Returns the payloads of events without secrets, also where a secret is cut in pieces by the events."""
     data = [payload.encode("utf-8", "surrogatepass") for payload in payloads]
     starts = list(accumulate(map(len, data), initial=0))
-    documents = [
-        (value, [(start, line)])
-        for start, line in zip(starts, data, strict=False)
-        if (value := _parsed(line)) is not None
-    ]
-    changes = _changes(documents, redactor)
+    pieces = [_pieces(_parsed(line), [(start, line)]) for start, line in zip(starts, data, strict=False)]
+    changes = _changes([piece for found in pieces for piece in found], redactor)
     texts = []
     for start, line in zip(starts, data, strict=False):
         inside = [
@@ -85,18 +96,42 @@ def spliced(body: bytes, splices: Iterable[Splice]) -> bytes:
     return b"".join([*out, body[at:]])
 
 
-def _changes(documents: Iterable[tuple[Any, list[tuple[int, bytes]]]], redactor: Redactor) -> list[Splice]:
-    by_place: dict[Any, list[_Piece]] = {}
-    for value, lines in documents:
-        for place, piece in _pieces(value, lines):
-            by_place.setdefault(place, []).append(piece)
+def _changes(pieces: Sequence[_Piece], redactor: Redactor) -> list[Splice]:
+    """Returns the changes that remove secrets from strings, also those that are cut in pieces by them.
+
+    Which strings continue each other is known exactly for most answers. But readers join the parts of an answer as well
+    (Gemini's), and an event that is cut does not say which part it is about: so strings are also joined by the names
+    around them. Joining too much does no harm, as only secrets are removed.
+    """
+    texts = [piece.text for piece in pieces]
+    for sequence in _sequences(pieces):
+        before = [texts[at] for at in sequence]
+        for at, text in zip(sequence, redactor.pieces(before), strict=True):
+            texts[at] = text
     changes = []
-    for pieces in by_place.values():
-        cleaned = redactor.pieces([piece.text for piece in pieces])
-        for piece, text in zip(pieces, cleaned, strict=True):
-            if piece.text != text:
-                changes.append(Splice(piece.start, piece.end, json.dumps(text).encode()))
+    for piece, text in zip(pieces, texts, strict=True):
+        if piece.text != text:
+            new = json.dumps(text).encode()
+            changes.append(Splice(piece.start, piece.end, new[:-1] if piece.is_cut else new))
     return sorted(changes)
+
+
+def _sequences(pieces: Sequence[_Piece]) -> Iterator[list[int]]:
+    """Yields the positions of strings that may continue each other, in their order."""
+    exact: dict[Any, list[int]] = {}
+    named: dict[Any, list[int]] = {}
+    flagged: dict[Any, list[int]] = {}
+    cut: dict[Any, list[int]] = {}
+    for at, piece in enumerate(pieces):
+        if piece.place is None:
+            cut.setdefault(piece.names, []).append(at)
+        else:
+            exact.setdefault((piece.names, piece.place), []).append(at)
+            flagged.setdefault((piece.names, piece.flags), []).append(at)
+        named.setdefault(piece.names, []).append(at)
+    for (names, _), sequence in (*exact.items(), *flagged.items()):
+        yield [*sequence, *cut.get(names, ())]
+    yield from named.values()
 
 
 def _parsed(text: bytes) -> Any:
@@ -106,33 +141,79 @@ def _parsed(text: bytes) -> Any:
         return None
 
 
-def _pieces(value: Any, lines: list[tuple[int, bytes]]) -> list[tuple[tuple[Any, ...], _Piece]]:
-    """Returns the strings of a document with their places. Strings that continue each other have the same place."""
-    tokens = [
-        (offset + found.start(), offset + found.end())
-        for offset, line in lines
-        for found in _JSON_STRING.finditer(line)
-    ]
+def _pieces(value: Any, lines: list[tuple[int, bytes]]) -> list[_Piece]:
+    """Returns the strings of a document.
+
+    Args:
+        value: the document, parsed; None if it is cut, or several documents.
+        lines: where its bytes are, and the bytes.
+    """
+    found = list(_tokens(lines))
+    if value is None:
+        return found
     place = value.named(_PLACE) if isinstance(value, _Members) else ()
     try:
-        strings = list(_strings(value, place))
+        strings = list(_strings(value, place, ()))
     except RecursionError:
-        return []
-    if len(strings) != len(tokens):
-        return []
-    return [(at, _Piece(text, *token)) for (at, text), token in zip(strings, tokens, strict=True) if at is not None]
+        return found
+    if len(strings) != len(found):
+        return found
+    return [piece._replace(place=at, flags=flags) for piece, (at, flags) in zip(found, strings, strict=True)]
 
 
-def _strings(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...] | None, str]]:
-    """Yields the strings in the order of the text; names of members have no place."""
+def _strings(
+    value: Any, path: tuple[Any, ...], flags: tuple[Any, ...]
+) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """Yields place and flags of each string that is not the name of a member, in the order of the text."""
     match value:
         case str():
-            yield path, value
+            yield path, flags
         case _Members():
+            flags = tuple(sorted(member for member in value if isinstance(member[1], bool)))
             for key, item in value:
-                yield None, key
-                yield from _strings(item, (*path, key))
+                yield from _strings(item, (*path, key), flags)
         case list():
             for place, item in enumerate(value):
                 number = item.named(("index",)) if isinstance(item, _Members) else ()
-                yield from _strings(item, (*path, number or place))
+                yield from _strings(item, (*path, number or place), flags)
+
+
+def _tokens(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Piece]:
+    """Yields the strings of a JSON text that are not names of members, also of one that is cut anywhere."""
+    around: list[str | None] = []  # the member that is being read of each object, None for a list
+    is_name = False
+    for offset, line in lines:
+        for token in _TOKEN.finditer(line):
+            match token[0][:1]:
+                case b"{":
+                    around.append("")
+                    is_name = True
+                case b"[":
+                    around.append(None)
+                    is_name = False
+                case b"}" | b"]":
+                    if around:
+                        around.pop()
+                    is_name = False
+                case b",":
+                    is_name = bool(around) and around[-1] is not None
+                case _:
+                    text, is_cut = _string(token[0])
+                    if is_name:
+                        around[-1], is_name = text, False
+                    else:
+                        names = tuple(name for name in around if name is not None)
+                        start, end = offset + token.start(), offset + token.end()
+                        yield _Piece(None, names, (), text, start, end, is_cut)
+
+
+def _string(token: bytes) -> tuple[str, bool]:
+    """Returns the text of a string, and whether its end is missing."""
+    try:
+        return json.loads(token), False
+    except ValueError:
+        text = _CUT_ESCAPE.sub("", token.decode("utf-8", "ignore"))
+    try:
+        return json.loads(f'{text}"', strict=False), True
+    except ValueError:  # not JSON: no string of an answer
+        return "", True

@@ -1,7 +1,8 @@
 """Temporary files beside their target, and locks on folders.
 
-A temporary name is hidden and contains the id of its process. A process that is killed can't clean up, so the next one
-that writes into the same folder does.
+A temporary name is hidden and contains the id of its process and of the system that the id is valid in. A process that
+is killed can't clean up, so the next one that writes into the same folder does. It leaves alone what a process of
+another container or machine has written: whether that runs can't be known here.
 """
 
 from __future__ import annotations
@@ -10,16 +11,27 @@ import os
 import re
 import secrets
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 
-_NAME = re.compile(r"\..+\.(?P<process>\d+)-[0-9a-f]{8}\.tmp", re.DOTALL)
+_NAME = re.compile(r"\..+\.(?P<system>[0-9a-f]{12})-(?P<process>\d+)-[0-9a-f]{8}\.tmp", re.DOTALL)
+
+
+def _system() -> str:
+    """Returns what tells apart the systems whose process ids have nothing to do with each other."""
+    known = socket.gethostname()
+    with suppress(OSError):  # not Linux
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")
+        known += f" {boot} {Path('/proc/self/ns/pid').readlink()}"
+    return sha256(known.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
 def temporary_path(target: Path) -> Path:
     """Returns an unused name beside `target` that no recording can have."""
-    return target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    return target.with_name(f".{target.name}.{_system()}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
 @contextmanager
@@ -41,9 +53,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 def clear_leftovers(folder: Path) -> None:
     """Removes temporary files of processes that are not running. Where that can't be known, they stay."""
+    here = _system()
     for path in folder.glob(".*.tmp"):
         found = _NAME.fullmatch(path.name)
-        if found is None or _may_run(int(found["process"])):
+        if found is None or found["system"] != here or _may_run(int(found["process"])):
             continue
         with suppress(OSError):  # another process clears it too, or it belongs to another user
             shutil.rmtree(path) if path.is_dir() else path.unlink()
