@@ -1,4 +1,4 @@
-"""Under the SDK you have: AsyncOpenAI(http_client=httpx.AsyncClient(transport=RepairTransport())) reads what the SDK
+"""Under the SDK you have: AsyncOpenAI(http_client=httpx2.AsyncClient(transport=RepairTransport())) reads what the SDK
 alone gets wrong; Anthropic's and Google's take it too (guide).
 
 In LangChain, pydantic-ai, or sync code.

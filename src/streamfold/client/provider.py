@@ -90,11 +90,11 @@ class Provider(BaseChatModel):
         provider, else the file's `default`. A mapping is used as it is; no file is read for it.
 
         Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, auth, origin,
-        model, model_family, families, wire, dialect, defuse, quirks, headers, options, unsupported_options,
-        extra_body, timeouts, max_retries, limits, transport, http2, coalesce, rpm, tpm, max_concurrent,
-        max_cost_per_day, rate_limits, fallback, capabilities, prices, batches, models, turn_cache; a mapping may start
-        from the catalogue with the key `profile`. The providers that `fallback` names are asked when this one fails, as
-        with `Fallback`; the overrides are not used for them.
+        model, model_family, families, wire, dialect, escape_special_tokens, renders_templates, quirks, headers,
+        options, unsupported_options, extra_body, timeouts, max_retries, limits, transport, http2, coalesce, rpm, tpm,
+        max_concurrent, max_cost_per_day, rate_limits, fallback, capabilities, prices, batches, models, turn_cache; a
+        mapping may start from the catalogue with the key `profile`. The providers that `fallback` names are asked when
+        this one fails, as with `Fallback`; the overrides are not used for them.
 
         Args:
             spec: name or mapping.

@@ -13,7 +13,7 @@ from ..adapters.batches import BatchAPI, BatchCall
 from ..answers import Arguments, ChatStream
 from ..config import Profile, timeouts_over
 from ..engine import StreamDecoder, WireNames
-from ..engine.dialects import marks_of
+from ..engine.dialects import special_tokens
 from ..limits import RateLimiter, is_limited, provider_limiter
 from ..net import Exchange, HTTPRequest
 from ..requests import (
@@ -22,7 +22,7 @@ from ..requests import (
     Family,
     Request,
     at_endpoint,
-    defused,
+    escape_special_tokens,
     has_cache_marks,
     raw_tools,
     read_headers,
@@ -265,17 +265,21 @@ class Requester:
         """Returns the request as it is sent with restrictions."""
         if restrictions.only_streams and not request.stream:
             request = replace(request, stream=True)
-        request, changes = self._defused(request)
+        request, changes = self._escaped(request)
         if restrictions.lessons and not self._is_strict(request):
             request, taught = with_lessons(request, restrictions.lessons)
             changes = [*changes, *taught]
         ready = adapter.prepare(request, repair=arguments.repair, endpoint=self._profile)
         return replace(ready, warnings=(*changes, *ready.warnings)) if changes else ready
 
-    def _defused(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
-        """Returns the request without marks of the dialect's language in its messages, if that is wanted."""
-        marks = marks_of(self._profile.dialect) if self._profile.dialect and self._profile.defuse else None
-        return defused(request, marks.text, marks.history) if marks else (request, [])
+    def _escaped(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        """Returns the request with the model's special tokens escaped in its messages, if that is configured."""
+        profile = self._profile
+        if not profile.escape_special_tokens:
+            return request, []
+        model = (profile.model_family or request.model) if profile.renders_templates else None
+        tokens = special_tokens(profile.dialect, model)
+        return escape_special_tokens(request, tokens.text, tokens.history) if tokens else (request, [])
 
     def _is_strict(self, request: Request) -> bool:
         """Whether options are sent as the caller wrote them, or not at all."""

@@ -133,8 +133,11 @@ class Profile(ModelsOfEndpoint, Table):
         families: file with facts about models, `[[families]]`, which win over those of the catalogue. Default:
             `families.toml` in the user's directory, if there is one.
         dialect: format of tool calls and reasoning inside the text, for servers that do not parse them.
-        defuse: whether marks of the dialect's language in messages of users and in results of tools are sent so that
-            the model's tokenizer reads them as text (a word joiner, U+2060, stands in them), with a warning.
+        escape_special_tokens: whether special tokens in messages of users and in results of tools are sent so that the
+            model's tokenizer reads them as text (with a word joiner, U+2060, in them), with a warning. Those of the
+            dialect's models; and, where the endpoint renders templates, those of the model.
+        renders_templates: the endpoint renders the model's chat template over the texts that it is sent, so that
+            special tokens in them become real (engines of one's own do).
         quirks: differences of the endpoint, as typed settings of the adapter.
         headers: headers of every request.
         options: default options of every request, such as `temperature`; options of a call win over them.
@@ -191,7 +194,8 @@ class Profile(ModelsOfEndpoint, Table):
     model_family: str | None = None
     families: Annotated[str, accepted_by(_is_file)] | None = None
     dialect: Annotated[str, accepted_by(lambda name: find_dialect(name, DialectContext()))] | None = None
-    defuse: Flag = True
+    escape_special_tokens: Flag = True
+    renders_templates: Flag = False
     quirks: dict[str, Any] = Field(default={})
     headers: dict[str, Annotated[str, accepted_by(check_references)]] = Field(default={}, repr=False)  # often secrets
     options: Annotated[dict[str, Any], accepted_by(_are_options)] = Field(default={})

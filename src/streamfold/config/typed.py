@@ -103,7 +103,8 @@ class ProviderConfig(TypedDict, total=False):
     model_family: str | None
     families: str | None
     dialect: str | None
-    defuse: bool | None
+    escape_special_tokens: bool | None
+    renders_templates: bool | None
     quirks: Mapping[str, Any] | None
     headers: Mapping[str, str] | None
     options: ChatOptions | None

@@ -2,7 +2,6 @@
 
 from .caching import CachedPrefixes, has_cache_marks
 from .capabilities import CAPABILITIES, Capabilities, Support
-from .defusing import defused
 from .estimates import estimated_tokens, text_tokens
 from .families import EFFORTS, FACTS, NO_FAMILY, Facts, Family, ModelTable, Thinking, bare_name, joined
 from .fields import Fields, kind_of
@@ -28,3 +27,4 @@ from .request import Request, at_endpoint
 from .requirements import describe_missing, is_forced, missing
 from .rewrite import Rules, apply_rules, drop_force, emulated, schema_passes
 from .thinks import thinks
+from .token_escaping import escape_special_tokens

@@ -79,7 +79,7 @@ WarningCode = Literal[
     "lost_reasoning",  # the provider wants the reasoning of an earlier turn back, but the turn has none
     "reasoning_dropped",  # the reasoning of earlier turns was not sent: the provider does not accept it
     "extras_dropped",  # something that only another provider can read was not sent
-    "markup_defused",  # marks of the model's own language in the conversation were sent as text
+    "special_tokens_escaped",  # special tokens of the model in the conversation were sent as text
     "turn_restored",  # the turn cache gave back what earlier turns had lost: reasoning, signatures, encrypted items
     "turn_cache_failed",  # what earlier turns have lost could not be looked up, or the answer not be remembered
     "ids_renumbered",  # calls and results were sent with ids in the provider's own style

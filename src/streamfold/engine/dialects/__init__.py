@@ -28,7 +28,7 @@ from importlib import import_module
 from ...values import Call, ConfigError, Delta, NamedTool, Text, Warn, nearest
 from .dialect import Dialect, DialectContext
 from .leaks import bare_forms, leaked_markup, reader_of
-from .marks import marks_of
+from .special_tokens import special_tokens
 
 # Imported when asked for.
 _BUILT_IN = {

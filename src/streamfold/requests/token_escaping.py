@@ -1,0 +1,132 @@
+"""Special tokens of the model's tokenizer in what is sent: written so that it reads them as text.
+
+Only the request is changed, never the messages of the caller. A word joiner (U+2060), which is invisible, stands
+behind the first character of each token.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from ..values import FilePart, Message, ProtocolWarning, TextPart, to_base64
+from .request import Request
+
+_WORD_JOINER = "\u2060"
+
+
+def escape_special_tokens(
+    request: Request, text: re.Pattern[str], history: re.Pattern[str] | None
+) -> tuple[Request, list[ProtocolWarning]]:
+    """Returns the request without special tokens in its messages, and warnings that say where some were.
+
+    Args:
+        text: the tokens in what users and tools say, in their names and in their text files.
+        history: the tokens in earlier answers at which the model's chat template would cut or refuse a turn.
+    """
+    patterns = {"user": text, "tool": text, "function": text, "assistant": history}
+    messages = list(request.messages)
+    found: dict[str, list[int]] = {}
+    for at, message in enumerate(messages):
+        pattern = patterns.get(message.role)
+        if pattern and (changed := _escaped_message(message, pattern)) is not message:
+            messages[at] = changed
+            found.setdefault("assistant" if message.role == "assistant" else "text", []).append(at)
+    warnings = [
+        ProtocolWarning("special_tokens_escaped", _DETAILS[kind].format(_places(places)))
+        for kind, places in found.items()
+    ]
+    return (replace(request, messages=tuple(messages)), warnings) if found else (request, [])
+
+
+_DETAILS = {
+    "text": "{}: special tokens of the model were sent so that it reads them as text",
+    "assistant": "{}: special tokens at which the model's chat template cuts or refuses a turn were sent so that it"
+    " reads them as text",
+}
+
+
+def _places(places: list[int]) -> str:
+    shown = ", ".join(f"messages[{at}]" for at in places[:5])
+    return f"{shown} and {len(places) - 5} more" if len(places) > 5 else shown
+
+
+def _escaped_message(message: Message, pattern: re.Pattern[str]) -> Message:
+    content, name = message.content, message.name
+    if isinstance(content, str):
+        content = _escaped(content, pattern)
+    elif content:
+        content = _escaped_parts(content, pattern)
+    if name:
+        name = _escaped(name, pattern)
+    same = content == message.content and name == message.name
+    return message if same else replace(message, content=content, name=name)
+
+
+def _escaped(text: str, pattern: re.Pattern[str]) -> str:
+    (escaped,) = _escaped_texts([text], pattern)
+    return escaped
+
+
+def _escaped_texts(texts: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
+    """Escapes texts that a chat template writes one behind the other, so that a token may begin in one of them."""
+    joined = "".join(texts)
+    starts = []
+    found = pattern.search(joined)
+    while found:  # tokens may overlap, and each has to be broken
+        starts.append(found.start())
+        found = pattern.search(joined, found.start() + 1)
+    if not starts:
+        return list(texts)
+    escaped, begin, left = [], 0, iter([*starts, len(joined)])
+    start = next(left)
+    for text in texts:
+        end, made, at = begin + len(text), [], 0
+        while start < end:
+            made.append(text[at : start - begin + 1])
+            at, start = start - begin + 1, next(left)
+        escaped.append(_WORD_JOINER.join([*made, text[at:]]) if made else text)
+        begin = end
+    return escaped
+
+
+def _escaped_parts(parts: Sequence[Any], pattern: re.Pattern[str]) -> tuple[Any, ...]:
+    escaped = list(parts)
+    texts = [(at, text) for at, part in enumerate(parts) if (text := _text_of(part)) is not None]
+    for (at, text), changed in zip(texts, _escaped_texts([text for _, text in texts], pattern), strict=True):
+        if changed != text:
+            part = parts[at]
+            escaped[at] = replace(part, text=changed) if isinstance(part, TextPart) else {**part, "text": changed}
+    return tuple(_escaped_file(part, pattern) if isinstance(part, FilePart) else part for part in escaped)
+
+
+def _text_of(part: Any) -> str | None:
+    text = part.text if isinstance(part, TextPart) else part.get("text") if isinstance(part, Mapping) else None
+    return text if isinstance(text, str) else None
+
+
+def _escaped_file(part: FilePart, pattern: re.Pattern[str]) -> FilePart:
+    """Escapes the name of a file, and its content if that is text and comes with the request."""
+    name, data, url = part.name and _escaped(part.name, pattern), part.data, part.url
+    if data is not None and (part.media_type or "").startswith("text/"):
+        data = _escaped_bytes(data, pattern)
+    elif url is not None and url.startswith("data:text/"):
+        head, _, encoded = url.partition(",")
+        kind = head.removesuffix(";base64")
+        content = base64.b64decode(encoded) if kind != head else unquote_to_bytes(encoded)
+        if (escaped := _escaped_bytes(content, pattern)) != content:
+            url = f"{kind};base64,{to_base64(escaped)}"
+    same = (name, data, url) == (part.name, part.data, part.url)
+    return part if same else replace(part, name=name, data=data, url=url)
+
+
+def _escaped_bytes(data: bytes, pattern: re.Pattern[str]) -> bytes:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:  # no tokenizer finds a token in it
+        return data
+    return _escaped(text, pattern).encode()
