@@ -186,7 +186,6 @@ def test_layers(monkeypatch: pytest.MonkeyPatch) -> None:
         "refusals": True,
         "strict_output": True,
         "allowed_tools": True,
-        "refusals": True,
         "stop_max": 4,
         "says_json": True,
         "refused_members": ["top_k"],
