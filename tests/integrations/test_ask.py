@@ -7,6 +7,7 @@ import pickle
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from folding import DONE, call, entry, fin, text
 from servers import END, STREAM, Connection, Server, answer, framed, serving
-from streamfold import ConfigError, Tool
+from streamfold import ConfigError, Reply, Tool
 from streamfold.jobs import ANSWER_COLUMNS
 from streamfold.jobs.ray import Ask, AskStoppedError
 from tables import each_row
@@ -331,6 +332,21 @@ async def test_a_killed_batch_is_not_paid_twice(tmp_path: Path) -> None:
         made = await ask(batch)
         assert made["text"] == ["one", "two", "hang"]
         assert ask.asked() == ["hang", "hang", "one", "two"]
+
+
+def named_check(reply: Reply) -> str | None:
+    """A check with a name of its own."""
+    return None
+
+
+@each_row(("check", "asked"), [(named_check, 1), (lambda reply: None, 2), (partial(named_check), 2)])
+async def test_answers_are_kept_for_a_check_with_a_name(check: Any, asked: int, tmp_path: Path) -> None:
+    """Two lambdas have one name: an answer that passed one of them would count as one that passed the other."""
+    where = f"sqlite:///{tmp_path / f'{asked}-{id(check)}.db'}"
+    async with asking(answers=where, check=check) as ask:
+        for _ in range(2):
+            assert (await ask({"id": ["a"], "prompt": ["one"]}))["text"] == ["one"]
+        assert ask.asked().count("one") == asked
 
 
 async def test_a_store_that_fails_later_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -49,7 +50,8 @@ class Answer:
         """What the answer cost, or None if that is not known. An answer that a check refused has cost something too."""
         if not (said := self._spent("cost")):
             return None
-        return Cost(Decimal(said["amount"]), said["currency"], said["source"], estimated=said["estimated"])
+        day = date.fromisoformat(said["date"]) if said.get("date") else None
+        return Cost(Decimal(said["amount"]), said["currency"], said["source"], day, said["estimated"])
 
     def _spent(self, name: str) -> Mapping[str, Any] | None:
         reply = self.reply or (self.error or {}).get("reply") or {}

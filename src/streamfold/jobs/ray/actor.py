@@ -56,7 +56,8 @@ class Ask:
         keep: seconds for which answers are kept there.
         job: a name. An answer that is kept is given to the same row of the same job, if it asks for the same.
         schema: a JSON schema: it is asked for, and an answer that does not fit is an error.
-        check: looks at each reply, and returns what is wrong with it; such a row is an error.
+        check: looks at each reply, and returns what is wrong with it; such a row is an error. With `answers`, it must
+            be a function of a module: without a name of its own, nothing is kept.
         tools: for all rows that have none of their own. Calls are part of the answer; nothing is run.
         on_refused: a key or an account that is refused ends the job ("stop"), or is the error of each row ("error").
         config: the configuration file on the worker.
@@ -157,14 +158,28 @@ class Ask:
     @cached_property
     def _kept(self) -> KeptAnswers | None:
         where = self.settings.answers
-        return KeptAnswers.open(where, self.settings.keep) if where else None
+        if not where:
+            return None
+        if self._check_name is None:
+            _logger.warning("answers are not kept: `check` has no name of its own. Write it as a function of a module")
+            return None
+        return KeptAnswers.open(where, self.settings.keep)
+
+    @cached_property
+    def _check_name(self) -> str | None:
+        """The name by which an answer that passed the check is found again; None: the check has none of its own."""
+        check = self.settings.check
+        if check is None:
+            return ""
+        name = getattr(check, "__qualname__", "<")  # two lambdas have one name, and so have two functions of a function
+        return None if "<" in name else f"{getattr(check, '__module__', '')}.{name}"
 
     @cached_property
     def _common(self) -> str:
         """A fingerprint of what all rows ask for. Raises ConfigError if no row could be asked."""
         options = self._rows.options if self._provider.profile.model else {"model": "-", **self._rows.options}
         sent = self._provider.preview("-", self._rows.tools or None, **options)
-        return fingerprint(sent.url, sent.body, getattr(self.settings.check, "__qualname__", ""), self.settings.job)
+        return fingerprint(sent.url, sent.body, self._check_name or "", self.settings.job)
 
     def _key(self, members: Mapping[str, Any]) -> str | None:
         """Returns the key of a row's answer, or None for a row without an id."""
