@@ -156,7 +156,7 @@ def test_the_blocks_of_an_answer_come_as_they_came() -> None:
     blocks = [
         {"type": "thinking", "thinking": "a", "signature": "1"},
         {"type": "redacted_thinking", "data": "?"},
-        {"type": "text", "text": "b", "citations": None},
+        {"type": "text", "text": "b"},
         {"type": "tool_use", "id": "x", "name": "f", "input": {"y": [1]}, "caller": {"type": "direct"}},
         {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "z"}},
         {"type": "text", "text": "cited", "citations": [{"type": "char_location", "cited_text": "z"}]},

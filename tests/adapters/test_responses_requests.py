@@ -397,7 +397,6 @@ def test_system_as_instructions():
     [
         ({"role": "function", "name": "f", "content": "42"}, "the role 'function'"),
         ({"role": "tool", "content": "42"}, "no tool_call_id"),
-        ({"role": "user", "name": "Ann", "content": "Hi"}, "has a name, 'Ann'"),
         ({"role": "user", "content": ["Hi"]}, "a content part"),
         ({"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}, "a function_call"),
         ({"role": "assistant", "tool_calls": [{"id": "c", "type": "custom"}]}, "a tool call"),

@@ -13,6 +13,7 @@ import corpus
 from folding import event as written
 from gateways import RESPONSES, behind
 from mirror import check_response_events, payloads
+from streamfold import StreamDecoder
 from streamfold.recording import Recording
 from tables import each_row
 
@@ -121,3 +122,61 @@ def order(items: Iterable[dict[str, Any]]) -> list[str]:
 def others(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The items that are neither text nor plain reasoning nor a function's call."""
     return [item for item in items if item["type"] not in ("message", "reasoning", "function_call")]
+
+
+def _text(words: str, *cited: tuple[int, int]) -> dict[str, Any]:
+    places = [{"start_index": a, "end_index": b, "url": f"https://{a}.test"} for a, b in cited]
+    found = [{"type": "url_citation", "title": "t", **place} for place in places]
+    return {"type": "output_text", "text": words, "annotations": found}
+
+
+def _message(item_id: str, phase: str, *parts: dict[str, Any]) -> dict[str, Any]:
+    about = {"type": "message", "id": item_id, "role": "assistant", "status": "completed", "phase": phase}
+    return {**about, "content": list(parts)}
+
+
+NO = {"type": "refusal", "refusal": "No."}
+SAID: list[list[dict[str, Any]]] = [
+    [_message("m1", "final_answer", _text("abc", (0, 2)))],
+    [_message("m1", "commentary", _text("abc", (0, 2))), _message("m2", "final_answer", _text("defg", (1, 3)))],
+    [_message("m1", "final_answer", _text("abc", (0, 2)), _text("de", (0, 1)))],
+    [_message("m1", "commentary", NO), _message("m2", "final_answer", _text("hij", (0, 1)))],
+    [_message("m1", "commentary", _text("hij", (0, 1)), NO), _message("m2", "final_answer", _text("klm", (0, 1)))],
+    [_message("m1", "final_answer", NO, NO)],
+]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("upstream_streams", [False, True])
+@pytest.mark.parametrize("items", SAID)
+async def test_messages_are_what_the_provider_wrote(
+    items: list[dict[str, Any]], upstream_streams: bool, streamed: bool
+) -> None:
+    """Texts, refusals, citations and phases, in one or several parts and messages, streamed and whole."""
+    last = {"id": "resp_1", "model": "m", "object": "response", "status": "completed", "output": items}
+    body = json.dumps(last).encode()
+    if upstream_streams:
+        events: list[dict[str, Any]] = [
+            {"type": "response.created", "response": {**last, "status": "in_progress", "output": []}}
+        ]
+        for at, item in enumerate(items):
+            events.append({"type": "response.output_item.added", "output_index": at, "item": {**item, "content": []}})
+            for number, part in enumerate(item["content"]):
+                name, member = ("refusal", "refusal") if part["type"] == "refusal" else ("output_text", "text")
+                place = {"output_index": at, "item_id": item["id"], "content_index": number}
+                events.append({"type": f"response.{name}.delta", **place, "delta": part[member]})
+            events.append({"type": "response.output_item.done", "output_index": at, "item": item})
+        events.append({"type": "response.completed", "response": last})
+        body = b"".join(written({**event, "sequence_number": number}) for number, event in enumerate(events))
+    if streamed and not upstream_streams and len(items) > 1:
+        pytest.skip("a whole answer is one text before its items are known")
+    assert _read(await answered(body, stream=streamed)) == _read(body)
+
+
+def _read(body: bytes) -> Any:
+    decoder = StreamDecoder("responses")
+    decoder.feed(body)
+    decoder.close()
+    reply = decoder.reply
+    cited = [(one.url, reply.text[one.start : one.end]) for one in reply.citations]
+    return reply.text, reply.refusal, cited, reply.phases

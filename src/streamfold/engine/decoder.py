@@ -109,7 +109,7 @@ class StreamDecoder:
             read=read,
             limits=self._limits,
             drafts=self._drafts,
-            context=DialectContext(functions, choice),
+            context=DialectContext(functions, "auto" if names.answer else choice),
         )
         self._sse: SSEDecoder | Framing | None = None
         self._plain: PlainBody | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 
-from ..adapters.emitting import Order, ReplyWriter, comment, jsonable, with_kinds
+from ..adapters.emitting import Order, ReplyWriter, comment, end_deltas, items_tell, jsonable, with_kinds
 from ..answers import ChatStream
 from ..config import GatewayOptions
 from ..turn_cache import TurnCache
@@ -140,7 +140,8 @@ class Exchange:
             reply = await self._read(keep, fragments=self.wire.fragments)
             emitter = self.wire.emitter(self.asked)
             reply = with_kinds(reply, emitter.call_kinds)
-            body = emitter.whole([*deltas, *order.end(reply, emitter)])
+            rest = order.end(reply, emitter)
+            body = emitter.whole(end_deltas(reply, items_tell=True) if items_tell(reply) else [*deltas, *rest])
         except Exception as error:
             refusal = _refusal(error)
             raise refusal from refusal.__cause__

@@ -89,14 +89,26 @@ def said_in(item: Mapping[str, Any]) -> str:
     return "".join(map(_text, _parts(item)))
 
 
+def text_in(message: Mapping[str, Any]) -> str:
+    """Returns the text of a message, without its refusals."""
+    return "".join([_text(part) for part in _parts(message) if "refusal" not in part])
+
+
+def refusals_in(message: Mapping[str, Any]) -> list[str]:
+    """Returns the refusals of a message."""
+    return [_text(part) for part in _parts(message) if "refusal" in part and _text(part)]
+
+
 def annotations_of(message: Mapping[str, Any], *, joined: bool) -> list[list[dict[str, Any]]]:
-    """Returns the citations of each part of a message.
+    """Returns the citations of each text of a message.
 
     Args:
         joined: the parts are written as one: positions count from the beginning of the first.
     """
     offset, by_part = 0, list[list[dict[str, Any]]]()
     for part in _parts(message):
+        if "refusal" in part:
+            continue
         found = part.get("annotations")
         given = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
         by_part.append([_moved(flat_annotation(one), offset) for one in given])

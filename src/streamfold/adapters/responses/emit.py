@@ -11,10 +11,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...text import parse_partial
-from ...values import KINDS, PLAIN_ITEMS, Call, Delta, Extra, Failure, Part, Reasoning, Refusal, Text, ToolCall
+from ...values import KINDS, PLAIN_ITEMS, Call, Delta, Extra, Failure, Part, Reasoning, Refusal, Text, ToolCall, word
 from ..emitting.emitter import DONE, Emitter, event
 from ..emitting.written import WrittenCall
-from .carried_items import PREFIXES, OpenItem, annotations_of, begun_item, is_run_by_client, key_of, said_in
+from .carried_items import (
+    PREFIXES,
+    OpenItem,
+    annotations_of,
+    begun_item,
+    is_run_by_client,
+    key_of,
+    refusals_in,
+    said_in,
+    text_in,
+)
 from .client_tools import ClientTools
 from .skeleton import response_skeleton
 from .written_calls import CallItem, call_item
@@ -66,6 +76,8 @@ class ResponsesEmitter(Emitter):
         self.waiting: list[Delta] = []  # what comes after it
         self._failed = False  # no call is done any more: the AI SDK takes what is done, complete or not
         self._carried: dict[str, int | None] = {}  # the ids of items that a provider wrote, and where they are
+        self._cited: list[dict[str, Any]] = []  # citations for the open text
+        self._refused = ""  # the refusals that were read in messages of a provider
         self._held: dict[str, Any] | None = None  # one that the client would run at once, for the end
         self.pending_space = ""
         self._has_text = False  # and not only white space
@@ -123,7 +135,9 @@ class ResponsesEmitter(Emitter):
             self.write_piece(TEXT, text, None)
 
     def write_refusal(self, delta: Refusal) -> None:
-        self.write_piece(REFUSAL, delta.text, delta.part)
+        refused, self._refused = self._refused, ""
+        if text := delta.text.removeprefix(refused):  # the end of an answer repeats those in its messages
+            self.write_piece(REFUSAL, text, delta.part)
 
     def write_reasoning(self, delta: Reasoning) -> None:
         if delta.text:
@@ -161,6 +175,9 @@ class ResponsesEmitter(Emitter):
         kind = current.kind
         if kind is None:
             return
+        cited, self._cited = self._cited, []
+        for annotation in cited if kind is TEXT else ():
+            self._annotate(current, annotation)
         at, part = current.position, current.end_part(self.said)
         logprobs: dict[str, Any] = {"logprobs": []} if kind.with_logprobs else {}
         self.write_event(f"{kind.events}.done", **at, **{kind.member: part[kind.member]}, **logprobs)
@@ -232,7 +249,7 @@ class ResponsesEmitter(Emitter):
             return
         current = self.current_item
         if name == "annotations" and current and current.kind is TEXT and not self._has_messages:
-            self._annotate(current, flat_annotation(value))
+            self._cited.append(flat_annotation(value))  # unless the message says it, with its place
         elif name == "output":
             self._item(value)
             self._complete(value)
@@ -245,20 +262,51 @@ class ResponsesEmitter(Emitter):
 
     def _complete(self, item: dict[str, Any]) -> None:
         """Takes what a text of a provider of this API says beside it, and ends it where that has ended."""
-        current = self.current_item
-        if current is None or current.item["type"] != item.get("type") or self._failed:
+        if self._failed:
             return
-        if current.text != said_in(item):
-            return  # what was shown is another text: one that was joined from several, or read for calls
-        if item.get("phase"):
-            current.item["phase"] = item["phase"]
-        if item["type"] == "message":
-            self._has_messages, parts = True, current.item["content"]
-            *before, last = annotations_of(item, joined=len(parts) == 1)
-            for part, found in zip(parts, before, strict=False):
-                part |= {"annotations": found} if found else {}
-            for annotation in last if current.kind is TEXT else ():
-                self._annotate(current, annotation)
+        if item.get("type") == "message":
+            self._complete_message(item)
+            return
+        current = self.current_item
+        if current is not None and current.item["type"] == item.get("type") and current.text == said_in(item):
+            self.close_item()
+
+    def _complete_message(self, message: dict[str, Any]) -> None:
+        """Completes the open message: its citations, its phase, and its refusals, which were not known before.
+
+        Nothing is done if what was shown is another text: one that was joined from several, or read for calls.
+        """
+        current = self.current_item
+        written = current.item["content"] if current is not None and current.item["type"] == "message" else []
+        texts = [part for part in written if part["type"] == "output_text"]
+        open_text = "".join(current.pieces) if current is not None and current.kind is TEXT else ""
+        if "".join([part["text"] for part in texts]) + open_text != text_in(message):
+            return
+        refusals = refusals_in(message)
+        if not written:  # a message of nothing but refusals
+            if not refusals or key_of(message) in self._carried:
+                return
+            self._carried[key_of(message)] = None
+        self._has_messages = True
+        self._cited.clear()
+        found = annotations_of(message, joined=len(texts) == 1)
+        for part, cited in zip(texts, found, strict=False):
+            if current is not None and current.kind is TEXT and part is written[-1]:
+                for annotation in cited:
+                    self._annotate(current, annotation)
+            elif cited:
+                part["annotations"] = cited
+        known = [part["refusal"] for part in written if part["type"] == "refusal"]
+        if not known or (current is not None and current.kind is REFUSAL):  # else they came with their places
+            shown = "".join(known) + (
+                "".join(current.pieces) if current is not None and current.kind is REFUSAL else ""
+            )
+            for number, text in enumerate(refusals if not shown else ()):
+                self._refused += text
+                place = Part(item=None if written else word(message.get("id")), number=len(written) + number)
+                self.write_piece(REFUSAL, text, place)
+        if message.get("phase") and self.current_item is not None:
+            self.current_item.item["phase"] = message["phase"]
         self.close_item()
 
     def _item(self, item: dict[str, Any]) -> None:
