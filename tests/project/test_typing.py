@@ -17,7 +17,6 @@ from pages import ROOT, parts_of
 
 FOLDER = ROOT / "tests" / "typing"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LATER = ("memory.md",)
 # Packages that examples use and that have no types, or are not installed where the tests run.
 UNTYPED = ("ray", "daft", "pandas", "langchain_core", "pydantic_ai")
 UNTYPED_EXAMPLES = ("daft_job.py", "ray_job.py")  # nearly every line has a value of Daft or Ray
@@ -98,7 +97,7 @@ def test_users_code_checks_and_mistakes_are_found(
 def test_the_code_of_every_page_checks(find_errors: Checker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """README and documentation have no error for strict type checkers, and need no comment to have none."""
     monkeypatch.delenv("MYPYPATH", raising=False)
-    for page in (page for page in PAGES if page.name not in LATER):
+    for page in PAGES:
         assert "type: ignore" not in page.read_text("utf-8"), page
         write_page(page, tmp_path)
     assert find_errors(tmp_path) == {}
