@@ -102,3 +102,13 @@ def test_what_is_repeated_is_counted_once() -> None:
     decoder.feed(b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events))
     decoder.close()
     assert [call.raw_arguments for call in decoder.reply.tool_calls] == [raw]
+
+
+@pytest.mark.parametrize("delta", [{"content": 5}, [{"content": "x"}], {"content": [5]}])
+def test_a_content_that_is_no_text_is_a_warning(delta: Any) -> None:
+    """What can't be read is not passed over in silence."""
+    decoder = StreamDecoder("chat")
+    choice = {"index": 0, "delta": delta, "finish_reason": "stop"}
+    decoder.feed(b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n")
+    decoder.close()
+    assert [warning.code for warning in decoder.reply.warnings] == ["malformed_event", "empty_answer"]

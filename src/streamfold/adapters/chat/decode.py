@@ -124,6 +124,8 @@ class EventReader:
                         self._calls(entries, out)
                 else:
                     self._delta(delta, out)
+            elif delta:  # a list, a number: nothing that a client reads
+                out.append(Warn("malformed_event", f"a delta that is no object was ignored: {delta!r:.80}"))
             if (ended := get("finish_reason")) and not (finish and _is_cut(finish)):  # two choices without a number
                 finish = ended
             # Moonshot puts it inside the choice (fixtures/kimi/usage_in_choice).
@@ -341,6 +343,8 @@ def _parts(content: Any, out: list[Delta]) -> None:
         match part:
             case str():
                 out.append(Text(part))
+            case int() | float():
+                out.append(Warn("malformed_event", f"content that is neither text nor parts was ignored: {part!r:.80}"))
             case {"type": "thinking", "thinking": str(text)}:
                 out.append(Reasoning(text))
             case {"type": "thinking", "thinking": list(pieces)}:
