@@ -23,6 +23,9 @@ from ...stores import Store, StoreError
 from .events import FINAL, KeptEvent, broken_off, cut_events
 
 _ID = re.compile(r"[\w-]{1,200}", re.ASCII)
+# Found in the bytes: parsing would hold a long answer once more. In a text the quotation marks are escaped. An id that
+# is not an item's stands for nothing: the item is looked up in the response then.
+_ID_IN_JSON = re.compile(rb'"id": ?"([\w-]{1,200})"')
 _ITEM = "item-"  # begins the name of a record that says which response has an item
 _AHEAD = 3600.0  # seconds for which an answer under way stays, although it may be silent for long
 _LARGE = 2**18  # bytes of JSON above which it is parsed beside the event loop
@@ -101,9 +104,8 @@ class Responses:
         if state:
             values[f"{kept.id}/state"] = bytes(state)
             if ended:  # ids that a provider made don't say which response they belong to
-                output = (await _parsed(bytes(state))).get("output") or []
-                ids = [item_id for item in output if (item_id := _id_of(item)) and kept.id[5:] not in item_id]
-                values |= {f"{_ITEM}{item_id}": kept.id.encode() for item_id in ids}
+                ids = {found[1].decode() for found in _ID_IN_JSON.finditer(state)}
+                values |= {f"{_ITEM}{item_id}": kept.id.encode() for item_id in ids if kept.id[5:] not in item_id}
         if events:
             values[f"{kept.id}/event/{events[-1].number:012}"] = b"".join([each.data for each in events])
         return await self.store.put(kept.owner, values, ahead=0.0 if ended else _AHEAD)
@@ -181,12 +183,6 @@ class Responses:
             return await self.store.runs(maker)
         except StoreError:  # nobody knows
             return True
-
-
-def _id_of(item: Any) -> str | None:
-    """Returns the id of an item, if it is one that can be looked up."""
-    item_id = item.get("id") if isinstance(item, dict) else None
-    return item_id if isinstance(item_id, str) and _ID.fullmatch(item_id) else None
 
 
 async def _parsed(data: bytes) -> Any:
