@@ -36,6 +36,24 @@ from streamfold.values import as_tool
 from tables import each_row
 
 
+@each_row(
+    ("raw", "arguments", "kind", "expected"),
+    [
+        ('{"a":  1.0}', {"a": 1.0}, "function", '{"a":  1.0}'),
+        ("", {}, "function", "{}"),
+        (" \n", {}, "function", "{}"),
+        ("null", {}, "function", "{}"),
+        ('{"a": ', {"_raw": '{"a": ', "_error": "invalid_json"}, "function", '{"a": '),
+        ("[1]", {"_raw": "[1]", "_error": "invalid_json"}, "function", "[1]"),
+        ("grün", {"input": "grün"}, "custom", '{"input": "grün"}'),
+        ('{"a": 1}', {"input": '{"a": 1}'}, "custom", '{"input": "{\\"a\\": 1}"}'),
+    ],
+)
+def test_arguments_as_json_text(raw: str, arguments: dict[str, Any], kind: Any, expected: str) -> None:
+    """The JSON text of a call's arguments is the model's own where it wrote a JSON object, and `{}` for none."""
+    assert ToolCall("a", "f", arguments, raw, kind=kind).arguments_json == expected
+
+
 def call(arguments: dict[str, Any], name: str = "f") -> ToolCall:
     return ToolCall("a", name, arguments, "(as sent)")
 

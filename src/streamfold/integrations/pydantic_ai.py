@@ -5,7 +5,6 @@ agent = Agent(StreamfoldModel("kimi:kimi-k2.6"), output_type=City)
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -37,7 +36,6 @@ from streamfold import (
     Message,
     Provider,
     Reply,
-    ToolCall,
     Usage,
 )
 from streamfold.types import ResponseFormat
@@ -203,7 +201,7 @@ class StreamfoldModel(Model[Any]):
 
 
 def _parts(reply: Reply, provider: str) -> list[ModelResponsePart]:
-    calls = [ToolCallPart(call.name, _arguments(call), tool_call_id=call.id) for call in reply.tool_calls]
+    calls = [ToolCallPart(call.name, call.arguments_json, tool_call_id=call.id) for call in reply.tool_calls]
     return [
         *([ThinkingPart(reply.reasoning)] if reply.reasoning else []),
         *native_parts(HostedSteps().feed(reply.hosted, last=True), provider),
@@ -216,13 +214,6 @@ def _parts(reply: Reply, provider: str) -> list[ModelResponsePart]:
 def _finish_reason(reply: Reply) -> Any:
     """Returns their word for the end. A refusal is one: the agent raises, instead of asking again for an answer."""
     return "content_filter" if reply.refusal else _FINISH_REASONS.get(reply.finish_reason)
-
-
-def _arguments(call: ToolCall) -> str:
-    """Returns the model's own text; an empty object for one that means so (`""`, `null`)."""
-    if call.kind == "custom":  # any text, and arguments are JSON here
-        return json.dumps(call.arguments, ensure_ascii=False)
-    return call.raw_arguments if call.arguments else "{}"
 
 
 def _details(reply: Reply) -> dict[str, Any]:
@@ -291,7 +282,7 @@ class _Streamed(StreamedResponse):
             yield parts.handle_part(vendor_part_id=None, part=part)
         for call in reply.tool_calls:
             yield parts.handle_tool_call_part(
-                vendor_part_id=call.id, tool_name=call.name, args=_arguments(call), tool_call_id=call.id
+                vendor_part_id=call.id, tool_name=call.name, args=call.arguments_json, tool_call_id=call.id
             )
         self._usage = _usage(reply.usage)
         self._model_name = reply.model or self._model_name

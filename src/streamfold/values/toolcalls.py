@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
+from ..text import parse_object
 from .configerrors import StreamfoldError
 from .fields import FieldValue
 from .portable import Slotted
@@ -48,6 +50,22 @@ class ToolCall(FieldValue, Slotted):
         # A model may well write these two keys itself; a text that contains all of itself it can't write.
         unparsed = self.arguments == {"_raw": self.raw_arguments, "_error": "invalid_json"}
         return "invalid_json" if unparsed else None
+
+    @property
+    def arguments_json(self) -> str:
+        """The arguments as JSON text, for an API or a framework that takes a call's arguments as text.
+
+        This is the model's own text where it is the JSON of `arguments`, `"{}"` for a call without arguments, and
+        otherwise `arguments` written as JSON (custom tools). A call with `error` has the model's text unchanged, so
+        that a program that parses it finds the same problem.
+        """
+        if self.error:
+            return self.raw_arguments
+        try:
+            same = parse_object(self.raw_arguments) == self.arguments
+        except ValueError:
+            same = False
+        return self.raw_arguments if same else json.dumps(self.arguments, ensure_ascii=False)
 
     @property
     def pending_safety_checks(self) -> tuple[dict[str, Any], ...]:
