@@ -11,7 +11,15 @@ import pytest
 
 from answering_provider import GOOD, client, provider
 from folding import DONE, call, entry, fin, text
-from streamfold import ConfigError, Fallback, Provider, RateLimitError, StreamfoldError, run_tools
+from streamfold import (
+    ConfigError,
+    Fallback,
+    IncompleteStreamError,
+    Provider,
+    RateLimitError,
+    StreamfoldError,
+    run_tools,
+)
 from streamfold.testing import ScriptedProvider
 from tables import each_row
 
@@ -54,6 +62,30 @@ async def test_warnings_of_the_answer_appear_as_they_are_found() -> None:
             pass
     assert [warning.code for warning in stream.warnings] == ["extra_choice", "missing_id"]
     assert stream.warnings == tuple(stream.reply.warnings)
+
+
+async def test_read_returns_the_reply() -> None:
+    """`read()` reads the rest of the answer, closes the connection and returns the reply, also a second time."""
+    async with client(GOOD) as http_client:
+        stream = provider(http_client).chat_stream("Hello")
+        await anext(stream)
+        reply = await stream.read()
+        assert reply is stream.reply is await stream.read()
+        assert (reply.text, reply.finish_reason) == ("Hi", "stop")
+
+
+async def test_read_raises_what_the_answer_raises() -> None:
+    """An answer that breaks off, or was closed before its end, is an error of `read()`, never a reply."""
+    async with client(text("Hal")) as http_client:
+        with pytest.raises(IncompleteStreamError) as broken:
+            await provider(http_client).chat_stream("Hello").read()
+        assert broken.value.partial is not None
+        assert broken.value.partial.text == "Hal"
+    async with client(GOOD) as http_client:
+        stream = provider(http_client).chat_stream("Hello")
+        await stream.aclose()
+        with pytest.raises(StreamfoldError, match="closed before its end"):
+            await stream.read()
 
 
 async def test_a_stream_is_read_once() -> None:

@@ -177,6 +177,21 @@ class ChatStream(AsyncIteration, AsyncContext):
             self._watchers.feed(chunk)
         return chunk
 
+    async def read(self) -> Reply:
+        """Reads to the end, closes the connection and returns the reply.
+
+        Raises:
+            APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
+            StreamfoldError: the answer was closed before its end.
+        """
+        async with self:
+            if not self._ended:
+                async for _ in self:
+                    pass
+            if not self._ended:
+                raise StreamfoldError("the answer was closed before its end")
+            return self.reply
+
     def partial(self, model: type[M]) -> Partial[M] | None:
         """Returns the part of a structured answer that has arrived, or None if there is none yet.
 
