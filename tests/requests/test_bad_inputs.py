@@ -269,12 +269,12 @@ OPTIONS: list[Row] = [
         "response_format must be \"json\", a JSON schema or a pydantic model, not 'JSON' (did you mean 'json'?)",
     ),
     (
-        lambda: ask(response_format={"type": "json_object"}),
-        'response_format: {"type": "json_object"} belongs to one wire format; write "json"',
+        lambda: ask(response_format={"type": "json_schema", "json_schema": {}}),
+        "response_format.json_schema.schema is missing: it must be a JSON schema",
     ),
     (
-        lambda: ask(response_format={"type": "json_schema", "json_schema": {}}),
-        'response_format: {"type": "json_schema", ...} belongs to one wire format; pass the schema itself',
+        lambda: ask(response_format={"type": "json_schema", "schema": {}, "stict": True}),
+        "response_format.stict is unknown here: a schema has name, description, schema and strict",
     ),
     (lambda: ask(extra_body=[("a", 1)]), "extra_body must be a mapping, not [('a', 1)]"),
     (

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from every_wire import MODELS
 from scale import examples
 from streamfold import ConfigError, Message, Provider, Tool, ToolCall
+from streamfold.types import ResponseFormat
 
 TOOL = Tool("f", "Does it.", {"type": "object", "properties": {"x": {"type": "integer"}}})
 ENDPOINTS = [*MODELS.values(), "deepseek:deepseek-chat", "mistral:mistral-large-latest", "groq:openai/gpt-oss-120b"]
@@ -75,6 +76,30 @@ def sent(provider: Provider, messages: Any, *, repair: bool) -> Any:
     except ConfigError as error:
         return str(error)
     return preview.body, preview.warnings
+
+
+SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"], "additionalProperties": False}
+MEMBERS = {"name": "point", "schema": SCHEMA, "strict": True, "description": "A point."}
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_response_formats_of_both_apis_are_sent_alike(endpoint: str) -> None:
+    """A response format in the dicts of Chat Completions and Responses is sent as one of this library's."""
+    spellings: list[tuple[Any, list[dict[str, Any]]]] = [
+        (
+            ResponseFormat(SCHEMA, "point", strict=True, description="A point."),
+            [{"type": "json_schema", "json_schema": MEMBERS}, {"type": "json_schema", **MEMBERS}],
+        ),
+        (ResponseFormat(SCHEMA), [SCHEMA, {"type": "json_schema", "json_schema": {"schema": SCHEMA}}]),
+        ("json", [{"type": "json_object"}]),
+        (None, [{"type": "text"}]),
+    ]
+    provider = Provider.from_config(endpoint, api_key="k")
+    for ours, theirs in spellings:
+        expected = provider.preview("Where? As JSON.", response_format=ours)
+        for written in theirs:
+            preview = provider.preview("Where? As JSON.", response_format=written)
+            assert (preview.body, preview.warnings) == (expected.body, expected.warnings)
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)

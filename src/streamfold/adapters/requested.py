@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..requests import Fields, ResponseFormat, kind_of
+from ..requests import Fields, kind_of
 from ..values import ConfigError, NamedTool, ReadToolChoice, Tool, read_tool, read_tool_choice
 
 
@@ -66,25 +66,6 @@ def read_choice(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
     read = read_tool_choice(choice, tools)
     if not tools and (isinstance(read, NamedTool) or read == "required"):
         raise ConfigError("tool_choice demands a call, and there are no tools")
-    return read
-
-
-def read_format(fields: Fields) -> ResponseFormat | None:
-    """Returns the response format. Raises ConfigError if it can't be read."""
-    kind = fields.need("type")
-    if kind == "text":
-        return None
-    if kind == "json_object":
-        return ResponseFormat()
-    if kind != "json_schema":
-        raise ConfigError(f"{fields.at('type')} is {kind!r}: it is text, json_object or json_schema")
-    inner = fields.object("json_schema") or fields
-    schema = inner.mapping("schema")
-    if schema is None:
-        raise ConfigError(f"{inner.at('schema')} is missing: it must be a JSON schema")
-    name, strict, description = inner.text("name"), inner.flag("strict"), inner.text("description")
-    read = ResponseFormat(schema, name or "answer", strict, description=description)
-    inner.refuse_rest("a schema has name, description, schema and strict")
     return read
 
 

@@ -20,6 +20,7 @@ from .options import (
     ResponseFormat,
     TimeoutOptions,
     check_stream,
+    read_format,
     read_response_format,
 )
 from .parts import read_part

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from ..values import ConfigError, Timeouts, nearest
+from .fields import Fields
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -60,7 +61,9 @@ class ChatOptions(TypedDict, total=False):
     or "max". The lowest level that the model has and that is not below this one is sent, else its highest."""
 
     response_format: type[BaseModel] | Mapping[str, Any] | ResponseFormat | Literal["json"] | None
-    """Form of the answer: a pydantic model, a JSON schema, or "json" for any JSON object."""
+    """Form of the answer: a pydantic model, a JSON schema, or "json" for any JSON object.
+
+    The dicts that Chat Completions and Responses take are read, too."""
 
     force_by_disabling_thinking: bool | None
     """For models that accept no forced tool choice while they think (Kimi): disable thinking for this request.
@@ -137,6 +140,8 @@ class Options:
         for name, value in chosen.items():
             if name in _TAKES and not _TAKES[name][0](value):
                 raise ConfigError(f"{name} must be {_TAKES[name][1]}, not {value!r:.80}{_effort(name, value)}")
+        if isinstance(wanted := chosen.get("response_format"), Mapping) and wanted.get("type") in _FORMS:
+            chosen["response_format"] = read_response_format(wanted)
         return cls(**chosen)
 
     def over(self, defaults: Options) -> Options:
@@ -218,6 +223,10 @@ _TAKES: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
+# The types of a response format in Chat Completions and Responses. No JSON schema has them.
+_FORMS = ("text", "json_object", "json_schema")
+
+
 @dataclass(frozen=True, slots=True)
 class ResponseFormat:
     """The form that the text of the answer must have.
@@ -240,7 +249,7 @@ def read_response_format(wanted: Any) -> ResponseFormat | None:
     """Reads the option `response_format` in any of its spellings.
 
     Raises:
-        ConfigError: it is not "json", a JSON schema or a pydantic model.
+        ConfigError: it is not "json", a JSON schema, a pydantic model, or a form of Chat Completions or Responses.
     """
     if wanted is None or isinstance(wanted, ResponseFormat):
         return wanted
@@ -251,12 +260,34 @@ def read_response_format(wanted: Any) -> ResponseFormat | None:
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", wanted.__name__).strip("_")[:64]
         return ResponseFormat(wanted.model_json_schema(), name or "answer", model=True)
     if isinstance(wanted, Mapping):
-        if wanted.get("type") == "json_object":
-            raise ConfigError('response_format: {"type": "json_object"} belongs to one wire format; write "json"')
-        if wanted.get("type") == "json_schema":
-            raise ConfigError(
-                'response_format: {"type": "json_schema", ...} belongs to one wire format; pass the schema itself'
-            )
+        if wanted.get("type") in _FORMS:
+            return read_format(Fields(wanted, "response_format"))
         return ResponseFormat(dict(wanted))
     hint = nearest(wanted, ["json"]) if isinstance(wanted, str) else ""
     raise ConfigError(f'response_format must be "json", a JSON schema or a pydantic model, not {wanted!r}{hint}')
+
+
+def read_format(fields: Fields) -> ResponseFormat | None:
+    """Returns a response format of Chat Completions or Responses; None for `text`.
+
+    Chat Completions has the schema in `json_schema`, Responses beside `type`:
+    https://platform.openai.com/docs/guides/structured-outputs
+
+    Raises:
+        ConfigError: it can't be read. The message has the path.
+    """
+    kind = fields.need("type")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return ResponseFormat()
+    if kind != "json_schema":
+        raise ConfigError(f"{fields.at('type')} is {kind!r}: it is text, json_object or json_schema")
+    inner = fields.object("json_schema") or fields
+    schema = inner.mapping("schema")
+    if schema is None:
+        raise ConfigError(f"{inner.at('schema')} is missing: it must be a JSON schema")
+    name, strict, description = inner.text("name"), inner.flag("strict"), inner.text("description")
+    read = ResponseFormat(schema, name or "answer", strict, description=description)
+    inner.refuse_rest("a schema has name, description, schema and strict")
+    return read

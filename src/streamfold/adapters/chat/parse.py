@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...requests import Fields, Options, Request, read_messages
+from ...requests import Fields, Options, Request, read_format, read_messages
 from ...values import ConfigError, Message
-from ..requested import read_choice, read_format, read_stop, read_tools, refuse_several
+from ..requested import read_choice, read_stop, read_tools, refuse_several
 
 
 def parse_request(body: Any) -> Request:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...requests import Fields, Options, Request, ResponseFormat, kind_of, read_items
+from ...requests import Fields, Options, Request, ResponseFormat, kind_of, read_format, read_items
 from ...values import ConfigError, ProtocolWarning, ReadToolChoice, Tool, system
-from ..requested import read_choice, read_format, read_tools, refuse_several
+from ..requested import read_choice, read_tools, refuse_several
 from .client_tools import ClientTools
 from .functions import Functions, only_functions
 
