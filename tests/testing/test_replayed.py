@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from folding import DONE, call, entry, fin, text
-from streamfold import ConfigError, IncompleteStreamError, RateLimitError, StreamfoldError
+from streamfold import ConfigError, IncompleteStreamError, Provider, RateLimitError, StreamfoldError
 from streamfold.faults import cut_after, status
-from streamfold.recording import Recording, Sent
+from streamfold.recording import Recording, RecordTransport, ReplayTransport, Sent
 from streamfold.testing import ReplayProvider, ScriptError
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -67,6 +68,27 @@ async def test_another_request_than_the_recorded_one() -> None:
         await ReplayProvider(asked(1, "Hi")).chat("question 7")
     assert not isinstance(caught.value, StreamfoldError)
     assert (await ReplayProvider(asked(1, "Hi"), match="any").chat("question 7")).text == "Hi"
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "model", "wire"),
+    [
+        ("anthropic/parallel_calls", "anthropic:claude-sonnet-4-5", "claude-sonnet-4-5", "anthropic"),
+        ("gemini/native_parallel_calls", "gemini:gemini-2.5-flash", "gemini-2.5-flash", "gemini"),
+        ("openai/responses_parallel_calls", "openai-responses:gpt-5", "gpt-5", "responses"),
+        ("kimi/parallel_calls", "kimi:kimi-k2.6", "kimi-k2.6", "chat"),
+    ],
+)
+async def test_recordings_of_every_wire_format(tmp_path: Path, name: str, spec: str, model: str, wire: str) -> None:
+    """A recording has the wire format of the path that was called, and is played with the model that was asked."""
+    played = RecordTransport(ReplayTransport(FIXTURES / name), tmp_path, name="x")
+    async with httpx.AsyncClient(transport=played) as client:
+        recorded = await Provider.from_config(spec, api_key="key-0123", http_client=client).chat("Hi")
+    recording, provider = Recording.load(tmp_path / "x"), ReplayProvider(tmp_path / "x")
+    assert (recording.adapter, provider.profile.model) == (wire, model)
+    reply = await provider.chat("Hi")
+    assert reply.tool_calls
+    assert (reply.text, reply.tool_calls) == (recorded.text, recorded.tool_calls)
 
 
 async def test_a_request_too_many() -> None:

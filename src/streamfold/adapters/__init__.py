@@ -17,7 +17,7 @@ from .client_members import (
     chooses_destination,
 )
 from .prepared import Prepared
-from .protocol import Adapter, Endpoint, Framing, find_adapter
+from .protocol import Adapter, Endpoint, Framing, adapter_by_path, find_adapter
 from .requested import wants_stream
 
 __all__ = [  # what an adapter of another package is written with

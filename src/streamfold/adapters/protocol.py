@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .batches import BatchAPI, BatchSettings
 
 # Imported on first use.
+_WITH_PATHS = ("chat", "responses", "anthropic", "gemini")  # kimi has the path of chat
 _BUILT_IN = {
     "anthropic": "streamfold.adapters.anthropic:AnthropicAdapter",
     "chat": "streamfold.adapters.chat:ChatAdapter",
@@ -348,3 +349,8 @@ def find_adapter(name: str) -> type[Adapter]:
         return loaded
     known = sorted({*_BUILT_IN, *others})
     raise ConfigError(f"unknown adapter {name!r}{nearest(name, known)}. Allowed: {', '.join(known)}")
+
+
+def adapter_by_path(path: str) -> str | None:
+    """Returns the name of the adapter whose requests go to URLs with this path; None if there is none."""
+    return next((name for name in _WITH_PATHS if find_adapter(name)().serves(path)), None)

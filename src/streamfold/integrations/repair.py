@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..adapters import find_adapter
+from ..adapters import adapter_by_path, find_adapter
 from ..adapters.anthropic import MessagesOverlay
 from ..adapters.chat import ChatOverlay
 from ..adapters.emitting import Passage
@@ -92,7 +92,6 @@ _BEHIND = re.compile(
 )
 _MOST_BEHIND = 2**14
 _LINE_END = re.compile(rb"\r\n|\n|\r")
-_BY_PATH = ("chat", "responses", "anthropic", "gemini")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,7 @@ class Repairs:
         """Returns the name of the adapter for requests to this path; None for requests that are none of ours."""
         if self.adapter is not None:
             return self.adapter
-        return next((name for name in _BY_PATH if find_adapter(name)().serves(path)), None)
+        return adapter_by_path(path)
 
     def stream(self, wire: str, request: Mapping[str, Any], redactor: Redactor | None = None) -> StreamRepair:
         """Returns the repair of a streamed answer to a request with this body."""

@@ -13,7 +13,7 @@ from .files import Cut, Recording, Sent, Speed, find_recording, open_recording, 
 from .outcome import expected, in_words
 from .record import RecordTransport, recording_client
 from .replay import ReplayTransport
-from .requests import ReplayMismatch, Request
+from .requests import ReplayMismatch, Request, requested_model
 from .sockets import Connection, serving
 from .staging import RecordingDraft, failure_in
 from .store import Match, PlayedAnswer, RecordingStore, Source, answer_headers, load_source

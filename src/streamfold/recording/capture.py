@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import httpx
 
-from ..adapters import find_adapter
+from ..adapters import adapter_by_path, find_adapter
 from ..engine import StreamDecoder
 from ..net import (
     HIDDEN,
@@ -36,7 +36,6 @@ _KEPT = re.compile(
     r"|(x-|msh-|apim-)?request-id|x-trace-id",
     re.IGNORECASE,
 )
-_WIRES = ("chat", "responses")  # recognised by the end of their path
 _NO_WIRE = "none"
 _LONGEST_NAME = 100  # characters; file systems allow 255 bytes with all suffixes
 
@@ -130,10 +129,9 @@ def _judged(recording: Recording) -> Recording:
 
 
 def _adapter_of(path: str, adapter: str | None) -> str:
-    for name in (adapter, *_WIRES):
-        if name and find_adapter(name)().serves(path):
-            return name
-    return _NO_WIRE
+    if adapter and find_adapter(adapter)().serves(path):
+        return adapter
+    return adapter_by_path(path) or _NO_WIRE
 
 
 def _cuts(pieces: Sequence[tuple[float, bytes]]) -> list[Cut]:

@@ -70,12 +70,7 @@ class Request:
     @property
     def model(self) -> str | None:
         """The model that it asks for: in the body, or in the path of Gemini's API."""
-        asked = self.json
-        model = asked.get("model") if isinstance(asked, dict) else None
-        if not isinstance(model, str):
-            found = _MODEL_IN_PATH.search(unquote(urlsplit(self.path).path))
-            return found[1] if found else None
-        return model
+        return requested_model(self.path, self.json)
 
     def secrets(self) -> list[str]:
         """Returns what it may send as a key: in headers, URL and body. Placeholders are none."""
@@ -99,6 +94,15 @@ class Request:
             return redactor.text(self.body.decode())
         except UnicodeDecodeError:
             return ""
+
+
+def requested_model(path: str, body: Any) -> str | None:
+    """Returns the model of a request: the one in its body, or in its path (Gemini, Vertex AI)."""
+    model = body.get("model") if isinstance(body, dict) else None
+    if isinstance(model, str):
+        return model
+    found = _MODEL_IN_PATH.search(unquote(urlsplit(path).path))
+    return found[1] if found else None
 
 
 def difference(recorded: Sent, request: Request, ignore: Sequence[re.Pattern[str]] = ()) -> str:

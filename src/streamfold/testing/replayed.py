@@ -14,7 +14,16 @@ from ..client import Hooks
 from ..config import ProviderConfig, load_profile
 from ..faults import Fault
 from ..net import make_client
-from ..recording import Match, Recording, RecordingDraft, ReplayTransport, Speed, load_source, recording_client
+from ..recording import (
+    Match,
+    Recording,
+    RecordingDraft,
+    ReplayTransport,
+    Speed,
+    load_source,
+    recording_client,
+    requested_model,
+)
 from ..requests import Request
 from ..values import ConfigError
 from .spy import ScriptError, SentRequest, SpyProvider, replaced_profile
@@ -111,8 +120,11 @@ class RecordingProvider(SpyProvider):
 
 def _recorded_model(recording: Recording) -> str | None:
     """Returns the model of the recorded request, if the recording has one."""
-    try:
-        model = json.loads(recording.sent.body)["model"] if recording.sent else None
-    except (ValueError, KeyError, TypeError):
+    sent = recording.sent
+    if sent is None:
         return None
-    return model if isinstance(model, str) else None
+    try:
+        body = json.loads(sent.body)
+    except ValueError:
+        body = None
+    return requested_model(sent.path, body)
