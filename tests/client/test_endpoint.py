@@ -28,7 +28,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Endpoint:
 
 def sent(endpoint: Endpoint, headers: dict[str, str] | None = None) -> HTTPRequest:
     """A request to the endpoint."""
-    return endpoint.request(find_adapter("chat")(), BatchCall.get("/chat"), None, headers, hide_url=True)
+    return endpoint.request(find_adapter("chat")(), BatchCall.get("/chat"), None, headers, own_client=True)
 
 
 def test_once(endpoint: Endpoint) -> None:

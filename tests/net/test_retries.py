@@ -8,8 +8,6 @@ from time import time
 import anyio
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from folding import DONE, fin, text
 from servers import STREAM, Connection, answer, framed, serving
@@ -292,22 +290,3 @@ def test_clocks() -> None:
         100.0, "the answer was not finished within 100 seconds (timeouts.total) (request id r)",
     )  # fmt: skip
     assert isinstance(clocks.error("connect"), APIConnectionError)
-
-
-@given(
-    st.tuples(*[st.none() | st.floats(0, 9)] * 4),
-    st.lists(st.tuples(st.floats(0, 5), st.sampled_from(["start", "pause", "read", "progress"]))),
-)
-def test_a_deadline_comes_no_nearer_than_the_shortest_clock(
-    seconds: tuple[float | None, ...], steps: list[tuple[float, str]]
-) -> None:
-    """So a timer that is set once, and looks again after that time, is never late."""
-    clocks, now = Clocks(Timeouts(None, *seconds), 0.0), 0.0
-    for passed, step in steps:
-        known = min(clocks.due(), now + clocks.least)
-        now += passed
-        if step in ("start", "pause"):
-            clocks.start(now) if step == "start" else clocks.pause()
-        else:
-            clocks.read(now, progress=step == "progress")
-        assert clocks.due() >= known - 0.01

@@ -90,7 +90,7 @@ class Attempts:
                 await exchange.pause(pause)
             try:
                 if self._permit is not None:
-                    await exchange.wait_for(self._permit.begin())
+                    await exchange.wait_for(self._permit.begin)
                 if not self.closed:
                     self._notifier.notify("on_request")
                 with self._notifier.sending():

@@ -85,13 +85,13 @@ class Endpoint:
         timeouts: Timeouts | TimeoutOptions | None = None,
         extra_headers: Mapping[str, str] | None = None,
         *,
-        hide_url: bool,
+        own_client: bool,
     ) -> HTTPRequest:
         """Returns a request as it is sent, with URL, key and headers. Raises ConfigError.
 
         Args:
             extra_headers: those of this request alone.
-            hide_url: for `HTTPRequest`.
+            own_client: for `HTTPRequest`.
         """
         kept = self._kept()
         urls = self._urls(kept, ready.path)
@@ -108,7 +108,7 @@ class Endpoint:
             timeouts=timeouts_over(self._profile.timeouts, timeouts),
             limits=self._profile.limits,
             shown_url=urls.shown,
-            hide_url=hide_url,
+            own_client=own_client,
             redactor=sent.redactor,
             signer=None if sent.has_key else self._credentials(),
         )

@@ -355,7 +355,7 @@ class Requester:
     ) -> HTTPRequest:
         if whole:
             timeouts = timeouts_over(patient(self._profile.timeouts), timeouts)
-        return self._endpoint.request(adapter, ready, timeouts, extra_headers, hide_url=self._connections.owned)
+        return self._endpoint.request(adapter, ready, timeouts, extra_headers, own_client=self._connections.owned)
 
 
 def _remember(prefixes: CachedPrefixes, info: RequestInfo) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from math import inf
 from typing import Any
 
+import anyio
 from starlette.datastructures import Headers
 
 from ..config import GatewayOptions
-from ..net import Interrupted, event_loop, waits
 from .failures import refused
 
 Receive = Callable[[], Awaitable[Any]]
@@ -24,20 +23,6 @@ _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{,]', re.DOTALL)
 
 class ClientGone(Exception):
     """The client has disconnected."""
-
-
-class Patience:
-    """Until when a client is waited for: the deadline of `Waits`."""
-
-    __slots__ = ("ends",)
-    least = inf
-
-    def __init__(self) -> None:
-        self.ends = inf
-
-    def due(self) -> float:
-        """The moment, by the event loop's time."""
-        return self.ends
 
 
 class Bodies:
@@ -88,26 +73,19 @@ class HeldBody:
         if length.isdecimal() and len(length) < 20:
             self._check(int(length), "the request body")
         pieces: list[bytes] = []
-        seconds, patience = self._options.body_timeout, Patience()
-        waiting = waits(patience, event_loop())  # nearly every body is there already, which needs no clock
-        patience.ends = waiting.now() + seconds
-        try:
+        seconds = self._options.body_timeout
+        with anyio.move_on_after(seconds) as scope:
             while True:
-                with waiting:
-                    message = await receive()
+                message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientGone
                 piece = message.get("body", b"")
                 self._hold(len(piece), "the request body")
                 pieces.append(piece)
-                patience.ends += len(piece) / _SLOWEST
+                scope.deadline += len(piece) / _SLOWEST
                 if not message.get("more_body"):
                     return b"".join(pieces)
-        except Interrupted:
-            why = f"the request body did not arrive within {seconds:g} seconds"
-            raise refused(408, why, "request_timeout") from None
-        finally:
-            waiting.close()
+        raise refused(408, f"the request body did not arrive within {seconds:g} seconds", "request_timeout")
 
     def hold_structure(self, size: int) -> None:
         """Counts what the lists and objects of the body take once it is parsed, as `parsed_size` returns it.

@@ -150,8 +150,6 @@ class RequestHandler:
                 await send_json(guarded, *wire.error(refusal, log.id), {**wire.headers(log.id), **refusal.headers})
         except ClientGone:
             log.disconnected()
-        finally:
-            guarded.close()
 
     async def _answer(self, incoming: Incoming) -> None:
         async with Body(self, incoming) as body:

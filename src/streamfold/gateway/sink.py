@@ -11,8 +11,7 @@ from typing import Any, Protocol
 import anyio
 
 from ..adapters.emitting import json_text
-from ..net import Interrupted, event_loop, waits
-from .bodies import ClientGone, Patience
+from .bodies import ClientGone
 
 Send = Callable[[Any], Awaitable[None]]
 
@@ -25,31 +24,21 @@ _HEADERS = {
 
 
 class GuardedSend:
-    """A `send` that raises ClientGone for a client that has left, or does not read for so many seconds.
+    """A `send` that raises ClientGone for a client that has left, or does not read for so many seconds."""
 
-    Nearly every `send` is done at once: only one that waits needs a clock.
-    """
-
-    __slots__ = ("_patience", "_seconds", "_send", "_waits")
+    __slots__ = ("_seconds", "_send")
 
     def __init__(self, send: Send, seconds: float) -> None:
         self._send = send
         self._seconds = seconds
-        self._patience = Patience()
-        self._waits = waits(self._patience, event_loop())
 
     async def __call__(self, message: Any) -> None:
         """Sends a message."""
-        self._patience.ends = self._waits.now() + self._seconds
         try:
-            with self._waits:
+            with anyio.fail_after(self._seconds):
                 await self._send(message)
-        except (OSError, Interrupted) as exc:
+        except OSError as exc:  # TimeoutError is one
             raise ClientGone from exc
-
-    def close(self) -> None:
-        """Must be called when nothing more is sent."""
-        self._waits.close()
 
 
 async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, str]) -> None:

@@ -28,19 +28,19 @@ class Pieces:
 
 
 class NamesakeBody(httpx.AsyncByteStream):
-    """A body of a package whose exceptions have the names of httpx's. One generator less is left unfinished."""
+    """A body of a package whose exceptions have the names of httpx's."""
 
     def __init__(self, stream: Any, package: str) -> None:
         self._stream = stream
         self._package = package
-        self.generator = stream.__aiter__()
+        self._pieces = stream.__aiter__()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
         try:
-            return await self.generator.__anext__()  # type: ignore[no-any-return]
+            return await self._pieces.__anext__()  # type: ignore[no-any-return]
         except Exception as exc:
             raise_as_httpx(exc, self._package)
 
@@ -73,9 +73,8 @@ class RequestBody(httpx.ByteStream):
 async def unwind(body: Any) -> None:
     """Ends the generators through which a body is read, from the innermost one outwards, unless a task is in them.
 
-    A body that is an iterator around a generator has it as its attribute `generator`.
+    On asyncio it must be called in a task of ours, because it cancels what it awaits.
     """
-    body = getattr(body, "generator", body)
     if getattr(body, "ag_frame", None) is None or body.ag_running:
         return
     with anyio.CancelScope() as scope:

@@ -12,8 +12,8 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 
 from ..values import ConfigError, __version__
+from .deadlines import event_loop
 from .over_httpx2 import httpx2_transport
-from .waits import event_loop
 
 KEEPALIVE_EXPIRY = 5.0  # seconds that an idle connection is kept: httpx's own default
 

@@ -18,7 +18,6 @@ _WHAT: dict[TimeoutPhase, str] = {
     "stall": "the server sent bytes, but nothing of the answer",
     "total": "the answer was not finished",
 }
-_FINEST = 0.01  # seconds: clocks are not looked at more often
 
 
 class Clocks:
@@ -29,16 +28,11 @@ class Clocks:
 
     Attributes:
         ends: when `total` runs out.
-        least: seconds that each of the other clocks lasts at least; none is taken to be shorter than 10 ms.
     """
 
     def __init__(self, timeouts: Timeouts, now: float) -> None:
         self.timeouts = timeouts
         self.ends = inf if timeouts.total is None else now + timeouts.total
-        self.least = inf
-        for seconds in (timeouts.first_event, timeouts.read, timeouts.stall):
-            if seconds is not None and seconds < self.least:
-                self.least = seconds if seconds > _FINEST else _FINEST
         self._answer_due = inf  # when the next part of the answer must have arrived
         self._asked = now  # when the reader asked for the next bytes
         self._begun = False  # whether anything of the answer has arrived

@@ -81,7 +81,11 @@ class _Transport(httpx.AsyncBaseTransport):
         if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
             response.close()
             raise MalformedResponse("the server switches to another protocol, which was not requested")
-        return httpx.Response(response.status, headers=list(response.raw_headers), stream=_Body(response))
+        connection = response.connection  # None: the whole response has arrived
+        extensions = {} if connection is None else {"network_stream": connection.transport}  # for its socket
+        return httpx.Response(
+            response.status, headers=list(response.raw_headers), stream=_Body(response), extensions=extensions
+        )
 
     async def _send(self, request: httpx.Request, body: bytes) -> aiohttp.ClientResponse:
         session = self._session or self._open()

@@ -10,6 +10,8 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
+from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 import anyio
@@ -35,6 +37,7 @@ from ..values import (
 from .bodies import RequestBody, unwind
 from .clocks import Clocks
 from .compression import body_codings, unpacked, unrequested_codings
+from .deadlines import Interrupted, ReadTimer, make_steps, shut_down
 from .exceptions import forget_locals
 from .failures import caused_by, described, is_malformed, is_network_error, is_timeout
 from .handshakes import Handshake
@@ -44,13 +47,13 @@ from .secrets import secrets_in_headers
 from .signing import Signer
 from .silence import close_unless_silent
 from .urls import LoggedURL, read_url, sent_url
-from .waits import Interrupted, waits
 
 T = TypeVar("T")
 
 _CLOSING = 5.0  # seconds that closing may take, so that a dead peer can't hold a cancelled task
 _ERROR_BODY = 10.0  # seconds for the body of an error status, which may never end
-_DRAIN = 0.1  # seconds for the end of the body behind the end of the answer, so that the connection can be used again
+# Seconds for the end of the body behind the end of the answer, so that the connection can be used again.
+_DRAIN = Timeouts(connect=None, first_event=None, read=None, stall=None, total=0.1)
 
 # The id that the provider's support asks for: OpenAI and most others, Anthropic, Moonshot, Azure, Amazon.
 _REQUEST_IDS = (
@@ -66,8 +69,8 @@ class HTTPRequest(NamedTuple):  # half as dear to make as a frozen dataclass, an
     Attributes:
         shown_url: the URL without secrets, for errors.
         read_error: reads the body of a response whose status is not 2xx.
-        hide_url: let httpx log `shown_url` instead of the URL. Only for our own clients: a transport of the caller's
-            may read the URL's text.
+        own_client: whether it is sent with a client of `make_client`: httpx then logs `shown_url` instead of the URL,
+            whose text a transport of the caller's may read, and a slow body is ended by its connection.
         redactor: removes the request's secrets from errors; recorders that see the request use it too.
         signer: authenticates each attempt; None where the headers have a key, or none is needed.
     """
@@ -78,7 +81,7 @@ class HTTPRequest(NamedTuple):  # half as dear to make as a frozen dataclass, an
     timeouts: Timeouts = Timeouts()
     limits: Limits = Limits()
     shown_url: str = ""
-    hide_url: bool = False
+    own_client: bool = False
     redactor: Redactor = Redactor()
     signer: Signer | None = None
     method: str = "POST"
@@ -113,14 +116,18 @@ class Exchange:
         self._client = client
         self._request = request
         self._clocks = clocks
-        self._waits = waits(clocks, loop)
-        self.now = self._waits.now
+        self._loop = loop
+        self._steps = make_steps(loop)
+        self.now = anyio.current_time if loop is None else loop.time
         self._response: httpx.Response | None = None
-        self._raw: AsyncIterator[bytes] | None = None
-        self._next: Callable[[], Awaitable[bytes]] | None = None
+        self._raw: AsyncIterator[bytes] | None = None  # the body as it is sent
+        self._body: AsyncIterator[bytes] | None = None  # without its codings; None: nothing more is read of it
+        self._socket: Any = None  # of the connection that only this body is read from
+        self._timer: ReadTimer | None = None  # ends it
+        self._timeout: APITimeoutError | None = None  # the one for which the timer has ended the connection
         self._events = 0
         self._codings: list[str] = []
-        self._released = False
+        self._at_end = False  # of the body
         self.closed = False
         self.request_id: str | None = None
         self.rate_limit: RateLimit | None = None
@@ -130,16 +137,16 @@ class Exchange:
     async def pause(self, seconds: float) -> None:
         """Sleeps before the request is sent; `aclose` ends it."""
         if seconds and not self.closed:
-            await self.wait_for(anyio.sleep(seconds))
+            await self.wait_for(partial(anyio.sleep, seconds))
 
-    async def wait_for(self, step: Awaitable[object]) -> None:
+    async def wait_for(self, step: Callable[[], Awaitable[object]]) -> None:
         """Waits for something before the request is sent; `aclose` and the timeout `total` end it.
 
         Raises:
             APITimeoutError: `total` ran out.
         """
         self._clocks.pause()
-        await self._interruptible(step)
+        await self._run(step)
 
     async def open(self) -> None:
         """Sends the request and reads the head of the response.
@@ -152,8 +159,8 @@ class Exchange:
         """
         if self.closed:
             return
-        self._clocks.start(self._waits.now())
-        response = await self._interruptible(self._send())
+        self._clocks.start(self.now())
+        response = await self._run(self._send)
         if response is None:
             await self.aclose()
             return
@@ -165,7 +172,7 @@ class Exchange:
             if (error := await self._status_error(response)) is not None:
                 raise error
             return
-        self._next = self._body(response).__anext__
+        self._open_body(response)
 
     async def read(self, events: int = 0) -> bytes | None:
         """Returns the next bytes; None at the end of the body, and after `aclose`.
@@ -174,59 +181,81 @@ class Exchange:
             events: how many events with a part of the answer the bytes so far contained, for the clocks.
 
         Raises:
-            APITimeoutError: a clock ran out.
+            APITimeoutError: a clock ran out. What had arrived before was returned by the reads before.
             APIConnectionError: the connection broke, perhaps because it was closed here.
         """
-        if self._next is None:
+        if self._body is None:
             return None
-        now = self._waits.now()
+        now = self.now()
         self._clocks.read(now, progress=events != self._events)
         self._events = events
-        if self._clocks.expired(now):  # no wait would notice it where bytes are always there
-            raise self._clocks.timeout(self.request_id)
+        if self._timeout is None and self._clocks.expired(now):  # bytes are always there, so that nothing waits
+            self._expire()
         try:
-            with self._waits:
-                data = await self._next()
-        except StopAsyncIteration:
-            return None
+            if self._timer is not None:
+                with self._timer:
+                    data = await self._next_piece()
+            elif self._timeout is None:
+                data = await self._steps.run(self._next_piece, self._clocks.due())
+            else:
+                data = None
         except Interrupted:
-            self._interrupted()
+            if not self.closed:
+                raise self._clocks.timeout(self.request_id) from None
             return None
         except Exception as exc:
-            raise self._failed(exc) from exc
+            if self._timeout is not None and not self.closed:
+                raise self._timeout from None
+            error = self._failed(exc)
+            if self.closed:
+                return None
+            raise error from exc
         except BaseException as exc:
             forget_locals(exc)
             raise
-        if self.closed:  # by another task, which could not end what this one was in
-            await unwind(self._raw)
+        if self.closed:  # by another task
             return None
+        if data is None and self._timeout is not None:
+            raise self._timeout
         return data
 
     async def drain(self) -> None:
         """Reads the rest behind the end of the answer, for a moment: usually nothing but the end of the body."""
-        with anyio.move_on_after(_DRAIN):
-            try:
-                while await self.read() is not None:
-                    pass
-            except APIConnectionError:
-                self.closed = True  # the answer was complete before
+        self._clocks = Clocks(_DRAIN, self.now())
+        try:
+            while await self.read() is not None:
+                pass
+        except APIConnectionError:
+            self.closed = True  # the answer was complete before
 
     async def aclose(self) -> None:
         """Closes the connection, or returns it to the pool after the end of the body. From any task, repeatedly."""
-        self.closed, self._next = True, None
-        self._waits.end()
-        self._waits.close()
-        if self._response is not None and not self._released:
-            with anyio.move_on_after(_CLOSING, shield=True):
-                try:
-                    await unwind(self._raw)
-                    await self._response.aclose()
-                    await close_unless_silent(self._response.stream)
-                    self._released = True
-                    self._response.stream = httpx.ByteStream(b"")  # httpx's two refer to each other: that ends here
-                except Exception as exc:  # a connection that breaks while it is closed is closed
-                    if not is_network_error(exc):
-                        raise
+        self.closed, self._body = True, None
+        if self._timer is not None:
+            self._timer.close()
+            self._timer = None  # it refers to this exchange
+        await self._steps.end()
+        response, self._response = self._response, None
+        if response is None:
+            return
+        with anyio.CancelScope(shield=True):
+            try:
+                if self._at_end:
+                    await response.aclose()
+                else:
+                    await make_steps(self._loop).run(partial(self._abandon, response), self.now() + _CLOSING)
+                await close_unless_silent(response.stream)
+            except Interrupted:
+                pass
+            except Exception as exc:  # a connection that breaks while it is closed is closed
+                if not is_network_error(exc):
+                    raise
+        response.stream = httpx.ByteStream(b"")  # httpx's two refer to each other: that ends here
+
+    async def _abandon(self, response: httpx.Response) -> None:
+        """Closes a response before its end, and ends the generators through which its body is read."""
+        await unwind(self._raw)
+        await response.aclose()
 
     async def _send(self) -> httpx.Response:
         request = self._built()
@@ -258,7 +287,7 @@ class Exchange:
         )
         request.stream = RequestBody(wanted.body)
         request.extensions["streamfold.redactor"] = wanted.redactor
-        if wanted.hide_url:
+        if wanted.own_client:
             request.url = LoggedURL(request.url, wanted.shown_url)
         return request
 
@@ -270,24 +299,48 @@ class Exchange:
         request.extensions["streamfold.redactor"] = self.redactor
         request.headers.update(signed)
 
-    def _body(self, response: httpx.Response) -> AsyncIterator[bytes]:
+    def _open_body(self, response: httpx.Response) -> AsyncIterator[bytes]:
         codings, read = self._codings, response.is_stream_consumed  # read: by a hook of the caller's client, or a mock
         stream = response.stream
         self._raw = aiter(stream) if isinstance(stream, httpx.AsyncByteStream) and not read else response.aiter_bytes()
-        body = unpacked(self._raw, codings, is_unpacked=read)
+        self._body = unpacked(self._raw, codings, is_unpacked=read)
         if codings:
             accepted = httpx.Headers(dict(self._request.headers)).get("accept-encoding", "")
             self.warnings = unrequested_codings(codings, accepted)
-        return body
+        # Only below a client of ours is it certain that the read fails when the connection ends.
+        connection = response.extensions.get("network_stream") if self._request.own_client else None
+        if connection is not None and self._loop is not None and response.http_version.startswith("HTTP/1"):
+            self._socket = connection.get_extra_info("socket")
+        if self._socket is not None and self._loop is not None:
+            self._timer = ReadTimer(self._loop, self._due, self._expire)
+        return self._body
 
-    async def _interruptible(self, step: Awaitable[T]) -> T | None:
-        """Waits for something before the first bytes of the body; None if `aclose` ended it."""
+    def _due(self) -> float:
+        return self._clocks.due()
+
+    def _expire(self) -> None:
+        """Ends the connection, if the body has one of its own, because of the clock that has run out."""
+        self._timeout = self._clocks.timeout(self.request_id)
+        if self._timer is not None:
+            self._timer.close()
+            shut_down(self._socket)
+
+    async def _next_piece(self) -> bytes | None:
+        assert self._body is not None  # noqa: S101 - for the type checker
         try:
-            with self._waits:
-                result = await step
+            return await anext(self._body)
+        except StopAsyncIteration:
+            self._at_end = True
+            return None
+
+    async def _run(self, step: Callable[[], Awaitable[T]], due: float = inf) -> T | None:
+        """Runs a step before the first bytes of the body; None if `aclose` ended it."""
+        try:
+            result = await self._steps.run(step, min(due, self._clocks.due()))
             return None if self.closed else result
         except Interrupted:
-            self._interrupted()
+            if not self.closed:
+                raise self._clocks.timeout(self.request_id) from None
         except ConfigError:
             raise
         except APIError:  # of the body, or of the credentials
@@ -301,10 +354,6 @@ class Exchange:
             forget_locals(exc)
             raise
         return None
-
-    def _interrupted(self) -> None:
-        if not self.closed:
-            raise self._clocks.timeout(self.request_id) from None
 
     def _failed(self, exc: Exception) -> APIError:
         """Returns the error for what a transport raised; raises anything that is not a failure of the network."""
@@ -341,7 +390,7 @@ class Exchange:
         body = bytearray()
         with suppress(APITimeoutError):  # the status matters more than a body that does not end
             try:
-                await self._interruptible(self._error_body(response, body))
+                await self._run(partial(self._read_error_body, response, body), self.now() + _ERROR_BODY)
             except (APIConnectionError, ProtocolError) as exc:
                 body = body or bytearray(f"(the body could not be read: {exc.message})".encode())
         if self.closed:
@@ -364,12 +413,12 @@ class Exchange:
             body=read if isinstance(read, dict | list) else text,
         )
 
-    async def _error_body(self, response: httpx.Response, body: bytearray) -> None:
-        with anyio.move_on_after(_ERROR_BODY):
-            async for piece in self._body(response):
-                body += piece
-                if len(body) >= self._request.limits.error_body_bytes:
-                    return
+    async def _read_error_body(self, response: httpx.Response, body: bytearray) -> None:
+        async for piece in self._open_body(response):
+            body += piece
+            if len(body) >= self._request.limits.error_body_bytes:
+                return
+        self._at_end = True
 
 
 def _fields(response: httpx.Response) -> list[tuple[str, str]]:

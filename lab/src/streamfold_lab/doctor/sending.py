@@ -118,8 +118,8 @@ class ExaminedEndpoint:
 
     def _request(self, adapter: Adapter, prepared: Prepared, body: Mapping[str, Any]) -> HTTPRequest:
         content = json.dumps(body, ensure_ascii=False).encode()
-        hide_url = self._given is None
-        sent = self._endpoint.request(adapter, replace(prepared, body=content), self._timeouts, hide_url=hide_url)
+        own_client = self._given is None
+        sent = self._endpoint.request(adapter, replace(prepared, body=content), self._timeouts, own_client=own_client)
         return sent._replace(redactor=sent.redactor.with_secrets((), guess=True))
 
     def _decoder(self, adapter: Adapter, request: Request) -> StreamDecoder:
