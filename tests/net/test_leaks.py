@@ -129,10 +129,11 @@ anyio.run(main, backend={backend!r}, backend_options={options!r})
 gc.collect()
 """
 RUNS = [
-    ("asyncio", {}, "auto"),
-    ("asyncio", {"use_uvloop": True}, "auto"),
     ("asyncio", {}, "httpx"),
-    ("trio", {}, "auto"),
+    ("asyncio", {"use_uvloop": True}, "httpx"),
+    ("asyncio", {}, "aiohttp"),
+    ("asyncio", {"use_uvloop": True}, "aiohttp"),
+    ("trio", {}, "httpx"),
 ]
 
 
@@ -223,7 +224,7 @@ async def test_k15_a_slow_reader_holds_the_server_back() -> None:
 
     async with serving(script) as server, server.provider() as provider:
         async with provider.chat_stream("Hello") as stream:
-            assert len((await anext(stream)).delta) == 2**16
+            assert set((await anext(stream)).delta) == {"x"}
             seen = -1
             with anyio.fail_after(60):
                 while seen != sent:  # until the server can't send any more

@@ -102,7 +102,8 @@ async def _cancel(task: asyncio.Task[Any]) -> None:
     """Cancels a task of ours and waits for its end. A cancellation of the caller meanwhile is raised after that."""
     loop, cancelled = task.get_loop(), None
     ends = loop.time() + _CANCELLING
-    task.cancel()
+    if not task.cancelling():  # a second one would reach httpcore while it closes the connection, which stayed open
+        task.cancel()
     with anyio.CancelScope(shield=True):
         while not task.done() and (left := ends - loop.time()) > 0:
             try:

@@ -213,7 +213,9 @@ class Exchange:
         except BaseException as exc:
             forget_locals(exc)
             raise
-        if self.closed:  # by another task
+        if self.closed:  # by another task, which could not end the generators that this one was in
+            with suppress(Interrupted):
+                await make_steps(self._loop).run(partial(unwind, self._raw), self.now() + _CLOSING)
             return None
         if data is None and self._timeout is not None:
             raise self._timeout
