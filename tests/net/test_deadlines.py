@@ -19,11 +19,11 @@ import anyio
 import httpx
 import pytest
 from anyio.streams.tls import TLSStream
-from test_http2 import begun
-from test_http2 import serving as serving_http2
 
 import scale
 from folding import DONE, fin, text
+from http2_servers import begun, whole
+from http2_servers import serving as serving_http2
 from servers import STREAM, Connection, answer, certificate, framed, serving
 from streamfold import APITimeoutError, Provider
 from streamfold.net.deadlines import Interrupted, make_steps
@@ -152,10 +152,14 @@ async def setting(way: str, phase: str, folder: Path) -> AsyncIterator[Provider]
         if transport == "http2":
 
             async def silent(peer: Any, stream_id: int) -> None:
-                await (begun(peer, stream_id) if phase == "reading" else anyio.sleep(0))
+                if stream_id == 1:
+                    await whole(peer, stream_id)
+                elif phase == "reading":
+                    await begun(peer, stream_id)
 
             server: Any = await stack.enter_async_context(serving_http2(silent))
             async with server.provider() as provider:
+                await provider.chat("first")  # the others share its connection
                 yield provider
         else:
             script = {"connecting": hangs, "before the head": before_the_head, "reading": reading}[phase]

@@ -26,6 +26,7 @@ import anyio
 T = TypeVar("T")
 
 _CANCELLING = 5.0  # seconds that a cancelled step may take to end
+_ABSORBED = 0.01  # seconds after which it is looked at whether a cancellation has been absorbed
 
 
 class Interrupted(Exception):
@@ -83,10 +84,12 @@ class _TaskSteps:
             await asyncio.wait([task], timeout=None if due == inf else max(0.0, due - self._loop.time()))
             if not task.done():
                 self._interrupted = True
+                await _cancel(task)
+        except asyncio.CancelledError:  # of the caller
+            await _cancel(task)
+            raise
         finally:
             self._task = None
-            if not task.done():  # the deadline has passed, or the caller is cancelled
-                await _cancel(task)
         if self._interrupted and (not task.done() or task.cancelled() or task.exception() is not None):
             raise Interrupted
         return task.result()
@@ -99,15 +102,19 @@ class _TaskSteps:
 
 
 async def _cancel(task: asyncio.Task[Any]) -> None:
-    """Cancels a task of ours and waits for its end. A cancellation of the caller meanwhile is raised after that."""
+    """Cancels a task of ours and waits for its end. A cancellation of the caller meanwhile is raised after that.
+
+    The task is cancelled once: a second cancellation would reach httpcore while it closes the connection, which then
+    stays open. But anyio's `connect_tcp` may absorb one that comes together with the connection; then it is sent again.
+    """
     loop, cancelled = task.get_loop(), None
     ends = loop.time() + _CANCELLING
-    if not task.cancelling():  # a second one would reach httpcore while it closes the connection, which stayed open
-        task.cancel()
     with anyio.CancelScope(shield=True):
-        while not task.done() and (left := ends - loop.time()) > 0:
+        while not task.done() and loop.time() < ends:
+            if not task.cancelling():
+                task.cancel()
             try:
-                await asyncio.wait([task], timeout=left)
+                await asyncio.wait([task], timeout=_ABSORBED)
             except asyncio.CancelledError as exc:
                 cancelled = exc
     if task.done() and not task.cancelled():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import wraps
-from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -15,11 +15,10 @@ from .redaction import Redactor
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Whose frames hold requests with their headers, or may.
+# Of other projects, whose frames hold requests with their headers and what a server has sent, or may.
 _PACKAGES = {
-    "streamfold", "httpx", "httpcore", "httpx_aiohttp", "aiohttp", "anyio", "h11", "h2", "hpack", "hyperframe",
-    "asyncio", "contextlib", "json", "trio", "ssl", "yarl", "socksio", "pydantic", "botocore", "google",
-    "httpx2", "httpcore2",
+    "httpx", "httpcore", "httpx_aiohttp", "aiohttp", "anyio", "h11", "h2", "hpack", "hyperframe", "asyncio",
+    "contextlib", "json", "trio", "ssl", "yarl", "socksio", "pydantic", "botocore", "google", "httpx2", "httpcore2",
 }  # fmt: skip
 
 
@@ -55,20 +54,29 @@ def _clean(exc: BaseException, redactor: Redactor) -> bool:
 
 
 def forget_locals(error: BaseException) -> None:
-    """Clears the local variables of our frames, and of those of the HTTP libraries, in the tracebacks of an error.
+    """Clears the local variables of our frames in the tracebacks of an error, and leaves those of HTTP libraries out.
 
-    Frames that are still running keep theirs. An exception that `raise ... from None` hides is dropped.
+    The frames of others are not cleared: httpcore raises one error in several tasks, so that its traceback may have
+    frames of coroutines that are still suspended, which that would end. Frames that are running keep their variables.
+    An exception that `raise ... from None` hides is dropped.
     """
     for exc in _chain(error):
         if exc.__suppress_context__ and exc.__cause__ is None:
             exc.__context__ = None
             exc.__suppress_context__ = True
+        kept: list[TracebackType] = []
         step: TracebackType | None = exc.__traceback__
         while step is not None:
-            if step.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _PACKAGES:
+            package = step.tb_frame.f_globals.get("__name__", "").partition(".")[0]
+            if package == "streamfold":
                 with suppress(RuntimeError):  # it is running
                     step.tb_frame.clear()
+            if package not in _PACKAGES:
+                kept.append(step)
             step = step.tb_next
+        for one, following in zip(kept, [*kept[1:], None], strict=False):
+            one.tb_next = following
+        exc.__traceback__ = kept[0] if kept else None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -88,7 +96,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def hides_arguments(function: F) -> F:
     """Decorates a public function: its arguments, which may be keys, are in no traceback that passes through it."""
-    if iscoroutinefunction(function):
+    if inspect.iscoroutinefunction(function):
 
         @wraps(function)
         async def call(*args: Any, **options: Any) -> Any:
