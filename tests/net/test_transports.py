@@ -102,6 +102,55 @@ async def test_clients_of_ours_say_who_they_are_and_keep_no_cookies() -> None:
                 assert b"cookie:" not in request.lower()
 
 
+@pytest.mark.one_loop
+async def test_aiohttp_where_it_is_preferred(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The gateway and jobs send with aiohttp unless `transport` says otherwise, a SOCKS proxy is set, or HTTP/2 is."""
+    url = "http://127.0.0.1:9/v1"
+    for config, proxy, expected in (
+        ({}, None, "aiohttp"),
+        ({}, "http://127.0.0.1:9", "aiohttp"),
+        ({"transport": "httpx"}, None, None),
+        ({"http2": True}, None, "httpx: http2 = true"),
+        ({}, "socks5://127.0.0.1:9", "httpx: the proxy is not an http:// one"),
+    ):
+        caplog.clear()
+        with monkeypatch.context() as patch, caplog.at_level("INFO", "streamfold"):
+            if proxy is not None:
+                patch.setenv("ALL_PROXY", proxy)
+            provider = Provider.from_config({"base_url": url, "model": "m", "max_retries": 0, **config})
+            async with provider.prefer_aiohttp():
+                with pytest.raises(APIConnectionError):
+                    await provider.chat("Hello")
+        said = [record.message for record in caplog.records if "sent with" in record.message]
+        assert said == ([] if expected is None else [f"custom: requests are sent with {expected}"])
+
+
+def test_an_aiohttp_out_of_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bounds of the extra hold at run time too: another package may have brought another version."""
+    for version in ("3.9.5", "4.0.1"):
+        monkeypatch.setattr("aiohttp.__version__", version)
+        with pytest.raises(ConfigError, match=f"needs aiohttp 3.14 or later and before 4, not {version}"):
+            make_client("aiohttp")
+
+
+@pytest.mark.one_loop
+async def test_a_proxy_that_refuses_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It isn't the provider that can't be reached."""
+
+    async def refusing(peer: Connection) -> None:
+        await peer.stream.receive()
+        await peer.send(answer("407 Proxy Authentication Required", b""))
+
+    for transport in ("httpx", "aiohttp", "httpx2"):
+        async with serving(refusing) as proxy:
+            monkeypatch.setenv("HTTPS_PROXY", f"http://user:pass-word-1@127.0.0.1:{proxy.port}")
+            config = {"base_url": "https://streamfold.test/v1", "model": "m", "max_retries": 0, "transport": transport}
+            async with Provider.from_config(config) as provider:
+                with pytest.raises(APIConnectionError, match=f"the proxy http://.*127.0.0.1:{proxy.port}") as caught:
+                    await provider.chat("Hello")
+            assert "pass-word-1" not in f"{caught.value} {caught.value!r} {caught.value.__cause__!r}"
+
+
 async def test_httpx_through_a_socks_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A SOCKS proxy of the environment is used, though aiohttp can't, and hosts in NO_PROXY are asked directly."""
     asked: list[bytes] = []

@@ -368,6 +368,17 @@ PROFILES: list[Row] = [
             ' "httpx2"'
         ),
     ),
+    (
+        lambda: configured(headers={"Content-Length": "3"}),
+        (
+            "provider 'custom': headers: Content-Length can't be set: it frames the message, and the HTTP library"
+            " writes it"
+        ),
+    ),
+    (
+        lambda: configured(base_url="https://a.test/v1/chat/completions"),
+        "provider 'custom': base_url: must end before /chat/completions, which is added: https://a.test/v1",
+    ),
     (lambda: configured(headers={"X-Team": 5}), "provider 'custom': headers.X-Team: must be a string"),
     (
         lambda: configured(quirks={"max_token_field": "max_tokens"}),

@@ -139,7 +139,7 @@ def run(
             **{name: value for name, value in sampling.items() if value is not None},
             **_form(schema), **_tools(tools, to_run=run_tools),
         }  # fmt: skip
-        asked = Provider.from_config(provider, config=config, model=model, max_retries=0)
+        asked = Provider.from_config(provider, config=config, model=model, max_retries=0).prefer_aiohttp()
         collect_rarely()
         ended = anyio.run(partial(run_job, asked, source, path, given, shown=not as_json))
         if not ended.paused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
@@ -11,9 +12,10 @@ import httpx
 from anyio.lowlevel import current_token
 
 from ..config import Profile
-from ..net import event_loop, make_client
+from ..net import aiohttp_problem, event_loop, make_client
 from ..values import StreamfoldError
 
+_logger = logging.getLogger("streamfold")
 _CLOSING = 5.0  # seconds that closing the connections may take when their event loop ends
 
 
@@ -28,12 +30,14 @@ class Connections:
 
     Attributes:
         owned: whether the client is made here.
+        prefers_aiohttp: whether to send with aiohttp where that is possible and no transport is configured.
     """
 
     def __init__(self, profile: Profile, given: httpx.AsyncClient | None) -> None:
         self._profile = profile
         self._given = given
         self.owned = given is None
+        self.prefers_aiohttp = False
         self._bound: _Bound | None = None
 
     def client(self, loop: asyncio.AbstractEventLoop | None) -> httpx.AsyncClient:
@@ -54,10 +58,19 @@ class Connections:
                     " change loops. Make one provider for each loop, or call aclose() before"
                 )
             return bound.client
-        client = make_client(self._profile.transport, http2=self._profile.http2)
+        client = make_client(self._transport(), http2=self._profile.http2)
         self._bound = _Bound(client, here)
         self._bound.watch()
         return client
+
+    def _transport(self) -> str:
+        profile = self._profile
+        if not self.prefers_aiohttp or "transport" in profile.model_fields_set:
+            return profile.transport
+        problem = "http2 = true" if profile.http2 else aiohttp_problem(profile.sent_url())
+        transport = "aiohttp" if problem is None else "httpx"
+        _logger.info("%s: requests are sent with %s%s", profile.name, transport, f": {problem}" if problem else "")
+        return transport
 
     async def aclose(self) -> None:
         """Closes the client if it was made here."""

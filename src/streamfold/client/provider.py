@@ -127,6 +127,18 @@ class Provider(BaseChatModel):
         )
         return limited
 
+    def prefer_aiohttp(self) -> Self:
+        """Sends with aiohttp where that is possible, if the configuration chooses no `transport`: for many streams.
+
+        aiohttp needs asyncio, HTTP/1.1, and no proxy or an `http://` one; elsewhere httpx sends. The log says which of
+        them does. It holds for the fallbacks too, and must be called before the first request.
+        """
+        self._connections.prefers_aiohttp = True
+        for model in self.fallbacks:
+            if isinstance(model, Provider):
+                model.prefer_aiohttp()
+        return self
+
     @property
     def limiter(self) -> RateLimiter | None:
         """What requests wait for; None if nothing is limited. Raises ConfigError if the key or the store is missing."""

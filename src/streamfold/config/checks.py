@@ -14,12 +14,14 @@ from pydantic import Field, ValidationError
 
 from ..adapters import find_adapter
 from ..requests import ModelTable
-from ..text import referenced
+from ..text import referenced, shown_url
 from ..values import ConfigError, NotConfiguredError, Prices, Timeouts
 from .lines import spelled
 from .tables import invalid, mistakes_in, read_table
 
 POSITIVE = Field(gt=0)
+# The last part of a request's URL, in each API.
+_PATH_OF_API = re.compile(r"(/chat/completions|/responses|/messages|/models/[^/]+:(?:stream)?[gG]enerateContent)/*$")
 
 
 def variable_is_set(name: str) -> bool:
@@ -74,6 +76,9 @@ def check_url(url: str) -> None:
         host = ""
     if not host:
         raise ValueError("must have a valid host")
+    if found := _PATH_OF_API.search(parts.path):
+        right = shown_url(parts._replace(path=parts.path[: found.start()], query="").geturl())
+        raise ValueError(f"must end before {found[1]}, which is added: {right}")
 
 
 def same_origin(one: Any, other: Any) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -24,7 +25,7 @@ from ..adapters import find_adapter
 from ..adapters.batches import BatchSettings
 from ..engine.dialects import DialectContext, find_dialect
 from ..net import Redactor, Signer, make_signer, secrets_in_headers, secrets_in_url
-from ..requests import HEADER_NAME, NO_OPTIONS, Capabilities, ModelTable, Options, header_problem
+from ..requests import HEADER_NAME, NO_OPTIONS, Capabilities, ModelTable, Options, header_name_problem, header_problem
 from ..text import check_references, filled, referenced, shown_url
 from ..values import ConfigError, Limits, NotConfiguredError, Timeouts, nearest
 from .catalogue import provider_files
@@ -60,6 +61,14 @@ def _is_url(url: str) -> None:
         raise ValueError("must begin with http:// or https://")
 
 
+def _as_typed(url: Any) -> Any:
+    """Returns a URL without blanks around it, and with its scheme in lower case."""
+    if not isinstance(url, str):
+        return url
+    scheme, mark, rest = url.strip().partition("://")
+    return scheme.lower() + mark + rest if mark and scheme.lower() in ("http", "https") else url.strip()
+
+
 def _without_slash(url: str) -> str:
     return url.rstrip("/")
 
@@ -67,6 +76,11 @@ def _without_slash(url: str) -> str:
 def _are_variables(names: tuple[str, ...]) -> None:
     if any(_PASTED_KEY.fullmatch(name) or not _VARIABLE.fullmatch(name) for name in names):
         raise ValueError("must be the name of an environment variable, not the key itself")
+
+
+def _are_headers(headers: dict[str, str]) -> None:
+    if problem := next(filter(None, map(header_name_problem, headers)), None):
+        raise ValueError(problem)
 
 
 def _is_transport(name: Any) -> Any:
@@ -183,7 +197,13 @@ class Profile(ModelsOfEndpoint, Table):
     name: str = "custom"
     profile: Annotated[str, accepted_by(_is_of_catalogue)] | None = None
     adapter: Annotated[str, accepted_by(find_adapter)] = "chat"
-    base_url: Annotated[str, accepted_by(check_references), accepted_by(_is_url), AfterValidator(_without_slash)]
+    base_url: Annotated[
+        str,
+        BeforeValidator(_as_typed),
+        accepted_by(check_references),
+        accepted_by(_is_url),
+        AfterValidator(_without_slash),
+    ]
     api_key: Annotated[SecretStr, accepted_by(lambda key: check_references(key.get_secret_value()))] | None = None
     api_key_env: Annotated[Names, accepted_by(_are_variables)] = ()
     key_header: Annotated[str, accepted_by(_is_header)] = "Authorization"
@@ -197,7 +217,10 @@ class Profile(ModelsOfEndpoint, Table):
     escape_special_tokens: Flag = True
     renders_templates: Flag = False
     quirks: dict[str, Any] = Field(default={})
-    headers: dict[str, Annotated[str, accepted_by(check_references)]] = Field(default={}, repr=False)  # often secrets
+    headers: Annotated[dict[str, Annotated[str, accepted_by(check_references)]], accepted_by(_are_headers)] = Field(
+        default={},
+        repr=False,  # often secrets
+    )
     options: Annotated[dict[str, Any], accepted_by(_are_options)] = Field(default={})
     unsupported_options: Literal["adapt", "strict"] = "adapt"
     extra_body: dict[str, Any] = Field(default={})
@@ -286,6 +309,10 @@ class Profile(ModelsOfEndpoint, Table):
         key = self.key()
         if not key:
             return {}
+        if "@" in urlsplit(self.base_url).netloc:
+            raise ConfigError(
+                f'provider "{self.name}": base_url has a user name, which would replace the API key: remove one of them'
+            )
         return {self.key_header: f"Bearer {key}" if self.key_header.lower() == "authorization" else key}
 
     def make_signer(self) -> Signer | None:

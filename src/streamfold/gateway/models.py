@@ -239,9 +239,9 @@ class Models:
         if not isinstance(given, str | Mapping):
             raise ConfigError(f"a provider must be a Provider, a name or a mapping, not {type(given).__name__}")
         if isinstance(given, Mapping):
-            made = Provider.from_config(given, hooks=self._hooks)
+            made = Provider.from_config(given, hooks=self._hooks).prefer_aiohttp()
         else:
-            made = Provider.from_config(given, config=config, hooks=self._hooks)
+            made = Provider.from_config(given, config=config, hooks=self._hooks).prefer_aiohttp()
         self._made.append(made)
         return made
 

@@ -1,6 +1,6 @@
 """The network: one POST to a stream of bytes, with timeouts, retries and redaction."""
 
-from .clients import make_client
+from .clients import aiohttp_problem, make_client
 from .clocks import Clocks
 from .compression import body_codings, unpacked_pieces
 from .cut_secrets import Splice, secrets_in_body, spliced

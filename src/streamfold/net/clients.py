@@ -11,10 +11,14 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
+from ..text import shown_url
 from ..values import ConfigError, __version__
 from .deadlines import event_loop
 from .over_httpx2 import httpx2_transport
+from .redaction import Redactor
+from .secrets import secrets_in_url
 
+_OLDEST_AIOHTTP, _TOO_NEW_AIOHTTP = (3, 14), (4, 0)  # as in pyproject.toml: over_aiohttp.py knows its insides
 KEEPALIVE_EXPIRY = 5.0  # seconds that an idle connection is kept: httpx's own default
 
 MakeTransport = Callable[[ssl.SSLContext, "str | None"], httpx.AsyncBaseTransport]  # given TLS settings and a proxy
@@ -43,6 +47,18 @@ def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.Async
     )
 
 
+def aiohttp_problem(url: str) -> str | None:
+    """Returns why requests to a URL can't be sent with aiohttp here; None if they can."""
+    if event_loop() is None:
+        return "the event loop is trio's"
+    try:
+        _aiohttp()
+    except ConfigError as exc:
+        return str(exc)
+    proxy = _proxy_for(_environment_proxies(), httpx.URL(url))
+    return None if proxy is None or proxy.startswith("http://") else "the proxy is not an http:// one"
+
+
 def _httpx(transport: str, http2: bool) -> MakeTransport:
     kind: Callable[..., httpx.AsyncBaseTransport] = (
         httpx2_transport if transport == "httpx2" else httpx.AsyncHTTPTransport
@@ -62,6 +78,13 @@ def _httpx(transport: str, http2: bool) -> MakeTransport:
 
 def _aiohttp() -> MakeTransport:
     try:
+        from aiohttp import __version__ as version
+
+        if not (_OLDEST_AIOHTTP <= tuple(int(part) for part in version.split(".")[:2]) < _TOO_NEW_AIOHTTP):
+            raise ConfigError(
+                f'transport "aiohttp" needs aiohttp 3.14 or later and before 4, not {version}: pip install'
+                " 'streamfold[aiohttp]'"
+            )
         from .over_aiohttp import aiohttp_transport
     except ImportError:
         raise ConfigError("transport \"aiohttp\" needs the extra: pip install 'streamfold[aiohttp]'") from None
@@ -88,24 +111,27 @@ class _ProxyTransport(httpx.AsyncBaseTransport):
     """
 
     def __init__(self, make: MakeTransport) -> None:
-        found = {scheme: url for scheme, url in getproxies().items() if scheme in ("http", "https", "all") and url}
-        self._proxies = {scheme: url if "://" in url else f"http://{url}" for scheme, url in found.items()}
+        self._proxies = _environment_proxies()
         self._verify = cache(httpx.create_ssl_context)  # reads all certificates, which takes a while
         self._make = make
         self._transports: dict[tuple[bool, str | None], httpx.AsyncBaseTransport] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        response = await self._to(request.url).handle_async_request(request)
+        proxy = _proxy_for(self._proxies, request.url)
+        try:
+            response = await self._to(request.url, proxy).handle_async_request(request)
+        except (httpx.ProxyError, httpx.ConnectError) as exc:
+            if proxy is None:
+                raise
+            text = Redactor(secrets_in_url(proxy)).text(str(exc))
+            raise type(exc)(f"the proxy {shown_url(proxy)}: {text}") from exc
         response.extensions.pop("reason_phrase", None)
         if "location" in response.headers:
             response.extensions["location"] = response.headers.pop("location")
         return response
 
-    def _to(self, url: httpx.URL) -> httpx.AsyncBaseTransport:
+    def _to(self, url: httpx.URL, proxy: str | None) -> httpx.AsyncBaseTransport:
         """Returns the transport for a URL."""
-        proxy = None
-        if self._proxies and not proxy_bypass(url.host if url.port is None else f"{url.host}:{url.port}"):
-            proxy = self._proxies.get(url.scheme) or self._proxies.get("all")
         secure = url.scheme == "https" or (proxy or "").startswith("https:")
         if (transport := self._transports.get((secure, proxy))) is None:
             # Without TLS: settings that trust nobody.
@@ -116,3 +142,16 @@ class _ProxyTransport(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         for transport in self._transports.values():
             await transport.aclose()
+
+
+def _environment_proxies() -> dict[str, str]:
+    """Returns the proxies of the environment by scheme: "http", "https" or "all"."""
+    found = {scheme: url for scheme, url in getproxies().items() if scheme in ("http", "https", "all") and url}
+    return {scheme: url if "://" in url else f"http://{url}" for scheme, url in found.items()}
+
+
+def _proxy_for(proxies: dict[str, str], url: httpx.URL) -> str | None:
+    """Returns the proxy for a URL; None for a host that `NO_PROXY` names."""
+    if not proxies or proxy_bypass(url.host if url.port is None else f"{url.host}:{url.port}"):
+        return None
+    return proxies.get(url.scheme) or proxies.get("all")

@@ -6,7 +6,7 @@ from .estimates import estimated_tokens, text_tokens
 from .families import EFFORTS, FACTS, NO_FAMILY, Facts, Family, ModelTable, Thinking, bare_name, joined
 from .fields import Fields, kind_of
 from .fit import OptionRules, fit, nearest_effort, refuse_if_strict
-from .headers import HEADER_NAME, header_problem, read_headers
+from .headers import HEADER_NAME, header_name_problem, header_problem, read_headers
 from .history import GO_ON, GO_ON_MESSAGE, HistoryRules, check_history, is_custom, says_nothing
 from .hosted import HostedForm, check_hosted, raw_tools, with_raw_tools, written_hosted
 from .items import CALL_EXTRAS, CARRIED_CALL_EXTRAS, ITEM_EXTRAS, read_items

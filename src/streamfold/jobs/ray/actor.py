@@ -145,7 +145,8 @@ class Ask:
 
     @cached_property
     def _provider(self) -> Provider:
-        return Provider.from_config(self.settings.provider, config=self.settings.config, max_retries=0)
+        made = Provider.from_config(self.settings.provider, config=self.settings.config, max_retries=0)
+        return made.prefer_aiohttp()
 
     @cached_property
     def _asking(self) -> Asking:
