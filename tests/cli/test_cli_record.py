@@ -63,7 +63,8 @@ async def test_the_commands_in_processes_of_their_own(tmp_path: Path) -> None:
     async with serve_replay([HELLO] * 2) as base_url:
         configure(tmp_path, base_url)
         for words in (["record", "hello"], ["chat"]):
-            command = partial(start, tmp_path, *words, "Say it.", "-p", "acme", ACME_KEY=KEY)
+            named = {"ACME_KEY": KEY, "STREAMFOLD_CONFIG": "streamfold.toml"}
+            command = partial(start, tmp_path, *words, "Say it.", "-p", "acme", **named)
             done = await anyio.to_thread.run_sync(command)
             assert (done.returncode, done.stdout) == (0, f"Hello {KEY}\n"), done.stderr
     assert Recording.load(tmp_path / "fixtures/hello").complete
