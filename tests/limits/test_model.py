@@ -93,7 +93,8 @@ class Proxy:
                     break
         for each in (source, target):
             with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+                each.shutdown(socket.SHUT_RDWR)  # which ends the other direction
+        source.close()
 
 
 class Place:
