@@ -133,6 +133,7 @@ class Page:
             turn_cache = given.pop("turn_cache", None)  # of the provider, and no setting of a script
             scripted = ScriptedProvider(then=page.next_turn, provider=named, hooks=hooks, **given)
             scripted.provider.turn_cache = read_turn_cache(turn_cache)
+            scripted.prefer_aiohttp = lambda: scripted  # type: ignore[attr-defined] # it sends nothing
             scripted.preview = made.preview  # type: ignore[method-assign] # what would really be sent
             return scripted
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -88,7 +89,9 @@ def configured_app(config: Config, chosen: GatewaySettings, page: Page | None = 
 
 async def load_early(app: Gateway) -> None:
     """Loads what the first requests would wait for: the packages that read from providers, and the prices."""
-    await make_client().aclose()
+    for transport in ("httpx", "aiohttp"):
+        with suppress(ConfigError):  # a provider that can't do without it says so
+            await make_client(transport).aclose()
     app.models.price()
 
 
