@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -98,8 +99,10 @@ def test_the_code_of_every_page_checks(find_errors: Checker, tmp_path: Path, mon
     """README and documentation have no error for strict type checkers, and need no comment to have none."""
     monkeypatch.delenv("MYPYPATH", raising=False)
     for page in PAGES:
-        assert "type: ignore" not in page.read_text("utf-8"), page
-        write_page(page, tmp_path)
+        text = page.read_text("utf-8")
+        assert "type: ignore" not in text, page
+        if "from streamfold_lab" not in text or find_spec("streamfold_lab"):
+            write_page(page, tmp_path)
     assert find_errors(tmp_path) == {}
 
 
