@@ -366,6 +366,43 @@ async def test_connections_that_are_reset_while_nobody_uses_them(last_words: byt
 # --- what we know of other packages ----------------------------------------------------------------------------------
 
 
+class Without:
+    """An object of another project, and all that it leads to, without one attribute."""
+
+    def __init__(self, target: object, name: str) -> None:
+        self.target, self.name = target, name
+
+    def __getattr__(self, name: str) -> object:
+        if name == self.name:
+            raise AttributeError(name)
+        found = getattr(self.target, name)
+        ours = type(found).__module__.partition(".")[0] in ("httpcore", "anyio", "h11", "trio")
+        return Without(found, self.name) if ours else found
+
+
+LOOKED_AT = ["_network_stream", "_h11_state", "trailing_data", "_stream", "_protocol", "read_queue", "get_extra_info"]
+
+
+async def test_where_an_attribute_is_missing_the_connection_is_closed(
+    anyio_backend_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second request opens a new connection then; with all of them it doesn't, nor without a connection to find."""
+    found = silence._http11_connection
+    of_asyncio = ("_protocol", "read_queue")
+    for name in ["nothing", *LOOKED_AT]:
+        monkeypatch.setattr(silence, "_http11_connection", lambda stream, name=name: Without(found(stream), name))
+        async with serving(sends_each(RESPONSES["length"][0])) as server, server.provider() as provider:
+            for _ in range(2):
+                assert await said(provider, "first") == "first"
+            kept = name == "nothing" or (anyio_backend_name == "trio" and name in of_asyncio)
+            assert (name, server.connections) == (name, 1 if kept else 2)
+    monkeypatch.setattr(silence, "_http11_connection", lambda stream: None)
+    async with serving(sends_each(RESPONSES["length"][0])) as server, server.provider() as provider:
+        for _ in range(2):
+            assert await said(provider, "first") == "first"
+        assert server.connections == 2
+
+
 async def test_the_attributes_that_we_rely_on(anyio_backend_name: str) -> None:
     """What is not public in httpx, httpcore, anyio, trio and aiohttp, and looked at all the same, is still there."""
     async with serving(falls_silent(RESPONSES["length"][0])) as server:

@@ -196,7 +196,7 @@ def shut_down(connection: Any) -> None:
     Args:
         connection: a socket, or what asyncio or uvloop show of one, which can't be shut down itself on uvloop.
     """
-    with suppress(OSError):  # it is closed
+    with suppress(OSError, ValueError):  # it is closed
         copy = socket.fromfd(connection.fileno(), connection.family, connection.type)
         try:
             copy.shutdown(socket.SHUT_RDWR)

@@ -82,7 +82,7 @@ class _Transport(httpx.AsyncBaseTransport):
             response.close()
             raise MalformedResponse("the server switches to another protocol, which was not requested")
         connection = response.connection  # None: the whole response has arrived
-        extensions = {} if connection is None else {"network_stream": connection.transport}  # for its socket
+        extensions = {} if connection is None else {"streamfold.connection": connection.transport}  # for its socket
         return httpx.Response(
             response.status, headers=list(response.raw_headers), stream=_Body(response), extensions=extensions
         )

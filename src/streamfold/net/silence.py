@@ -7,7 +7,7 @@ socket. The last two are the same for all transports.
 
 - aiohttp: `over_aiohttp` gives the parser only what belongs to a response (`framing`). It closes a connection that has
   more to say when that arrives, and looks here before one is used again.
-- httpx and httpx2: `close_unless_silent` looks here when a response has been closed; httpcore itself looks at the
+- httpx and httpx2: `end_unless_silent` looks here before a response is closed; httpcore itself looks at the
   socket before a connection is used again. It finds httpcore's connection below the response, so it works as well for a
   client that was passed in, if that sends with httpx's own transport.
 """
@@ -17,6 +17,10 @@ from __future__ import annotations
 import select
 import ssl
 from typing import Any
+
+import httpx
+
+from .deadlines import event_loop, shut_down
 
 
 def is_readable(socket: Any) -> bool:
@@ -41,15 +45,26 @@ def has_decrypted(tls: ssl.SSLObject) -> bool:
     return True
 
 
-async def close_unless_silent(stream: Any) -> None:
-    """Closes the connection below a body that has been closed, if anything came behind it that nobody asked for."""
-    connection = _http11_connection(stream)
-    if connection is not None and connection.is_idle() and not _is_silent(connection):
-        await connection.aclose()
+def end_unless_silent(response: httpx.Response) -> None:
+    """Ends the connection of a response whose end was read, unless it is certain that nothing came behind that.
+
+    Must be called before the response is closed: its pool then finds the connection readable and closes it, in the step
+    in which another request could have got it.
+
+    There is nothing to do for a response without a connection (in-memory transports), for one of aiohttp, which is
+    guarded by `over_aiohttp`, and over HTTP/2, which numbers its responses. Where httpcore's connection isn't found, or
+    doesn't have what is looked at, nothing is certain.
+    """
+    network = response.extensions.get("network_stream")
+    if network is None or not response.http_version.startswith("HTTP/1"):
+        return
+    connection = _http11_connection(response.stream)
+    if connection is None or not _is_silent(connection):
+        shut_down(network.get_extra_info("socket"))
 
 
 def _http11_connection(stream: Any) -> Any:
-    """Returns httpcore's connection below the stream of a response; None if there is none, or it speaks HTTP/2.
+    """Returns httpcore's connection below the stream of a response; None if it isn't found.
 
     httpx, httpcore and our own transports put one stream around the other.
     """
@@ -69,7 +84,8 @@ def _is_silent(connection: Any) -> bool:
             if has_decrypted(stream._ssl_object):
                 return False
             stream = stream.transport_stream
-        protocol = getattr(stream, "_protocol", None)  # anyio's on asyncio; trio reads no more than it is asked for
-        return not rest and not (protocol and protocol.read_queue) and not is_readable(network.get_extra_info("socket"))
+        if event_loop() is not None and stream._protocol.read_queue:  # trio reads no more than it is asked for
+            return False
+        return not rest and not is_readable(network.get_extra_info("socket"))
     except AttributeError:
         return False

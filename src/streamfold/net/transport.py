@@ -45,7 +45,7 @@ from .ratelimit import read_rate_limit, read_retry_after
 from .redaction import Redactor
 from .secrets import secrets_in_headers
 from .signing import Signer
-from .silence import close_unless_silent
+from .silence import end_unless_silent
 from .urls import LoggedURL, read_url, sent_url
 
 T = TypeVar("T")
@@ -243,10 +243,10 @@ class Exchange:
         with anyio.CancelScope(shield=True):
             try:
                 if self._at_end:
+                    end_unless_silent(response)
                     await response.aclose()
                 else:
                     await make_steps(self._loop).run(partial(self._abandon, response), self.now() + _CLOSING)
-                await close_unless_silent(response.stream)
             except Interrupted:
                 pass
             except Exception as exc:  # a connection that breaks while it is closed is closed
@@ -310,7 +310,8 @@ class Exchange:
             accepted = httpx.Headers(dict(self._request.headers)).get("accept-encoding", "")
             self.warnings = unrequested_codings(codings, accepted)
         # Only below a client of ours is it certain that the read fails when the connection ends.
-        connection = response.extensions.get("network_stream") if self._request.own_client else None
+        extensions = response.extensions if self._request.own_client else {}
+        connection = extensions.get("network_stream") or extensions.get("streamfold.connection")
         if connection is not None and self._loop is not None and response.http_version.startswith("HTTP/1"):
             self._socket = connection.get_extra_info("socket")
         if self._socket is not None and self._loop is not None:
