@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from streamfold.values import Call, Delta
+from streamfold.values import Delta
 
 from .compare import Comparison
 from .values import Event, Inspection
@@ -57,8 +57,6 @@ def _plain(value: Any) -> Any:
     """Returns our own values as dicts and lists, and JSON data unchanged."""
     if is_dataclass(value):
         members = {member.name: getattr(value, member.name) for member in fields(value)}
-        if isinstance(value, Call):
-            del members["value"]  # its arguments say it
         # How a block or a usage is read later is a function, which says nothing about the stream.
         return {name: _plain(member) for name, member in members.items() if not callable(member)}
     if isinstance(value, tuple):
