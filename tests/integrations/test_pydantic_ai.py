@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ pytest.importorskip("pydantic_ai")
 
 from pydantic import BaseModel
 from pydantic_ai import Agent, BinaryContent, CachePoint, NativeOutput, PromptedOutput
+from pydantic_ai.capabilities import ProcessHistory
 from pydantic_ai.exceptions import ContentFilterError, ModelAPIError, ModelHTTPError, UserError
 from pydantic_ai.messages import (
+    ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
@@ -24,6 +27,7 @@ from pydantic_ai.messages import (
     TextPart,
     ThinkingPart,
     ToolCallPart,
+    ToolReturnPart,
     UploadedFile,
 )
 from pydantic_ai.models import Model, ModelRequestParameters
@@ -309,6 +313,66 @@ async def test_files_by_their_ids() -> None:
     model, script = model_of("x", provider="gemini:gemini-2.5-pro")
     await Agent(model).run(["Look.", UploadedFile(address, "google", media_type="image/png")])
     assert script.requests[-1].body["contents"][0]["parts"][1]["fileData"]["fileUri"] == address
+
+
+@each_row("stream", [False, True])
+@each_row("provider", ["kimi", "anthropic:claude-sonnet-4-5", "gemini:gemini-3-pro-preview", "openai-responses:gpt-5"])
+async def test_what_a_history_shows_is_sent(provider: str, stream: bool) -> None:
+    """A changed argument, text or thought of an earlier answer is what the model gets, on every wire format."""
+    shown = [think("I look it up."), "Looking.", call("look", {"city": "Oslo", "days": 1}, call_id="call_1")]
+    model, _ = model_of(shown, provider=provider)
+    tools = ModelRequestParameters(function_tools=[ToolDefinition(name="look")])
+    asked: Any = [ModelRequest.user_text_prompt("Hello")]
+    answer = await (streamed(model, tools) if stream else model.request(asked, None, tools))
+    [answer] = ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json([answer]))
+    result = ModelRequest([ToolReturnPart("look", "cold", tool_call_id="call_1")])
+
+    async def sent(parts: Any) -> str:
+        model, script = model_of("Cold.", provider=provider)
+        await model.request([*asked, replace(answer, parts=parts), result], None, tools)
+        return json.dumps(script.requests[-1].body)
+
+    same = await sent(answer.parts)
+    assert all(text in same for text in ("Looking.", "Oslo"))
+    edited = [replace(part, args={"city": "Rome", "days": True}) if isinstance(part, ToolCallPart) else part
+              for part in answer.parts]  # fmt: skip
+    assert "Rome" in (body := await sent(edited))
+    assert "Oslo" not in body
+    assert "Looking." in body
+    as_values = [replace(part, args={"days": 1, "city": "Oslo"}) if isinstance(part, ToolCallPart) else part
+                 for part in answer.parts]  # fmt: skip
+    assert await sent(as_values) == same
+    booked = [replace(part, args={"days": True, "city": "Oslo"}) if isinstance(part, ToolCallPart) else part
+              for part in answer.parts]  # fmt: skip
+    assert await sent(booked) != same
+    other_text = [replace(part, content="Wait.") if isinstance(part, TextPart) else part for part in answer.parts]
+    assert "Looking." not in (body := await sent(other_text))
+    assert all(text in body for text in ("Wait.", "Oslo"))
+    body = await sent([part for part in answer.parts if not isinstance(part, ThinkingPart)])
+    assert "I look it up." not in body
+    assert all(text in body for text in ("Looking.", "Oslo"))
+
+
+async def test_a_history_processor_changes_what_is_sent() -> None:
+    """An agent's processor that removes the thoughts of earlier answers is obeyed."""
+
+    def without_thoughts(messages: list[ModelMessage]) -> list[ModelMessage]:
+        return [
+            replace(message, parts=[part for part in message.parts if not isinstance(part, ThinkingPart)])
+            if isinstance(message, ModelResponse)
+            else message
+            for message in messages
+        ]
+
+    model, script = model_of([think("Secret."), call("look", {})], "Done.", provider="kimi:kimi-k2.6")
+    agent = Agent(model, capabilities=[ProcessHistory(without_thoughts)])
+
+    @agent.tool_plain
+    def look() -> str:
+        return "cold"
+
+    assert (await agent.run("Hello")).output == "Done."
+    assert "Secret." not in json.dumps(script.requests[-1].body)
 
 
 async def test_an_answer_of_another_maker() -> None:

@@ -5,7 +5,7 @@ agent = Agent(StreamfoldModel("kimi:kimi-k2.6"), output_type=City)
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ from streamfold.types import ResponseFormat
 from .hosted_steps import HostedSteps
 from .members import NAMES, by_kind, unsendable, written
 from .pydantic_ai_tools import NATIVE_TOOLS, function, hosted_tools, native_parts, offered, other_parts, runs_natively
-from .pydantic_ai_turns import KEPT, turns
+from .pydantic_ai_turns import kept, turns
 
 __all__ = ["StreamfoldModel"]
 
@@ -145,13 +145,14 @@ class StreamfoldModel(Model[Any]):
         settings, parameters = self.prepare_request(model_settings, model_request_parameters)
         with _mapped_errors(self.model_name):
             reply = await self.client.chat(**self._request(messages, settings, parameters))
+        parts = _parts(reply, self.system)
         return ModelResponse(
-            parts=_parts(reply, self.system),
+            parts=parts,
             usage=_usage(reply.usage),
             model_name=reply.model or self.model_name,
             provider_name=self.system,
             provider_response_id=reply.id,
-            provider_details=_details(reply),
+            provider_details=_details(reply, parts),
             finish_reason=_finish_reason(reply),
         )
 
@@ -216,14 +217,14 @@ def _finish_reason(reply: Reply) -> Any:
     return "content_filter" if reply.refusal else _FINISH_REASONS.get(reply.finish_reason)
 
 
-def _details(reply: Reply) -> dict[str, Any]:
+def _details(reply: Reply, parts: Sequence[ModelResponsePart]) -> dict[str, Any]:
     """Returns what pydantic-ai has no place for: signatures, items, citations, files elsewhere, and the warnings."""
     warned = [{"code": warning.code, "detail": warning.detail} for warning in reply.warnings]
     details = {"finish_reason": reply.raw_finish_reason, "refusal": reply.refusal, "warnings": warned}
     cited = [asdict(citation) for citation in reply.citations]
     files = [asdict(file) for file in reply.files if file.data is None]
     details |= {"citations": cited, "files": files}
-    return {name: value for name, value in details.items() if value} | {KEPT: reply.message.to_dict()}
+    return {name: value for name, value in details.items() if value} | kept(reply.message, parts)
 
 
 def _usage(usage: Usage | None) -> RequestUsage:
@@ -286,7 +287,8 @@ class _Streamed(StreamedResponse):
             )
         self._usage = _usage(reply.usage)
         self._model_name = reply.model or self._model_name
-        self.provider_response_id, self.provider_details = reply.id, _details(reply)
+        self.provider_response_id = reply.id
+        self.provider_details = _details(reply, parts.get_parts())
         self.finish_reason = _finish_reason(reply)
 
     async def close_stream(self) -> None:
