@@ -54,7 +54,7 @@ def replying(*pieces: bytes):
 async def test_text_and_calls_arrive() -> None:
     """Text comes as deltas; calls come whole, on the finished chunk."""
     async with serving(replying(text("Hello"), text(" there"), CALL, fin("tool_calls"), DONE)) as server:
-        async with server.provider() as provider:
+        async with server.provider(coalesce=False) as provider:
             chunks = [chunk async for chunk in provider.chat_stream("Weather?")]
             assert [chunk.delta for chunk in chunks] == ["Hello", " there", ""]
             assert [chunk.tool_calls for chunk in chunks[:-1]] == [None, None]

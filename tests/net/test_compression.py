@@ -79,7 +79,10 @@ async def test_a_compressed_answer(name: str, size: int) -> None:
     """It is read, with a warning if compression was not requested; so is the body of an error."""
     coding, pack = CODINGS[name]
     header = f"Content-Encoding: {coding}"
-    async with serving(sends(answer("200 OK", pack(ANSWER), header), size)) as server, server.provider() as provider:
+    async with (
+        serving(sends(answer("200 OK", pack(ANSWER), header, "Connection: close"), size)) as server,
+        server.provider() as provider,
+    ):
         reply = await provider.chat("Hello")
         assert (reply.text, [warning.code for warning in reply.warnings]) == ("Hi", ["unrequested_encoding"])
         reply = await provider.chat("Hello", extra_headers={"Accept-Encoding": "gzip, deflate;q=0.5, br, zstd"})

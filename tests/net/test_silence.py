@@ -391,13 +391,16 @@ async def test_where_an_attribute_is_missing_the_connection_is_closed(
     of_asyncio = ("_protocol", "read_queue")
     for name in ["nothing", *LOOKED_AT]:
         monkeypatch.setattr(silence, "_http11_connection", lambda stream, name=name: Without(found(stream), name))
-        async with serving(sends_each(RESPONSES["length"][0])) as server, server.provider() as provider:
+        async with (
+            serving(sends_each(RESPONSES["length"][0])) as server,
+            server.provider(transport="httpx") as provider,
+        ):
             for _ in range(2):
                 assert await said(provider, "first") == "first"
             kept = name == "nothing" or (anyio_backend_name == "trio" and name in of_asyncio)
             assert (name, server.connections) == (name, 1 if kept else 2)
     monkeypatch.setattr(silence, "_http11_connection", lambda stream: None)
-    async with serving(sends_each(RESPONSES["length"][0])) as server, server.provider() as provider:
+    async with serving(sends_each(RESPONSES["length"][0])) as server, server.provider(transport="httpx") as provider:
         for _ in range(2):
             assert await said(provider, "first") == "first"
         assert server.connections == 2

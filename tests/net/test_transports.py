@@ -176,7 +176,7 @@ async def test_httpx_through_a_socks_proxy(monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_requests_that_respx_mocks_are_not_sent() -> None:
     """Mocks work as they always did, also where the provider has sent requests before, and does so again after them."""
-    async with serving(hello) as server, server.provider() as provider:
+    async with serving(hello) as server, server.provider(transport="httpx") as provider:
         assert (await provider.chat("Hello")).text == "Hi"
         for _ in range(2):
             with respx.mock as mocked:
@@ -190,7 +190,7 @@ async def test_requests_that_respx_mocks_are_not_sent() -> None:
 
 async def test_a_request_that_respx_does_not_know_is_refused() -> None:
     """No request gets past the mocks to the network."""
-    async with serving(hello) as server, server.provider() as provider:
+    async with serving(hello) as server, server.provider(transport="httpx") as provider:
         with respx.mock, pytest.raises(respx.models.AllMockedAssertionError):
             await provider.chat("Hello")
         assert server.connections == 0
@@ -213,7 +213,7 @@ async def test_a_patched_transport_sees_every_request(kind: type, name: str, mon
         seen.append(request)
         return await original(self, request)
 
-    async with serving(hello) as server, server.provider() as provider:
+    async with serving(hello) as server, server.provider(transport="httpx") as provider:
         await provider.chat("Hello")
         with monkeypatch.context() as patch:
             patch.setattr(kind, name, watched)
