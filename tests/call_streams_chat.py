@@ -116,6 +116,10 @@ class Plan:
             return Expected(self.end)
         wants = self.wants()
         self.warnings |= {event.warning for event in self.events if event.warning}
+        broken = {"interrupted_after_finish", "error_after_finish"} & self.warnings
+        reasoned = any(event.delta.get(name) for event in self.events for name in ("reasoning_content", "reasoning"))
+        if broken and not (wants or text or reasoned):  # a finish reason alone is no answer
+            return Expected("IncompleteStreamError|UpstreamError")
         if self.safe:
             return Expected(None, wants, safe=True)
         if self.end == "drop":

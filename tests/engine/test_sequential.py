@@ -75,6 +75,11 @@ def whole_streams(server: str, count: int) -> Iterator[tuple[int, call_streams.S
             yield seed, stream
 
 
+def is_nothing(reply: Reply) -> bool:
+    """Returns whether a reply has neither text, reasoning nor calls."""
+    return not (reply.text or reply.refusal or reply.reasoning or reply.tool_calls)
+
+
 def said(reply: Reply) -> list[str]:
     """The text and the refusal, which some APIs have no place for but the text, without blanks that nobody needs."""
     return sorted("".join((reply.text + (reply.refusal or "")).split()))
@@ -90,6 +95,8 @@ def test_calls_whose_fragments_are_mixed(wire: str, server: str) -> None:
         out += made.close(interrupted=stream.interrupted)
         if made.error is None and made.reply.finish_reason not in ("length", "content_filter"):
             check_one_by_one(out, made.reply, wire)
+            if is_nothing(made.reply):  # its calls were dropped: what is left is an answer of nothing
+                continue
             assert said(read(wire, out)) == said(made.reply), seed
 
 
