@@ -190,7 +190,8 @@ class Fold:
             case Extra(name, value, whole, place):
                 self._places.add(place)
                 # Others that are whole say something about the answer: `container`, `stop_details`, sources.
-                parts = value if whole and name == "output" else () if whole else (value,)
+                items = value if isinstance(value, list) else ()
+                parts = items if whole and name == "output" else () if whole else (value,)
                 self._has_parts = self._has_parts or any(map(_says_something, parts))
                 if self._hosted.takes(delta):
                     pass
@@ -412,6 +413,7 @@ def _says_something(part: Any) -> bool:
         return bool(part)
     content = part.get("content", part.get("summary"))
     if part.get("type") in ("message", "reasoning"):
-        return bool(part.get("encrypted_content")) or any(map(_says_something, content or ()))
+        parts = content if isinstance(content, list) else (content,)
+        return bool(part.get("encrypted_content")) or any(map(_says_something, parts))
     about = ("type", "id", "role", "status")
     return any(value for name, value in part.items() if name not in about and isinstance(value, str | dict | list))
