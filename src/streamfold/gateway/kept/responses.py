@@ -8,15 +8,14 @@ has no end of its own: it is `failed` for whoever looks at it, with what had com
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import anyio.to_thread
+from pydantic_core import from_json
 
 from ...adapters.emitting import json_text
 from ...stores import Store, StoreError
@@ -128,7 +127,7 @@ class Responses:
                 response_id, owner, head["items"], head["previous"], response, head["resumable"], user=head["user"]
             )
             under_way = not kept.ended and await self._is_made(head["maker"])
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
+        except (ValueError, LookupError, TypeError) as error:
             _logger.warning("%r: the response %s is damaged, and counts as lost: %s", self.store, response_id, error)
             return None
         if user is not None and kept.user != user:
@@ -186,4 +185,7 @@ class Responses:
 
 
 async def _parsed(data: bytes) -> Any:
-    return await anyio.to_thread.run_sync(partial(json.loads, data)) if len(data) > _LARGE else json.loads(data)
+    """Returns a stored value. Raises ValueError, also where it is nested too deeply: `json` would recurse until Python
+    stops it, and a finalizer that the garbage collector runs down there fails.
+    """
+    return await anyio.to_thread.run_sync(from_json, data) if len(data) > _LARGE else from_json(data)
