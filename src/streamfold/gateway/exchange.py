@@ -17,7 +17,7 @@ from .charging import Charge
 from .failures import Refused, of_error, refused, warning_header
 from .logs import RequestLog
 from .models import Served
-from .sink import EventSink, Send, Sink, send_json
+from .sink import EventSink, GuardedSend, Send, Sink, send_json
 from .watching import Watched
 from .wire import ClientRequest, Warnings, Wire
 
@@ -48,7 +48,7 @@ class Exchange:
     _gone: bool = field(default=False, init=False)
     _watched: Watched | None = field(default=None, init=False)
 
-    async def run(self, receive: Receive, send: Send, sink: Sink | None = None) -> None:
+    async def run(self, receive: Receive, send: GuardedSend, sink: Sink | None = None) -> None:
         """Answers. When it returns, or is cancelled, the provider's connection is closed.
 
         Args:

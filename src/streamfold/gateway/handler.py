@@ -47,7 +47,7 @@ class Incoming:
     wire: Wire
     scope: Any
     receive: Receive
-    send: Send
+    send: GuardedSend
     client: Client
     log: RequestLog
 
@@ -190,7 +190,9 @@ class RequestHandler:
         asked, served = await self._read(incoming, body)
         return self._exchange(incoming, replace(asked, keeper=keeper), served)
 
-    async def run(self, exchange: Exchange, client: Client, receive: Receive, send: Send, sink: Sink | None) -> None:
+    async def run(
+        self, exchange: Exchange, client: Client, receive: Receive, send: GuardedSend, sink: Sink | None
+    ) -> None:
         """Has an answer made, within the limits of the client's key. Raises Refused, ClientGone; see `Exchange.run`."""
         if exchange.charge is None:
             await self.reserve(exchange, client)

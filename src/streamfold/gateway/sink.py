@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from math import inf
 from time import monotonic
 from typing import Any, Protocol
 
@@ -26,18 +25,25 @@ _HEADERS = {
 class GuardedSend:
     """A `send` that raises ClientGone for a client that has left, or does not read for so many seconds."""
 
-    __slots__ = ("_seconds", "_send")
+    __slots__ = ("_send", "seconds")
 
     def __init__(self, send: Send, seconds: float) -> None:
         self._send = send
-        self._seconds = seconds
+        self.seconds = seconds
 
     async def __call__(self, message: Any) -> None:
         """Sends a message."""
         try:
-            with anyio.fail_after(self._seconds):
+            with anyio.fail_after(self.seconds):
                 await self._send(message)
         except OSError as exc:  # TimeoutError is one
+            raise ClientGone from exc
+
+    async def untimed(self, message: Any) -> None:
+        """Sends a message, for a caller that somebody watches."""
+        try:
+            await self._send(message)
+        except OSError as exc:
             raise ClientGone from exc
 
 
@@ -67,8 +73,13 @@ class Sink(Protocol):
         """Sends events."""
         ...
 
+    @property
+    def overdue(self) -> bool:
+        """Whether the client has read nothing for too long."""
+        ...
+
     def rest(self) -> float:
-        """Returns the seconds until it is time to say that the answer is still being made; infinite: never."""
+        """Returns the seconds until the client has to be looked after; infinite: never."""
         ...
 
     async def say_so(self) -> None:
@@ -79,7 +90,8 @@ class Sink(Protocol):
 class EventSink:
     """Sends the events of an answer.
 
-    Until something is written there is no status, so that a request may still be refused with one.
+    Until something is written there is no status, so that a request may still be refused with one. A deadline for each
+    piece would cost a tenth of a whole answer: who watches the client looks at `overdue` instead.
 
     Args:
         headers: further headers.
@@ -91,15 +103,15 @@ class EventSink:
         ended: whether it has ended.
     """
 
-    __slots__ = ("_headers", "_keepalive", "_last", "_send", "_sign", "_signed", "_writing", "ended", "started")
+    __slots__ = ("_headers", "_keepalive", "_last", "_send", "_sign", "_signed", "_since", "ended", "started")
 
-    def __init__(self, send: Send, headers: Mapping[str, str], keepalive: float, sign: bytes) -> None:
+    def __init__(self, send: GuardedSend, headers: Mapping[str, str], keepalive: float, sign: bytes) -> None:
         self._send = send
         self._headers = {**_HEADERS, **headers}
         self._keepalive = keepalive
         self._sign = sign
         self._last = monotonic()
-        self._writing = False
+        self._since: float | None = None  # when the piece that is being sent was begun
         self._signed: anyio.Event | None = None  # set when a sign is out that is being sent
         self.started = False
         self.ended = False
@@ -110,35 +122,43 @@ class EventSink:
             return
         if self._signed is not None:
             await self._signed.wait()
-        self._writing = True
+        self._since = monotonic()
         try:
-            await self._write(data, last)
+            await self._write(self._send.untimed, data, last)
         finally:
-            self._writing = False
+            self._since = None
 
-    async def _write(self, data: bytes, last: bool) -> None:
+    async def _write(self, send: Send, data: bytes, last: bool) -> None:
         if self.ended:
             return
         if not self.started:
             self.started = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": _encoded(self._headers)})
+            await send({"type": "http.response.start", "status": 200, "headers": _encoded(self._headers)})
         self.ended = last
-        await self._send({"type": "http.response.body", "body": data, "more_body": not last})
+        await send({"type": "http.response.body", "body": data, "more_body": not last})
         self._last = monotonic()
 
+    @property
+    def overdue(self) -> bool:
+        """Whether a piece has waited for the client for too long."""
+        return self._since is not None and self.rest() <= 0
+
     def rest(self) -> float:
-        """Returns the seconds until it is time to say that the answer is still being made; infinite: never."""
+        """Returns the seconds until the client is `overdue`, or it is time to say that the answer is still being made.
+
+        At most those that a piece may take: one may be begun at any time.
+        """
+        if self._since is not None:
+            return self._since + self._send.seconds - monotonic()
         if not self._keepalive or self.ended:
-            return inf
-        if self._writing or self._signed is not None:  # to a client that does not read
-            return self._keepalive
-        return self._last + self._keepalive - monotonic()
+            return self._send.seconds
+        return min(self._send.seconds, self._last + self._keepalive - monotonic())
 
     async def say_so(self) -> None:
         """Says that the answer is still being made."""
         self._signed = anyio.Event()
         try:
-            await self._write(self._sign, False)
+            await self._write(self._send, self._sign, False)
         except ClientGone:
             self._keepalive = 0.0  # who writes the answer learns of it with its next piece, or from the server
         finally:

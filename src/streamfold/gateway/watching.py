@@ -13,11 +13,17 @@ from .sink import Sink
 
 
 async def until_left(receive: Receive, sink: Sink | None = None) -> None:
-    """Returns when the client has left. Meanwhile it is told now and then that its answer is still being made."""
+    """Returns when the client has left, or reads nothing for too long.
+
+    Meanwhile it is told now and then that its answer is still being made.
+    """
     while True:
-        if sink is not None and sink.rest() <= 0:
-            await sink.say_so()
         rest = inf if sink is None else sink.rest()
+        if sink is not None and rest <= 0:
+            if sink.overdue:
+                return
+            await sink.say_so()
+            rest = sink.rest()
         with anyio.CancelScope(deadline=anyio.current_time() + rest):
             while (await receive())["type"] != "http.disconnect":
                 pass

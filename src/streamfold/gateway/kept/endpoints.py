@@ -11,6 +11,7 @@ import re
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any
 
 import anyio
@@ -28,7 +29,7 @@ from ..clients import Client
 from ..exchange import Exchange
 from ..failures import LONGEST_HEADER, Refused, refused
 from ..handler import Body, Endpoint, Handler, Incoming, RequestHandler
-from ..sink import EventSink, Send, Sink, send_json
+from ..sink import EventSink, GuardedSend, Send, Sink, send_json
 from ..watching import until_left
 from ..wire import Wire
 from .conversation import Conversation, input_items, listed_item, not_found
@@ -187,7 +188,7 @@ class KeptResponses:
 
     async def _run(self, running: Running, exchange: Exchange, client: Client) -> None:
         try:
-            await self._handler.run(exchange, client, running.receive, _nobody, running)
+            await self._handler.run(exchange, client, running.receive, GuardedSend(_nobody, inf), running)
         except Refused as refusal:
             exchange.log.failed(refusal)
             await running.refuse(refusal)

@@ -150,6 +150,11 @@ class Running(Making):
             else:
                 await self._changed.wait()
 
+    @property
+    def overdue(self) -> bool:
+        """False: no client has to read."""
+        return False
+
     def rest(self) -> float:
         """Returns infinity: there is no connection to keep alive."""
         return inf
