@@ -28,15 +28,12 @@ def usage_details(usage: Usage) -> dict[str, Any]:
     https://platform.claude.com/docs/en/api/messages
     """
     said = {name: (kind, usage.raw.get(name)) for name, kind in _DETAILS.items()}
-    thought = usage.reasoning_tokens
-    return {
-        **{name: value if isinstance(value, kind) else None for name, (kind, value) in said.items()},
-        "output_tokens_details": None if thought is None else {"thinking_tokens": thought},
-    }
+    details = {name: value if isinstance(value, kind) else None for name, (kind, value) in said.items()}
+    return {**details, "output_tokens_details": None}
 
 
 def written_usage(usage: Usage | None) -> dict[str, Any]:
-    """Returns the four counts, which clients demand; a count that no server sent is 0.
+    """Returns the four counts, which clients demand (0 if no server sent one), and others where they are known.
 
     Those of an answer with a compaction are as Anthropic sent them: clients take the top level for the context's size.
     """
@@ -44,21 +41,24 @@ def written_usage(usage: Usage | None) -> dict[str, Any]:
     if unlisted_steps(usage.raw):
         counts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
         steps = {"iterations": usage.raw["iterations"]}
-        return {**{name: count(usage.raw, name) or 0 for name in counts}, **steps, **_requests(usage)}
+        return {**{name: count(usage.raw, name) or 0 for name in counts}, **steps, **_further_counts(usage)}
     read, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
     return {
         "input_tokens": max(0, (usage.input_tokens or 0) - read - written),
         "cache_creation_input_tokens": written,
         "cache_read_input_tokens": read,
         "output_tokens": usage.output_tokens or 0,
-        **_requests(usage),
+        **_further_counts(usage),
     }
 
 
-def _requests(usage: Usage) -> dict[str, Any]:
-    """How many requests the server's tools made; no client demands it."""
-    found = {f"{kind}_requests": number for kind, number in usage.tools.items() if kind in ("web_search", "web_fetch")}
-    return {"server_tool_use": found} if found else {}
+def _further_counts(usage: Usage) -> dict[str, Any]:
+    """Returns the tokens of reasoning, and how many requests the server's tools made."""
+    found: dict[str, Any] = {}
+    if usage.reasoning_tokens is not None:
+        found["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
+    requests = {f"{kind}_requests": usage.tools[kind] for kind in ("web_search", "web_fetch") if kind in usage.tools}
+    return {**found, "server_tool_use": requests} if requests else found
 
 
 def stop_reason_of(finish: Finish, *, calls: bool) -> str:
