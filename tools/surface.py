@@ -27,6 +27,7 @@ MODULES: dict[str, list[str]] = {
     "streamfold.limits": [],
     "streamfold.middleware": [],
     "streamfold.recording": [],
+    "streamfold.serving": [],
     "streamfold.stores": [],
     "streamfold.testing": [],
     "streamfold.tools": [],
@@ -50,7 +51,8 @@ WITH_MEMBERS = {
 }
 WHOLE = [  # modules with all members
     *("streamfold.sync", "streamfold.integrations.agui", "streamfold.integrations.aisdk"),
-    *(f"streamfold.{door}" for door in ("jobs", "limits", "middleware", "stores", "tools", "turn_cache", "types")),
+    *(f"streamfold.{door}" for door in ("jobs", "limits", "middleware", "serving", "stores", "tools")),
+    *("streamfold.turn_cache", "streamfold.types"),
 ]
 KINDS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 

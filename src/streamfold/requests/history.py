@@ -58,19 +58,20 @@ class HistoryRules:
 
 
 def check_history(
-    messages: tuple[Message, ...], rules: HistoryRules, *, repair: bool = False
+    messages: tuple[Message, ...], rules: HistoryRules, *, repair: bool = False, open_calls: bool = False
 ) -> tuple[tuple[Message, ...], list[ProtocolWarning]]:
     """Returns the conversation as it may be sent, and warnings about what was repaired or is doubtful.
 
     Args:
         repair: repair what can be repaired without inventing anything that the model or a tool said.
+        open_calls: calls may be without a result: the conversation isn't sent as it is.
 
     Raises:
         ConfigError: the provider would refuse the conversation; names all reasons, each with its position.
     """
     if rules.roles >= _PLAIN and all(map(_is_plain, messages)):
         return messages, []  # questions alone, with which nothing can be wrong
-    return _Check(messages, rules, repair).run()
+    return _Check(messages, rules, repair, open_calls).run()
 
 
 def _is_plain(message: Message) -> bool:
@@ -126,8 +127,8 @@ class _Turn:
 
 
 class _Check:
-    def __init__(self, messages: tuple[Message, ...], rules: HistoryRules, repair: bool) -> None:
-        self._messages, self._rules, self._repair = messages, rules, repair
+    def __init__(self, messages: tuple[Message, ...], rules: HistoryRules, repair: bool, open_calls: bool) -> None:
+        self._messages, self._rules, self._repair, self._open_calls = messages, rules, repair, open_calls
         self._turns = [_Turn(at, message) for at, message in enumerate(messages)]
         for turn in self._turns:
             turn.calls = [_Call(turn, number, call.id) for number, call in enumerate(turn.message.tool_calls)]
@@ -286,6 +287,8 @@ class _Check:
         for turn in self._turns:
             for call in turn.calls:
                 if call.result is None:
+                    if self._open_calls:
+                        continue
                     name = turn.message.tool_calls[call.number].name
                     problem = f"{turn.name} calls {name!r} (id {call.id!r}), and no tool message answers it"
                     turn.ordered |= self._wrong(problem, f"a result was added that says: {_NOT_ANSWERED}")

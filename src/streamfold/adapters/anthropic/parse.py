@@ -51,7 +51,7 @@ def parse_messages_request(body: Any, *, native: bool = False) -> Request:
     if max_tokens is None:
         raise ConfigError("max_tokens is missing: it must be a whole number")
     fields.any("stream")
-    messages = (*_system(fields.any("system")), *_messages(fields.items("messages"), native))
+    messages = tuple(parse_conversation(fields.any("system"), fields.items("messages"), native=native))
     entries = fields.items("tools") or []
     tools = _tools(entries, native)
     choice, parallel = _choice(fields.object("tool_choice"), tools)
@@ -75,6 +75,15 @@ def parse_messages_request(body: Any, *, native: bool = False) -> Request:
 
 
 # --- the conversation -------------------------------------------------------------------------------------------------
+
+
+def parse_conversation(system: Any, messages: list[Any] | None, *, native: bool = False) -> list[Message]:
+    """Returns the messages of a conversation, given the members `system` and `messages` of a request.
+
+    Raises:
+        ConfigError: something in them can't be read. The message begins with the path.
+    """
+    return [*_system(system), *_messages(messages, native)]
 
 
 def _system(given: Any) -> list[Message]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ...requests import Request
     from ...values import ToolCall
 
+_RESULT_KEYS = ("output", "error")  # they have a meaning: https://ai.google.dev/api/caching#FunctionResponse
 # Accepted where the real signature is not at hand: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
 _PLACEHOLDER = "skip_thought_signature_validator"
 
@@ -194,8 +195,9 @@ def _response(message: Message) -> dict[str, Any]:
         value = parse_object(text or "null")
     except ValueError:
         value = text
-    if isinstance(value, dict):
+    if isinstance(value, dict) and value.keys().isdisjoint(_RESULT_KEYS):
         return value
+    # With one of the keys it would be read as a result, or a failure, in an object of Google's.
     return {"output": value if text else ""}
 
 

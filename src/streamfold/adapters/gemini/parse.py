@@ -11,7 +11,17 @@ from typing import Any
 
 from ...requests import Fields, Options, Request, ResponseFormat
 from ...requests.schema import from_openapi
-from ...values import AllowedTools, ConfigError, HostedTool, NamedTool, ReadToolChoice, Tool, hosted_tool, system
+from ...values import (
+    AllowedTools,
+    ConfigError,
+    HostedTool,
+    Message,
+    NamedTool,
+    ReadToolChoice,
+    Tool,
+    hosted_tool,
+    system,
+)
 from ..requested import read_stop
 from .conversation import parts_of, read_conversation
 from .spelling import camel_case
@@ -31,7 +41,7 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
     """
     fields = Fields(camel_case(body))
     fields.any("model")  # which some clients repeat
-    messages = (*_system(fields.any("systemInstruction")), *read_conversation(fields.any("contents")))
+    messages = tuple(parse_conversation(fields.any("systemInstruction"), fields.any("contents")))
     entries = fields.items("tools") or []
     tools, hosted = _tools(entries)
     if hosted and not native:
@@ -60,7 +70,16 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
     return Request(model, messages, tools, choice, options)
 
 
-def _system(given: Any) -> list[Any]:
+def parse_conversation(system_instruction: Any, contents: Any) -> list[Message]:
+    """Returns the messages of a conversation, given the members `systemInstruction` and `contents` of a request.
+
+    Raises:
+        ConfigError: something in them can't be read. The message begins with the path.
+    """
+    return [*_system(system_instruction), *read_conversation(contents)]
+
+
+def _system(given: Any) -> list[Message]:
     if given is None:
         return []
     if isinstance(given, str):

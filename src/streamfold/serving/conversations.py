@@ -1,0 +1,86 @@
+"""A conversation as the list that each API has for it: messages, input items, or contents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..requests import GO_ON_MESSAGE, Request, check_history, read_messages
+from ..values import ConfigError, Message, Messages, ProtocolWarning, listed
+from .formats import ApiFormat, Format, Serialized, find_format
+
+_INSTRUCTIONS = ("system", "developer")
+
+
+def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
+    """Returns a conversation as members of a request of an API.
+
+    The last turn may have calls that have no results yet, and the conversation may begin or end with the assistant: a
+    single `reply.message` can be written too.
+
+    Args:
+        messages: what `chat()` takes.
+        api: "chat" returns `messages`; "responses" returns `input`; "anthropic" returns `messages`, and `system` where
+            there are instructions; "gemini" returns `contents`, and `systemInstruction`.
+
+    Returns:
+        The members in `body`, and a warning for everything that the API has no place for.
+
+    Raises:
+        ConfigError: the API can't hold something without which the conversation would mean something else. The message
+            begins with the path.
+    """
+    form, given = find_format(api), read_messages(messages)
+    talk = [message for message in given if message.role not in _INSTRUCTIONS]
+    # A text of the assistant at the end would be one that the model is to continue, which some APIs trim.
+    added = not talk or (talk[-1].role == "assistant" and not talk[-1].partial)
+    request = Request("", (*given, GO_ON_MESSAGE) if added else given)
+    rules = form.adapter.history_rules(request)
+    rules = replace(rules, begins_with_user=False, ends_with_user=False, empty_turn="left_out", reads_items=True)
+    checked, found = check_history(request.messages, rules, open_calls=True)
+    ready, changes = form.adapter.rewrite(replace(request, messages=checked))
+    written = form.adapter.encode(ready)
+    names = (form.instructions, form.items)
+    body = {name: written[name] for name in names if name is not None and name in written}
+    if added:
+        _remove_last(body[form.items], form.content)
+    return Serialized(body, (*found, *changes, *_changed_ids(given, body[form.items], form)))
+
+
+def parse_messages(items: str | Mapping[str, Any] | Iterable[Mapping[str, Any]], api: ApiFormat) -> list[Message]:
+    """Returns the messages of a conversation in the form of an API.
+
+    Args:
+        items: the list of messages, items or contents, or a string where the API takes one; or an object with that list
+            and the instructions as its members, as a request has them. Other members of the object are not read.
+        api: see `serialize_messages`.
+
+    Raises:
+        ConfigError: something can't be read. The message begins with the path.
+    """
+    form = find_format(api)
+    if not isinstance(items, Mapping):
+        return form.parse(None, items if isinstance(items, str) else list(items))
+    if form.items not in items:
+        raise ConfigError(f"{form.items} is missing: there is no conversation in an object with {', '.join(items)}")
+    return form.parse(items.get(form.instructions) if form.instructions else None, items[form.items])
+
+
+def _remove_last(items: list[dict[str, Any]], content: str | None) -> None:
+    """Removes the message that was added, which may have been merged with the one before it."""
+    if content is not None and len(items[-1][content]) > 1:
+        items[-1][content].pop()
+    else:
+        items.pop()
+
+
+def _changed_ids(messages: tuple[Message, ...], items: list[dict[str, Any]], form: Format) -> list[ProtocolWarning]:
+    """Returns a warning if Gemini's contents lack ids of calls: only those that Gemini made are written."""
+    if form.content != "parts":
+        return []
+    parts = [part["functionCall"] for item in items for part in item["parts"] if "functionCall" in part]
+    written = {part.get("id") for part in parts}
+    lost = [call.id for message in messages for call in message.tool_calls if call.id not in written]
+    detail = f"{listed(lost)}: ids of calls that Gemini did not make are not written; its results go by name and order"
+    return [ProtocolWarning("ids_renumbered", detail)] if lost else []

@@ -1,0 +1,105 @@
+"""The four APIs: where a conversation stands in a request, and what writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+from ..adapters import Adapter
+from ..adapters.anthropic import AnthropicAdapter, AnthropicQuirks, MessagesEmitter
+from ..adapters.anthropic import parse_conversation as parse_anthropic
+from ..adapters.chat import ChatAdapter, ChatEmitter, ChatQuirks
+from ..adapters.emitting import Emitter
+from ..adapters.gemini import GeminiAdapter, GeminiEmitter, GeminiQuirks
+from ..adapters.gemini import parse_conversation as parse_gemini
+from ..adapters.responses import ResponsesAdapter, ResponsesEmitter
+from ..requests import read_messages
+from ..values import ConfigError, Message, ProtocolWarning, nearest, system
+
+ApiFormat: TypeAlias = Literal["chat", "responses", "anthropic", "gemini"]
+
+
+@dataclass(frozen=True, slots=True)
+class Serialized:
+    """JSON data of an API, and what it differs in from what was to be written.
+
+    Attributes:
+        body: members of a request's body with the conversation, or a whole answer.
+        warnings: what the API has no place for, and what was written otherwise.
+    """
+
+    body: dict[str, Any]
+    warnings: tuple[ProtocolWarning, ...] = ()
+
+
+class _ChatHistory(ChatAdapter):
+    keeps_reasoning = True  # of finished turns too: who reads the messages decides
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One API.
+
+    Attributes:
+        adapter: writes conversations. Its quirks are those with which a message loses least.
+        items: the member of a request with the list of messages, items or contents.
+        instructions: the member with the instructions, where they aren't in that list.
+        content: the member of each entry of the list with its blocks or parts, if neighbours are merged into one entry.
+        parse: reads instructions and list. Raises ConfigError, with the path.
+        emitter: makes the writer of an answer.
+        id_prefix: how ids of answers begin.
+    """
+
+    adapter: Adapter
+    items: str
+    instructions: str | None
+    content: str | None
+    parse: Callable[[Any, Any], list[Message]]
+    emitter: Callable[..., Emitter]
+    id_prefix: str
+
+
+def _parse_list(instructions: Any, items: Any) -> list[Message]:
+    opening = [system(instructions)] if instructions else []
+    return [*opening, *read_messages(items)]
+
+
+_FORMATS: Mapping[str, Format] = {
+    "chat": Format(
+        _ChatHistory(ChatQuirks(reasoning_field="reasoning_content", refusals=True, continues="prefix")),
+        "messages",
+        None,
+        None,
+        _parse_list,
+        partial(ChatEmitter, include_usage=True),
+        "chatcmpl-",
+    ),
+    "responses": Format(ResponsesAdapter(), "input", "instructions", None, _parse_list, ResponsesEmitter, "resp_"),
+    "anthropic": Format(
+        AnthropicAdapter(AnthropicQuirks(inline_system=True, prefill=True)),
+        "messages",
+        "system",
+        "content",
+        parse_anthropic,
+        MessagesEmitter,
+        "msg_",
+    ),
+    "gemini": Format(
+        GeminiAdapter(GeminiQuirks(signatures="optional")),
+        "contents",
+        "systemInstruction",
+        "parts",
+        parse_gemini,
+        GeminiEmitter,
+        "",
+    ),
+}
+
+
+def find_format(api: str) -> Format:
+    """Returns an API by its name. Raises ConfigError that lists the names."""
+    if api in _FORMATS:
+        return _FORMATS[api]
+    raise ConfigError(f"unknown API {api!r}{nearest(api, _FORMATS)}. Allowed: {', '.join(_FORMATS)}")
