@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamfold import HostedPart, Message, Reply, StreamDecoder, ToolCall, Usage
+from streamfold import HostedPart, Message, Reply, StreamDecoder, ToolCall, Usage, Writing
 from streamfold.adapters import find_adapter
 from streamfold.requests import Request
 from streamfold.types import CallKind
@@ -187,3 +187,32 @@ def test_a_custom_call_of_chat_completions_that_is_cut() -> None:
     reader.feed(chat_piece(head) + chat_piece(finish="length") + b"data: [DONE]\n\n")
     reader.close()
     assert (reader.reply.tool_calls, [one.code for one in reader.reply.warnings]) == ([], ["calls_dropped"])
+
+
+def test_a_custom_call_of_chat_completions_is_shown_as_it_is_written() -> None:
+    """It is among the calls that the model is writing, and what comes behind its beginning knows so."""
+    head = {"index": 0, "id": "x", "type": "custom", "custom": {"name": "sql", "input": "sel"}}
+    text = {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
+    reader = StreamDecoder("chat", fragments=True)
+    chunks = reader.feed(chat_piece(head) + chat_piece({"index": 0, "custom": {"input": "ect 1"}}))
+    assert reader.writing == (Writing("sql", "select 1", "custom"),)
+    assert (reader.writing[0].value, reader.calls_begun) == ({"input": "select 1"}, 1)
+    grown = [
+        (one.details.call, one.details.tool, one.details.text) for one in chunks if one.details and one.details.tool
+    ]
+    assert grown == [(0, "sql", "sel"), (0, "sql", "ect 1")]
+    [behind] = reader.feed(f"data: {json.dumps(text)}\n\n".encode())
+    assert (behind.delta, behind.calls_before) == ("Hi", 1)
+    reader.feed(chat_piece(finish="tool_calls") + b"data: [DONE]\n\n")
+    reader.close()
+    assert (reader.writing, reader.reply.tool_calls) == ((), [CUSTOM])
+
+
+def test_a_custom_call_without_an_end_is_not_run() -> None:
+    """Free text never shows that it is complete, so that a finish reason has to say it."""
+    head = {"index": 0, "id": "x", "type": "custom", "custom": {"name": "sql", "input": "{}"}}
+    reader = StreamDecoder("chat")
+    reader.feed(chat_piece(head) + b"data: [DONE]\n\n")
+    reader.close()
+    codes = [one.code for one in reader.reply.warnings]
+    assert (reader.reply.tool_calls, codes) == ([], ["missing_finish_reason", "calls_dropped"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from ..net import forget_locals
 from ..text import whole_characters
-from ..values import APIError, ChunkDetails, ProtocolWarning, Reply, StreamChunk, StreamfoldError, Writing
+from ..values import APIError, CallKind, ChunkDetails, ProtocolWarning, Reply, StreamChunk, StreamfoldError, Writing
 from .misuse import AsyncContext, AsyncIteration
 from .partial import Partial, PartialReader
 from .watching import Watcher, Watchers
@@ -45,7 +45,9 @@ class ChatStream(AsyncIteration, AsyncContext):
         if fragments:
             source.fragments = True
         self._watchers: Watchers | None = None
-        self._writing: dict[int, tuple[str, list[str]]] = {}  # name and text of the calls, if there are fragments
+        self._writing: dict[
+            int, tuple[str, list[str], CallKind]
+        ] = {}  # name, text, kind of the calls, if there are fragments
         # The generator must not refer to this object: when the caller drops it, the generator goes too, and the event
         # loop's hook for abandoned generators runs its `finally`.
         self._batches = source.batches()
@@ -90,7 +92,9 @@ class ChatStream(AsyncIteration, AsyncContext):
             return ()
         if self._writing:
             return tuple(
-                Writing(name, whole_characters("".join(text))) for name, text in self._writing.values() if name
+                Writing(name, whole_characters("".join(text)), kind)
+                for name, text, kind in self._writing.values()
+                if name
             )
         return self.source.writing
 
@@ -251,9 +255,9 @@ class ChatStream(AsyncIteration, AsyncContext):
             if self._watchers is not None:
                 self._watchers.feed_call(call, details)
             if self.fragments:
-                _, text = self._writing.get(call) or ("", [])
+                text = self._writing[call][1] if call in self._writing else []
                 text.append(details.text)
-                self._writing[call] = (details.tool or "", text)
+                self._writing[call] = (details.tool or "", text, details.kind)
         return self.fragments or details.is_for_all
 
     async def _rest(self) -> Reply:

@@ -283,6 +283,7 @@ class Calls:
         if part.index is not None:
             self._by_index[part.index] = call
             call.index = part.index if call.index is None else call.index
+        call.custom = call.custom or part.custom
         if part.id or part.name or part.extra or (opened and part.item):
             self._describe(call, part, opened=opened)
         if part.ended is not None:

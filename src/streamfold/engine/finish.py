@@ -21,7 +21,17 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..text import ParsedArguments, join_surrogates, read_arguments, unparsed
-from ..values import AllowedTools, Finish, FinishReason, Meta, NamedTool, ReadToolChoice, ToolCall, WarningCode
+from ..values import (
+    AllowedTools,
+    CallKind,
+    Finish,
+    FinishReason,
+    Meta,
+    NamedTool,
+    ReadToolChoice,
+    ToolCall,
+    WarningCode,
+)
 from .opencall import OpenCall
 
 
@@ -162,7 +172,8 @@ class Ending:
             self.warn("invalid_arguments", f"{call.name}: a part of the arguments may be missing", call)
         elif not read.valid:
             self.warn("invalid_arguments", f"{call.name}: the arguments are not a JSON object", call)
-        return ToolCall(join_surrogates(call_id), self.names.own.get(name, name), value, read.raw, call.extra)
+        kind: CallKind = "custom" if call.custom else "function"
+        return ToolCall(join_surrogates(call_id), self.names.own.get(name, name), value, read.raw, call.extra, kind)
 
     def _id_of(self, call: OpenCall) -> str:
         """The server's id, or a fresh one where it sent none, or one that an earlier call has."""
@@ -204,10 +215,20 @@ def breaks_inside(opened: Iterable[OpenCall]) -> bool:
 
 
 def _read(call: OpenCall) -> ParsedArguments:
+    if call.custom:
+        text = call.wholes[-1] if call.wholes else call.text
+        differ = bool(call.pieces) and call.text != text
+        text = join_surrogates(text)
+        return ParsedArguments({"input": text}, text, differ=differ)
     torn = call.gap_at is not None and call.wholes  # an event is missing: the wholes alone say what they are
     return read_arguments(() if torn else call.pieces, call.wholes, repair=not call.markup)
 
 
 def _is_whole(call: OpenCall, read: ParsedArguments) -> bool:
-    """Whether the arguments came, as an object: the head of a call alone may be all that is left of it."""
+    """Whether the arguments came, as an object: the head of a call alone may be all that is left of it.
+
+    Free text for a custom tool never shows that it is complete.
+    """
+    if call.custom:
+        return not call.lost_pieces and (call.done or call.came_whole)
     return read.valid and not call.lost_pieces and (call.done or read.raw.lstrip().startswith("{"))

@@ -23,6 +23,7 @@ from typing import Any
 from ..text import join_surrogates
 from ..values import (
     Call,
+    CallKind,
     ChunkDetails,
     Delta,
     Done,
@@ -61,6 +62,7 @@ from .finish import Ending, WireNames, breaks_inside
 from .fragments import Fragments
 from .hosted import HostedTools, in_order
 from .lanes import Lane
+from .opencall import OpenCall
 from .placement import Listener, Placement
 from .usage import AnswerUsage
 from .warnings import Warnings
@@ -294,7 +296,9 @@ class Fold:
             return ()
         own, answer = self._names.own, self._names.answer
         calls = (call for call in self.calls.finish() if call.name and call.name != answer)
-        return tuple(Writing(own.get(call.name, join_surrogates(call.name)), call.text_so_far) for call in calls)
+        return tuple(
+            Writing(own.get(call.name, join_surrogates(call.name)), call.text_so_far, _kind(call)) for call in calls
+        )
 
     @property
     def warnings(self) -> tuple[ProtocolWarning, ...]:
@@ -398,13 +402,19 @@ class Fold:
         text = "" if part.whole else part.arguments
         name = None if call.name and call.name == self._names.answer else self._names.own.get(call.name, call.name)
         shown, in_order = fragments.after(call, part), fragments.is_in_order(call)
-        details = ChunkDetails(self._calls_begun, self._take_marks(), shown, call.number, name, text, placed=in_order)
+        details = ChunkDetails(
+            self._calls_begun, self._take_marks(), shown, call.number, name, text, placed=in_order, kind=_kind(call)
+        )
         return StreamChunk("", None, False, "", None, None, details)
 
     def _take_marks(self) -> tuple[Extra, ...]:
         marks, self._marks = tuple(self._marks), []
         self._late = self._calls_begun > 0
         return marks
+
+
+def _kind(call: OpenCall) -> CallKind:
+    return "custom" if call.custom else "function"
 
 
 def _says_something(part: Any) -> bool:

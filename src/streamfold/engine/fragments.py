@@ -158,6 +158,9 @@ class Fragments:
     def _may_begin(self, call: OpenCall, state: _Shown) -> bool:
         if not call.id or not call.name or call.name == self._names.answer:
             return False
+        if call.custom:  # any part of its text could be run
+            state.stopped = True
+            return False
         if self._ids.setdefault(call.id, call.number) != call.number or (self._tools and call.name not in self._tools):
             return False
         if not state.held or state.held[-1].isspace():
@@ -172,6 +175,8 @@ class Fragments:
         return bool(inside) and not doubtful
 
     def _end(self, call: OpenCall, made: ToolCall, number: int) -> Call:
+        if call.custom:
+            return Call(number, made.id, made.name, made.raw_arguments, whole=True, custom=True)
         text = made.raw_arguments if made.raw_arguments.strip() else "{}"
         state = self._calls.get(call.number, _Shown())
         ended = None

@@ -5,7 +5,7 @@ Nothing here is asked as long as an answer only has text and calls of functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 from operator import itemgetter
@@ -21,9 +21,7 @@ from ..values import (
     arguments_text,
     call_order,
     hosted_parts,
-    index,
     requests_in,
-    word,
 )
 from .items import OutputItems
 
@@ -59,9 +57,9 @@ class HostedTools:
     def calls(
         self, extras: dict[str, Any], finish: Finish | None, warn: Callable[[WarningCode, str], None]
     ) -> tuple[list[ToolCall], list[str | None]]:
-        """Returns the calls that the client has to run and that are not of functions, and the order of all calls.
+        """Returns the calls among the items that the client has to run, and the order of all calls.
 
-        Pieces of such calls are taken out of the extras: there is nothing more in them. Items are put in order there.
+        The items in the extras are put in order.
 
         Args:
             finish: how the answer ended. After a word that nobody knows, items that were begun may not be done.
@@ -71,8 +69,6 @@ class HostedTools:
             extras["output"] = items
         if not self.used:
             return [], []
-        if pieces := extras.pop("custom_tool_calls", None):
-            return _custom_calls(pieces)
         parts = hosted_parts(extras)
         return [_call(part) for part in parts if part.runs == "client" and self._is_clients(part)], call_order(extras)
 
@@ -109,32 +105,10 @@ def in_order(calls: list[ToolCall], order: Sequence[str | None]) -> list[ToolCal
     Args:
         calls: those of functions first, and each kind in its own order.
         order: the ids of all calls, as far as they are known. One whose id is not in it takes the next place that no
-            other call has: ids may be made up, and Chat Completions only numbers them.
+            other call has: ids may be made up.
     """
     places = {call_id: at for at, call_id in reversed(list(enumerate(order))) if call_id is not None}
     ids = {call.id for call in calls}
     free = chain((at for at, call_id in enumerate(order) if call_id not in ids), repeat(len(order)))
     placed = [(places[call.id] if call.id in places else next(free), call) for call in calls]
     return [call for _, call in sorted(placed, key=itemgetter(0))]
-
-
-def _custom_calls(entries: Iterable[Any]) -> tuple[list[ToolCall], list[str | None]]:
-    """Joins the pieces of custom calls of Chat Completions. Returns the calls, and where they stand among all calls.
-
-    https://platform.openai.com/docs/api-reference/chat/object; streamed, each piece has a part of the input
-    (openai/openai-openapi#576).
-    """
-    pieces: dict[int, list[Mapping[str, Any]]] = {}
-    for at, entry in enumerate(entries):
-        place = index(entry.get("index"))
-        pieces.setdefault(at if place is None else place, []).append(entry)
-    calls = {at: _joined(at, pieces[at]) for at in sorted(pieces)}
-    return list(calls.values()), [calls[at].id if at in calls else None for at in range(max(calls, default=-1) + 1)]
-
-
-def _joined(number: int, entries: list[Mapping[str, Any]]) -> ToolCall:
-    said = [custom for entry in entries if isinstance(custom := entry.get("custom"), Mapping)]
-    call_id = next((found for entry in entries if (found := word(entry.get("id")))), f"call_{number}")
-    name = next((found for custom in said if (found := word(custom.get("name")))), "")
-    text = "".join(piece for custom in said if isinstance(piece := custom.get("input"), str))
-    return ToolCall(call_id, name, {"input": text}, text, None, "custom")

@@ -23,6 +23,7 @@ class OpenCall:
         wholes: the texts by which the server repeated the arguments whole, each once, the last three.
         size: characters in the pieces.
         markup: the model wrote the call into its text.
+        custom: it is of a custom tool, and its arguments are free text.
         items: the ids of the items that are this call, on wires that have items.
         came_whole: a whole came, if only an empty one.
         emptied: a whole was empty although there were arguments. It does not count.
@@ -40,6 +41,7 @@ class OpenCall:
     name: str = ""
     other_id: str = ""
     markup: bool = False
+    custom: bool = False
     extra: dict[str, Any] | None = None
     wholes: Sequence[str] = ()
     items: tuple[str, ...] = ()

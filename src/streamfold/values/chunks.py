@@ -11,7 +11,7 @@ from .fields import FieldValue, rewritten_schema
 from .hosted import HostedPart
 from .portable import Slotted
 from .replies import FinishReason
-from .toolcalls import ToolCall
+from .toolcalls import CallKind, ToolCall
 from .usage import Usage
 
 if TYPE_CHECKING:
@@ -32,11 +32,12 @@ class ChunkDetails:
         call: which call grew in this step: 0, 1, 2 in the order in which they began; None: none did.
         tool: the name of its tool as far as it is known; None for a call that stands for the answer itself.
         text: the next piece of its arguments.
+        kind: the kind of the call.
         hosted: see `StreamChunk.hosted`.
         placed: whether `call` is the place of the call in the answer; if not, its place is known only at the end.
     """
 
-    __slots__ = ("_fragments", "call", "calls_before", "hosted", "item", "marks", "placed", "text", "tool")
+    __slots__ = ("_fragments", "call", "calls_before", "hosted", "item", "kind", "marks", "placed", "text", "tool")
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class ChunkDetails:
         item: Any = None,
         placed: bool = True,
         hosted: tuple[HostedPart, ...] = (),
+        kind: CallKind = "function",
     ) -> None:
         self.calls_before = calls_before
         self.marks = marks
@@ -59,6 +61,7 @@ class ChunkDetails:
         self.item = item
         self.placed = placed
         self.hosted = hosted
+        self.kind = kind
 
     @property
     def fragments(self) -> tuple[Call, ...]:

@@ -78,6 +78,7 @@ class Call(FieldValue, Slotted):
         markup: the model wrote the call into its text, where calls have no ids.
         ended: the server says that the call is complete (True), or that it broke off (False). None: neither.
         begins: the server says that the call begins here.
+        custom: the call is of a custom tool: its arguments are free text.
     """
 
     index: int | None = None
@@ -90,6 +91,7 @@ class Call(FieldValue, Slotted):
     markup: bool = False
     ended: bool | None = None
     begins: bool = False
+    custom: bool = False
 
     @property
     def is_empty(self) -> bool:

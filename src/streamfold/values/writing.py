@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..text import partial_value
+from .toolcalls import CallKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,18 +19,22 @@ class Writing:
     Attributes:
         name: the name of the tool.
         text: the text of the arguments so far.
+        kind: the kind of the call, as in `ToolCall`.
     """
 
     name: str
     text: str
+    kind: CallKind = "function"
 
     @property
     def value(self) -> Any:
         """The arguments so far, read as far as they go; None before their beginning. Strings grow.
 
+        Those of a custom tool are `{"input": text}`, as in `ToolCall.arguments`.
+
         All of the text is parsed each time. For a long value, `ChatStream.watch` costs less.
         """
-        return partial_value(self.text)
+        return {"input": self.text} if self.kind == "custom" else partial_value(self.text)
 
 
 class Growth(NamedTuple):

@@ -246,9 +246,11 @@ class EventReader:
     def _call(self, entry: dict[str, Any], out: list[Delta]) -> None:
         get = entry.get
         custom = get("custom")
-        if custom is not None or get("type") == "custom":  # free text for a tool of another kind: nothing to parse
-            out.append(Extra("custom_tool_calls", keep(entry)))
-            name = word(custom.get("name")) if isinstance(custom, dict) else None
+        if custom is not None or get("type") == "custom":  # free text: openai/openai-openapi#576
+            said = custom if isinstance(custom, dict) else {}
+            name, text = word(said.get("name")), said.get("input")
+            place, text = whole_number(get("index")), text if isinstance(text, str) else ""
+            out.append(Call(place, word(get("id")), name, text, custom=True))
             out.append(HostedPart("custom", "call", "client", call_id=word(get("id")), name=name, raw=entry))
             return
         function = get("function")

@@ -31,7 +31,6 @@ class ChatEmitter(Emitter):
         super().__init__(**others)
         self.include_usage = include_usage
         self._kept: dict[int, dict[str, Any]] = {}  # what was written of calls beside the call itself, by their number
-        self._customs: dict[Any, WrittenCall] = {}  # by the number that the provider gave them
         # What comes of each member of the message of an answer that is not streamed.
         self._message: dict[str, list[Any]] = {"role": [""], "content": [""], "refusal": [""]}
         self._reason: str | None = None
@@ -64,8 +63,6 @@ class ChatEmitter(Emitter):
                 )
         elif name == "output":
             self._item(value)
-        elif name == "custom_tool_calls":
-            self._custom_piece(value)
         elif name == "audio":
             self.write_delta({name: value})
         elif name in _LISTS:
@@ -79,16 +76,6 @@ class ChatEmitter(Emitter):
         call_id = part.call_id or part.id or ""
         if not any(call.custom and call.id == call_id for call in self.calls.values()):  # it comes again at the end
             self.reserve_call(call_id, part.name or "", str(part.input or ""))
-
-    def _custom_piece(self, entry: Any) -> None:
-        """Takes a piece of a custom call of this wire: its first keeps the call's place among the others."""
-        said = entry["custom"] if isinstance(entry.get("custom"), dict) else {}
-        text, number = str(said.get("input") or ""), entry.get("index")
-        if number in self._customs:
-            self._customs[number].pieces.append(text)
-        else:
-            call_id = str(entry.get("id") or f"call_{len(self._customs) if number is None else number}")
-            self._customs[number] = self.reserve_call(call_id, str(said.get("name") or ""), text)
 
     def write_delta(self, delta: dict[str, Any], finish_reason: str | None = None) -> None:
         """Writes a chunk with one choice."""

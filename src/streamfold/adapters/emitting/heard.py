@@ -21,6 +21,7 @@ class SaidLane:
         said, shown, passed: so many characters; `passed` are those in events that went on.
         pieces: of the arguments that were said.
         late: so many characters at the end need not have been shown: the server says that the call is whole.
+        custom: it is a call of a custom tool, of which nothing is mended.
     """
 
     id: str | None = None
@@ -31,6 +32,7 @@ class SaidLane:
     passed: int = 0
     pieces: list[str] = field(default_factory=list)
     late: int = 0
+    custom: bool = False
 
     def may_show(self, position: int) -> bool:
         """Whether all before a position may be shown."""

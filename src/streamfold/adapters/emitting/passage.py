@@ -135,6 +135,8 @@ class Passage:
         read = [(call.name, call.raw_arguments.strip() or "{}") for call in reply.tool_calls if call.kind == "function"]
         others = []
         for lane in self._calls:
+            if lane.custom:
+                continue
             said = (lane.name, "".join(lane.pieces).strip() or "{}")
             # What the server had called whole, and takes back at the end, is the client's to judge.
             if read and (said == read[0] or (lane.late and read[0][0] == lane.name)):
@@ -159,6 +161,8 @@ class Passage:
         self.ends = is_last and len(deltas) == 1
         for delta in deltas:
             match delta:
+                case Call(custom=True):
+                    self._hear_custom(delta)
                 case Call() if not (is_last and delta.whole and self._known(delta)):  # the last word repeats all calls
                     self._hear_call(delta, delta.index, delta.arguments)
                 case Summary(calls):
@@ -227,6 +231,13 @@ class Passage:
         self._say(lane, told, HEAD * is_new + text)
         if call.whole and text_said and not call.begins and self.keeps_order:
             self._end_call(number)
+
+    def _hear_custom(self, call: Call) -> None:
+        """Counts a call of a custom tool. The patcher writes its pieces as they are (`StreamPatcher.see`)."""
+        keys = _keys(call, call.index)
+        if (call.name or not self._calls) and not any(key in self._numbers for key in keys):
+            self._calls.append(SaidLane(call.id, call.name, custom=True))
+        self._numbers.update(dict.fromkeys(keys, len(self._calls) - 1))
 
     def _end_call(self, number: int) -> None:
         """Takes the server's word that a call is whole: nothing needs to come behind it that says so."""
