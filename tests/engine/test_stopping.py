@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from folding import DONE
 from scale import examples
 from streamfold import Provider, StreamDecoder
+from streamfold.engine.fold import Fold
+from streamfold.engine.pipeline import Pipeline
 from streamfold.engine.stopping import StopAt
-from streamfold.values import Call, Reasoning, Stopped, Text
+from streamfold.values import Block, Call, Reasoning, Stopped, Text
 from tables import each_row
 
 
@@ -99,3 +101,13 @@ async def test_the_rest_is_not_read() -> None:
     assert len(read) < 5_000  # the network is read in blocks
     assert [warning.code for warning in reply.warnings] == ["option_emulated"]
     assert reply.message.content == reply.text
+
+
+def test_one_list_of_blocks_behind_a_stop() -> None:
+    """What the rest of the event says of blocks reaches the blocks of the answer, which begin anew there."""
+    fold = Fold()
+    pipeline = Pipeline(fold, StopAt(["END"]))
+    before = Block(0, "text", {"type": "text", "text": "a END"}, "text")
+    behind = Block(1, "other", {"type": "server_tool_use", "id": "s"}, whole=True)
+    pipeline.feed([before, behind], "", [])
+    assert (fold.finished, fold.blocks.content({})) == (True, [{"type": "server_tool_use", "id": "s"}])

@@ -78,7 +78,6 @@ class Pipeline:
         self._limits = limits or Limits()
         self._raw: dict[type[Delta], Lane] = {}  # what a dialect was fed
         self._parts = Parts(fold.lane if dialect is None else self._raw_lane)
-        self._blocks = fold.blocks
         self._message: str | None = None
         self._meta: Delta | None = None
         self.numbers = EventNumbers()
@@ -109,7 +108,7 @@ class Pipeline:
                 if (chunk := fold.feed(delta)) is not None:
                     chunks.append(chunk)
             elif kind is BlockPiece and delta.kind in _COUNTED and delta.how != "set":  # type: ignore[union-attr]
-                made = self._blocks.grow(delta)  # type: ignore[arg-type]
+                made = fold.blocks.grow(delta)  # type: ignore[arg-type]
                 if len(made) == 1 and type(made[0]) in _SHOWN and self._passes:
                     if (chunk := fold.feed(made[0])) is not None:  # nearly every event
                         chunks.append(chunk)
@@ -143,7 +142,7 @@ class Pipeline:
 
     def _open_block(self, block: Block, data: str, chunks: list[StreamChunk]) -> None:
         self._fold.keep(len(data))
-        if made := self._blocks.open(block):
+        if made := self._fold.blocks.open(block):
             self.feed(made, data, chunks)
         if block.kind == "other" and block.index is not None:  # it grows
             self._show(block.value, chunks)
@@ -163,9 +162,9 @@ class Pipeline:
             return not first
         if not isinstance(delta, BlockEnd):
             self._fold.keep(len(data))
-        if made := self._blocks.feed(delta):
+        if made := self._fold.blocks.feed(delta):
             self.feed(made, data, chunks)
-        for mark in self._blocks.marks(delta):
+        for mark in self._fold.blocks.marks(delta):
             self._fold.mark(mark)
             if mark.name == "block":
                 self._show(mark.value, chunks)
@@ -181,10 +180,10 @@ class Pipeline:
         if self.numbers.unreliable:
             self._fold.calls.unmiss()
         behind, self._fold.behind_reason = self._fold.behind_reason, False
-        if self._blocks:
-            self.feed(self._blocks.settle(late=False), "", chunks)
+        if self._fold.blocks:
+            self.feed(self._fold.blocks.settle(late=False), "", chunks)
             self._fold.behind_reason = behind
-            self.feed(self._blocks.settle(late=True), "", chunks)
+            self.feed(self._fold.blocks.settle(late=True), "", chunks)
         self._fold.behind_reason = behind and self._has_late_text
         self._fold_all(self._held_back(), chunks)
         self._fold.behind_reason = behind
@@ -193,7 +192,7 @@ class Pipeline:
 
     def give_up(self, chunks: list[StreamChunk]) -> None:
         """The answer ends with an error: only the text that was held back is still worth something."""
-        self._fold_all(self._blocks.settle_texts(), chunks)
+        self._fold_all(self._fold.blocks.settle_texts(), chunks)
         self._fold_all((held for held in self._held_back() if isinstance(held, Text | Reasoning)), chunks)
 
     def _raw_lane(self, kind: type[Text | Reasoning | Refusal]) -> Lane:
@@ -209,7 +208,7 @@ class Pipeline:
         if isinstance(delta, Finish):
             self.has_finish_reason = True
             self._fold.confirm()
-            self._blocks.confirm(stopped=delta.reason == "stop")
+            self._fold.blocks.confirm(stopped=delta.reason == "stop")
             self._finished = not delta.more
             self._passes = self._passes and delta.more
             if self._dialect is not None or delta.more:
