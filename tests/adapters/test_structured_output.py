@@ -22,7 +22,9 @@ from streamfold import (
     system,
     user,
 )
+from streamfold.adapters.anthropic import AnthropicAdapter
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
+from streamfold.adapters.gemini import GeminiAdapter
 from streamfold.adapters.kimi import KimiAdapter
 from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
 from streamfold.answers.partial import Partial, PartialReader
@@ -384,3 +386,43 @@ async def test_partial_of_an_answer_by_tool() -> None:
         values = [stream.partial(City) async for _ in stream]
     assert (values[0], values[-1] and values[-1].people) == (None, 717710)
     assert [warning.code for warning in stream.reply.warnings] == ["response_format_changed"]
+
+
+FORM = {
+    "type": "json_schema",
+    "json_schema": {"name": "river", "description": "One river.", "schema": {"type": "object"}, "strict": True},
+}
+PLAIN = {"type": "object"}
+DESCRIBED = {"type": "object", "description": "One river."}
+
+
+@each_row(
+    ("adapter", "place", "expected", "details"),
+    [
+        (ChatAdapter(), ["response_format"], FORM, []),
+        (ResponsesAdapter(), ["text", "format"], {"type": "json_schema", **FORM["json_schema"]}, []),  # type: ignore[dict-item]
+        (AnthropicAdapter(), ["output_config", "format", "schema", "description"], "One river.",
+         ["river: the name is not sent; the description is sent inside the schema"]),
+        (GeminiAdapter(), ["generationConfig", "responseJsonSchema"], DESCRIBED,
+         ["river: the name is not sent; the description is sent inside the schema"]),
+        (ChatAdapter(ChatQuirks(response_format="tool")), ["tools", 0, "function"],
+         {"name": "river", "description": "Gives the final answer, in this form. One river.", "parameters": PLAIN},
+         ["river: sent as the tool river, which the model must call"]),
+    ],
+    ids=["chat", "responses", "anthropic", "gemini", "tool"],
+)  # fmt: skip
+def test_name_and_description_of_a_form(adapter: Any, place: list[Any], expected: Any, details: list[str]) -> None:
+    """They are sent where the API has them; elsewhere a warning says what became of them."""
+    request, warnings = adapter.rewrite(Request.read("m", "x", None, "auto", {"response_format": FORM}))
+    found = adapter.encode(request)
+    for step in place:
+        found = found[step]
+    said = [one.detail for one in warnings if one.code == "response_format_changed"]
+    assert (found, said) == (expected, details)
+
+
+def test_a_description_in_an_instruction() -> None:
+    """A server without schemas reads it before the schema."""
+    adapter = ChatAdapter(ChatQuirks(response_format="json_object"))
+    request, _ = adapter.rewrite(Request.read("m", "x", None, "auto", {"response_format": FORM}))
+    assert adapter.encode(request)["messages"][0]["content"].startswith("One river.\n\nAnswer with one JSON object")

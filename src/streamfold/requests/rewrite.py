@@ -49,6 +49,7 @@ class Rules:
     Attributes:
         tool_name: the pattern of a tool name that it accepts.
         response_format: how a schema for the answer is requested.
+        format_names: whether a schema for the answer is sent with a name and a description beside it.
         json_mode: whether any JSON object can be requested: "says_json": only if a message says "json".
         strict_tools: convert the schemas of tools with `strict=True` to OpenAI's strict subset.
         strict_output: convert response schemas generated from pydantic models to OpenAI's strict subset.
@@ -59,6 +60,7 @@ class Rules:
 
     tool_name: re.Pattern[str] = _OPENAI_NAME
     response_format: Literal["json_schema", "json_object", "tool"] = "json_schema"
+    format_names: bool = True
     json_mode: Literal["yes", "says_json", "no"] = "yes"
     strict_tools: bool = False
     strict_output: bool = False
@@ -162,7 +164,20 @@ def _format(wanted: ResponseFormat, rules: Rules, warnings: list[ProtocolWarning
         else:  # the answer will most likely fit even so, and will be validated
             changes = [*changes, f"{at}: strict mode is not asked for ({'; '.join(problems)})"]
     _report(warnings, "schema_changed", wanted.name, changes)
+    if rules.response_format == "json_schema" and not rules.format_names:
+        schema = _without_name(wanted, schema, warnings)
     return replace(wanted, schema=schema, strict=strict)
+
+
+def _without_name(wanted: ResponseFormat, schema: dict[str, Any], warnings: list[ProtocolWarning]) -> dict[str, Any]:
+    """Returns the schema for an API that has no name and no description beside it."""
+    changes = [] if wanted.model or wanted.name == ResponseFormat().name else ["the name is not sent"]
+    if wanted.description is not None:
+        kept = "description" in schema
+        changes.append("the description is not sent" if kept else "the description is sent inside the schema")
+        schema = schema if kept else {**schema, "description": wanted.description}
+    _report(warnings, "response_format_changed", wanted.name, changes)
+    return schema
 
 
 def _surprising(changes: list[str]) -> list[str]:
@@ -200,7 +215,8 @@ def _report(warnings: list[ProtocolWarning], code: WarningCode, what: str, chang
 def _by_instruction(request: Request, wanted: ResponseFormat, warnings: list[ProtocolWarning]) -> Request:
     """Requests JSON mode and puts the schema into an instruction, for servers without schemas."""
     schema = json.dumps(wanted.schema, ensure_ascii=False)
-    text = f"Answer with one JSON object that fits this JSON schema, and with nothing else:\n{schema}"
+    about = f"{wanted.description}\n\n" if wanted.description else ""
+    text = f"{about}Answer with one JSON object that fits this JSON schema, and with nothing else:\n{schema}"
     _report(warnings, "response_format_changed", wanted.name, ["sent as JSON mode and an instruction with the schema"])
     return _with_format(_instructed(request, text), ResponseFormat())
 
@@ -240,7 +256,8 @@ def _by_tool(request: Request, wanted: ResponseFormat, warnings: list[ProtocolWa
     """Adds a tool whose arguments are the answer. The model must call it, or one of the other tools."""
     names = {tool.name for tool in request.tools}
     name = next(name for name in (wanted.name, "final_answer", "final_answer_2") if name not in names)
-    answer = Tool(name, "Gives the final answer, in this form.", wanted.schema or {})
+    about = "Gives the final answer, in this form."
+    answer = Tool(name, f"{about} {wanted.description}" if wanted.description else about, wanted.schema or {})
     tools, choice = (*request.tools, answer), request.tool_choice
     if choice == "none" or not request.tools:
         tools, choice = (answer,), NamedTool(name)

@@ -105,7 +105,8 @@ class AnthropicAdapter(EventReader, Adapter):
     def rules(self, request: Request) -> Rules:
         """Returns what the API accepts in tool names and response formats."""
         forms = hosted_forms(self.quirks.web_search) if request.tools else {}
-        return Rules(tool_name=_NAME, response_format=self.quirks.response_format, hosted=forms, json_mode="no")
+        form = self.quirks.response_format
+        return Rules(tool_name=_NAME, response_format=form, format_names=False, hosted=forms, json_mode="no")
 
     def option_rules(self, request: Request) -> OptionRules:
         """Returns which options the API has a place for."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 from ...requests import Facts, Family, HistoryRules, OptionRules, Request, Rules, read_response_format, with_raw_tools
@@ -66,9 +66,9 @@ class GeminiAdapter(EventReader, Adapter):
     def rules(self, request: Request) -> Rules:
         """Returns what the endpoint accepts in tool names, schemas and response formats."""
         functions = any(tool.hosted is None for tool in request.tools)
-        form = "json_schema" if self.quirks.json_with_tools or not functions else "tool"
+        form: Literal["json_schema", "tool"] = "json_schema" if self.quirks.json_with_tools or not functions else "tool"
         passes = (openapi_subset,) if self.quirks.schemas == "openapi" else ()
-        return Rules(tool_name=_NAME, response_format=form, passes=passes, hosted=FORMS)  # type: ignore[arg-type]
+        return Rules(tool_name=_NAME, response_format=form, format_names=False, passes=passes, hosted=FORMS)
 
     def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
