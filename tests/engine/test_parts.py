@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from folding import event
 from streamfold import StreamDecoder
 from streamfold.engine.lanes import Lane
 from streamfold.engine.parts import Parts
@@ -42,3 +43,25 @@ def test_a_repeated_event_is_skipped_whole():
     chunks = decoder.feed(b"data: 0 a\n\ndata: 0 a\n\ndata: 1 b\n\n") + decoder.close()
     assert [chunk.delta for chunk in chunks] == ["a", "b", ""]
     assert [warning.code for warning in decoder.reply.warnings] == ["repeated_event"]
+
+
+def test_texts_of_two_items_stay_apart():
+    """Text of an item that begins inside another one is shown when that one is done."""
+    parts = Parts(lambda kind: Lane(1000, "text_chars"))
+    shown = [parts.feed(text) for text in (Text("a", A), Text("x", B), Text("b", A), Text("y", B))]
+    assert shown == [[Text("a", A)], [], [Text("b", A)], []]
+    assert (parts.finish_item(0), parts.feed(Text("z", B))) == ([Text("xy", Part(1))], [Text("z", B)])
+
+
+def test_nothing_that_waits_is_lost():
+    """An answer that breaks off has the text of every item."""
+    said = [("a", A), ("x", B), ("b", A), ("y", B)]
+    texts = [
+        {"type": "response.output_text.delta", "output_index": part.output, "item_id": part.item, "delta": piece}
+        for piece, part in said
+    ]
+    decoder = StreamDecoder("responses")
+    shown = decoder.feed(b"".join(event(text) for text in texts))
+    assert [chunk.delta for chunk in shown] == ["a", "b"]
+    assert [chunk.delta for chunk in decoder.end()] == ["xy"]
+    assert decoder.partial().text == "abxy"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -143,34 +145,58 @@ SAID: list[list[dict[str, Any]]] = [
     [_message("m1", "commentary", NO), _message("m2", "final_answer", _text("hij", (0, 1)))],
     [_message("m1", "commentary", _text("hij", (0, 1)), NO), _message("m2", "final_answer", _text("klm", (0, 1)))],
     [_message("m1", "final_answer", NO, NO)],
+    [_message("m1", "final_answer", NO, _text("hij", (0, 1)))],
 ]
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("upstream_streams", [False, True])
+@pytest.mark.parametrize("upstream", ["whole", "stream", "mixed pieces"])
+@pytest.mark.parametrize("has_ids", [True, False])
 @pytest.mark.parametrize("items", SAID)
 async def test_messages_are_what_the_provider_wrote(
-    items: list[dict[str, Any]], upstream_streams: bool, streamed: bool
+    items: list[dict[str, Any]], has_ids: bool, upstream: str, streamed: bool
 ) -> None:
-    """Texts, refusals, citations and phases, in one or several parts and messages, streamed and whole."""
+    """Texts, refusals, citations and phases, in one or several parts and messages, streamed and whole.
+
+    So it is where the pieces of two messages are mixed, and where items have no ids.
+    """
+    items = [item if has_ids else {**item, "id": None} for item in items]
     last = {"id": "resp_1", "model": "m", "object": "response", "status": "completed", "output": items}
     body = json.dumps(last).encode()
-    if upstream_streams:
+    if upstream != "whole":
         events: list[dict[str, Any]] = [
             {"type": "response.created", "response": {**last, "status": "in_progress", "output": []}}
         ]
+        done = []
         for at, item in enumerate(items):
             events.append({"type": "response.output_item.added", "output_index": at, "item": {**item, "content": []}})
             for number, part in enumerate(item["content"]):
                 name, member = ("refusal", "refusal") if part["type"] == "refusal" else ("output_text", "text")
                 place = {"output_index": at, "item_id": item["id"], "content_index": number}
-                events.append({"type": f"response.{name}.delta", **place, "delta": part[member]})
-            events.append({"type": "response.output_item.done", "output_index": at, "item": item})
+                events += [{"type": f"response.{name}.delta", **place, "delta": piece} for piece in part[member]]
+            done.append(events.pop())
+            done.append({"type": "response.output_item.done", "output_index": at, "item": item})
+            if upstream == "stream":
+                events += done
+                done.clear()
+        events += done
         events.append({"type": "response.completed", "response": last})
         body = b"".join(written({**event, "sequence_number": number}) for number, event in enumerate(events))
-    if streamed and not upstream_streams and len(items) > 1:
-        pytest.skip("a whole answer is one text before its items are known")
-    assert _read(await answered(body, stream=streamed)) == _read(body)
+    answer = await answered(body, stream=streamed)
+    assert _read(answer) == _read(body)
+    assert _messages(answer) == [_kinds(item) for item in items]
+
+
+def _messages(body: bytes) -> list[list[tuple[str, str]]]:
+    """What each message says that a client has at the end."""
+    response = payloads(body)[-1]["response"] if body.startswith(b"event") else json.loads(body)
+    return [_kinds(item) for item in response["output"] if item["type"] == "message"]
+
+
+def _kinds(message: dict[str, Any]) -> list[tuple[str, str]]:
+    """Texts and refusals of a message in their order; several parts of one kind may be written as one."""
+    said = [(part["type"], part.get("text", part.get("refusal"))) for part in message["content"]]
+    return [(kind, "".join(text for _, text in parts)) for kind, parts in groupby(said, itemgetter(0))]
 
 
 def _read(body: bytes) -> Any:

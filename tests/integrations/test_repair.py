@@ -751,6 +751,37 @@ def test_calls_that_are_no_functions_are_not_written_as_functions() -> None:
     assert Repairs().whole("responses", {}).repair(whole) == whole
 
 
+@pytest.mark.parametrize("is_mixed", [False, True])
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_messages_that_are_written_again_keep_what_they_are(has_ids: bool, is_mixed: bool) -> None:
+    """Phases and citations survive, and texts stay apart, also without ids and where the pieces are mixed."""
+    cited = {"type": "url_citation", "url": "https://x.test", "title": "t", "start_index": 0, "end_index": 1}
+    items: list[dict[str, Any]] = [
+        {"type": "message", "role": "assistant", "status": "completed", "phase": phase}
+        | {"content": [{"type": "output_text", "text": text, "annotations": [cited]}]}
+        | ({"id": f"msg_{phase}"} if has_ids else {})
+        for text, phase in (("abc", "commentary"), ("xyz", "final_answer"))
+    ]
+    response = {"id": "r", "object": "response", "model": "m", "status": "completed", "output": items}
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": {**response, "output": []}}] * 2
+    done: list[dict[str, Any]] = []
+    for at, item in enumerate(items):
+        place = {"output_index": at, "item_id": item.get("id"), "content_index": 0}
+        events.append({"type": "response.output_item.added", "output_index": at, "item": {**item, "content": []}})
+        events += [{"type": "response.output_text.delta", **place, "delta": piece} for piece in ["abc", "xyz"][at]]
+        done += [events.pop(), {"type": "response.output_item.done", "output_index": at, "item": item}]
+        if not is_mixed:
+            events, done = events + done, []
+    events += [*done, {"type": "response.completed", "response": response}]
+    numbers = [0, *range(len(events) - 1)]  # the first event comes twice: all behind it is written again
+    body = b"".join(sse({"sequence_number": number, **one}) for number, one in zip(numbers, events, strict=True))
+    repair = Repairs().stream("responses", {})
+    out = repair.feed(body) + repair.close()
+    assert out != body
+    found = payloads(out)[-1]["response"]["output"]
+    assert [{**one, "id": None} for one in found] == [{**one, "id": None} for one in items]
+
+
 async def test_a_mended_answer_can_be_read_in_pieces() -> None:
     """As any answer from the network."""
     asked = {"type": "function", "function": {"name": "f", "arguments": "{}"}}

@@ -32,11 +32,13 @@ def _goes_on(first: StreamChunk, chunk: StreamChunk) -> bool:
         return False
     if first.details is None and chunk.details is None:  # as nearly always
         return True
-    return not (first.silent or chunk.silent or chunk.marks) and chunk.calls_before == first.calls_before
+    if first.silent or chunk.silent or chunk.marks or chunk.part != first.part:
+        return False
+    return chunk.calls_before == first.calls_before
 
 
 def _joined(chunks: list[StreamChunk]) -> StreamChunk:
     first = chunks[0]
     text, reasoning = "".join([chunk.delta for chunk in chunks]), "".join([chunk.reasoning for chunk in chunks])
-    place = None if first.details is None else ChunkDetails(first.calls_before, first.marks)
+    place = None if first.details is None else ChunkDetails(first.calls_before, first.marks, part=first.part)
     return StreamChunk(text, reasoning=reasoning, details=place)

@@ -35,6 +35,7 @@ from ..values import (
     IncompleteStreamError,
     Limits,
     Meta,
+    Part,
     ProtocolError,
     ProtocolWarning,
     ReadToolChoice,
@@ -183,8 +184,12 @@ class Fold:
             case Finish():
                 if self._finish is None or not self._finish.cut:
                     self._finish = delta
-            case Refusal(text):
-                self._refusal.add(text)
+            case Refusal(text, part):
+                shown = self._refusal.add(text)
+                if shown and self._fragments:
+                    self._begun = True
+                    number = part and Part(number=part.number)
+                    return StreamChunk(details=ChunkDetails(self._calls_begun, part=number, refusal=shown))
             case Summary(calls):
                 for placement in self.calls.settle(calls):
                     if self._listener:

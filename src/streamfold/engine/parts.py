@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from ..text import join_surrogates
 from ..values import Delta, Part, ProtocolError, Reasoning, Refusal, Sequence, Text, Warn
 from .lanes import Lane
 
-_PartedDelta = Text | Reasoning | Refusal
+PartedDelta: TypeAlias = Text | Reasoning | Refusal
 _MOST_PARTS = 2**16
 _REMEMBERED = 2**16  # numbers of events
 
@@ -25,14 +26,18 @@ class _Shown:
     """What has been shown of one part, and whether its whole has come.
 
     Attributes:
+        place: its position in the answer, if the server says one.
         ahead: the end that was shown because the whole had it, before its pieces came.
+        waiting: text that may not be shown before earlier parts are complete.
     """
 
+    place: Part | None = None
     pieces: list[str] = field(default_factory=list)
     size: int = 0
     ended: bool = False
     differs: bool = False
     ahead: str = ""
+    waiting: list[str] | None = None
 
     def add(self, piece: str) -> None:
         self.pieces.append(piece)
@@ -47,22 +52,27 @@ class _Shown:
 
 
 class Parts:
-    """Keeps texts that come as pieces and as wholes from being shown twice, or not at all.
+    """Keeps texts that come as pieces and as wholes from being shown twice, or not at all, and their parts apart.
+
+    The text of a part that begins before an earlier part of its kind is complete waits until the earlier item is done.
 
     Args:
         lane: returns all text of a kind that has been shown, whatever part it belongs to.
     """
 
-    def __init__(self, lane: Callable[[type[_PartedDelta]], Lane]) -> None:
+    def __init__(self, lane: Callable[[type[PartedDelta]], Lane]) -> None:
         self._lane = lane
         self._parts: dict[Hashable, _Shown] = {}
-        self._answers: dict[type[_PartedDelta], _Shown] = {}  # their text is that of the lane
-        self._last: dict[type[_PartedDelta], _Shown] = {}
+        self._answers: dict[type[PartedDelta], _Shown] = {}  # their text is that of the lane
+        self._last: dict[type[PartedDelta], _Shown] = {}
+        self._current: dict[bool, _Shown] = {}  # the part that is shown, of messages and of reasoning (True)
+        self._waiting: dict[bool, list[tuple[type[PartedDelta], _Shown]]] = {}  # behind it
+        self._done: set[int | None] = set()  # positions of items that are done
         self._nameless: dict[Hashable, _Shown] = {}
         self._forms: dict[Hashable, str] = {}
-        self._going_on: tuple[type[_PartedDelta], Part, _Shown] | None = None  # the part of the last piece
+        self._going_on: tuple[type[PartedDelta], Part, _Shown] | None = None  # the part of the last piece
 
-    def goes_on(self, delta: _PartedDelta) -> bool:
+    def goes_on(self, delta: PartedDelta) -> bool:
         """Whether this is the next piece of the part that the last one belonged to, as nearly every piece is."""
         if self._going_on is None or delta.whole:
             return False
@@ -73,7 +83,7 @@ class Parts:
         shown.size += len(delta.text)
         return True
 
-    def feed(self, delta: _PartedDelta) -> list[Delta]:
+    def feed(self, delta: PartedDelta) -> list[Delta]:
         """Returns what is to be shown: the delta itself, the new end of a whole, a warning, or nothing.
 
         The whole of the answer is compared first, because it needs no names of parts. If it is what was shown, wholes
@@ -90,14 +100,43 @@ class Parts:
         if not delta.whole:
             if shown.ahead:
                 return self._follow(delta, shown)
-            if part and (part.item or part.output is not None):
+            out = self._show(delta, shown)
+            if part and (part.item or part.output is not None) and shown.waiting is None:
                 self._going_on = kind, part, shown
-            return self._show(delta, shown)
+            return out
         if part is None:
             answer.size = self._lane(kind).size
+            self._current.clear()  # parts that only the whole has are shown behind all others
         return self._compare(delta, shown, answer)
 
-    def _compare(self, delta: _PartedDelta, shown: _Shown, answer: _Shown) -> list[Delta]:
+    def finish_item(self, output: int | None) -> list[PartedDelta]:
+        """Returns the texts that have waited for an item which is done."""
+        if output is None:
+            return []
+        self._done.add(output)
+        return self._take_waiting(is_end=False)
+
+    def release(self) -> list[PartedDelta]:
+        """Returns all texts that wait, because nothing more is expected."""
+        return self._take_waiting(is_end=True)
+
+    def _take_waiting(self, *, is_end: bool) -> list[PartedDelta]:
+        out: list[PartedDelta] = []
+        for lane, waiting in self._waiting.items():
+            while waiting and (is_end or self._is_followed_by(self._current.get(lane), waiting[0][1])):
+                kind, shown = waiting.pop(0)
+                self._current[lane] = self._last[kind] = shown
+                out.append(kind("".join(shown.waiting or ()), shown.place))
+                shown.waiting = None
+        return out
+
+    def _is_followed_by(self, current: _Shown | None, part: _Shown) -> bool:
+        if current is None:
+            return True
+        outputs = [one.place and one.place.output for one in (current, part)]
+        return outputs[0] == outputs[1] or outputs[0] in self._done
+
+    def _compare(self, delta: PartedDelta, shown: _Shown, answer: _Shown) -> list[Delta]:
         kind, whole = type(delta), join_surrogates(delta.text)
         # Two halves of a character may have become one. A whole that is far too short is not worth joining the pieces.
         if shown.differs and len(whole) < shown.size // 2:
@@ -110,27 +149,44 @@ class Parts:
         new = replace(delta, text=whole[len(before) :], whole=False)
         if not before:
             return self._show(new, shown)
-        if begins and shown in (answer, self._last.get(kind)):
+        if begins and (shown.waiting is not None or shown in (answer, self._last.get(kind))):
             shown.ahead = new.text if delta.part else ""
             late = Warn("text_mismatch", "the end of a text came only with its whole")
             return [late, *self._show(new, shown)]
         shown.differs = True
         return [Warn("text_mismatch", f"the pieces of a text and its whole differ: {_difference(before, whole)}")]
 
-    def _follow(self, delta: _PartedDelta, shown: _Shown) -> list[Delta]:
+    def _follow(self, delta: PartedDelta, shown: _Shown) -> list[Delta]:
         """Leaves out of a piece behind its whole what the whole has said already."""
         ahead, text = shown.ahead, delta.text
         shown.ahead = ahead[len(text) :] if ahead.startswith(text) else ""
         left = text[len(ahead) :] if text.startswith(ahead) else "" if shown.ahead else text
         return self._show(replace(delta, text=left), shown) if left else []
 
-    def _show(self, delta: _PartedDelta, shown: _Shown) -> list[Delta]:
-        if shown is not self._answers[type(delta)]:
-            shown.add(delta.text)
-            self._last[type(delta)] = shown
+    def _show(self, delta: PartedDelta, shown: _Shown) -> list[Delta]:
+        if shown is self._answers[(kind := type(delta))]:
+            return [delta]
+        shown.add(delta.text)
+        if shown.place is not None and self._holds_back(kind, shown, delta.text):
+            return []
+        self._last[kind] = shown
         return [delta]
 
-    def _find(self, kind: type[_PartedDelta], part: Part, whole: bool) -> _Shown:
+    def _holds_back(self, kind: type[PartedDelta], shown: _Shown, text: str) -> bool:
+        """Keeps text of an item that begins inside another one. Returns whether it did."""
+        if shown.waiting is not None:
+            shown.waiting.append(text)
+            return True
+        lane = kind is Reasoning
+        current, waiting = self._current.get(lane, shown), self._waiting.setdefault(lane, [])
+        if self._is_followed_by(current, shown) or (current.ended and not waiting):
+            self._current[lane] = shown
+            return False
+        shown.waiting = [text]
+        waiting.append((kind, shown))
+        return True
+
+    def _find(self, kind: type[PartedDelta], part: Part, whole: bool) -> _Shown:
         """The part by the position of its item, else by the item's id.
 
         Both are known to fail: GitHub's Copilot draws another id for each event, llama.cpp sends no position, and
@@ -149,6 +205,8 @@ class Parts:
             if found and found.ended and not whole:
                 found = None
         found = found or _Shown()
+        if output is not None and found.place is None:
+            found.place = Part(output, None, number)
         for key in keys:
             self._parts[key] = found
         if not keys:

@@ -11,6 +11,7 @@ from ..values import (
     BlockEnd,
     BlockPiece,
     Call,
+    ChunkDetails,
     Delta,
     Done,
     Extra,
@@ -34,7 +35,7 @@ from .dialects import Dialect, DialectContext, describe_leak
 from .drafts import Drafts
 from .fold import Fold
 from .lanes import Lane
-from .parts import EventNumbers, Parts
+from .parts import EventNumbers, PartedDelta, Parts
 
 _TEXTS = frozenset({Text, Reasoning, Refusal})
 _RARE = frozenset({Done, Extra, Failure, Finish})
@@ -98,6 +99,8 @@ class Pipeline:
             kind = type(delta)
             if kind in _TEXTS:
                 if (delta.part is not None or delta.whole) and not self._parts.goes_on(delta):  # type: ignore[arg-type, union-attr]
+                    if delta.part is None:  # type: ignore[union-attr]
+                        self._show_texts(self._parts.release(), chunks)
                     for new in self._parts.feed(delta):  # type: ignore[arg-type]
                         self._filter(new, chunks)
                 elif not self._passes:
@@ -137,8 +140,20 @@ class Pipeline:
                     fold.keep(len(data), repeats=is_list)
                     kept = True
                 self._filter(delta, chunks)
+                if kind is Extra and delta.name == "output":  # type: ignore[union-attr]
+                    self._show_texts(self._parts.finish_item(delta.place), chunks)  # type: ignore[union-attr]
             elif (chunk := fold.feed(delta)) is not None:
                 chunks.append(chunk)
+
+    def _show_texts(self, texts: Iterable[PartedDelta], chunks: list[StreamChunk]) -> None:
+        """Takes texts that have waited for other parts of the answer."""
+        for text in texts:
+            shown: list[StreamChunk] = []
+            self._filter(text, shown)
+            for chunk in shown:
+                if not chunk.silent:
+                    chunk.details = ChunkDetails(chunk.calls_before, chunk.marks, part=text.part)
+            chunks += shown
 
     def _open_block(self, block: Block, data: str, chunks: list[StreamChunk]) -> None:
         self._fold.keep(len(data))
@@ -180,6 +195,7 @@ class Pipeline:
         if self.numbers.unreliable:
             self._fold.calls.unmiss()
         behind, self._fold.behind_reason = self._fold.behind_reason, False
+        self._show_texts(self._parts.release(), chunks)
         if self._fold.blocks:
             self.feed(self._fold.blocks.settle(late=False), "", chunks)
             self._fold.behind_reason = behind
@@ -192,6 +208,7 @@ class Pipeline:
 
     def give_up(self, chunks: list[StreamChunk]) -> None:
         """The answer ends with an error: only the text that was held back is still worth something."""
+        self._show_texts(self._parts.release(), chunks)
         self._fold_all(self._fold.blocks.settle_texts(), chunks)
         self._fold_all((held for held in self._held_back() if isinstance(held, Text | Reasoning)), chunks)
 
@@ -206,6 +223,7 @@ class Pipeline:
         if self._finished:
             self._warn_if_late(delta)
         if isinstance(delta, Finish):
+            self._show_texts(self._parts.release(), chunks)
             self.has_finish_reason = True
             self._fold.confirm()
             self._fold.blocks.confirm(stopped=delta.reason == "stop")

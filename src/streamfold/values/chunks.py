@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .deltas import Call, Extra
+from .deltas import Call, Extra, Part
 from .fields import FieldValue, rewritten_schema
 from .hosted import HostedPart
 from .portable import Slotted
@@ -33,11 +33,26 @@ class ChunkDetails:
         tool: the name of its tool as far as it is known; None for a call that stands for the answer itself.
         text: the next piece of its arguments.
         kind: the kind of the call.
+        part: the place of the text, where it is not that of the event that made the chunk.
         hosted: see `StreamChunk.hosted`.
         placed: whether `call` is the place of the call in the answer; if not, its place is known only at the end.
+        refusal: the next piece of a refusal, with the option `fragments`.
     """
 
-    __slots__ = ("_fragments", "call", "calls_before", "hosted", "item", "kind", "marks", "placed", "text", "tool")
+    __slots__ = (
+        "_fragments",
+        "call",
+        "calls_before",
+        "hosted",
+        "item",
+        "kind",
+        "marks",
+        "part",
+        "placed",
+        "refusal",
+        "text",
+        "tool",
+    )
 
     def __init__(
         self,
@@ -51,6 +66,8 @@ class ChunkDetails:
         placed: bool = True,
         hosted: tuple[HostedPart, ...] = (),
         kind: CallKind = "function",
+        part: Part | None = None,
+        refusal: str = "",
     ) -> None:
         self.calls_before = calls_before
         self.marks = marks
@@ -62,6 +79,8 @@ class ChunkDetails:
         self.placed = placed
         self.hosted = hosted
         self.kind = kind
+        self.part = part
+        self.refusal = refusal
 
     @property
     def fragments(self) -> tuple[Call, ...]:
@@ -73,7 +92,7 @@ class ChunkDetails:
     @property
     def silent(self) -> bool:
         """Whether the chunk has no text: it shows a call, another part of the answer, or what a tool does."""
-        return self.call is not None or self.item is not None or bool(self.hosted)
+        return self.call is not None or self.item is not None or bool(self.hosted) or bool(self.refusal)
 
     @property
     def is_for_all(self) -> bool:
@@ -93,7 +112,7 @@ class ChunkDetails:
     def __reduce__(self) -> tuple[Any, ...]:
         # The fragments depend on what was shown before, so a copy has the same ones and makes none.
         place, written = (self.calls_before, self.marks, self.fragments), (self.call, self.tool, self.text, self.item)
-        return ChunkDetails, (*place, *written, self.placed, self.hosted)
+        return ChunkDetails, (*place, *written, self.placed, self.hosted, self.kind, self.part, self.refusal)
 
     def __eq__(self, other: object) -> bool:
         if other is None:  # of a chunk without details
@@ -104,12 +123,12 @@ class ChunkDetails:
 
     @property
     def _shown(self) -> tuple[Any, ...]:
-        return self.call, self.tool, self.text, self.item, self.hosted
+        return self.call, self.tool, self.text, self.item, self.hosted, self.refusal
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        names = ("calls_before", "marks", "call", "tool", "text", "item", "placed", "hosted")
+        names = [name for name in _Written.__slots__ if name != "fragments"]
         return f"ChunkDetails({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
 
@@ -126,6 +145,9 @@ class _Written(FieldValue):
     item: Any = None
     placed: bool = True
     hosted: tuple[HostedPart, ...] = ()
+    kind: CallKind = "function"
+    part: Part | None = None
+    refusal: str = ""
 
     def details(self) -> ChunkDetails:
         return ChunkDetails(*(getattr(self, name) for name in self.__slots__))
@@ -178,6 +200,16 @@ class StreamChunk(Slotted):
     def fragments(self) -> tuple[Call, ...]:
         """Fragments of calls that may be written on, with the option `fragments` alone. See `engine/fragments.py`."""
         return () if self.details is None else self.details.fragments
+
+    @property
+    def part(self) -> Part | None:
+        """See `ChunkDetails`."""
+        return None if self.details is None else self.details.part
+
+    @property
+    def refusal(self) -> str:
+        """See `ChunkDetails`."""
+        return "" if self.details is None else self.details.refusal
 
     @property
     def item(self) -> Any:

@@ -36,9 +36,11 @@ from ...values import (
 def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:
     """Returns the visible part of a chunk as deltas. The rest of the last chunk is in the reply: see `end_deltas`."""
     if chunk.reasoning:
-        yield Reasoning(chunk.reasoning)
+        yield Reasoning(chunk.reasoning, chunk.part)
+    if chunk.refusal:
+        yield Refusal(chunk.refusal, chunk.part)
     if chunk.delta:
-        yield Text(chunk.delta)
+        yield Text(chunk.delta, chunk.part)
 
 
 def end_deltas(reply: Reply, *, items_tell: bool = False) -> Iterator[Delta]:

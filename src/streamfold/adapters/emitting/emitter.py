@@ -124,6 +124,7 @@ class Emitter(ABC):
         self.calls: dict[int, WrittenCall] = {}
         self._warnings: dict[str, None] = {}
         self._extras: dict[str, int] = {}
+        self._customs: dict[int, WrittenCall] = {}  # by the number that the provider gave them
         self._out: list[bytes] = []
         self._streams = True
         self.said: Collection[str] = ()
@@ -155,7 +156,7 @@ class Emitter(ABC):
                     self.write_refusal(delta)
             case Call():
                 if self.tool_choice != "none":
-                    self._call(delta)
+                    (self._custom_call if delta.custom else self._call)(delta)
             case Extra(name, value, whole):
                 values = value[self._extras.get(name, 0) :] if whole else [value]  # of a list those that are new
                 self._extras[name] = self._extras.get(name, 0) + len(values)
@@ -265,6 +266,13 @@ class Emitter(ABC):
             if call.arguments == part.arguments:
                 call.pieces = [part.arguments]
             self.close_call(call)
+
+    def _custom_call(self, part: Call) -> None:
+        """Takes a piece of a call of a custom tool: the first one keeps its place among the others."""
+        number = part.index or 0
+        if (call := self._customs.get(number)) is None:
+            call = self._customs[number] = self.reserve_call(part.id or f"call_{number}", part.name or "", "")
+        call.pieces = [part.arguments] if part.whole else [*call.pieces, part.arguments]
 
     def reserve_call(self, call_id: str, name: str, text: str) -> WrittenCall:
         """Takes the next number for the call of a custom tool, which is written at the end.

@@ -16,7 +16,19 @@ from itertools import count
 from math import inf
 
 from ...text import finite
-from ...values import Call, Delta, Extra, Finish, IncompleteStreamError, ProtocolError, Reply, StreamChunk, Usage, Warn
+from ...values import (
+    Call,
+    Delta,
+    Extra,
+    Finish,
+    IncompleteStreamError,
+    ProtocolError,
+    Refusal,
+    Reply,
+    StreamChunk,
+    Usage,
+    Warn,
+)
 from .answers import chunk_deltas, end_deltas
 from .emitter import Emitter
 from .passage import Passage
@@ -43,6 +55,7 @@ class Order:
         self._held: Call | None = None  # its end
         self._sizes: dict[int, int] = {}  # characters that were written of each call
         self._closed: dict[int, str] = {}  # the ends that were written
+        self.refused = ""  # what chunks have shown of a refusal
         self._ends: dict[str | None, Call] = {}  # the calls that are handed out, by their ids
 
     def feed(self, chunk: StreamChunk) -> list[Delta]:
@@ -59,6 +72,7 @@ class Order:
             self._passed = max(self._passed, grown + 1)
         if chunk.item is not None:
             self._add(chunk.calls_before, Extra("output", finite(chunk.item)), out)
+        self.refused += chunk.refusal
         for delta in chunk_deltas(chunk):
             self._add(chunk.calls_before, delta, out)
         if self._whole_calls:
@@ -195,6 +209,8 @@ class Order:
                 yield from self._take(call.index)
                 yield call
                 continue
+            if isinstance(part, Refusal):
+                part = Refusal(part.text.removeprefix(self.refused))
             if isinstance(part, Usage | Warn | Finish):
                 yield from self._take(None)
             yield part

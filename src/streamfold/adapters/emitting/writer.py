@@ -63,7 +63,7 @@ class ReplyWriter:
         refusal = []
         if partial is not None and not self._failed:
             self._emitter.said = (partial.text, partial.reasoning, partial.refusal or "")
-            refusal = [Refusal(partial.refusal or "")]
+            refusal = [Refusal((partial.refusal or "").removeprefix(self._order.refused))]
         self._failed = True
         return self._emitter.feed_all([*self._order.rest(), *refusal])
 

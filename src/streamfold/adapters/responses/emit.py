@@ -283,10 +283,9 @@ class ResponsesEmitter(Emitter):
         if "".join([part["text"] for part in texts]) + open_text != text_in(message):
             return
         refusals = refusals_in(message)
-        if not written:  # a message of nothing but refusals
-            if not refusals or key_of(message) in self._carried:
-                return
-            self._carried[key_of(message)] = None
+        if not written and (not refusals or key_of(message) in self._carried):  # nothing, or refusals that come again
+            return
+        self._carried[key_of(message)] = None
         self._has_messages = True
         self._cited.clear()
         found = annotations_of(message, joined=len(texts) == 1)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...values import Extra, Failure, Part, Reasoning, Refusal, Reply, Text, index, word
 from ..emitting.patcher import SEEN, StreamPatcher
+from .carried_items import text_in
 from .decode import TEXT_EVENTS
 from .emit import ResponsesEmitter
 from .output import UNFINISHED, as_object
@@ -44,7 +45,8 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
         super().__init__(id="", model=str(request.get("model") or ""), request=request, **others)
         self._place: Part | None = None  # of the last text event
         self._rest: dict[str, Any] = {}  # members of the last text event
-        self._items: dict[str, dict[str, Any]] = {}  # by their id: what the server said of them last
+        self._items: dict[Any, dict[str, Any]] = {}  # by their id, or position there: what the server said of them last
+        self._places: dict[int, int | None] = {}  # of written items: their positions there, by those here
         self._hosted: dict[int | str, tuple[int, dict[str, Any]]] = {}  # by position and id there: position, item here
         self._written_ids: set[str] = set()
         self._added: dict[Any, str | None] = {}  # by position there: the ids of the items that have begun
@@ -126,9 +128,10 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
             return
         if response := as_object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
             self._see_response(response)
-        for item in (payload.get("item"), *_dicts(response.get("output"))):
-            if (said := as_object(item)) and said.get("type") in _WRITTEN_ITEMS and (key := _key(said)):
-                self._items[key] = said
+        placed = [(payload.get("output_index"), payload.get("item")), *enumerate(_dicts(response.get("output")))]
+        for place, item in placed:
+            if (said := as_object(item)) and said.get("type") in _WRITTEN_ITEMS:
+                self._items[_key(said) or place] = said
         if not str(payload.get("type")).startswith("response.function_call_arguments."):
             self.seen.append(Extra(SEEN, payload))
 
@@ -176,9 +179,7 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
         key = _key(item)
         if key is None:
             return
-        silent = item["type"] in ("message", "reasoning") and not _said(item.get("content")) + _said(
-            item.get("summary")
-        )
+        silent = item["type"] in ("message", "reasoning") and not _text_of(item)
         if done and silent and key not in self._written_ids:  # it says nothing to us, and the next turn may need it
             self.open_item(item["type"], Part(index(payload.get("output_index")), key))
 
@@ -201,14 +202,18 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
 
     # --- what the engine read -----------------------------------------------------------------------------------------
 
+    def _place_of(self, delta: Text | Reasoning | Refusal) -> Part | None:
+        is_named = delta.part is not None and (delta.part.output is not None or delta.part.item)
+        return delta.part if is_named else self._place
+
     def write_text(self, delta: Text) -> None:
-        super().write_text(Text(delta.text, delta.part or self._place))
+        super().write_text(Text(delta.text, self._place_of(delta)))
 
     def write_refusal(self, delta: Refusal) -> None:
-        super().write_refusal(Refusal(delta.text, delta.part or self._place))
+        super().write_refusal(Refusal(delta.text, self._place_of(delta)))
 
     def write_reasoning(self, delta: Reasoning) -> None:
-        place = delta.part or self._place
+        place = self._place_of(delta)
         if not delta.text:  # it reasoned, and does not show what
             unwritten = (key for key, item in self._items.items() if item["type"] == "reasoning")
             place = Part(item=next((key for key in unwritten if key not in self._written_ids), None))
@@ -221,18 +226,20 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
 
     def open_item(self, kind: str, place: Part | None) -> Any:
         current = super().open_item(kind, place)
+        self._places[current.index] = place and place.output
         self._written_ids.add(current.item["id"])
         if kind == "reasoning" and place is not None and place.form == "text":
             current.item.setdefault("content", [])
         return current
 
     def finish_item(self, index: int, item: dict[str, Any]) -> None:
-        self._add_members(item)
+        self._add_members(index, item)
         super().finish_item(index, item)
 
-    def _add_members(self, item: dict[str, Any]) -> None:
+    def _add_members(self, index: int, item: dict[str, Any]) -> None:
         """Adds to an item what the server said of it beside its text."""
         said = self._items.get(item.get("id", "")) or self._items.get(item.get("call_id", ""))
+        said = said or self._nameless(index, item)
         if said is None or said["type"] != item["type"]:
             return
         item.update({name: value for name, value in said.items() if name not in _WRITTEN_ITEMS[item["type"]]})
@@ -240,9 +247,18 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
             if name in said and _said(said[name]) == _said(item.get(name)):
                 item[name] = said[name]  # with log probabilities, citations, and whatever else its parts have
 
+    def _nameless(self, index: int, item: dict[str, Any]) -> dict[str, Any] | None:
+        """Returns what a server that gives no ids said of an item: the one of its text, in its place if it has one."""
+        alike = {
+            place: said
+            for place, said in self._items.items()
+            if said["type"] == item["type"] and _text_of(said) == _text_of(item)
+        }
+        return alike.get(self._places.get(index)) or next(iter(alike.values()), None)
+
     def fill_response(self, **members: Any) -> None:
-        for item in self.output:
-            self._add_members(item)
+        for at, item in enumerate(self.output):
+            self._add_members(at, item)
         super().fill_response(**members)
 
     def usage_object(self) -> dict[str, Any] | None:
@@ -277,7 +293,7 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
         if given == wanted or [("", *one[1:]) for one in wanted] == given[:1]:
             return body  # one call needs no id to be told from others
         messages = [item for item in output if item.get("type") == "message"]
-        for item in messages:
+        for item in messages if "".join(map(text_in, messages)) != reply.text else ():
             part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
             item |= {"content": [part]} if item is messages[0] else {"content": []}
         calls = [
@@ -301,6 +317,10 @@ def _said(parts: Any) -> str:
     listed = parts if isinstance(parts, list) else ()
     texts = [part.get("text", part.get("refusal")) for part in listed if isinstance(part, dict)]
     return "".join(text for text in texts if isinstance(text, str))
+
+
+def _text_of(item: Mapping[str, Any]) -> str:
+    return _said(item.get("content")) + _said(item.get("summary"))
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
