@@ -11,6 +11,7 @@ import os
 import re
 import traceback
 from collections.abc import Iterator, Mapping
+from types import FunctionType
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
@@ -25,7 +26,7 @@ from folding import fin, text
 from scale import examples
 from servers import STREAM, Connection, answer, framed, sends, serving
 from streamfold import APIError, ConfigError, IncompleteStreamError, Provider, StreamfoldError
-from streamfold.net import Redactor, forget_locals, redact_error
+from streamfold.net import Redactor, exceptions, forget_locals, redact_error
 from tables import each_row
 
 CANARY = "canary/4711+xyz=="
@@ -391,6 +392,51 @@ def test_locals_are_forgotten_and_tracebacks_stay() -> None:
     forget_locals(caught.value)
     frames = traceback.extract_tb(caught.value.__traceback__)
     assert any("config" in frame.filename and "streamfold" in frame.filename for frame in frames)
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if key != "extra_headers"])
+async def test_no_variable_of_ours_has_a_key_when_an_error_is_raised(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even in tracebacks with all our frames as they are: a status, a broken connection, and none at all."""
+    monkeypatch.setattr(exceptions, "_clear", lambda frame: None)
+    monkeypatch.setattr(exceptions, "is_network_error", lambda error: False)
+
+    async def refuses(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(answer("401 No", b'{"error":{"message":"no"}}'))
+
+    async def breaks_off(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(STREAM, framed(text("Hel")), b"ff\r\n")
+
+    for script in (refuses, breaks_off, hung_up):
+        async with serving(script) as server:
+            _, error = await failure(server.port, KEYS[key])
+        assert "read_whole" in shown(error)
+        for spelling in spellings(CANARY):
+            assert spelling not in shown(error)
+
+
+async def test_an_error_that_several_tasks_have_ends_none_of_them() -> None:
+    """The frames of a coroutine that is still suspended in the handling of a shared error are left alone."""
+    shared, waiting, ended = httpx.ReadError("gone"), anyio.Event(), []
+
+    async def cleans_up() -> None:
+        try:
+            raise shared
+        except httpx.ReadError:
+            await waiting.wait()
+            ended.append("cleaned up")
+
+    ours = FunctionType(
+        cleans_up.__code__, {**globals(), "__name__": "streamfold.net"}, None, None, cleans_up.__closure__
+    )
+    with anyio.move_on_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ours)
+            await anyio.wait_all_tasks_blocked()
+            forget_locals(shared)
+            waiting.set()
+    assert ended == ["cleaned up"]
 
 
 def test_a_cause_that_can_not_be_cleaned_goes() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib
 import json
 import socket
 import ssl
@@ -14,20 +13,20 @@ from contextlib import asynccontextmanager
 from itertools import product
 from pathlib import Path
 from random import Random
+from typing import Any
 
-import aiohttp
 import anyio
 import anyio.lowlevel
+import httpcore
 import httpx
 import pytest
-import trio
 from anyio.streams.tls import TLSStream
 
 from folding import DONE, fin, text
 from scale import pick
-from servers import Connection, Server, answer, certificate, falls_silent, framed, sends_each, serving
+from servers import Connection, Server, answer, certificate, framed, sends_each, serving
 from streamfold import APIError, Provider
-from streamfold.net import silence
+from streamfold.net import clients, silence
 from tables import each_row
 
 ANSWER = text("first") + fin("stop") + DONE
@@ -284,6 +283,24 @@ async def test_nobody_gets_the_answer_of_another(seed: int, anyio_backend_name: 
         assert (transport, wrong) == (transport, [])
 
 
+async def test_bytes_that_arrive_when_a_connection_is_about_to_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request isn't written to a connection that has bytes to read by then, but to another one."""
+
+    def unaware(stream: silence.GuardedStream, info: str) -> object:  # as when it was silent a moment ago
+        return False if info == "is_readable" else stream._inner.get_extra_info(info)
+
+    monkeypatch.setattr(silence.GuardedStream, "get_extra_info", unaware)
+    for transport, when in product(["httpx", "httpx2"], WHEN):
+        script = Misbehaving(RESPONSES["length"][0], STRAY, when)
+        async with serving(script) as server, server.provider(transport=transport) as provider:
+            assert await said(provider, "first") == "first"
+            script.read.set()
+            with anyio.fail_after(20):
+                await script.said.wait()
+            assert [await said(provider, "second"), await said(provider, "third")] == ["second", "third"]
+            assert server.connections == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("reads_on", [True, False])
 async def test_an_answer_before_the_request_was_read(reads_on: bool, anyio_backend_name: str) -> None:
@@ -367,7 +384,7 @@ async def test_connections_that_are_reset_while_nobody_uses_them(last_words: byt
 
 
 class Without:
-    """An object of another project, and all that it leads to, without one attribute."""
+    """An object of another project, and all that it leads to, without one attribute, or piece of information."""
 
     def __init__(self, target: object, name: str) -> None:
         self.target, self.name = target, name
@@ -379,47 +396,91 @@ class Without:
         ours = type(found).__module__.partition(".")[0] in ("httpcore", "anyio", "h11", "trio")
         return Without(found, self.name) if ours else found
 
+    def get_extra_info(self, info: str) -> object:
+        return None if info == self.name else self.target.get_extra_info(info)
 
-LOOKED_AT = ["_network_stream", "_h11_state", "trailing_data", "_stream", "_protocol", "read_queue", "get_extra_info"]
+
+def without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes connections, and ways to them, without an attribute."""
+    for backend in (httpcore.AnyIOBackend, httpcore.TrioBackend):
+        connect = backend.connect_tcp
+
+        async def connected(*args: Any, connect: Any = connect, **options: Any) -> Any:
+            return Without(await connect(*args, **options), name)
+
+        monkeypatch.setattr(backend, "connect_tcp", connected)
+
+
+OF_ASYNCIO = ("_stream", "_protocol", "read_queue")  # trio reads no more than it is asked for
 
 
 async def test_where_an_attribute_is_missing_the_connection_is_closed(
     anyio_backend_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second request opens a new connection then; with all of them it doesn't, nor without a connection to find."""
-    found = silence._http11_connection
-    of_asyncio = ("_protocol", "read_queue")
-    for name in ["nothing", *LOOKED_AT]:
-        monkeypatch.setattr(silence, "_http11_connection", lambda stream, name=name: Without(found(stream), name))
-        async with (
-            serving(sends_each(RESPONSES["length"][0])) as server,
-            server.provider(transport="httpx") as provider,
-        ):
-            for _ in range(2):
-                assert await said(provider, "first") == "first"
-            kept = name == "nothing" or (anyio_backend_name == "trio" and name in of_asyncio)
-            assert (name, server.connections) == (name, 1 if kept else 2)
-    monkeypatch.setattr(silence, "_http11_connection", lambda stream: None)
+    """A second request opens a new connection then; with all of them it doesn't."""
+    for name in ["nothing", "socket", *OF_ASYNCIO]:
+        with monkeypatch.context() as patches:
+            without(name, patches)
+            async with (
+                serving(sends_each(RESPONSES["length"][0])) as server,
+                server.provider(transport="httpx") as provider,
+            ):
+                for _ in range(2):
+                    assert await said(provider, "first") == "first"
+                kept = name == "nothing" or (anyio_backend_name == "trio" and name in OF_ASYNCIO)
+                assert (name, server.connections) == (name, 1 if kept else 2)
+
+
+async def test_a_transport_that_takes_no_pool_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of ours whose connections can't be guarded is looked at as one that was passed in."""
+    monkeypatch.setattr(clients, "guard_connections", lambda *_, **__: None)
     async with serving(sends_each(RESPONSES["length"][0])) as server, server.provider(transport="httpx") as provider:
         for _ in range(2):
             assert await said(provider, "first") == "first"
-        assert server.connections == 2
+        assert server.connections == 1
+    script = Misbehaving(RESPONSES["length"][0], STRAY, "same packet")
+    async with serving(script) as server:
+        assert await all_answers(server, script, "httpx") == ["first", "second", "third"]
 
 
-async def test_the_attributes_that_we_rely_on(anyio_backend_name: str) -> None:
-    """What is not public in httpx, httpcore, anyio, trio and aiohttp, and looked at all the same, is still there."""
-    async with serving(falls_silent(RESPONSES["length"][0])) as server:
-        for library in ("httpx", "httpx2"):
-            async with importlib.import_module(library).AsyncClient() as client:
-                response = await client.post(server.base_url, content=b"{}")
-                pooled = response.stream._stream._httpcore_stream._stream
-                assert silence._http11_connection(response.stream) is pooled._connection
-                assert silence._is_silent(pooled._connection)
-                assert pooled._connection._h11_state.trailing_data == (b"", False)
-                stream = pooled._connection._network_stream._stream
-                if anyio_backend_name == "asyncio":
-                    assert len(stream._protocol.read_queue) == 0
-    secure = {"asyncio": TLSStream, "trio": trio.SSLStream}[anyio_backend_name]
-    known = {*secure.__init__.__code__.co_names, *getattr(secure, "__annotations__", ())}
-    assert {"transport_stream", "_ssl_object"} <= known
-    assert aiohttp.StreamReader._read_nowait
+class Bytes(httpx.AsyncByteStream):
+    """The body of a response of httpx without an attribute, in it or further down."""
+
+    def __init__(self, inner: Any, name: str) -> None:
+        self.inner, self.name = inner, name
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return aiter(self.inner)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(Without(self.inner, self.name), name)
+
+
+CHAIN = ["_httpcore_stream", "_stream", "_connection", "_h11_state", "trailing_data"]
+
+
+@each_row("name", ["nothing", "_protocol", "read_queue", *CHAIN])
+async def test_where_an_attribute_of_a_client_that_was_passed_in_is_missing(
+    name: str, anyio_backend_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same, from the response to the connection below it."""
+
+    class Hooked(httpx.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            response = await super().handle_async_request(request)
+            response.stream = Bytes(response.stream, name)
+            response.extensions["network_stream"] = Without(response.extensions["network_stream"], name)
+            return response
+
+    async with (
+        serving(sends_each(RESPONSES["length"][0])) as server,
+        httpx.AsyncClient(transport=Hooked()) as client,
+    ):
+        provider = Provider.from_config({"base_url": server.base_url, "model": "m"}, http_client=client)
+        for _ in range(2):
+            assert await said(provider, "first") == "first"
+        kept = name == "nothing" or (anyio_backend_name == "trio" and name in OF_ASYNCIO[1:])
+        assert server.connections == (1 if kept else 2)

@@ -17,9 +17,9 @@ from .deadlines import event_loop
 from .over_httpx2 import httpx2_transport
 from .redaction import Redactor
 from .secrets import secrets_in_url
+from .silence import guard_connections
 
 _OLDEST_AIOHTTP, _TOO_NEW_AIOHTTP = (3, 14), (4, 0)  # as in pyproject.toml: over_aiohttp.py knows its insides
-KEEPALIVE_EXPIRY = 5.0  # seconds that an idle connection is kept: httpx's own default
 
 MakeTransport = Callable[[ssl.SSLContext, "str | None"], httpx.AsyncBaseTransport]  # given TLS settings and a proxy
 
@@ -60,14 +60,15 @@ def aiohttp_problem(url: str) -> str | None:
 
 
 def _httpx(transport: str, http2: bool) -> MakeTransport:
-    kind: Callable[..., httpx.AsyncBaseTransport] = (
-        httpx2_transport if transport == "httpx2" else httpx.AsyncHTTPTransport
-    )
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEPALIVE_EXPIRY)
-
     def make(verify: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
         try:
-            return kind(verify=verify, http2=http2, limits=limits, proxy=proxy)
+            if transport == "httpx2":
+                return httpx2_transport(verify, http2=http2, proxy=proxy)
+            import httpcore  # which httpx itself needs
+
+            sender = httpx.AsyncHTTPTransport(verify=verify, http2=http2, proxy=proxy)
+            guard_connections(sender, httpcore, verify, http2=http2, proxy=proxy)
+            return sender
         except ImportError as exc:
             raise ConfigError(
                 "the SOCKS proxy that is set in the environment needs the extra: pip install 'streamfold[socks]'"

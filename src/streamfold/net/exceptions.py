@@ -6,11 +6,12 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import wraps
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
-from ..values import APIError, StreamError
+from ..values import APIError, StreamError, StreamfoldError
 from .cut_secrets import redacted_events
+from .failures import is_network_error
 from .redaction import Redactor
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -54,29 +55,37 @@ def _clean(exc: BaseException, redactor: Redactor) -> bool:
 
 
 def forget_locals(error: BaseException) -> None:
-    """Clears the local variables of our frames in the tracebacks of an error, and leaves those of HTTP libraries out.
+    """Removes the local variables of our frames, and all frames of HTTP libraries, from the tracebacks of an error.
 
-    The frames of others are not cleared: httpcore raises one error in several tasks, so that its traceback may have
-    frames of coroutines that are still suspended, which that would end. Frames that are running keep their variables.
-    An exception that `raise ... from None` hides is dropped.
+    Requests keep their keys out of our variables, but what a server has sent, which may repeat a key, is in those of
+    parsers. Frames that are running keep their variables. An exception that `raise ... from None` hides is dropped.
+
+    Frames of others are not cleared, nor ours in an error of the network: httpcore raises one error in several tasks,
+    so that its traceback may have frames of coroutines that are still suspended, which that would end. They are left
+    out.
     """
     for exc in _chain(error):
         if exc.__suppress_context__ and exc.__cause__ is None:
             exc.__context__ = None
             exc.__suppress_context__ = True
+        shared = isinstance(exc, Exception) and not isinstance(exc, StreamfoldError) and is_network_error(exc)
         kept: list[TracebackType] = []
         step: TracebackType | None = exc.__traceback__
         while step is not None:
             package = step.tb_frame.f_globals.get("__name__", "").partition(".")[0]
-            if package == "streamfold":
-                with suppress(RuntimeError):  # it is running
-                    step.tb_frame.clear()
-            if package not in _PACKAGES:
+            if package == "streamfold" and not shared:
+                _clear(step.tb_frame)
+            if package not in _PACKAGES and not (package == "streamfold" and shared):
                 kept.append(step)
             step = step.tb_next
         for one, following in zip(kept, [*kept[1:], None], strict=False):
             one.tb_next = following
         exc.__traceback__ = kept[0] if kept else None
+
+
+def _clear(frame: FrameType) -> None:
+    with suppress(RuntimeError):  # it is running
+        frame.clear()
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -42,5 +42,4 @@ class Handshake:
         if step.endswith(_OPENED):
             self._stream = info["return_value"]
         elif step.endswith(_USED):
-            self._stream = None
-            self.end()
+            self._stream = None  # another one is opened if this one turns out to be unusable (`silence.py`)

@@ -16,9 +16,6 @@ from weakref import finalize
 
 import aiohttp
 import httpx
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.connector import Connection
-from aiohttp.http import HttpProcessingError
 from yarl import URL
 
 from .bodies import Pieces
@@ -38,7 +35,6 @@ _ERRORS: tuple[tuple[type[Exception], type[httpx.TransportError]], ...] = (
     (aiohttp.ClientError, httpx.ReadError),
     (aiohttp.ClientPayloadError, httpx.RemoteProtocolError),
     (aiohttp.ClientResponseError, MalformedResponse),
-    (HttpProcessingError, MalformedResponse),
     (aiohttp.ServerDisconnectedError, httpx.RemoteProtocolError),
     (aiohttp.InvalidURL, httpx.UnsupportedProtocol),
     (TimeoutError, httpx.ConnectTimeout),  # the only timeout that aiohttp is given
@@ -76,6 +72,8 @@ class _Transport(httpx.AsyncBaseTransport):
                     raise
                 # An idle connection was closed when it was about to be used: nothing was sent.
                 response = await self._send(request, body)
+        except httpx.TransportError:
+            raise
         except Exception as exc:
             raise _mapped(exc) from exc
         if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
@@ -132,7 +130,7 @@ def _forget(session: aiohttp.ClientSession) -> None:
 class _Connector(aiohttp.TCPConnector):
     """Gives out connections that are new or silent, each with a `_Wire`."""
 
-    async def connect(self, *args: Any, **options: Any) -> Connection:
+    async def connect(self, *args: Any, **options: Any) -> Any:
         while True:
             connection = await super().connect(*args, **options)
             transport, protocol = connection.transport, connection.protocol
@@ -156,7 +154,7 @@ class _Wire(asyncio.Protocol):
     either forgets the response, or keeps what it has parsed of the next one, where nobody can see it.
     """
 
-    def __init__(self, transport: asyncio.Transport, protocol: ResponseHandler) -> None:
+    def __init__(self, transport: asyncio.Transport, protocol: Any) -> None:
         self.reader: _Body | None = None
         self._transport = transport
         self._protocol = protocol
@@ -168,7 +166,7 @@ class _Wire(asyncio.Protocol):
         tls = self._transport.get_extra_info("ssl_object")
         return not (tls and has_decrypted(tls)) and not is_readable(self._transport.get_extra_info("socket"))
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self, connection: Any) -> None:
         """Expects a response, until the connection is given back."""
         self._unused = False
         self._framing.begin()
@@ -177,14 +175,14 @@ class _Wire(asyncio.Protocol):
     def _released(self) -> None:
         self.reader, self._unused = None, True
         if self._framing.surplus or not self._framing.ended:
-            self._protocol.force_close()
+            self._transport.close()
 
     def data_received(self, data: bytes) -> None:
         try:
             for piece in self._framing.feed(data):
                 self._protocol.data_received(piece)
         except MalformedHead as exc:
-            self._protocol.set_exception(HttpProcessingError(message=str(exc)))
+            self._protocol.set_exception(MalformedResponse(str(exc)))
             self._transport.close()
         if self._unused and self._framing.surplus:
             self._transport.close()
@@ -226,9 +224,12 @@ class _Body(httpx.AsyncByteStream):
         try:
             data = await self._content.readany()
         except Exception as exc:
-            data = self._content._read_nowait(-1)  # aiohttp forgets it
+            data = self._content._read_nowait(-1)  # what came before the error; aiohttp's public methods only raise it
             if not data:
-                raise _mapped(self._reason(exc)) from exc
+                mapped = _mapped(self._reason(exc))
+                if mapped is exc:
+                    raise
+                raise mapped from exc
         if not data:
             raise StopAsyncIteration
         return data
@@ -261,6 +262,8 @@ class _Body(httpx.AsyncByteStream):
 def _mapped(exc: Exception) -> Exception:
     """Returns httpx's exception for one of aiohttp's; any other one as it is."""
     kinds = [kind for of, kind in _ERRORS if isinstance(exc, of)]
+    if not kinds and type(exc).__module__.partition(".")[0] == "aiohttp":  # of its parser, which is not public
+        kinds = [MalformedResponse]
     if not kinds:
         return exc
     said = getattr(exc, "message", exc)  # without the URL

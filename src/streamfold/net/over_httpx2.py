@@ -5,35 +5,35 @@ Everything else speaks httpx, so this is the only module that knows both.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import ssl
+from typing import TYPE_CHECKING
 
 import httpx
 
 from ..values import ConfigError
 from .bodies import NamesakeBody, raise_as_httpx
+from .silence import guard_connections
 from .urls import sent_url
 
 if TYPE_CHECKING:
     import httpx2
 
 
-def httpx2_transport(*, limits: httpx.Limits, **options: Any) -> httpx.AsyncBaseTransport:
-    """Returns a transport that sends with httpx2. Takes the arguments of `httpx.AsyncHTTPTransport`.
+def httpx2_transport(verify: ssl.SSLContext, *, http2: bool, proxy: str | None) -> httpx.AsyncBaseTransport:
+    """Returns a transport that sends with httpx2.
 
     Raises:
         ConfigError: httpx2 is not installed.
         ImportError: a package for a SOCKS proxy is not installed.
     """
     try:
+        import httpcore2
         import httpx2
     except ImportError:
         raise ConfigError("transport \"httpx2\" needs the extra: pip install 'streamfold[httpx2]'") from None
-    bounds = httpx2.Limits(
-        max_connections=limits.max_connections,
-        max_keepalive_connections=limits.max_keepalive_connections,
-        keepalive_expiry=limits.keepalive_expiry,
-    )
-    return _Transport(httpx2.AsyncHTTPTransport(limits=bounds, **options), httpx2.Request)
+    transport = httpx2.AsyncHTTPTransport(verify=verify, http2=http2, proxy=proxy)
+    guard_connections(transport, httpcore2, verify, http2=http2, proxy=proxy)
+    return _Transport(transport, httpx2.Request)
 
 
 class _Transport(httpx.AsyncBaseTransport):
