@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import sys
@@ -60,6 +61,8 @@ INTERFACES = [
 ]
 # What `engines` tries. pandas is one of the formats of a batch.
 ENGINES = ["ray[data]==2.60.0", "daft==0.7.26", "pandas"]
+# What `bridges` runs on streamfold.
+BRIDGES = ["openai-agents==0.24.0", "smolagents==1.26.0", "dspy==3.4.1"]
 # What `parsers` compares our readers with. Of SGLang only the modules that read calls are used, without what it needs.
 PARSERS = ["openai-harmony==0.0.8", "cohere-melody==0.15.3", "regex", "orjson", "partial-json-parser", "msgspec"]
 SGLANG = "sglang==0.5.23"
@@ -287,6 +290,23 @@ def integrations(session: nox.Session) -> None:
     )
     session.run("mypy", "src/streamfold/integrations")
     session.run("pytest", *ALL, "tests/integrations", *session.posargs)
+
+
+@nox.session(python=VERSIONS[0])
+def bridges(session: nox.Session) -> None:
+    """The examples of bridges under the frameworks themselves, and their types where the framework has some."""
+    session.install("-e", ".[dev]", *BRIDGES)
+    typed, others = "examples/bridges/openai_agents.py", ["dspy_lm.py", "smolagents_model.py"]
+    session.run("mypy", "--strict", typed)
+    lenient = ["--strict", "--ignore-missing-imports", "--allow-subclassing-any"]
+    session.run("mypy", *lenient, *(f"examples/bridges/{name}" for name in others))
+    settings = Path(session.create_tmp()).resolve() / "pyrightconfig.json"
+    files = {"include": ["bridges"], "strict": ["bridges/openai_agents.py"]}
+    settings.write_text(json.dumps({"typeCheckingMode": "standard", **files}), "utf-8")
+    shutil.copytree("examples/bridges", settings.parent / "bridges", dirs_exist_ok=True)
+    python = str(Path(session.bin) / "python")
+    session.run("python", "-m", "pyright", "--pythonpath", python, "-p", str(settings))
+    session.run("pytest", *ALL, "-n", "0", "tests/bridges", *session.posargs)
 
 
 @nox.session(python=VERSIONS[0])
