@@ -239,6 +239,10 @@ def check_response_events(body: bytes) -> dict[str, Any]:
     last = found[-1]
     assert last["type"] in ("response.completed", "response.incomplete", "response.failed")
     assert last["response"]["status"] == last["type"].removeprefix("response.")
+    if last["response"].get("error"):  # for clients that raise nothing for the last event
+        error = found.pop(-2)
+        assert (error["type"], error["message"]) == ("error", last["response"]["error"]["message"])
+        assert error["error"].items() >= last["response"]["error"].items()
     items: dict[int, dict[str, Any]] = {}
     said: dict[tuple[int, int], str] = {}
     parts: dict[tuple[int, int], str] = {}

@@ -18,6 +18,7 @@ from mirror import (
     read,
     types,
 )
+from sdks import openai
 from streamfold import Reply, ToolCall, Usage
 from streamfold.adapters.responses.emit import ResponsesEmitter
 from streamfold.values import ErrorInfo
@@ -249,7 +250,7 @@ def test_an_error_closes_nothing() -> None:
     made = emitter("responses")
     said: list[Delta] = [Call(0, "a", "f", '{"x'), Text("Hi")]
     body = made.feed_all(said) + made.feed(Failure(ErrorInfo("overloaded", "server_error", "busy", 503)))
-    assert types(body) == [*BEGIN, *CALL, *MESSAGE, "failed"]
+    assert types(body) == [*BEGIN, *CALL, *MESSAGE, "error", "failed"]
     response = check_response_events(body)
     assert response["error"] == {"code": "busy", "message": "overloaded", "type": "server_error", "status": 503}
     assert [item["status"] for item in response["output"]] == ["incomplete", "incomplete"]
@@ -260,11 +261,13 @@ def test_an_error_closes_nothing() -> None:
 
 
 def test_an_error_before_anything() -> None:
-    """It is a response too."""
+    """It is a response too, and an event for which OpenAI's client raises an error."""
     body = emitter("responses").feed(Failure(ErrorInfo("no", None, "rate_limit_exceeded", 429)))
-    assert types(body) == [*BEGIN, "failed"]
+    assert types(body) == [*BEGIN, "error", "failed"]
     check_open_responses(body)
-    openai_response(body)
+    with pytest.raises(openai.APIError, match=r"^no$") as caught:
+        openai_response(body)
+    assert caught.value.code == "rate_limit_exceeded"
 
 
 def test_the_response_repeats_its_request() -> None:

@@ -795,3 +795,24 @@ async def test_a_mended_answer_can_be_read_in_pieces() -> None:
     ):
         mended = json.loads(b"".join([piece async for piece in response.aiter_raw()]))
     assert mended["choices"][0]["message"]["tool_calls"][0]["id"]
+
+
+@each_row(
+    "ending",
+    [
+        {"type": "response.failed", "response": {"status": "failed", "error": {"code": "busy", "message": "too busy"}}},
+        {"type": "error", "code": "busy", "message": "too busy", "param": None},
+        {"type": "error", "error": {"type": "server_error", "code": "busy", "message": "too busy", "param": None}},
+    ],
+)
+async def test_a_failed_response_is_an_error_to_openais_client(ending: dict[str, Any]) -> None:
+    """Its client raises nothing for `response.failed`, and for an error whose members stand beside the type."""
+    started = {"id": "r", "object": "response", "model": "m", "status": "in_progress", "output": []}
+    body = sse({"type": "response.created", "sequence_number": 0, "response": started})
+    body += sse({"sequence_number": 1, **ending})
+    repair = Repairs().stream("responses", {"model": "m", "stream": True})
+    out = repair.feed(body) + repair.close()
+    client = openai_client(stored(httpx, out))
+    with pytest.raises(openai.APIError, match=r"^too busy$"):
+        async for _ in await client.responses.create(model="m", input="x", stream=True):
+            pass

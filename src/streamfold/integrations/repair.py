@@ -205,7 +205,8 @@ class StreamRepair(_Repair):
             interrupted: how the body broke off, if it did.
         """
         if self._ended:
-            return self._behind(b"", ends=True)
+            out = self._behind(b"", ends=True)
+            return out + _missing_end(out) if out.strip() and self._scanner.in_event else out
         raw, self._raw = self._raw, b""
         try:
             out = self._rewriter.close(interrupted=interrupted)

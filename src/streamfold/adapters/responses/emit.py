@@ -29,7 +29,7 @@ from .client_tools import ClientTools
 from .skeleton import response_skeleton
 from .written_calls import CallItem, call_item
 from .written_events import EventListener, written_event
-from .written_parts import REFUSAL, SUMMARY, TEXT, PartKind, flat_annotation, response_error, written_usage
+from .written_parts import REFUSAL, SUMMARY, TEXT, PartKind, error_event, flat_annotation, response_error, written_usage
 
 
 class ResponsesEmitter(Emitter):
@@ -373,7 +373,7 @@ class ResponsesEmitter(Emitter):
     def write_failure(self, failure: Failure) -> None:
         self._break_off("failed", error=response_error(failure.info))
 
-    def _break_off(self, status: str, **members: Any) -> None:
+    def _break_off(self, status: str, error: dict[str, Any] | None = None) -> None:
         self._failed = True
         self._write_blank()
         self._close_all("incomplete")
@@ -382,7 +382,9 @@ class ResponsesEmitter(Emitter):
         self._write_blank()
         self.close_item("incomplete")
         self._write_warnings()
-        self._last(status, **members)
+        if error is not None:
+            self.write_event("error", **error_event(error))
+        self._last(status, **({} if error is None else {"error": error}))
 
     def _close_all(self, status: str) -> None:
         """Closes everything that is open, in the order of the output."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...values import Extra, Failure, Part, Reasoning, Refusal, Reply, Text, index, word
+from ...text import parse_event
+from ...values import Extra, Part, Reasoning, Refusal, Reply, Text, index, word
 from ..emitting.patcher import SEEN, StreamPatcher
 from .carried_items import text_in
 from .decode import TEXT_EVENTS
 from .emit import ResponsesEmitter
 from .output import UNFINISHED, as_object
-from .written_parts import REASONING_TEXT, REFUSAL, SUMMARY, TEXT, PartKind, response_error
+from .written_parts import REASONING_TEXT, REFUSAL, SUMMARY, TEXT, PartKind
 
 # The members of items that are written from what the engine read.
 _WRITTEN_ITEMS = {
@@ -52,6 +53,7 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
         self._added: dict[Any, str | None] = {}  # by position there: the ids of the items that have begun
         self._unended: set[Any] = set()  # the positions of those that have not ended
         self._told: set[Any] = set()  # the positions of calls whose arguments have come, in pieces or from the start
+        self._has_failed = False  # the server has sent an error
         self._seen = False  # the server has sent a response object
         self._cut = False  # an item has ended before it was whole (fixtures/responses/item_incomplete)
 
@@ -126,6 +128,7 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
     def see(self, payload: Any) -> None:
         if not isinstance(payload, dict):
             return
+        self._has_failed = self._has_failed or payload.get("type") == "error"
         if response := as_object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
             self._see_response(response)
         placed = [(payload.get("output_index"), payload.get("item")), *enumerate(_dicts(response.get("output")))]
@@ -275,11 +278,16 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
         if name == SEEN:
             self._place_event(value)
 
-    def write_failure(self, failure: Failure) -> None:
-        super().write_failure(failure)
-        # OpenAI's client raises an error for an event with one, and only hands on `response.failed`.
-        error = response_error(failure.info)
-        self.write_event("error", code=error["code"], message=error["message"], param=error.get("param"), error=error)
+    def passes_over(self, raw: bytes) -> bool:
+        # OpenAI ends a failed answer with `error` and `response.failed`; there are clients that read only the second.
+        if not self._has_failed:
+            return False
+        lines = raw.decode(errors="replace").splitlines()
+        try:
+            payload = parse_event("".join(line.removeprefix("data:") for line in lines if line.startswith("data:")))
+        except ValueError:
+            return False
+        return as_object(payload).get("type") == "response.failed"
 
     def leaves(self, body: Any) -> bool:
         return isinstance(body, dict) and body.get("status") in UNFINISHED

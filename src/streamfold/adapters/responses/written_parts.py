@@ -84,6 +84,17 @@ def response_error(info: ErrorInfo) -> dict[str, Any]:
     return error if info.status is None else {**error, "status": info.status}
 
 
+def error_event(error: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the members of the event `error` that comes before `response.failed`, as OpenAI sends both.
+
+    OpenAI's clients for Python and JavaScript raise an error for a member `error` alone, and only return
+    `response.failed`. The members beside it are those of the documentation:
+    https://platform.openai.com/docs/api-reference/responses-streaming/error
+    """
+    nested = {"type": error.get("type") or error["code"], "param": None, **error}
+    return {name: nested[name] for name in ("code", "message", "param")} | {"error": nested}
+
+
 def flat_annotation(annotation: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a citation with its members beside its type, not under it as in Chat Completions."""
     inner = annotation.get(str(annotation.get("type")))
