@@ -90,7 +90,7 @@ RIGHT: dict[str, tuple[str, bytes]] = {
         "responses",
         named(
             {"type": "response.created", "response": {"id": "r1", "output": []}, "sequence_number": 0},
-            {"type": "response.completed", "response": {"output": [ITEM, MESSAGE], "status": "completed", "id": "r1"}},
+            {"type": "response.completed", "response": {"output": [MESSAGE], "status": "completed", "id": "r1"}},
         ),
     ),
     "messages": (

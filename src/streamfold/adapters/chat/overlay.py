@@ -46,6 +46,7 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
         self._custom: dict[Any, WrittenCall] = {}  # by their number there
         self._numbers: set[int] = set()  # those of the server's calls
         self._choices = 0  # so many have begun
+        self._has_text = False  # a delta had some
         self._followed: set[int] = set()  # of these, those in chunks that went on as they came
         self._reasoning_names: dict[str, None] = {}
         self._around: Any = None  # what the last chunk says around its text
@@ -92,10 +93,20 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
                     self.calls_have_ids = False
                 in_order = 0 <= place <= self._choices  # clients put choices in a list (llamacpp/two_choices)
                 self._choices = max(self._choices, place + 1)
+                self._has_text = self._has_text or bool(delta.get("content"))
+                in_order = in_order and (bool(delta) or self._has_told(choice.get("message")))
                 right = in_order and _are_texts(texts) and isinstance(calls, list) and all(map(_is_entry, calls))
                 rest = delta.keys() - _WRITTEN_OF_DELTA
                 return right and all(self._is_numbered(name, delta[name]) for name in rest)
         return False
+
+    def _has_told(self, message: Any) -> bool:
+        """Whether who reads only the deltas has what a message beside an empty one says: its text, and its calls."""
+        if not isinstance(message, dict):
+            return True
+        calls = message.get("tool_calls")
+        has_calls = not isinstance(calls, list) or len(calls) <= len(self._numbers)
+        return has_calls and (self._has_text or not message.get("content"))
 
     def _is_numbered(self, name: str, value: Any) -> bool:
         """Whether OpenAI's client adds a value to those before it: of a list that goes on it wants the positions."""

@@ -51,6 +51,7 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
         self._hosted: dict[int | str, tuple[int, dict[str, Any]]] = {}  # by position and id there: position, item here
         self._written_ids: set[str] = set()
         self._added: dict[Any, str | None] = {}  # by position there: the ids of the items that have begun
+        self._calls: set[str] = set()  # ids of items that are calls, and that events have brought
         self._unended: set[Any] = set()  # the positions of those that have not ended
         self._told: set[Any] = set()  # the positions of calls whose arguments have come, in pieces or from the start
         self._has_failed = False  # the server has sent an error
@@ -71,6 +72,8 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
         item, listed = as_object(payload.get("item")), as_object(payload.get("response")).get("output")
         self._cut = self._cut or any(one.get("status") == "incomplete" for one in (item, *_dicts(listed)))
         if kind == "response.completed" and self._cut:  # of which programs look at this word alone
+            return False
+        if not self._has_brought_calls(item, listed):
             return False
         if kind == "response.output_item.added":
             is_new = self._added.get(output) is None or not item  # which says nothing
@@ -93,6 +96,12 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
             return known and isinstance(payload.get(number), int)
         return True
 
+    def _has_brought_calls(self, item: dict[str, Any], listed: Any) -> bool:
+        """Whether who reads only the events has every call of the final list."""
+        if item.get("call_id"):
+            self._calls.update(_ids(item))
+        return all(not _ids(one).isdisjoint(self._calls) for one in _dicts(listed) if one.get("call_id"))
+
     def _tell(self, output: Any, arguments: Any) -> None:
         if arguments:
             self._told.add(output)
@@ -103,6 +112,12 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
         Where another item is open, who goes by the pieces alone is lost anyway.
         """
         return arguments in (None, "", "{}") or output in self._told or bool(self._unended - {output})
+
+    def follow(self, payload: Any) -> bytes | None:
+        written = super().follow(payload)
+        if written is None and isinstance(number := payload.get("sequence_number"), int):
+            self.sequence_number = number + 1  # whatever was written on the way was not sent
+        return written
 
     def follows(self, payload: Any) -> bool:
         number, output = payload.get("sequence_number"), payload.get("output_index")
@@ -337,6 +352,10 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 def _key(item: Mapping[str, Any]) -> str | None:
     return word(item.get("id")) or word(item.get("call_id"))
+
+
+def _ids(item: Mapping[str, Any]) -> set[str]:
+    return {name for name in (word(item.get("call_id")), word(item.get("id"))) if name}
 
 
 def _is_call(item: Mapping[str, Any]) -> bool:
