@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import httpx
 import pytest
 
@@ -167,6 +168,33 @@ def test_a_connection_whose_first_request_is_cancelled(monkeypatch: pytest.Monke
                     await asyncio.sleep(0.005)
 
     asyncio.run(main())
+
+
+@each_row("given_up", ["the one that opens", "one that waits", "two", "all but one"])
+async def test_requests_that_wait_for_one_connection(given_up: str) -> None:
+    """Some of them are cancelled before it is open: the others are answered, and nothing stays open."""
+    cancelled = {"the one that opens": [0], "one that waits": [1], "two": [0, 2], "all but one": range(4)}[given_up]
+    for turns in range(8):
+        async with serving(whole) as server, server.provider() as provider:
+            scopes, replies = [anyio.CancelScope() for _ in range(5)], []
+
+            async def ask(scope: anyio.CancelScope, provider: Provider = provider, replies: Any = replies) -> None:
+                with scope:
+                    replies.append((await provider.chat("Hello")).text)
+
+            with anyio.fail_after(10):
+                async with anyio.create_task_group() as tasks:
+                    for scope in scopes:
+                        tasks.start_soon(ask, scope)
+                    for _ in range(turns):
+                        await anyio.lowlevel.checkpoint()
+                    for place in cancelled:
+                        scopes[place].cancel()
+                assert len(replies) >= 5 - len(cancelled)
+                assert (await provider.chat("Hello")).text == "Hi"
+        with anyio.fail_after(5):
+            while server.open:
+                await anyio.sleep(0.005)
 
 
 async def test_the_key_reaches_the_client(monkeypatch: pytest.MonkeyPatch) -> None:

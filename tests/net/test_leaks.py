@@ -224,7 +224,8 @@ async def test_k15_a_slow_reader_holds_the_server_back() -> None:
 
     async with serving(script) as server, server.provider() as provider:
         async with provider.chat_stream("Hello") as stream:
-            assert set((await anext(stream)).delta) == {"x"}
+            first = (await anext(stream)).delta
+            assert first in ["x" * 2**16 * events for events in (1, 2, 3, 4)]  # as many as one read of a socket holds
             seen = -1
             with anyio.fail_after(60):
                 while seen != sent:  # until the server can't send any more

@@ -97,11 +97,11 @@ def asked(body: bytes) -> str:
     return next(word for word in ("second", "third") if word.encode() in body)
 
 
-async def said(provider: Provider, question: str) -> str:
+async def said(provider: Provider, question: str, first_event: float | None = None) -> str:
     """The text of an answer, or the kind of error."""
     with anyio.fail_after(20):
         try:
-            return (await provider.chat(question)).text
+            return (await provider.chat(question, timeouts={"first_event": first_event})).text
         except APIError as error:
             return type(error).__name__
 
@@ -320,11 +320,10 @@ async def test_an_answer_before_the_request_was_read(reads_on: bool, anyio_backe
         await peer.send(answer("200 OK", text("second") + fin("stop")))
 
     for transport in transports(anyio_backend_name):
-        async with (
-            serving(hasty) as server,
-            server.provider(transport=transport, timeouts={"first_event": 0.3}) as provider,
-        ):
-            assert await said(provider, "x" * 2**23) in ("BadRequestError", "APITimeoutError")
+        async with serving(hasty) as server, server.provider(transport=transport) as provider:
+            # A server that doesn't read holds some clients back for ever, but not aiohttp, which reads meanwhile.
+            expected = ["BadRequestError"] if reads_on else ["BadRequestError", "APITimeoutError"]
+            assert await said(provider, "x" * 2**23, None if reads_on else 0.3) in expected
             assert await said(provider, "second") == "second"
 
 

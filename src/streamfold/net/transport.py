@@ -263,16 +263,15 @@ class Exchange:
         request = self._built()
         if self._request.signer is not None:
             await self._sign(request, self._request.signer)
-        handshake = Handshake(request.extensions)
+        handshake = Handshake(self._client, request.extensions)
         try:
             self._response = await self._client.send(request, stream=True, follow_redirects=False)
             return self._response
-        except BaseException:
-            with anyio.move_on_after(_CLOSING, shield=True):
-                await handshake.aclose()
-            raise
         finally:
-            handshake.end()
+            handshake.end(self._response)
+            if not handshake.is_clean():
+                with anyio.move_on_after(_CLOSING, shield=True):
+                    await handshake.aclose()
 
     def _built(self) -> httpx.Request:
         """The request as httpx sends it. Raises ConfigError for a URL that httpx or the socket would stumble over."""
