@@ -79,10 +79,7 @@ _SPOKEN = {
 }
 PEERS = tuple(_SPOKEN)
 CONTESTANTS = [
-    *(
-        Contestant(name, "streamfold")
-        for name in (FLOOR, "bare", "httpx-sse", "streamfold", "streamfold-httpx", "streamfold-aiohttp")
-    ),
+    *(Contestant(name, "streamfold") for name in (FLOOR, "bare", "httpx-sse", "streamfold", "streamfold-aiohttp")),
     *(Contestant(name, name, wires=wires) for name, wires in _SPOKEN.items()),
 ]
 

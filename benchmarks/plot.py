@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from report import TITLES, lines
 
-OURS = ("streamfold", "streamfold-aiohttp", "streamfold-httpx")
+OURS = ("streamfold", "streamfold-aiohttp")
 WIRES = {  # what everybody reads
     "Chat Completions": ("chat-text", "chat-calls"),
     "Responses": ("responses-text", "responses-calls"),

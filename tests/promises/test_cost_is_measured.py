@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 LIBRARIES = [
     "any-llm", "bare", "httpx-sse", "langchain-openai", "litellm", "openai", "pydantic-ai", "streamfold",
-    "streamfold-httpx",
+    "streamfold-aiohttp",
 ]  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not (ROOT / "benchmarks").is_dir(), reason="the benchmarks are not installed")
