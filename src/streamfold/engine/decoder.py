@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..adapters import Adapter, Framing, find_adapter
-from ..text import partial_value
+from ..text import partial_event
 from ..values import (
     Delta,
     Limits,
@@ -331,7 +331,7 @@ class StreamDecoder:
 
     def _text_of(self, event: ServerSentEvent) -> list[Delta]:
         """Returns the text in an event that was cut off: what came of it was received like any other."""
-        payload = partial_value(event.data)
+        payload = partial_event(event.data)
         said: list[Delta] = []
         if isinstance(payload, dict):
             with suppress(ValueError):  # too little of it came to tell

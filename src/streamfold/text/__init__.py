@@ -10,6 +10,7 @@ from .jsontext import (
     parse_event,
     parse_object,
     parse_partial,
+    partial_event,
     partial_value,
     whole_characters,
     without_surrogates,

@@ -97,9 +97,33 @@ def partial_value(text: str, *, ended: bool = False) -> Any:
     try:
         if not ended and (number := _OPEN_NUMBER.search(text)) and '"' not in _STRING.sub("", text):
             text = text[: number.start()]
-        return without_surrogates(from_json(text, allow_partial="trailing-strings"))
+        return without_surrogates(_beginning(text))
     except (ValueError, TypeError):
         return None
+
+
+def partial_event(data: str) -> Any:
+    """The value of the beginning of an event's payload, as far as it goes; None if there is none.
+
+    Halves of surrogate pairs stay, because the other half may be in another event.
+
+    >>> partial_event('{"text": "Hel'), partial_event('{"text": "\\\\ud83d", "at') == {"text": "\\ud83d"}
+    ({'text': 'Hel'}, True)
+    """
+    try:
+        return _beginning(data)
+    except (ValueError, TypeError):
+        return None
+
+
+def _beginning(text: str) -> Any:
+    """Parses the beginning of a JSON text. Raises ValueError or TypeError if there is none."""
+    if not _LONE_HALF.search(text):
+        return from_json(text, allow_partial="trailing-strings")
+    # `from_json` refuses a half: it is written as U+0000 and its digits, and back.
+    marked = _ESCAPE.sub(lambda found: f"\\u0000{found[1]}" if found[1] else found[0], text)
+    whole = json.dumps(from_json(marked, allow_partial="trailing-strings"))
+    return json.loads(_MARKED.sub(lambda found: f"\\u{found[1]}" if found[1] else found[0], whole))
 
 
 def parse_values(text: str) -> list[tuple[Any, str]]:
@@ -180,6 +204,13 @@ def _integer(text: str) -> int | None:
 
 _OPEN_NUMBER = re.compile(r"(?:^|(?<=[\s,:\[]))-?[0-9][0-9.eE+-]*$")  # 1 may be the beginning of 18
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)  # behind those that are complete, a quote begins another one
+_LONE_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # or a pair
+_FIRST, _SECOND = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+# A pair; a half at the end, of which the other may come; a half that is alone; any other escape.
+_ESCAPE = re.compile(
+    rf"{_FIRST}(?:{_SECOND}|(?:\\(?:u[0-9a-fA-F]{{0,3}})?)?\Z)|\\u([dD][89a-fA-F][0-9a-fA-F]{{2}})|\\.", re.S
+)
+_MARKED = re.compile(r"\\u0000([dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL)
 _LONGEST_INTEGER = 4300  # characters: beyond them `int` refuses, see sys.set_int_max_str_digits
 _MAYBE_INFINITE = re.compile(r"[0-9][eE]\+?[0-9]{2}|[0-9]{300}")
 _SMALL = frozenset([str, int, bool, type(None)])  # what holds no number that is too large for a float

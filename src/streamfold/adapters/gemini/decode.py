@@ -169,9 +169,9 @@ def _parts(parts: list[Any], out: list[Delta]) -> None:
             if text:
                 out.append(BlockPiece(None, "text", "text", text, opens=_TEXT))
             continue
-        part = keep(part)
-        if isinstance(call := part.get("functionCall"), dict):
-            _call(part, call, out)
+        if isinstance(part.get("functionCall"), dict):
+            part = keep(part)
+            _call(part, part["functionCall"], out)
         else:
             _part(part, out)
 
@@ -194,12 +194,13 @@ def _part(part: dict[str, Any], out: list[Delta]) -> None:
     if isinstance(text, str):
         kind: BlockKind = "reasoning" if part.get("thought") else "text"
         if part.keys() <= {"text", "thought"}:
-            if text:
-                out.append(BlockPiece(None, kind, "text", text, opens=Block(None, kind, {**part, "text": ""}, "text")))
+            if text:  # may begin or end with half of a surrogate pair, so it is joined before it is kept
+                begun = Block(None, kind, keep({**part, "text": ""}), "text")
+                out.append(BlockPiece(None, kind, "text", text, opens=begun))
             return
-        out.append(Block(None, kind, part, "text"))
+        out.append(Block(None, kind, keep(part), "text"))
     elif any(value is not None for value in part.values()):
-        out.append(Block(None, "other", part))
+        out.append(Block(None, "other", keep(part)))
     else:
         return  # it says nothing, and would be refused when it comes back
     out.append(BlockEnd(None))
