@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -31,11 +31,13 @@ def escape_special_tokens(
     patterns = {"user": text, "tool": text, "function": text, "assistant": history}
     messages = list(request.messages)
     found: dict[str, list[int]] = {}
-    for at, message in enumerate(messages):
-        pattern = patterns.get(message.role)
-        if pattern and (changed := _escaped_message(message, pattern)) is not message:
-            messages[at] = changed
-            found.setdefault("assistant" if message.role == "assistant" else "text", []).append(at)
+    for run in _runs(messages):
+        role = messages[run.start].role
+        if pattern := patterns.get(role):
+            for at, changed in zip(run, _escaped_messages(messages[run.start : run.stop], pattern), strict=True):
+                if changed is not messages[at]:
+                    messages[at] = changed
+                    found.setdefault("assistant" if role == "assistant" else "text", []).append(at)
     warnings = [
         ProtocolWarning("special_tokens_escaped", _DETAILS[kind].format(_places(places)))
         for kind, places in found.items()
@@ -55,12 +57,37 @@ def _places(places: list[int]) -> str:
     return f"{shown} and {len(places) - 5} more" if len(places) > 5 else shown
 
 
-def _escaped_message(message: Message, pattern: re.Pattern[str]) -> Message:
+def _runs(messages: Sequence[Message]) -> Iterator[range]:
+    """Yields the places of messages that are escaped together.
+
+    Neighbouring messages of a user are one turn on the Messages API and Gemini's, so a token may be cut across them.
+    """
+    start = 0
+    for at, message in enumerate(messages, 1):
+        if at == len(messages) or message.role != "user" or messages[at].role != "user":
+            yield range(start, at)
+            start = at
+
+
+def _escaped_messages(messages: Sequence[Message], pattern: re.Pattern[str]) -> list[Message]:
+    texts = [text for message in messages for text in _texts(message)]
+    escaped = iter(_escaped_texts(texts, pattern))
+    return [_with_texts(message, escaped, pattern) for message in messages]
+
+
+def _texts(message: Message) -> list[str]:
+    if isinstance(message.content, str):
+        return [message.content]
+    return [text for part in message.content or () if (text := _text_of(part)) is not None]
+
+
+def _with_texts(message: Message, texts: Iterator[str], pattern: re.Pattern[str]) -> Message:
+    """Returns the message with the next of the escaped texts in the place of its own; itself if nothing is new."""
     content, name = message.content, message.name
     if isinstance(content, str):
-        content = _escaped(content, pattern)
+        content = next(texts)
     elif content:
-        content = _escaped_parts(content, pattern)
+        content = tuple(_escaped_part(part, texts, pattern) for part in content)
     if name:
         name = _escaped(name, pattern)
     same = content == message.content and name == message.name
@@ -94,14 +121,12 @@ def _escaped_texts(texts: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
     return escaped
 
 
-def _escaped_parts(parts: Sequence[Any], pattern: re.Pattern[str]) -> tuple[Any, ...]:
-    escaped = list(parts)
-    texts = [(at, text) for at, part in enumerate(parts) if (text := _text_of(part)) is not None]
-    for (at, text), changed in zip(texts, _escaped_texts([text for _, text in texts], pattern), strict=True):
-        if changed != text:
-            part = parts[at]
-            escaped[at] = replace(part, text=changed) if isinstance(part, TextPart) else {**part, "text": changed}
-    return tuple(_escaped_file(part, pattern) if isinstance(part, FilePart) else part for part in escaped)
+def _escaped_part(part: Any, texts: Iterator[str], pattern: re.Pattern[str]) -> Any:
+    if (text := _text_of(part)) is not None:
+        if (changed := next(texts)) == text:
+            return part
+        return replace(part, text=changed) if isinstance(part, TextPart) else {**part, "text": changed}
+    return _escaped_file(part, pattern) if isinstance(part, FilePart) else part
 
 
 def _text_of(part: Any) -> str | None:
