@@ -55,7 +55,7 @@ def end_deltas(reply: Reply, *, items_tell: bool = False) -> Iterator[Delta]:
         yield Refusal(reply.refusal)
     for name, values in reply.extras.items():
         if name != "output":
-            for value in values:
+            for value in _in_the_text(reply, values) if name == "annotations" else values:
                 yield Extra(name, value)
     yield from _items_and_calls(reply, with_texts=items_tell)
     if reply.usage is not None:
@@ -64,6 +64,24 @@ def end_deltas(reply: Reply, *, items_tell: bool = False) -> Iterator[Delta]:
         yield Warn(warning.code, warning.detail)
     if reply.finish_reason != "unknown" or reply.raw_finish_reason:
         yield Finish(reply.finish_reason, reply.raw_finish_reason or "")
+
+
+def _in_the_text(reply: Reply, annotations: list[Any]) -> list[Any]:
+    """Returns citations with positions in the whole text. The Responses API counts them in each part of a message."""
+    found, text = [], ""
+    for item in _items(reply):
+        for part in item.get("content") or () if item.get("type") == "message" else ():
+            if isinstance(part, dict) and isinstance(said := part.get("text"), str):
+                found += [_moved(cited, len(text)) for cited in part.get("annotations") or ()]
+                text += said
+    return found if text == reply.text and len(found) == len(annotations) else annotations
+
+
+def _moved(cited: Any, by: int) -> Any:
+    match cited:
+        case {"start_index": int(start), "end_index": int(end)}:
+            return {**cited, "start_index": start + by, "end_index": end + by}
+    return cited
 
 
 def reply_deltas(reply: Reply) -> Iterator[Delta]:

@@ -198,6 +198,7 @@ class Order:
     def _rest_of(self, reply: Reply, ends: list[Call | None]) -> Iterator[Delta]:
         later = count(max([end.index or 0 for end in self._ends.values()], default=-1) + 1)
         waiting = [late.value for _, late in self._late if isinstance(late, Extra) and late.name == "output"]
+        refusals: list[Delta] = []  # behind the texts that wait
         for part in end_deltas(reply):
             if isinstance(part, Extra) and part.value in waiting:
                 continue  # it has its place there
@@ -211,10 +212,14 @@ class Order:
                 continue
             if isinstance(part, Refusal):
                 part = Refusal(part.text.removeprefix(self.refused))
+                if part.text and self._late:
+                    refusals.append(part)
+                    continue
             if isinstance(part, Usage | Warn | Finish):
-                yield from self._take(None)
+                yield from [*self._take(None), *refusals]
+                refusals = []
             yield part
-        yield from self._take(None)
+        yield from [*self._take(None), *refusals]
 
     def _take(self, calls_before: int | None) -> list[Delta]:
         """Takes what waits and comes before a call; all of it for None."""

@@ -254,9 +254,12 @@ class ResponsesEmitter(Emitter):
             self._item(value)
             self._complete(value)
 
-    def _annotate(self, current: OpenItem, annotation: dict[str, Any]) -> None:
-        part = current.item["content"][-1]
+    def _annotate(self, current: OpenItem, annotation: dict[str, Any], number: int = -1) -> None:
+        """Writes a citation of the part that is open, or of the part with this number."""
+        part = current.item["content"][number]
         at = {**current.position, "annotation_index": len(part["annotations"])}
+        if number >= 0:
+            at["content_index"] = number
         part["annotations"] = [*part["annotations"], annotation]
         self.write_event("response.output_text.annotation.added", **at, annotation=annotation)
 
@@ -289,12 +292,11 @@ class ResponsesEmitter(Emitter):
         self._has_messages = True
         self._cited.clear()
         found = annotations_of(message, joined=len(texts) == 1)
-        for part, cited in zip(texts, found, strict=False):
-            if current is not None and current.kind is TEXT and part is written[-1]:
+        places = [number for number, part in enumerate(written) if part["type"] == "output_text"]
+        if current is not None:
+            for number, cited in zip(places, found, strict=False):
                 for annotation in cited:
-                    self._annotate(current, annotation)
-            elif cited:
-                part["annotations"] = cited
+                    self._annotate(current, annotation, number)
         known = [part["refusal"] for part in written if part["type"] == "refusal"]
         if not known or (current is not None and current.kind is REFUSAL):  # else they came with their places
             shown = "".join(known) + (
