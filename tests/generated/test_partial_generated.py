@@ -1,0 +1,308 @@
+"""Nothing received is missing from `partial`: random answers of all wire formats, cut at any byte.
+
+The oracle is the bytes themselves: each atom of a stream says what a reader knows once its last byte has arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import httpx
+import pytest
+
+from client_readers import so_far
+from provider_streams import WIRES, Event, Item, arguments, failure, text, written
+from scale import pick
+from streamfold import Provider, Reply, StreamDecoder, StreamError, UpstreamError
+from streamfold.integrations.httpx import RepairTransport
+
+CASES = pick(1000, 30, 5000)  # of each wire format
+
+KINDS = {
+    "chat": ("reasoning", "text", "refusal", "call"),
+    "kimi": ("reasoning", "text", "call"),
+    "anthropic": ("reasoning", "text", "call"),
+    "gemini": ("reasoning", "text", "call"),
+    "responses": ("reasoning", "text", "refusal", "call"),
+}
+PATHS = {
+    "chat": "/v1/chat/completions",
+    "kimi": "/v1/chat/completions",
+    "responses": "/v1/responses",
+    "anthropic": "/v1/messages",
+    "gemini": "/v1beta/models/m:streamGenerateContent?alt=sse",
+}
+
+
+@dataclass
+class Received:
+    """What the bytes before a cut say."""
+
+    text: str = ""
+    reasoning: str = ""
+    refusal: str = ""
+    finished: bool = False
+    whole: list[bytes] = field(default_factory=list)  # the events that arrived with their blank line
+
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        return self.text, self.reasoning, self.refusal
+
+
+def received(events: list[Event], cut: int, decided_late: bool = True) -> Received:
+    """Returns what a reader of the first `cut` bytes knows.
+
+    In Gemini's parts a member behind the text says whether it is a thought. Without `decided_late` such an event counts
+    only if its JSON is whole.
+    """
+    found = Received()
+    begin = 0
+    for event in events:
+        at, end = begin, begin + len(event.data)
+        json_end = begin + len(event.data.rstrip(b"\r\n"))
+        if end <= cut:
+            found.whole.append(event.data)
+        for atom in event.atoms:
+            at += len(atom.data)
+            if at > cut or atom.gain is None or (event.late and not decided_late and cut < json_end):
+                continue
+            if atom.gain.channel == "finish":
+                found.finished = True
+            elif atom.gain.channel != "arguments":
+                setattr(found, atom.gain.channel, getattr(found, atom.gain.channel) + atom.gain.text)
+        begin = end
+    return found
+
+
+def check(reply: Reply | None, events: list[Event], cut: int, context: object) -> None:
+    """Compares what an error or a finished answer has with what arrived."""
+    assert reply is not None
+    possible = [received(events, cut).texts, received(events, cut, decided_late=False).texts]
+    assert (reply.text, reply.reasoning, reply.refusal or "") in possible, context
+
+
+def answer(random: Random, wire: str) -> list[Item]:
+    """Returns the items of a random answer."""
+    kinds = [random.choice(KINDS[wire]) for _ in range(random.randint(1, 4))]
+    if wire in ("chat", "kimi"):  # one message, whose members have one order
+        kinds.sort(key=KINDS[wire].index)
+    return [
+        Item(kind, arguments(random), random.choice(["f", "get_weather"]), f"call_{at}")
+        if kind == "call"
+        else Item(kind, text(random))
+        for at, kind in enumerate(kinds)
+    ]
+
+
+def case(wire: str, seed: int) -> tuple[Random, list[Event], bytes, int]:
+    """Returns a random answer and where it is cut: anywhere, and often inside or around an event's end."""
+    random = Random(f"{wire} {seed}")
+    events = written(random, wire, answer(random, wire))
+    body = b"".join(event.data for event in events)
+    cut = random.randint(0, len(body))
+    if random.random() < 0.4:
+        event = random.randrange(len(events))
+        end = sum(len(event.data) for event in events[: event + 1])
+        cut = max(0, end - random.randint(0, 5))
+    return random, events, body, cut
+
+
+def pieces(random: Random, body: bytes) -> list[bytes]:
+    """Returns the body as the network may cut it."""
+    found = []
+    while body:
+        length = random.choice([1, 2, 7, 50, len(body)])
+        found.append(body[:length])
+        body = body[length:]
+    return found
+
+
+def ended(decoder: StreamDecoder, body: Sequence[bytes]) -> StreamError | None:
+    """Returns the error by which an answer ends, if it does."""
+    try:
+        for piece in body:
+            decoder.feed(piece)
+        decoder.close()
+    except StreamError as error:
+        return error
+    return None
+
+
+def ending(wire: str, seed: int) -> None:
+    random, events, body, cut = case(wire, seed)
+    decoder = StreamDecoder(wire, coalesce=random.random() < 0.5)
+    error = ended(decoder, pieces(random, body[:cut]))
+    assert (error is None) == received(events, cut).finished, (seed, error)
+    check(error.partial if error else decoder.reply, events, cut, seed)
+    assert not (error and error.partial and error.partial.tool_calls), seed
+
+
+def failing(wire: str, seed: int) -> None:
+    random, events, _, cut = case(wire, seed)
+    body = b"".join(received(events, cut).whole)
+    if received(events, len(body)).finished:
+        return
+    decoder = StreamDecoder(wire, coalesce=random.random() < 0.5)
+    error = ended(decoder, pieces(random, body + failure(wire, "it broke")))
+    assert isinstance(error, UpstreamError), seed
+    assert error.message == "it broke", seed
+    check(error.partial, events, len(body), seed)
+    assert not (error.partial and error.partial.tool_calls), seed
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_answer_that_ends_at_any_byte(wire: str) -> None:
+    """Everything whose bytes arrived is in `partial`, half an event's text too; no half characters, and no calls."""
+    for seed in range(CASES):
+        ending(wire, seed)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_error_behind_any_event(wire: str) -> None:
+    """An error that the server reports has everything that came before it, and no calls."""
+    for seed in range(CASES):
+        failing(wire, seed)
+
+
+class Breaking(httpx.AsyncByteStream):
+    """A body that is cut off, by an exception of the connection or as if it were whole."""
+
+    def __init__(self, pieces: list[bytes], error: Exception | None) -> None:
+        self.pieces, self.error = pieces, error
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self.pieces:
+            yield piece
+        if self.error:
+            raise self.error
+
+
+class Network(httpx.AsyncBaseTransport):
+    """Answers each request with the same bytes, and breaks."""
+
+    def __init__(self, pieces: list[bytes], error: Exception | None) -> None:
+        self.stream = Breaking(pieces, error)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=self.stream)
+
+
+ERRORS = [httpx.ReadError("reset"), httpx.RemoteProtocolError("peer closed connection"), None]
+
+
+async def breaking(wire: str, seed: int) -> None:
+    random, events, body, cut = case(wire, seed)
+    network = Network(pieces(random, body[:cut]), random.choice(ERRORS))
+    async with httpx.AsyncClient(transport=network) as client:
+        provider = Provider.from_config(
+            {"adapter": wire, "base_url": "http://test/v1", "api_key": "k", "model": "m", "max_retries": 0},
+            http_client=client,
+        )
+        shown, error = "", None
+        async with provider.chat_stream("Hello") as stream:
+            try:
+                async for chunk in stream:
+                    shown += chunk.delta
+            except StreamError as failed:
+                error = failed
+            assert (error is None) == received(events, cut).finished, (seed, error)
+            reply = error.partial if error else stream.reply
+    check(reply, events, cut, seed)
+    assert reply is not None
+    assert reply.text.startswith(shown), seed
+    assert not (error and reply.tool_calls), seed
+
+
+async def repairing(wire: str, seed: int) -> None:
+    random, events, body, cut = case(wire, seed)
+    before = received(events, cut)
+    came, broke = b"", False
+    network = Network(pieces(random, body[:cut]), httpx.ReadError("reset"))
+    async with (
+        httpx.AsyncClient(transport=RepairTransport(network)) as client,
+        client.stream("POST", f"http://test{PATHS[wire]}", json={"model": "m", "stream": True}) as response,
+    ):
+        try:
+            async for data in response.aiter_raw():
+                came += data
+        except httpx.ReadError:
+            broke = True
+    assert broke or before.finished, seed
+    atoms = [atom for event in events for atom in event.atoms]
+    halves = any(atom.data.startswith(b"\\ud") and len(atom.data) == 6 for atom in atoms)
+    calls = any(atom.gain and atom.gain.channel == "arguments" for atom in atoms) or b"functionCall" in body
+    if halves or calls or before.finished:
+        read, least = so_far(wire, came), received(events, len(b"".join(before.whole)))
+        for said, whole in ((read.text, least.text), (read.reasoning, least.reasoning), (read.refusal, least.refusal)):
+            assert said.startswith(whole), seed
+    else:
+        comments = [event for event in before.whole if event.startswith(b":")]
+        for comment in comments:  # no events
+            came = came.replace(comment, b"")
+        assert came.startswith(b"".join(event for event in before.whole if event not in comments)), seed
+
+
+@pytest.mark.one_loop
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_connection_that_breaks_at_any_byte(wire: str) -> None:
+    """A stream of a provider has in `partial` what arrived before the connection broke, shown or not."""
+    for seed in range(CASES):
+        await breaking(wire, seed)
+
+
+@pytest.mark.one_loop
+@pytest.mark.parametrize("wire", WIRES)
+async def test_repaired_streams_that_break_at_any_byte(wire: str) -> None:
+    """Under `RepairTransport` all whole events are passed on before the exception of the connection.
+
+    Their bytes are compared. Where surrogate pairs are cut in two, the stream is written again, and the end of a call
+    may be held back: then their texts are.
+    """
+    for seed in range(CASES):
+        await repairing(wire, seed)
+
+
+DIALECTS = (
+    *("kimi", "kimi3", "hermes", "qwen3coder", "glm", "deepseek", "dsml", "llama3", "mistral", "harmony", "minimax"),
+    *("minimax3", "gemma4", "functiongemma", "lfm2", "seed", "cohere", "think", "hermes+think"),
+)
+BEGINNINGS = (
+    *(
+        "a",
+        "é",
+        "😀",
+        " ",
+        "\n",
+        "<",
+        "<t",
+        "<tool",
+        "<|",
+        "<|tool",
+        "[TOOL",
+        "<｜",
+        "<｜tool",
+        "<|python_",
+        "<min",
+        "<th",
+    ),
+    *("</", "]<", "<seed"),
+)
+
+
+def held_back(dialect: str, seed: int) -> None:
+    random = Random(f"{dialect} {seed}")
+    events = written(random, "chat", [Item("text", text(random, alphabet=BEGINNINGS))])
+    body = b"".join(event.data for event in events)
+    cut = random.randint(0, len(body))
+    decoder = StreamDecoder("chat", dialect=dialect)
+    error = ended(decoder, pieces(random, body[:cut]))
+    check(error.partial if error else decoder.reply, events, cut, seed)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_text_that_might_have_become_markup(dialect: str) -> None:
+    """Text that a dialect holds back, because it may begin a call, is in `partial` when the stream breaks off."""
+    for seed in range(pick(300, 10, 1000)):
+        held_back(dialect, seed)
