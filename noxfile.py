@@ -51,6 +51,24 @@ NODE_CLIENTS = [
     "@ai-sdk/openai-compatible@2.0.87",
     "zod@4.6.7",
 ]
+# What `scenes` tries, each in an environment of its own.
+SCENES = {
+    "autogen": [
+        "autogen-ext[openai,anthropic]==0.7.5",
+        "autogen-agentchat==0.7.5",
+        "openai==3.57.0",
+        "anthropic==0.93.0",
+    ],
+    "agno": ["agno==3.1.10", "openai==3.57.0", "anthropic==2.14.0", "google-genai==3.6.1"],
+    "openai-agents": ["openai-agents==0.24.0", "openai==3.57.0"],
+    "instructor": ["instructor==1.17.0", "openai==3.3.0", "anthropic==0.93.0", "google-genai==3.6.1", "jsonref==1.1.0"],
+}
+NODE_SCENES = {
+    "ai-sdk-5": ["ai@5.0.277", "@ai-sdk/openai@2.0.131", "@ai-sdk/anthropic@2.0.112", "@ai-sdk/google@2.0.108"],
+    "ai-sdk-6": ["ai@6.0.326", "@ai-sdk/openai@3.0.141", "@ai-sdk/anthropic@3.0.140", "@ai-sdk/google@3.0.141"],
+    "ai-sdk-7": ["ai@7.0.173", "@ai-sdk/openai@4.0.118", "@ai-sdk/anthropic@4.0.105", "@ai-sdk/google@4.0.121"],
+    "openai-node": ["openai@6.49.0"],
+}
 # What `interfaces` tries: three versions of the AI SDK side by side, and the client of AG-UI.
 INTERFACES = [
     "ai5@npm:ai@5.0.277",
@@ -251,7 +269,24 @@ def clients(session: nox.Session) -> None:
         words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(node)]
         session.run(*words, *NODE_CLIENTS, AIMOCK, external=True)
         env["STREAMFOLD_AIMOCK"] = str(node / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js")
-    session.run("pytest", *ALL, "-n", "0", "tests/clients", *session.posargs, env=env)
+    session.run("pytest", *ALL, "-n", "0", "tests/clients/test_clients.py", *session.posargs, env=env)
+
+
+@nox.session(python=VERSIONS[0])
+def scenes(session: nox.Session) -> None:
+    """Fourteen scenes by six clients before the gateway and without it, over four APIs; needs npm, and 1 GB."""
+    session.install("uv", "-e", ".[dev]")
+    folder = Path(session.create_tmp()).resolve() / "scenes"
+    for name, packages in SCENES.items():
+        if not (folder / name).exists():
+            session.run("uv", "venv", "--quiet", "--python", VERSIONS[0], str(folder / name))
+        session.run("uv", "pip", "install", "--quiet", "--python", str(folder / name), *packages)
+    for name, packages in NODE_SCENES.items() if shutil.which("npm") else ():
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder / name)]
+        session.run(*words, *packages, "zod@4.6.7", external=True)
+    env = {"STREAMFOLD_CLIENTS": str(folder)}
+    session.run("pytest", *ALL, "-n", "0", "tests/clients/test_scenes.py", *session.posargs, env=env)
 
 
 @nox.session(python=VERSIONS[0])

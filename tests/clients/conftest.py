@@ -1,8 +1,8 @@
 """Clients that nobody here wrote, before our gateway; behind it recordings, llama.cpp's own server, and aimock.
 
 Each client is a program of its own (`programs/`) in an environment of its own, since no two of them want the same
-versions: `STREAMFOLD_CLIENTS` names the folder of these environments, and `nox -s clients` makes it. Without it, these
-tests are skipped.
+versions: `STREAMFOLD_CLIENTS` names the folder of these environments, and `nox -s clients` and `nox -s scenes` make
+it. Without it, these tests are skipped.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scene_clients import SCENE_CLIENTS
 
 from scripts import loaded
 
@@ -52,8 +54,8 @@ CLIENTS: dict[str, tuple[str, str, list[str], tuple[str, ...]]] = {
     "ai-sdk-google": ("with_ai_sdk.mjs", "node", ["google"], ("gemini",)),
     "ai-sdk-anthropic": ("with_ai_sdk.mjs", "node", ["anthropic"], ("messages",)),
 }
-
 _ran: dict[str, str] = {}
+_scenes_played: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
 
 class Client:
@@ -117,11 +119,11 @@ class Client:
 
 def _words(name: str, folder: Path) -> list[str] | None:
     """The command of a client, or None if it is not installed."""
-    program, environment, arguments, _ = CLIENTS[name]
-    if environment == "node":
-        there = shutil.which("node") and (folder / "node" / "node_modules").is_dir()
+    program, environment, arguments, _ = (CLIENTS | SCENE_CLIENTS)[name]
+    if program.endswith(".mjs"):
+        there = shutil.which("node") and (folder / environment / "node_modules").is_dir()
         # Node looks for packages beside the program.
-        return ["node", str(folder / "node" / program), *arguments] if there else None
+        return ["node", str(folder / environment / program), *arguments] if there else None
     if not environment:
         return [sys.executable, str(HERE / "programs" / program)] if shutil.which("curl") else None
     inside = ("Scripts", "python.exe") if sys.platform == "win32" else ("bin", "python")
@@ -134,11 +136,11 @@ def folder() -> Path:
     """The environments of the clients."""
     named = os.environ.get("STREAMFOLD_CLIENTS")
     if not named:
-        pytest.skip("no clients are installed: nox -s clients")
+        pytest.skip("no clients are installed: nox -s clients, or nox -s scenes")
     found = Path(named).resolve()
-    if (found / "node").is_dir():
+    for packages in found.glob("*/node_modules"):
         for program in (HERE / "programs").glob("*.mjs"):
-            shutil.copy(program, found / "node")
+            shutil.copy(program, packages.parent)
     return found
 
 
@@ -264,7 +266,16 @@ def before_aimock(aimock: str, folder: Path, tmp_path_factory: pytest.TempPathFa
         yield f"{address}/v1"
 
 
+@pytest.fixture(scope="session")
+def scenes_played() -> defaultdict[str, Counter[str]]:
+    """The number of conversations by how they compare: of each client, and in all with the reasons."""
+    return _scenes_played
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """The list of what ran."""
+    """Lists the clients that ran, and what the scenes counted."""
     for name, versions in _ran.items():
         terminalreporter.write_line(f"client {name}: {versions}")
+    for who, counts in _scenes_played.items():
+        numbers = ", ".join(f"{number} {what}" for what, number in sorted(counts.items()))
+        terminalreporter.write_line(f"{who}: {numbers}")

@@ -18,7 +18,7 @@ export function inAnthropicsWords({ options, tools }) {
 export async function answerAll(versions, ask) {
   console.log(JSON.stringify(versions));
   for await (const line of createInterface({ input: process.stdin })) {
-    const heard = { text: "", pieces: 0, reasoning: "", calls: [], finish: null, error: null };
+    const heard = { text: "", pieces: 0, reasoning: "", calls: [], finish: null, usage: null, error: null };
     const say = (piece) => {
       heard.text += piece;
       heard.pieces += 1;

@@ -2,7 +2,8 @@
 
     {"base_url": ..., "key": ..., "wire": "chat", "model": ..., "prompt": ..., "tools": [...], "options": {...},
      "loop": false}
-    {"text": ..., "pieces": n, "reasoning": ..., "calls": [[id, name, arguments]], "finish": ..., "error": null}
+    {"text": ..., "pieces": n, "reasoning": ..., "calls": [[id, name, arguments]], "finish": ..., "usage": ...,
+     "error": null}
 
 With `loop`, calls are answered with RESULT, and the model is asked once more: the text is that of both answers. An
 error is its class, its status if it has one, and its words. What was read before it is in the answer too.
@@ -45,6 +46,7 @@ class Heard:
         self.reasoning: list[str] = []
         self.calls: list[list[Any]] = []
         self.finish: str | None = None
+        self.usage: Any = None
 
     def told(self, error: dict[str, Any] | None) -> dict[str, Any]:
         return {
@@ -53,6 +55,7 @@ class Heard:
             "reasoning": "".join(self.reasoning),
             "calls": self.calls,
             "finish": self.finish,
+            "usage": self.usage,
             "error": error,
         }
 
@@ -60,7 +63,7 @@ class Heard:
 def answer_all(ask: Callable[[dict[str, Any], Heard], None], versions: dict[str, str]) -> None:
     """Answers commands until there are no more."""
     out = os.fdopen(os.dup(1), "w")  # what a library prints must not get between the answers
-    sys.stdout = sys.stderr
+    os.dup2(2, 1)
     out.write(json.dumps(versions) + "\n")
     out.flush()
     for line in sys.stdin:
