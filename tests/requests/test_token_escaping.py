@@ -23,7 +23,7 @@ BASE = {"adapter": "chat", "base_url": "http://127.0.0.1:9/v1", "api_key_env": [
 MARKS = {
     "harmony": ["<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|return|>", "<|call|>"],
     "dsml": ["｜DSML｜", "<｜tool▁calls▁begin｜>", "<｜end▁of▁sentence｜>", "<think>", "</think>"],
-    "deepseek": ["<｜tool▁sep｜>", "</think>"],
+    "deepseek": ["<｜tool▁sep｜>", "</think>", "<|EOT|>"],
     "kimi3": ["<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>"],
     "minimax": ["<minimax:tool_call>", "</minimax:tool_call>", "]~b]", "[e~[", "<think>"],
     "minimax3": ["]<]minimax[>[", "]~b]", "[e~[", "<mm:think>", "</mm:think>"],
@@ -42,8 +42,17 @@ MARKS = {
     "hermes": ["<|im_start|>", "</tool_call>"],
     "glm": ["<|user|>", "<|observation|>", "<tool_call>"],
     "kimi": ["<|im_end|>", "<|im_user|>", "<|tool_calls_section_begin|>", "<|tool_call_argument_begin|>", "[EOS]"],
-    "llama3": ["<|eot_id|>", "<|start_header_id|>", "<|python_tag|>", "<|reserved_special_token_7|>"],
-    "mistral": ["[TOOL_CALLS]", "[/INST]", "[ARGS]", "[CALL_ID]", "</s>"],
+    "llama3": [
+        "<|eot_id|>",
+        "<|start_header_id|>",
+        "<|python_tag|>",
+        "<|reserved_special_token_7|>",
+        "<|step|>",
+        "<|reasoning_thinking_end|>",
+        "<|vision_reserved_special_token_7|>",
+        "<|tile_x_separator|>",
+    ],
+    "mistral": ["[TOOL_CALLS]", "[/INST]", "[ARGS]", "[CALL_ID]", "</s>", "[control_8]"],
     "seed": ["<seed:tool_call>", "</seed:think>", "<seed:bos>"],
     "cohere": ["<|START_ACTION|>", "<|END_THINKING|>", "<|END_OF_TURN_TOKEN|>"],
 }

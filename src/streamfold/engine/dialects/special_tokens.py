@@ -60,15 +60,16 @@ _TOKENIZERS: dict[str, _Tokenizer] = {
     # meta-llama/Llama-3.1-8B-Instruct; meta-llama/Llama-4-Scout-17B-16E-Instruct
     "llama3": _Tokenizer(
         r"<\|(?:begin_of_text|end_of_text|(?:start|end)_header_id|header_(?:start|end)|eot(?:_id)?|eom(?:_id)?"
-        r"|python_(?:tag|start|end)|finetune_right_pad(?:_id)?|step_id|(?:image|patch)(?:_start|_end)?"
-        r"|(?:fim_[a-z]{1,12})|reserved_special_token_\d{1,4}|text_post_train_[a-z_\d]{1,40})\|>",
+        r"|python_(?:tag|start|end)|finetune_right_pad(?:_id)?|step(?:_id)?|(?:image|patch)(?:_start|_end)?"
+        r"|tile_[xy]_separator|reasoning_thinking_(?:start|end)|(?:fim_[a-z]{1,12})"
+        r"|(?:(?:reasoning|vision)_)?reserved_special_token_\d{1,4}|text_post_train_[a-z_\d]{1,40})\|>",
         models=("llama-3", "llama3", "llama-4", "llama4", "meta-llama-3", "codellama-3"),
     ),
     # mistralai/Mistral-7B-Instruct-v0.3, mistralai/Mistral-Small-3.2-24B-Instruct-2506, mistralai/Devstral-Small-2507
     "mistral": _Tokenizer(
         r"</?s>|<(?:unk|pad)>|\[/?(?:INST|AVAILABLE_TOOLS|TOOL_RESULTS|SYSTEM_PROMPT|THINK|MODEL_SETTINGS)\]"
         r"|\[(?:TOOL_CALLS|TOOL_CONTENT|ARGS|CALL_ID|PREFIX|MIDDLE|SUFFIX|IMG|IMG_BREAK|IMG_END|AUDIO|BEGIN_AUDIO"
-        r"|TRANSCRIBE)\]|<SPECIAL_\d{1,4}>",
+        r"|TRANSCRIBE|control_\d{1,4})\]|<SPECIAL_\d{1,4}>",
         models=(
             "mistral",
             "mixtral",
@@ -98,7 +99,7 @@ _TOKENIZERS: dict[str, _Tokenizer] = {
         ("gpt-oss",),
     ),
     # deepseek-ai/DeepSeek-V3.2, deepseek-ai/DeepSeek-R1
-    "deepseek": _Tokenizer(rf"<｜[^｜<>\n]{{1,60}}｜>|｜DSML｜|{_THINK}", "</think>", ("deepseek",)),
+    "deepseek": _Tokenizer(rf"<｜[^｜<>\n]{{1,60}}｜>|<\|EOT\|>|｜DSML｜|{_THINK}", "</think>", ("deepseek",)),
     # zai-org/GLM-4.6
     "glm": _Tokenizer(
         rf"{_CHATML}|<\|(?:user|assistant|system|observation|(?:begin|end)_of_(?:image|video|audio|transcription))\|>"
