@@ -183,6 +183,40 @@ def test_base_urls_that_can_not_be_asked(url: str, message: str, monkeypatch: py
     assert str(caught.value) == f'provider "custom": base_url: with the value of SOMEWHERE, it {message}'
 
 
+WAYS = ["keyword", "file", "variable", "variable in a file"]
+
+
+def provider_at(url: str, way: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **keys: str) -> Provider:
+    """A provider for a base URL that is given in one of these ways."""
+    monkeypatch.setenv("SOMEWHERE", url)
+    given = "${SOMEWHERE}" if "variable" in way else url
+    if "file" not in way:
+        return Provider.from_config({"model": "m"}, base_url=given, **keys)
+    table = {"base_url": given, "model": "m", **keys}
+    lines = ["[providers.custom]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+    (folder / "streamfold.toml").write_text("\n".join(lines))
+    return Provider.from_config("custom", config=folder / "streamfold.toml")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("url", ["HTTP://x/v1", " http://x/v1", "Http://x/v1/ ", "\thttp://x/v1\n"])
+def test_base_urls_as_people_type_them(url: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blanks around a URL and capitals in its scheme don't matter, wherever it comes from."""
+    provider = provider_at(url, way, tmp_path, monkeypatch)
+    assert provider.profile.sent_url("/chat/completions") == "http://x/v1/chat/completions"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("url", ["https://user:canary-word@x/v1", "HTTPS://canary-word@x/v1"])
+async def test_a_user_name_beside_a_key(url: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them would replace the other. Without a key it may be there."""
+    with pytest.raises(ConfigError) as caught:
+        await provider_at(url, way, tmp_path, monkeypatch, api_key="key-1").chat("Hello")
+    assert "base_url has a user name, which would replace the API key: remove one of them" in str(caught.value)
+    assert "canary-word" not in f"{caught.value} {caught.value!r}"
+    assert provider_at(url, way, tmp_path, monkeypatch).profile.key_headers() == {}
+
+
 @pytest.mark.parametrize("url", ["http://bücher.example/v1", "http://[::1]:8000/v1", "https://x/v1?api-version=1"])
 def test_base_urls_that_can(url: str) -> None:
     assert read_profile({"base_url": url}).sent_url() == url

@@ -309,7 +309,7 @@ class Profile(ModelsOfEndpoint, Table):
         key = self.key()
         if not key:
             return {}
-        if "@" in urlsplit(self.base_url).netloc:
+        if "@" in urlsplit(self.sent_url()).netloc:
             raise ConfigError(
                 f'provider "{self.name}": base_url has a user name, which would replace the API key: remove one of them'
             )
@@ -332,7 +332,7 @@ class Profile(ModelsOfEndpoint, Table):
         Raises:
             ConfigError: a variable is not set, or the result is not a URL.
         """
-        url = self._filled("base_url", self.base_url)
+        url = _as_typed(self._filled("base_url", self.base_url))
         try:
             check_url(url)
         except ValueError as exc:
