@@ -97,6 +97,16 @@ async def test_rows_become_answers(tmp_path: Path) -> None:
     assert status.stdout.startswith("30 answers, 0 errors, 0 under way, 30 rows\n")
 
 
+@pytest.mark.parametrize(("keys", "library"), [({}, "aiohttp"), ({"http2": True}, "httpx: http2 = true")])
+async def test_which_library_sends(keys: dict[str, Any], library: str, tmp_path: Path) -> None:
+    """The command says it on standard error, once; not where `transport` has chosen it."""
+    async with serving(Upstream()) as server:
+        done = await ran([*prepared(tmp_path, 2, server.base_url, **keys), "--json"], tmp_path)
+        assert done.stderr == f"main: requests are sent with {library}\n"
+        chosen = await ran([*prepared(tmp_path, 2, server.base_url, transport="httpx"), "--ledger", "other"], tmp_path)
+        assert "requests are sent" not in chosen.stderr
+
+
 async def test_a_key_that_is_refused(tmp_path: Path) -> None:
     """The job pauses with an exit code of its own, and goes on with the right key."""
     upstream = Upstream()

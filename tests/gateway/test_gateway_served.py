@@ -372,6 +372,7 @@ async def test_the_command(tmp_path: Path) -> None:
             assert read("chat", answer.content).text == recording.expect["text"]
     assert b"k1" not in said
     assert b"main: completed by" in said
+    assert b"main: requests are sent with aiohttp\n" in said
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ from streamfold import (
     Provider,
     __version__,
 )
+from streamfold.gateway import gateway
 from streamfold.net import make_client
 from tables import each_row
 
@@ -193,6 +194,25 @@ async def test_a_request_that_respx_does_not_know_is_refused() -> None:
     async with serving(hello) as server, server.provider(transport="httpx") as provider:
         with respx.mock, pytest.raises(respx.models.AllMockedAssertionError):
             await provider.chat("Hello")
+        assert server.connections == 0
+
+
+async def test_respx_sees_every_request_of_a_gateway_around_a_provider() -> None:
+    """The gateway sends with the provider's own transport, httpx, and nothing gets past the mocks."""
+    async with serving(hello) as server, server.provider(transport="httpx") as provider:
+        app = gateway({"main": provider})
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway") as client:
+            with respx.mock as mocked:
+                route = mocked.post(f"{server.base_url}/chat/completions")
+                route.respond(content=text("mocked") + fin("stop") + DONE)
+                for path, members in (
+                    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}),
+                    ("/v1/responses", {"input": "Hi", "stream": True}),
+                    ("/v1/messages", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 9}),
+                ):
+                    response = await client.post(path, json={"model": "main", **members})
+                    assert (response.status_code, "mocked" in response.text) == (200, True)
+                assert route.call_count == 3
         assert server.connections == 0
 
 

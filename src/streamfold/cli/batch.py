@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
 from itertools import combinations
@@ -141,6 +143,7 @@ def run(
         }  # fmt: skip
         asked = Provider.from_config(provider, config=config, model=model, max_retries=0).prefer_aiohttp()
         collect_rarely()
+        opened.enter_context(_transport_logged())
         ended = anyio.run(partial(run_job, asked, source, path, given, shown=not as_json))
         if not ended.paused:
             with Ledger(path, readonly=True) as written:
@@ -152,6 +155,20 @@ def run(
             raise typer.Exit(130 if ended.interrupted else 3)
         if ended.summary.errors:
             raise typer.Exit(1)
+
+
+@contextmanager
+def _transport_logged() -> Iterator[None]:
+    """Shows which HTTP library sends, on standard error."""
+    log, handler = logging.getLogger("streamfold.transport"), logging.StreamHandler()
+    before = log.level
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
 
 
 def _form(schema: Path | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ..config import Profile
 from ..net import aiohttp_problem, event_loop, make_client
 from ..values import StreamfoldError
 
-_logger = logging.getLogger("streamfold")
+_logger = logging.getLogger("streamfold.transport")
 _CLOSING = 5.0  # seconds that closing the connections may take when their event loop ends
 
 

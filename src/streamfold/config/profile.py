@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -309,7 +310,10 @@ class Profile(ModelsOfEndpoint, Table):
         key = self.key()
         if not key:
             return {}
-        if "@" in urlsplit(self.sent_url()).netloc:
+        address = self.base_url
+        with suppress(NotConfiguredError):  # a variable in the URL isn't set, which the request will say
+            address = self.sent_url()
+        if "@" in urlsplit(address).netloc:
             raise ConfigError(
                 f'provider "{self.name}": base_url has a user name, which would replace the API key: remove one of them'
             )

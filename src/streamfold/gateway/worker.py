@@ -215,6 +215,7 @@ def log_config() -> dict[str, Any]:
             "streamfold.gateway": {"level": "INFO"},
             "streamfold.stores": {"level": "WARNING"},  # those of stores belong to no request
             "streamfold.limits": {"level": "WARNING"},
+            "streamfold.transport": {"level": "INFO"},  # which HTTP library sends, for each provider
             # For programs: each line is a JSON object.
             "streamfold.gateway.requests": {"handlers": ["bare"], "level": "INFO", "propagate": False},
         },
