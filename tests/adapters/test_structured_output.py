@@ -63,6 +63,23 @@ def prepared(adapter: Any, *, messages: Any = "x", tools: Any = None, choice: An
 # --- asking -----------------------------------------------------------------------------------------------------------
 
 
+@each_row(
+    "wanted",
+    [
+        {"type": "json_schema", "json_schema": {"name": "City", "schema": CLOSED, "strict": True}},
+        {"type": "json_schema", "name": "City", "schema": CLOSED, "strict": True},
+        {"format": {"type": "json_schema", "name": "City", "schema": CLOSED, "strict": True}},
+        {"type": "json_object", "name": "City", "schema": CLOSED, "strict": True},
+    ],
+)
+def test_by_the_forms_of_other_apis(wanted: Any) -> None:
+    """The forms of Chat Completions, Responses and llama.cpp are the same schema, and sent as each API has it."""
+    form = {"name": "City", "schema": CLOSED, "strict": True}
+    assert prepared(ChatAdapter(), wanted=wanted)[0]["response_format"] == {"type": "json_schema", "json_schema": form}
+    assert prepared(ResponsesAdapter(), wanted=wanted)[0]["text"] == {"format": {"type": "json_schema", **form}}
+    assert prepared(GeminiAdapter(), wanted=wanted)[0]["generationConfig"]["responseJsonSchema"] == CLOSED
+
+
 def test_by_schema() -> None:
     """The model's schema: as it is, or closed for the strict mode of servers that have one."""
     body, _, warnings = prepared(ChatAdapter())

@@ -276,6 +276,21 @@ OPTIONS: list[Row] = [
         lambda: ask(response_format={"type": "json_schema", "schema": {}, "stict": True}),
         "response_format.stict is unknown here: a schema has name, description, schema and strict",
     ),
+    (
+        lambda: ask(response_format={"type": "json_object", "shema": {}}),
+        "response_format.shema is unknown here: a schema has name, description, schema and strict",
+    ),
+    (
+        lambda: ask(response_format={"type": "grammar", "grammar": "x"}),
+        (
+            "response_format.type: unknown type 'grammar'. Allowed: text, json_object, json_schema, object, array,"
+            " string, number, integer, boolean, null"
+        ),
+    ),
+    (
+        lambda: ask(response_format={"format": {"type": "text"}, "verbosity": "low"}),
+        "response_format.verbosity is unknown here: pass it in extra_body",
+    ),
     (lambda: ask(extra_body=[("a", 1)]), "extra_body must be a mapping, not [('a', 1)]"),
     (
         lambda: ask(extra_body={"since": {"when": object()}}),

@@ -140,7 +140,7 @@ class Options:
         for name, value in chosen.items():
             if name in _TAKES and not _TAKES[name][0](value):
                 raise ConfigError(f"{name} must be {_TAKES[name][1]}, not {value!r:.80}{_effort(name, value)}")
-        if isinstance(wanted := chosen.get("response_format"), Mapping) and wanted.get("type") in _FORMS:
+        if isinstance(wanted := chosen.get("response_format"), Mapping):
             chosen["response_format"] = read_response_format(wanted)
         return cls(**chosen)
 
@@ -225,6 +225,7 @@ _TAKES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 # The types of a response format in Chat Completions and Responses. No JSON schema has them.
 _FORMS = ("text", "json_object", "json_schema")
+_SCHEMA_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +261,17 @@ def read_response_format(wanted: Any) -> ResponseFormat | None:
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", wanted.__name__).strip("_")[:64]
         return ResponseFormat(wanted.model_json_schema(), name or "answer", model=True)
     if isinstance(wanted, Mapping):
-        if wanted.get("type") in _FORMS:
-            return read_format(Fields(wanted, "response_format"))
+        fields = Fields(wanted, "response_format")
+        kind = wanted.get("type")
+        if isinstance(wanted.get("format"), Mapping):  # the member `text` of Responses
+            inner = fields.inner("format")
+            fields.refuse_rest("pass it in extra_body")
+            return read_format(inner)
+        if kind in _FORMS:
+            return read_format(fields)
+        if isinstance(kind, str) and kind not in _SCHEMA_TYPES:
+            allowed = ", ".join([*_FORMS, *_SCHEMA_TYPES])
+            raise ConfigError(f"response_format.type: unknown type {kind!r}{nearest(kind, _FORMS)}. Allowed: {allowed}")
         return ResponseFormat(dict(wanted))
     hint = nearest(wanted, ["json"]) if isinstance(wanted, str) else ""
     raise ConfigError(f'response_format must be "json", a JSON schema or a pydantic model, not {wanted!r}{hint}')
@@ -270,8 +280,9 @@ def read_response_format(wanted: Any) -> ResponseFormat | None:
 def read_format(fields: Fields) -> ResponseFormat | None:
     """Returns a response format of Chat Completions or Responses; None for `text`.
 
-    Chat Completions has the schema in `json_schema`, Responses beside `type`:
-    https://platform.openai.com/docs/guides/structured-outputs
+    Chat Completions has the schema in `json_schema`, Responses beside `type`; llama.cpp, Fireworks and Together also
+    take one with `json_object`. https://platform.openai.com/docs/guides/structured-outputs,
+    https://github.com/ggml-org/llama.cpp/tree/master/tools/server
 
     Raises:
         ConfigError: it can't be read. The message has the path.
@@ -279,15 +290,12 @@ def read_format(fields: Fields) -> ResponseFormat | None:
     kind = fields.need("type")
     if kind == "text":
         return None
-    if kind == "json_object":
-        return ResponseFormat()
-    if kind != "json_schema":
+    if kind not in ("json_object", "json_schema"):
         raise ConfigError(f"{fields.at('type')} is {kind!r}: it is text, json_object or json_schema")
     inner = fields.object("json_schema") or fields
     schema = inner.mapping("schema")
-    if schema is None:
+    if schema is None and kind == "json_schema":
         raise ConfigError(f"{inner.at('schema')} is missing: it must be a JSON schema")
     name, strict, description = inner.text("name"), inner.flag("strict"), inner.text("description")
-    read = ResponseFormat(schema, name or "answer", strict, description=description)
     inner.refuse_rest("a schema has name, description, schema and strict")
-    return read
+    return ResponseFormat(schema, name or "answer", strict, description=description)
