@@ -54,6 +54,14 @@ async def answered(body: bytes, *, stream: bool = True) -> bytes:
         return (await client.post(RESPONSES, json=asked)).content
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_truncated_message_is_incomplete(stream: bool) -> None:
+    """The status of a message that was cut by a limit is the provider's, not `completed`."""
+    body = await answered(response(ANSWER | {"status": "incomplete"}, ends="incomplete"), stream=stream)
+    last = payloads(body)[-1]["response"] if stream else json.loads(body)
+    assert [(item["type"], item["status"]) for item in last["output"]] == [("message", "incomplete")]
+
+
 @each_row(
     "items", [(REASONING, SEARCH, ANSWER), (REASONING, PATCH), (SEARCH, ANSWER, SEARCH | {"id": "ws_2"}), (PATCH,)]
 )

@@ -308,7 +308,7 @@ class ResponsesEmitter(Emitter):
                 self.write_piece(REFUSAL, text, place)
         if message.get("phase") and self.current_item is not None:
             self.current_item.item["phase"] = message["phase"]
-        self.close_item()
+        self.close_item("incomplete" if message.get("status") == "incomplete" else "completed")
 
     def _item(self, item: dict[str, Any]) -> None:
         """Writes an item of a provider of this API that nothing else says. It may come again, at the end."""
