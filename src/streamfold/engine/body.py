@@ -27,7 +27,7 @@ from .sse import SSEDecoder, decode_cut
 
 HEAD = 512  # bytes that are enough to show what a body is
 _SAID = (Meta, Text, Reasoning, Refusal, Block, BlockPiece, BlockEnd, Usage, UsageUpdate)  # what a beginning can say
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[^"{}[\]]++', re.DOTALL)  # all but those
+_BRACES = re.compile(r'"(?:[^"\\]|\\.)*+"?|([{}])', re.DOTALL)  # those outside of strings
 REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 
 
@@ -98,8 +98,8 @@ class PlainBody:
             said: list[Delta] = []
             with suppress(ValueError):  # too little of it came to tell
                 said = list(adapter.decode_body(partial_value(self.text)))
-            if adapter.kind_follows_text and _is_open_text(said, self.text):
-                said.pop()
+            if adapter.kind_follows_text:
+                said = _without_open_text(said, self.text)
             return [delta for delta in said if isinstance(delta, _SAID)], cut
         try:
             return list(adapter.decode_body(body)), None
@@ -114,8 +114,8 @@ def certain_text(said: list[Delta], payload: str, kind_follows_text: bool) -> li
     Args:
         kind_follows_text: see `Adapter`.
     """
-    if kind_follows_text and _is_open_text(said, payload):
-        said = said[:-1]
+    if kind_follows_text:
+        said = _without_open_text(said, payload)
     return [
         delta
         for delta in said
@@ -124,9 +124,20 @@ def certain_text(said: list[Delta], payload: str, kind_follows_text: bool) -> li
     ]
 
 
-def _is_open_text(said: list[Delta], payload: str) -> bool:
-    """Returns whether the object that has the last text was cut off."""
-    return bool(said) and isinstance(said[-1], Block | BlockPiece) and _BRACKETS.sub("", payload)[-1:] == "{"
+def _without_open_text(said: list[Delta], payload: str) -> list[Delta]:
+    """Returns the deltas without the last text, if the object that has it was cut off."""
+    open_objects: list[int] = []
+    for found in _BRACES.finditer(payload):
+        if found[1] == "{":
+            open_objects.append(found.start())
+        elif found[1] and open_objects:
+            open_objects.pop()
+    begun = [partial_value(payload[at:]) for at in open_objects]
+    if any(isinstance(value, dict) and value.get("text") for value in begun):
+        for at in reversed(range(len(said))):
+            if isinstance(said[at], Block | BlockPiece):
+                return said[:at] + said[at + 1 :]
+    return said
 
 
 def error_body(text: str) -> Any:
