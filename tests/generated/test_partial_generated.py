@@ -6,14 +6,16 @@ The oracle is the bytes themselves: each atom of a stream says what a reader kno
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from random import Random
+from typing import Any
 
 import httpx
 import pytest
 
 from client_readers import so_far
-from provider_streams import WIRES, Event, Item, arguments, failure, text, written
+from provider_streams import WIRES, WRITERS, Answer, Atom, Event, Item, Piece, arguments, failure, text, written
 from scale import pick
 from streamfold import Provider, Reply, StreamDecoder, StreamError, UpstreamError
 from streamfold.integrations.httpx import RepairTransport
@@ -54,26 +56,35 @@ class Received:
 def received(events: list[Event], cut: int, decided_late: bool = True) -> Received:
     """Returns what a reader of the first `cut` bytes knows.
 
-    In Gemini's parts a member behind the text says whether it is a thought. Without `decided_late` such an event counts
-    only if its JSON is whole.
+    In Gemini's parts a member behind the text says whether it is a thought. Without `decided_late` such a text counts
+    only if its part is whole.
     """
     found = Received()
     begin = 0
     for event in events:
-        at, end = begin, begin + len(event.data)
-        json_end = begin + len(event.data.rstrip(b"\r\n"))
+        end = begin + len(event.data)
+        ends = [begin + size for size in accumulate(len(atom.data) for atom in event.atoms)]
         if end <= cut:
             found.whole.append(event.data)
-        for atom in event.atoms:
-            at += len(atom.data)
-            if at > cut or atom.gain is None or (event.late and not decided_late and cut < json_end):
+        for number, (atom, at) in enumerate(zip(event.atoms, ends, strict=True)):
+            if at > cut or atom.gain is None:
                 continue
             if atom.gain.channel == "finish":
                 found.finished = True
-            elif atom.gain.channel != "arguments":
+                continue
+            if event.late and not decided_late:
+                closing = next(place for place in range(number, len(ends)) if is_brace(event.atoms[place]))
+                if ends[closing] > cut:
+                    continue
+            if atom.gain.channel != "arguments":
                 setattr(found, atom.gain.channel, getattr(found, atom.gain.channel) + atom.gain.text)
         begin = end
     return found
+
+
+def is_brace(atom: Atom) -> bool:
+    """Whether an atom closes an object, and is no character of a text."""
+    return atom.data == b"}" and (atom.gain is None or atom.gain.channel == "finish")
 
 
 def check(reply: Reply | None, events: list[Event], cut: int, context: object) -> None:
@@ -262,6 +273,52 @@ async def test_repaired_streams_that_break_at_any_byte(wire: str) -> None:
     """
     for seed in range(CASES):
         await repairing(wire, seed)
+
+
+def whole_atoms(random: Random, wire: str, items: list[Item]) -> Event:
+    """Returns an answer in one piece, as atoms."""
+    writer = WRITERS[wire](random, Answer(items))
+    texts = {item.text: item.kind for item in items if item.kind != "call"}
+    if wire in ("chat", "kimi"):  # one member for each kind
+        kinds = {item.kind for item in items}
+        texts = {"".join(item.text for item in items if item.kind == kind): kind for kind in kinds if kind != "call"}
+
+    def marked(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: marked(member) for key, member in value.items()}
+        if isinstance(value, list):
+            return [marked(member) for member in value]
+        return Piece(texts[value], value, writer.stream.ascii) if isinstance(value, str) and value in texts else value
+
+    return Event(list(writer.stream.json(marked(writer.whole()))), late=wire == "gemini")
+
+
+async def cutting_whole(wire: str, seed: int) -> None:
+    random = Random(f"whole {wire} {seed}")
+    items = answer(random, wire)
+    # Each text is found by itself in the body.
+    items = [item if item.kind == "call" else replace(item, text=f"{at}{item.text}") for at, item in enumerate(items)]
+    event = whole_atoms(random, wire, items)
+    cut = random.randrange(len(event.data))
+    network = Network(pieces(random, event.data[:cut]), random.choice(ERRORS))
+    async with httpx.AsyncClient(transport=network) as client:
+        provider = Provider.from_config(
+            {"adapter": wire, "base_url": "http://test/v1", "api_key": "k", "model": "m", "max_retries": 0},
+            http_client=client,
+        )
+        with pytest.raises(StreamError) as caught:
+            await provider.chat("Hello", stream=False)
+    check(caught.value.partial, [event], cut, seed)
+    assert caught.value.partial is not None
+    assert caught.value.partial.tool_calls == [], seed
+
+
+@pytest.mark.one_loop
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_whole_answer_that_is_cut_off_at_any_byte(wire: str) -> None:
+    """A whole answer that is cut off keeps in `partial` what came of its texts, and has no calls."""
+    for seed in range(CASES):
+        await cutting_whole(wire, seed)
 
 
 DIALECTS = (

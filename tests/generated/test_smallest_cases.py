@@ -140,3 +140,27 @@ async def test_citations_of_a_text_before_a_refusal() -> None:
     body = {"model": "main", "input": "Hello", "stream": True}
     read = read_responses(await through_the_gateway(output, "/v1/responses", body), True)
     assert [item["content"][0]["annotations"] for item in read.items] == [[cited(0, 4)]]
+
+
+@pytest.mark.parametrize("rest", ['{"text": "', '{"te', '{"text": "b'])
+@pytest.mark.one_loop
+async def test_a_whole_thought_before_half_a_part(rest: str) -> None:
+    """A thought of Gemini is kept, whatever came of the next part, whose kind may not be known yet."""
+    body = '{"candidates": [{"content": {"parts": [{"text": "a", "thought": true}, ' + rest
+    decoder = StreamDecoder("gemini")
+    decoder.feed(b"data: " + body.encode())
+    with pytest.raises(IncompleteStreamError) as streamed:
+        decoder.close()
+    network = httpx.MockTransport(
+        lambda _: httpx.Response(200, headers={"content-type": "application/json"}, content=body)
+    )
+    async with httpx.AsyncClient(transport=network) as client:
+        provider = Provider.from_config(
+            {"adapter": "gemini", "base_url": "http://test", "api_key": "k", "model": "m", "max_retries": 0},
+            http_client=client,
+        )
+        with pytest.raises(IncompleteStreamError) as whole:
+            await provider.chat("Hello", stream=False)
+    for error in (streamed.value, whole.value):
+        assert error.partial is not None
+        assert (error.partial.text, error.partial.reasoning) == ("", "a")

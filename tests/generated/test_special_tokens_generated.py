@@ -13,11 +13,14 @@ from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
+import httpx
 import pytest
 
+from client_readers import READERS
 from provider_streams import WIRES
 from scale import pick
 from streamfold import Message, Provider, ToolCall, assistant, file, system, tool_result, user
+from streamfold.gateway import gateway
 from streamfold.types import TextPart
 
 JOINER = "\u2060"  # put behind the first character of a token, so that no tokenizer matches it
@@ -332,6 +335,51 @@ def in_an_answer(dialect: str, seed: int) -> None:
     assert turn["content"].replace(JOINER, "") == said, seed
     if "</think>" not in said:
         assert turn["content"] == said, seed
+
+
+async def of_a_client(api: str, seed: int) -> None:
+    random = Random(f"{api} {seed}")
+    dialect = random.choice([*MARKS])
+    text, bodies = words(random, MARKS[dialect], hot=True), []
+    at = random.randint(0, len(text))
+    pieces = [piece for piece in (text[:at], text[at:]) if piece]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        bodies.append(json.loads(request.content))
+        message = {"role": "assistant", "content": "Hi"}
+        return httpx.Response(200, json={"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as network:
+        settings = {"adapter": "chat", "base_url": "http://test/v1", "api_key": "k", "model": "m", "dialect": dialect}
+        app = gateway({"main": Provider.from_config(settings, http_client=network)})
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            response = await client.post(*asked(api, pieces)[:1], json=asked(api, pieces)[1])
+    assert response.status_code == 200, (seed, response.text)
+    sent = "".join(text for role, text in rendered("chat", bodies[-1]) if role == "user")
+    assert [mark for mark in MARKS[dialect] if mark in sent] == [], (seed, sent)
+    assert sent.replace(JOINER, "") == text, (seed, sent)
+    assert (sent != text) == ("special_tokens_escaped" in response.headers.get("x-streamfold-warnings", "")), seed
+
+
+def asked(api: str, pieces: list[str]) -> tuple[str, dict[str, Any]]:
+    """Returns a request of a client in which a user says the pieces one behind the other."""
+    if api == "gemini":
+        contents = [{"role": "user", "parts": [{"text": piece} for piece in pieces]}]
+        return "/v1beta/models/main:generateContent", {"contents": contents}
+    kind = "input_text" if api == "responses" else "text"
+    messages = [{"role": "user", "content": [{"type": kind, "text": piece} for piece in pieces]}]
+    body = {"model": "main", "input" if api == "responses" else "messages": messages}
+    if api == "anthropic":
+        return "/v1/messages", body | {"max_tokens": 100}
+    return {"chat": "/v1/chat/completions", "responses": "/v1/responses"}[api], body
+
+
+@pytest.mark.one_loop
+@pytest.mark.parametrize("api", READERS)
+async def test_special_tokens_of_a_client(api: str) -> None:
+    """Through the gateway, too, whatever API the client speaks; the warning is in the answer's header."""
+    for seed in range(pick(150, 10, 1000)):
+        await of_a_client(api, seed)
 
 
 @pytest.mark.parametrize("dialect", MARKS)
