@@ -28,6 +28,7 @@ import anyio
 import anyio.to_thread
 
 from .answers import Arguments, ChunkSource, WrappedAnswer
+from .net import Interrupted, run_within
 from .requests import GO_ON_MESSAGE
 from .stores import MemoryStore, Retention, StoreError, lasting_store
 from .values import (
@@ -530,8 +531,10 @@ _OF_RESTORED_PARTS = ("reasoning_dropped", "extras_dropped")
 async def _within(work: Awaitable[object], done: str) -> ProtocolWarning | None:
     """Waits for a store, but not long. Returns a warning if it fails."""
     try:
-        with anyio.fail_after(_STORE_TIMEOUT):
-            await work
+        try:
+            await run_within(lambda: work, _STORE_TIMEOUT)
+        except Interrupted:
+            raise TimeoutError from None
     except Exception as error:  # whatever a store raises: the model can still answer, or has answered
         known = isinstance(error, StoreError | TimeoutError)
         _logger.warning(

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import socket
 import ssl
+import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,9 +25,11 @@ import scale
 from folding import DONE, fin, text
 from http2_servers import begun, whole
 from http2_servers import serving as serving_http2
-from servers import STREAM, Connection, answer, certificate, framed, serving
-from streamfold import APITimeoutError, Provider
+from servers import STREAM, Connection, answer, certificate, falls_silent, framed, serving
+from streamfold import APITimeoutError, Provider, turn_cache
 from streamfold.net.deadlines import Interrupted, make_steps
+from streamfold.stores import BlockingCalls, StoreError, blocking, waiting
+from streamfold.stores.waiting import WaitingStore
 from tables import each_row
 
 SECONDS = 0.06
@@ -373,3 +376,67 @@ async def test_a_result_that_comes_with_the_deadline_is_returned() -> None:
     assert await steps.run(stubborn, 0.0) == "done"
     with pytest.raises(Interrupted):
         await steps.run(failing, 0.0)
+
+
+class HangingStore:
+    """A store that fails once, and never answers again."""
+
+    name, failed = "hanging", False
+
+    async def put(self, *_: Any, **__: Any) -> bool:
+        if self.failed:
+            await asyncio.sleep(60)
+        self.failed = True
+        raise StoreError("it failed")
+
+    async def aclose(self) -> None:
+        pass
+
+
+@each_row("who", ["a store", "a store that is closed", "the turn cache", "a request", "an answer"])
+async def test_no_deadline_of_ours_cancels_the_task_of_a_caller(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever runs out, nothing calls `cancel` of the task that waits for it."""
+    for module, name in ((blocking, "PATIENCE"), (waiting, "PATIENCE"), (turn_cache, "_STORE_TIMEOUT")):
+        monkeypatch.setattr(module, name, 0.05)
+    cancelled, over = [], threading.Event()
+
+    class Watched(asyncio.Task[Any]):
+        def cancel(self, msg: Any = None) -> bool:
+            cancelled.append(msg)
+            return super().cancel(msg)
+
+    async def from_server(*sent: bytes) -> None:
+        async with (
+            serving(falls_silent(*sent)) as server,
+            server.provider(timeouts={"first_event": 0.05, "read": 0.05}) as provider,
+        ):
+            with pytest.raises(APITimeoutError):
+                await Watched(provider.chat("Hello"), loop=asyncio.get_running_loop())
+
+    async def of_the_turn_cache() -> None:
+        warning = await turn_cache._within(asyncio.sleep(60), "read")
+        assert warning is not None
+        assert "TimeoutError" in warning.detail
+
+    async def of_a_store() -> None:
+        with pytest.raises(StoreError, match="did not answer within"):
+            await BlockingCalls("store", lambda: (OSError,)).ask(over.wait)
+
+    async def of_a_store_that_is_closed() -> None:
+        store = WaitingStore(HangingStore())
+        await store.put("", {"a": b"1"})
+        await store.aclose()
+
+    match who:
+        case "a request":
+            await from_server()
+        case "an answer":
+            await from_server(STREAM, framed(text("Hel")))
+        case _:
+            waits = {
+                "a store": of_a_store, "a store that is closed": of_a_store_that_is_closed,
+                "the turn cache": of_the_turn_cache,
+            }[who]  # fmt: skip
+            await Watched(waits(), loop=asyncio.get_running_loop())
+    over.set()
+    assert cancelled == []

@@ -74,6 +74,8 @@ class HeldBody:
             self._check(int(length), "the request body")
         pieces: list[bytes] = []
         seconds = self._options.body_timeout
+        # In the server's task for this request. A cancellation that is left over if the server cancels it at the same
+        # moment ends no more than that request, which is refused anyway.
         with anyio.move_on_after(seconds) as scope:
             while True:
                 message = await receive()

@@ -34,6 +34,8 @@ class GuardedSend:
     async def __call__(self, message: Any) -> None:
         """Sends a message."""
         try:
+            # In the server's task for this request. A cancellation that is left over if the server cancels it at the
+            # same moment ends no more than that request, whose client can't be reached any more.
             with anyio.fail_after(self.seconds):
                 await self._send(message)
         except OSError as exc:  # TimeoutError is one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from typing import Literal, Self
 
 import anyio
 
+from ..net import Interrupted, run_within
 from ..values import ConfigError, Cost, RateLimit, Usage
 from .adaptive_rate import FIRST_RATE, rates_from_headers
 from .errors import BudgetExceededError, LimitReachedError
@@ -237,8 +239,8 @@ class RateLimiter:
             raise self._reached(grant)
         if grant.reason in ("slots", "reserved"):
             self._freed = self._freed or anyio.Event()
-            with anyio.move_on_after(seconds):
-                await self._freed.wait()
+            with suppress(Interrupted):
+                await run_within(self._freed.wait, seconds)
         else:
             await anyio.sleep(seconds)
 
@@ -407,8 +409,9 @@ class Reservation:
         if self._limiter.counts_here:  # without a wait, so that nothing can be cancelled
             await self._end()
         else:
-            with anyio.move_on_after(_CHARGING, shield=True):  # perhaps because the task is being cancelled
-                await self._end()
+            # Shielded, because the task may be about to be cancelled.
+            with anyio.CancelScope(shield=True), suppress(Interrupted):
+                await run_within(self._end, _CHARGING)
 
     async def _end(self) -> None:
         if (charge := self._charge()) != _UNCHANGED:

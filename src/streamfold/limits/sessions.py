@@ -22,6 +22,7 @@ from uuid import uuid4
 import anyio
 import anyio.to_thread
 
+from ..net import Interrupted, run_within
 from ..stores import PATIENCE, BlockingCalls, StoreError
 from ..values import ConfigError
 from .errors import LimitStoreError
@@ -276,8 +277,9 @@ class SharedSession:
     async def aclose(self) -> None:
         """Sends what is queued, and gives up the lease if nothing is held. What can't be sent is lost, and logged."""
         self._check_process()
-        with anyio.move_on_after(2 * PATIENCE, shield=True), suppress(LimitStoreError, ConfigError):
-            await anyio.to_thread.run_sync(self._leave, abandon_on_cancel=True)
+        leave = partial(anyio.to_thread.run_sync, self._leave, abandon_on_cancel=True)
+        with anyio.CancelScope(shield=True), suppress(LimitStoreError, ConfigError, Interrupted):
+            await run_within(leave, 2 * PATIENCE)
         lost = [call.operation for call in self._pending() if isinstance(call.operation, Charge)]
         if lost:
             money = sum(charge.money for charge in lost) / 1_000_000

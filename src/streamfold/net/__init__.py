@@ -4,7 +4,7 @@ from .clients import aiohttp_problem, make_client
 from .clocks import Clocks
 from .compression import body_codings, unpacked_pieces
 from .cut_secrets import Splice, secrets_in_body, spliced
-from .deadlines import event_loop
+from .deadlines import Interrupted, event_loop, run_within
 from .exceptions import forget_locals, hides_arguments, redact_error
 from .ratelimit import read_rate_limit
 from .redaction import HIDDEN, Redactor

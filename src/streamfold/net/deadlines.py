@@ -65,6 +65,15 @@ def make_steps(loop: asyncio.AbstractEventLoop | None) -> Steps:
     return _ScopedSteps() if loop is None else _TaskSteps(loop)
 
 
+async def run_within(step: Callable[[], Awaitable[T]], seconds: float) -> T:
+    """Returns what a step returns, if that takes no longer than so many seconds.
+
+    Raises:
+        Interrupted: it took longer, and was cancelled.
+    """
+    return await make_steps(event_loop()).run(step, anyio.current_time() + seconds)
+
+
 class _TaskSteps:
     """Runs each step in a task of its own, in a copy of the caller's context."""
 

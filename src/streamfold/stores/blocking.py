@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from time import monotonic, time
 from typing import Any, ClassVar, Generic, TypeVar
@@ -14,6 +15,7 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
+from ..net import Interrupted, run_within
 from .store import Retention, StoreError
 
 T = TypeVar("T")
@@ -57,8 +59,11 @@ class BlockingCalls:
         self.check()
         call = _Call(self, ask)
         try:
-            with anyio.move_on_after(PATIENCE):
-                await anyio.to_thread.run_sync(call.run, abandon_on_cancel=True, limiter=self._limiter())
+            limiter = self._limiter()
+            with suppress(Interrupted):
+                await run_within(
+                    partial(anyio.to_thread.run_sync, call.run, abandon_on_cancel=True, limiter=limiter), PATIENCE
+                )
         except self._raised() as error:
             raise self._failed(f"{self._store!r} can't be used: {error}") from error
         if call.found:  # in time, or while the event loop was too busy to see it

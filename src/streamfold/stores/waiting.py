@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import anyio
 
+from ..net import Interrupted, run_within
 from .blocking import PATIENCE
 from .memory import MemoryStore
 from .store import Retention, Store, StoreError, joined_key
@@ -121,8 +122,8 @@ class WaitingStore:
         """Closes the store. What could not be put there is lost, and logged."""
         self._paused.clear()
         try:
-            with anyio.move_on_after(PATIENCE, shield=True):
-                await self.move()
+            with anyio.CancelScope(shield=True), suppress(Interrupted):
+                await run_within(self.move, PATIENCE)
         except StoreError as error:
             _logger.error("%d records could not be kept: %s", len(self._waiting.names()), error.message)
         finally:
@@ -132,8 +133,8 @@ class WaitingStore:
         """Moves what waits, where nobody keeps trying; but no answer after the other waits for that."""
         if monotonic() >= self._next:
             self._next = monotonic() + _AGAIN
-            with suppress(StoreError), anyio.move_on_after(PATIENCE):
-                await self.move()
+            with suppress(StoreError, Interrupted):
+                await run_within(self.move, PATIENCE)
 
     def __repr__(self) -> str:
         return repr(self.store)
