@@ -21,9 +21,7 @@ from ...values import (
     Reasoning,
     Refusal,
     Text,
-    Usage,
     Warn,
-    count,
     error_info,
     index,
     is_done,
@@ -33,6 +31,7 @@ from ...values import (
     whole_number,
     word,
 )
+from ..openai_usage import read_openai_usage
 from .message import as_whole
 
 if TYPE_CHECKING:
@@ -174,7 +173,7 @@ class EventReader:
 
     def _end(self, usage: dict[str, Any] | None, finish: Any, failure: Failure | None, out: list[Delta]) -> None:
         if usage:
-            out.append(self._usage(usage))
+            out.append(read_openai_usage(usage))
         if finish and not isinstance(finish, str):
             raise ValueError(f"a finish reason must be a word, not {finish!r}")
         reason = _finish_reason(finish) if finish else None
@@ -270,25 +269,6 @@ class EventReader:
         if signature := get("extra_content"):  # Gemini refuses the next turn without it: ai.google.dev, signatures
             call.extra = {"extra_content": signature}
         out.append(call)
-
-    def _usage(self, usage: dict[str, Any]) -> Usage:
-        prompt = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
-        completion = usage.get("completion_tokens_details") or usage.get("output_tokens_details") or {}
-        return Usage(
-            input_tokens=count(usage, "prompt_tokens", "input_tokens"),
-            output_tokens=count(usage, "completion_tokens", "output_tokens"),
-            total_tokens=count(usage, "total_tokens"),
-            # In the details (OpenAI), on top (Moonshot), or under a name of its own (DeepSeek).
-            cached_tokens=count(
-                {**usage, **(prompt if isinstance(prompt, dict) else {})}, "cached_tokens", "prompt_cache_hit_tokens"
-            ),
-            reasoning_tokens=count(
-                {**usage, **(completion if isinstance(completion, dict) else {})}, "reasoning_tokens"
-            ),
-            # https://platform.openai.com/docs/guides/prompt-caching; OpenRouter has the same name.
-            cache_write_tokens=count(prompt, "cache_write_tokens") if isinstance(prompt, dict) else None,
-            raw=usage,
-        )
 
 
 # Beside OpenAI's own words: https://openrouter.ai/docs/api-reference/overview (error), https://docs.z.ai (sensitive,

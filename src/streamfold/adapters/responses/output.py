@@ -23,16 +23,15 @@ from ...values import (
     Summary,
     Text,
     ToolRequests,
-    Usage,
     Warn,
     as_count,
-    count,
     error_info,
     item_part,
     keep,
     unknown_finish,
     word,
 )
+from ..openai_usage import read_openai_usage
 
 UNFINISHED = ("queued", "in_progress")
 _COMPLETE = (None, "completed", "complete", "done", "finished", "success", "succeeded")  # the first two are OpenAI's
@@ -124,7 +123,7 @@ def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> Non
     if items:  # where the list is left empty, the items that came before are all there is
         _whole_output(items, out)
     if usage := as_object(response.get("usage")):
-        out.append(_usage(usage))
+        out.append(read_openai_usage(usage))
         _add_tool_requests(usage, response.get("tool_usage"), out)
     if end := _end(response, said, items):
         if isinstance(end, Finish) and end.reason == "unknown":
@@ -184,19 +183,6 @@ def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Fi
     if word_for_it == "completed" or said:
         return Finish("stop", "completed")
     return Finish("unknown", status) if status and status not in UNFINISHED else None
-
-
-def _usage(usage: dict[str, Any]) -> Usage:
-    read, written = as_object(usage.get("input_tokens_details")), as_object(usage.get("output_tokens_details"))
-    return Usage(
-        input_tokens=count(usage, "input_tokens"),
-        output_tokens=count(usage, "output_tokens"),
-        total_tokens=count(usage, "total_tokens"),
-        cached_tokens=count(read, "cached_tokens") if read else None,
-        cache_write_tokens=count(read, "cache_write_tokens") if read else None,
-        reasoning_tokens=count(written, "reasoning_tokens") if written else None,
-        raw=usage,
-    )
 
 
 _COUNTED = {"code_interpreter": "code_execution", "image_gen": "image_generation"}
