@@ -14,7 +14,7 @@ SCENE_CLIENTS: dict[str, tuple[str, str, list[str], tuple[str, ...]]] = {
     "autogen": ("scenes_autogen.py", "autogen", [], ("chat", "messages")),
     "agno": ("scenes_agno.py", "agno", [], APIS),
     "openai-agents": ("scenes_agents.py", "openai-agents", [], ("chat", "responses")),
-    "instructor": ("scenes_instructor.py", "instructor", [], ("chat", "messages", "gemini")),
+    "instructor": ("scenes_instructor.py", "instructor", [], APIS),
 }
 # What a client is asked to do in a scene; "text" in all others.
 TASKS = {
@@ -25,8 +25,8 @@ TASKS = {
     "cut": "tools",
     "structured": "object",
 }
-# AutoGen has no structured output on the Messages API; instructor takes only one call on Gemini's.
-UNABLE = {("autogen", "messages", "object"), ("instructor", "gemini", "tools")}
+# AutoGen has no structured output on the Messages API; instructor has several calls on two APIs only.
+UNABLE = {("autogen", "messages", "object"), ("instructor", "responses", "tools"), ("instructor", "gemini", "tools")}
 
 
 def modes(client: str, api: str, scene: str) -> list[bool]:

@@ -34,6 +34,9 @@ def ask(command: dict[str, Any], heard: Heard) -> None:
             client: Any = instructor.from_openai(
                 openai.OpenAI(base_url=f"{address}/v1", api_key=key, max_retries=0), mode
             )
+        case "responses":
+            mode = instructor.Mode.RESPONSES_TOOLS
+            client = instructor.from_openai(openai.OpenAI(base_url=f"{address}/v1", api_key=key, max_retries=0), mode)
         case "messages":
             mode = instructor.Mode.ANTHROPIC_PARALLEL_TOOLS if parallel else instructor.Mode.ANTHROPIC_TOOLS
             client = instructor.from_anthropic(anthropic.Anthropic(base_url=address, api_key=key, max_retries=0), mode)
@@ -65,7 +68,7 @@ def text(answer: Any) -> str:
         return str(answer.choices[0].message.content or "")
     if hasattr(answer, "content"):
         return "".join(block.text for block in answer.content if block.type == "text")
-    return str(answer.text)
+    return str(answer.output_text if hasattr(answer, "output_text") else answer.text)
 
 
 def counts(answer: Any) -> dict[str, Any]:
