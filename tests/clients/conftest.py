@@ -224,7 +224,10 @@ def base_url(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator
         for name, faults in replays.items():
             words = ["serve-replay", *folders, "--speed", "instant", *faults]
             address = stack.enter_context(command(*words, log=logs / name))
-            text += f'[providers.{name}]\nbase_url = "{address}/v1"\nmodel = "none"\nmax_retries = 0\n'
+            # A chunk for each event, so that the number of pieces does not depend on what arrives together.
+            text += (
+                f'[providers.{name}]\nbase_url = "{address}/v1"\nmodel = "none"\nmax_retries = 0\ncoalesce = false\n'
+            )
         file = logs / "streamfold.toml"
         file.write_text(text)
         words = ["serve", "-c", str(file), "--port", "0"]
