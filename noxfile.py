@@ -51,6 +51,8 @@ NODE_CLIENTS = [
     "@ai-sdk/openai-compatible@2.0.87",
     "zod@4.6.7",
 ]
+# The lowest versions that pyproject.toml allows, and httpx with its own lower bounds.
+LOWEST_HTTP = ["httpx==0.27.0", "httpcore==1.0.3", "aiohttp==3.14.0", "httpx2==2.0.0", "httpcore2==2.0.0"]
 # What `scenes` tries, each in an environment of its own.
 SCENES = {
     "autogen": [
@@ -211,9 +213,17 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session(python=VERSIONS[0])
-def transports(session: nox.Session) -> None:
-    """The network tests, all of them over each transport; other sessions run them over httpx, and some over aiohttp."""
+@nox.parametrize("versions", ["newest", "lowest"])
+def transports(session: nox.Session, versions: str) -> None:
+    """The network tests over each transport, on each event loop that it has, with newest and lowest HTTP libraries.
+
+    Other sessions run them over httpx, and some over aiohttp.
+    """
     session.install("-e", ".[dev]")
+    if versions == "lowest":
+        session.install(
+            "--no-deps", *LOWEST_HTTP
+        )  # packages of the extra `dev` want newer ones, but not in these tests
     names = (
         "client/test_provider",
         "client/test_fallback",
