@@ -68,10 +68,10 @@ LOST: dict[str, dict[str, tuple[str, ...]]] = {
         '"cache_read_input_tokens":2': ("cached_tokens", "input_tokens", "total_tokens"),
         '"cache_creation_input_tokens":1': ("cache_write_tokens", "input_tokens", "total_tokens"),
         '"thinking_tokens":4': ("reasoning_tokens",), '"web_search_requests":3': ("tools",),
-        '"ephemeral_1h_input_tokens":1': (),
+        '"ephemeral_1h_input_tokens":1': ("details",),
     },
     "gemini": {
-        '"promptTokenCount":8': ("input_tokens",), '"toolUsePromptTokenCount":1': ("input_tokens",),
+        '"promptTokenCount":8': ("input_tokens",), '"toolUsePromptTokenCount":1': ("input_tokens", "details"),
         '"candidatesTokenCount":1': ("output_tokens",), '"totalTokenCount":14': ("total_tokens",),
         '"thoughtsTokenCount":4': ("output_tokens", "reasoning_tokens"),
         '"cachedContentTokenCount":2': ("cached_tokens",),

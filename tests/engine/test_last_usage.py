@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -162,3 +163,66 @@ def test_counts_of_events_that_are_known() -> None:
     assert usage == Usage(7, 13, 20, 0, 0, raw=counts("gemini", 7, 13))
     decoder.feed(event({**said, "usageMetadata": {}}))
     assert decoder.partial().usage == usage
+
+
+def responses(usage: Any) -> bytes:
+    return event({"type": "response.completed", "response": {"id": "r", "status": "completed", "usage": usage}})
+
+
+@each_row(
+    ("adapter", "body", "expected"),
+    [
+        # OpenAI: the parts are in the sums, predictions that were not taken as well.
+        ("chat", chat({"prompt_tokens": 20, "completion_tokens": 30, "total_tokens": 50,
+                       "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 6},
+                       "completion_tokens_details": {"reasoning_tokens": 5, "audio_tokens": 7,
+                                                     "accepted_prediction_tokens": 2,
+                                                     "rejected_prediction_tokens": 3}}),
+         Usage(20, 30, 50, 4, 5, details={"input_audio_tokens": 6, "output_audio_tokens": 7,
+                                          "accepted_prediction_tokens": 2, "rejected_prediction_tokens": 3})),
+        # xAI: reasoning is beside the sum of the completion, and in the total.
+        ("chat", chat({"prompt_tokens": 12, "completion_tokens": 1, "total_tokens": 399,
+                       "prompt_tokens_details": {"text_tokens": 12, "image_tokens": 0, "cached_tokens": 3},
+                       "completion_tokens_details": {"reasoning_tokens": 386}}),
+         Usage(12, 387, 399, 3, 386, details={"input_text_tokens": 12, "input_image_tokens": 0})),
+        # Perplexity, and OpenRouter's searches.
+        ("chat", chat({"prompt_tokens": 5, "completion_tokens": 6, "total_tokens": 11, "citation_tokens": 90,
+                       "num_search_queries": 2}),
+         Usage(5, 6, 11, tools={"web_search": 2}, details={"citation_tokens": 90})),
+        ("chat", chat({"prompt_tokens": 5, "completion_tokens": 6, "total_tokens": 11,
+                       "server_tool_use": {"web_search_requests": 1}}),
+         Usage(5, 6, 11, tools={"web_search": 1})),
+        ("responses", responses({"input_tokens": 9, "output_tokens": 8, "total_tokens": 17,
+                                 "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 1,
+                                                          "image_tokens": 3},
+                                 "output_tokens_details": {"reasoning_tokens": 4, "audio_tokens": 1}}),
+         Usage(9, 8, 17, 2, 4, 1, details={"input_image_tokens": 3, "output_audio_tokens": 1})),
+        # Anthropic: what was read from the cache and written to it is beside the input.
+        ("anthropic", anthropic(
+            {"input_tokens": 6, "output_tokens": 1, "cache_read_input_tokens": 2, "cache_creation_input_tokens": 5,
+             "cache_creation": {"ephemeral_5m_input_tokens": 4, "ephemeral_1h_input_tokens": 1}},
+            {"output_tokens": 7, "output_tokens_details": {"thinking_tokens": 3},
+             "server_tool_use": {"web_search_requests": 1, "web_fetch_requests": 2}}),
+         Usage(13, 7, 20, 2, 3, 5, tools={"web_search": 1, "web_fetch": 2},
+               details={"cache_write_5m_tokens": 4, "cache_write_1h_tokens": 1})),
+        # Google: thoughts are beside the candidates, and what tools put into the prompt beside the prompt.
+        ("gemini", gemini({"promptTokenCount": 10, "toolUsePromptTokenCount": 4, "candidatesTokenCount": 5,
+                           "thoughtsTokenCount": 3, "cachedContentTokenCount": 2, "totalTokenCount": 22,
+                           "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 7},
+                                                   {"modality": "AUDIO", "tokenCount": 3}],
+                           "toolUsePromptTokensDetails": [{"modality": "TEXT", "tokenCount": 4}],
+                           "candidatesTokensDetails": [{"modality": "IMAGE", "tokenCount": 5}],
+                           "cacheTokensDetails": [{"modality": "TEXT", "tokenCount": 2}]}),
+         Usage(14, 8, 22, 2, 3, details={"input_text_tokens": 11, "input_audio_tokens": 3, "output_image_tokens": 5,
+                                         "cached_text_tokens": 2, "tool_use_input_tokens": 4})),
+    ],
+)  # fmt: skip
+def test_every_count_of_the_server_has_a_place(adapter: str, body: bytes, expected: Usage) -> None:
+    """The sums include all that belongs to them, by each provider's convention; parts without a field are details."""
+    decoder = StreamDecoder(adapter)
+    decoder.feed(body)
+    decoder.close()
+    found = decoder.reply.usage
+    assert found is not None
+    assert replace(found, raw={}) == expected
+    assert (found + found).details == {name: 2 * number for name, number in expected.details.items()}

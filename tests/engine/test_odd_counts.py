@@ -25,7 +25,7 @@ def test_only_counts_are_counted(adapter: str, member: str) -> None:
     for odd in ODD:
         reply = read(adapter, STREAMS[adapter].replace(member, f"{name}:{odd}"))
         expected = {each: getattr(right, each) for each in Usage.__dataclass_fields__ if each != "raw"}
-        expected |= {each: {} if each == "tools" else None for each in LOST[adapter][member]}
+        expected |= {each: {} if each in ("tools", "details") else None for each in LOST[adapter][member]}
         assert {each: getattr(reply.usage, each) for each in expected} == expected, odd
         assert [warning.code for warning in reply.warnings] == ["usage_invalid"], odd
         assert name.strip('"').partition("_")[0].removeprefix("num") in reply.warnings[0].detail

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..values import Usage, count
+from ..values import ToolRequests, Usage, as_count, count
 
 
 def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
@@ -18,15 +18,62 @@ def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
     """
     read = _members(usage, "prompt_tokens_details", "input_tokens_details")
     written = _members(usage, "completion_tokens_details", "output_tokens_details")
+    given, output = count(usage, "prompt_tokens", "input_tokens"), count(usage, "completion_tokens", "output_tokens")
+    total, reasoning = count(usage, "total_tokens"), count(written, "reasoning_tokens")
+    # xAI counts reasoning beside the completion, and both in the total:
+    # https://docs.x.ai/docs/key-information/consumption-and-rate-limits
+    if output is not None and reasoning and total == (given or 0) + output + reasoning:
+        output += reasoning
     return Usage(
-        input_tokens=count(usage, "prompt_tokens", "input_tokens"),
-        output_tokens=count(usage, "completion_tokens", "output_tokens"),
-        total_tokens=count(usage, "total_tokens"),
+        input_tokens=given,
+        output_tokens=output,
+        total_tokens=total,
         cached_tokens=count(read, "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"),
         cache_write_tokens=count(read, "cache_write_tokens", "cache_creation_input_tokens"),
-        reasoning_tokens=count(written, "reasoning_tokens"),
+        reasoning_tokens=reasoning,
         raw=usage,
+        details=_details(usage),
     )
+
+
+def tool_requests(usage: Mapping[str, Any]) -> Iterator[ToolRequests]:
+    """Yields how many requests tools made: OpenRouter counts them as Anthropic does, Perplexity has searches alone."""
+    tools = usage.get("server_tool_use")
+    found = {"web_search": usage.get("num_search_queries"), **(tools if isinstance(tools, Mapping) else {})}
+    for name, number in found.items():
+        if requests := as_count(number):
+            yield ToolRequests(str(name).removesuffix("_requests"), requests)
+
+
+_SIDES = {
+    "prompt_tokens_details": "input",
+    "input_tokens_details": "input",
+    "completion_tokens_details": "output",
+    "output_tokens_details": "output",
+}
+_PREDICTED = ("accepted_prediction_tokens", "rejected_prediction_tokens")
+_FIELDS = frozenset(
+    {
+        "prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens", "cached_tokens",
+        "prompt_cache_hit_tokens", "cache_read_input_tokens", "cache_write_tokens", "cache_creation_input_tokens",
+        "reasoning_tokens",
+    }
+)  # fmt: skip
+
+
+def _details(usage: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the counts that `Usage` has no field for.
+
+    https://platform.openai.com/docs/api-reference/chat/object: audio and predictions are parts of the sums, and so are
+    xAI's texts and images. DeepSeek and Perplexity have members of their own beside the sums.
+    """
+    found = list(usage.items())
+    for member, side in _SIDES.items():
+        parts = usage.get(member)
+        for name, value in parts.items() if isinstance(parts, Mapping) else ():
+            found.append((name if name in _PREDICTED or name in _FIELDS else f"{side}_{name}", value))
+    counts = {name: as_count(value) for name, value in found if name not in _FIELDS and str(name).endswith("_tokens")}
+    return {name: value for name, value in counts.items() if value is not None}
 
 
 def _members(usage: Mapping[str, Any], *details: str) -> dict[str, Any]:

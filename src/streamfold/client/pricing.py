@@ -13,7 +13,7 @@ from typing import Any
 from ..config import Profile, prices_in, read_prices
 from ..requests import ModelTable
 from ..text import shown_url
-from ..values import Cost, Prices, Reply, Usage, billed_output, has_other_models, hour_writes, priced_steps
+from ..values import Cost, Prices, Reply, Usage, has_other_models, hour_writes, priced_steps
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class ProfilePricing:
 
         counts = genai_prices.Usage(
             input_tokens=usage.input_tokens,
-            output_tokens=billed_output(usage),
+            output_tokens=usage.output_tokens,
             cache_read_tokens=usage.cached_tokens,
             cache_write_tokens=usage.cache_write_tokens,
         )

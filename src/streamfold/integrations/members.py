@@ -13,7 +13,6 @@ from typing import Any
 from streamfold import ChatModel, Usage
 
 from ..answers import facts_of
-from ..values import count
 
 _SAMPLING = ("presence_penalty", "frequency_penalty")
 _CHAT = {name: name for name in (*_SAMPLING, "logit_bias", "top_k", "service_tier")}
@@ -78,21 +77,5 @@ def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]
 
 def by_kind(usage: Usage) -> dict[str, int]:
     """Returns the tokens of an answer by kind, where the server counted them so: audio, predictions, reasoning."""
-    found: dict[str, int | None] = {"reasoning_tokens": usage.reasoning_tokens}
-    for side, names in _DETAILS.items():
-        for name in names:
-            match usage.raw.get(name):
-                case Mapping() as said:  # of both APIs of OpenAI
-                    found[f"{side}_audio_tokens"] = count(said, "audio_tokens")
-                    found |= {kind: count(said, kind) for kind in _PREDICTED}
-                case list() as said:  # of Gemini's
-                    parts = [part for part in said if isinstance(part, Mapping) and part.get("modality") == "AUDIO"]
-                    found[f"{side}_audio_tokens"] = sum(count(part, "tokenCount") or 0 for part in parts) or None
-    return {name: number for name, number in found.items() if number is not None}
-
-
-_DETAILS = {
-    "input": ("prompt_tokens_details", "input_tokens_details", "promptTokensDetails"),
-    "output": ("completion_tokens_details", "output_tokens_details", "candidatesTokensDetails"),
-}
-_PREDICTED = ("accepted_prediction_tokens", "rejected_prediction_tokens")
+    reasoning = {} if usage.reasoning_tokens is None else {"reasoning_tokens": usage.reasoning_tokens}
+    return {**reasoning, **usage.details}

@@ -5,7 +5,7 @@ from .caching import CacheMark, read_cache_control
 from .chunks import ChunkDetails, StreamChunk
 from .configerrors import ConfigError, NotConfiguredError, StreamfoldError
 from .content import AudioPart, ContentPart, FilePart, ImagePart, MediaPart, TextPart, audio, file, image, write_part
-from .cost import Cost, CostSource, Prices, billed_output, has_other_models, hour_writes, priced_steps, unlisted_steps
+from .cost import Cost, CostSource, Prices, has_other_models, hour_writes, priced_steps, unlisted_steps
 from .deltas import (
     Answered,
     Block,

@@ -117,7 +117,7 @@ class Prices:
             (read, prices.cached_input, prices.input),
             (written - hour, prices.cache_write, prices.input),
             (hour, prices.cache_write_1h, prices.cache_write if prices.cache_write is not None else prices.input),
-            (billed_output(usage), prices.output, None),
+            (usage.output_tokens, prices.output, None),
         ]
         amount, estimated = _decimal(self.request), _has_other_tokens(usage.raw)
         for tokens, price, assumed in parts:
@@ -193,13 +193,6 @@ def _step_usage(step: Mapping[str, Any]) -> Usage:
 def has_other_models(raw: Mapping[str, Any]) -> bool:
     """Whether some of its steps were those of another model, which has prices of its own."""
     return len({word(step.get("model")) for step in unlisted_steps(raw)}) > 1
-
-
-def billed_output(usage: Usage) -> int:
-    """Returns the tokens of output with those of reasoning. xAI counts reasoning apart, which its total shows."""
-    output, reasoning = usage.output_tokens or 0, usage.reasoning_tokens or 0
-    whole = (usage.input_tokens or 0) + output + reasoning
-    return output + reasoning if reasoning and usage.total_tokens == whole else output
 
 
 def _has_other_tokens(raw: Mapping[str, Any]) -> bool:

@@ -21,6 +21,9 @@ class Usage(FieldValue):
         reasoning_tokens: how many of `output_tokens` were reasoning.
         raw: the usage object as sent.
         tools: how many requests the provider's own tools made, by the kind of tool.
+        details: the counts of the server that have no field here, as parts of the ones above unless their name says
+            otherwise: `input_audio_tokens`, `output_image_tokens`, `accepted_prediction_tokens`,
+            `cache_write_1h_tokens`, `tool_use_input_tokens` and others.
     """
 
     input_tokens: int | None = None
@@ -31,6 +34,7 @@ class Usage(FieldValue):
     cache_write_tokens: int | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
     tools: Mapping[str, int] = field(default_factory=dict)
+    details: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: Usage) -> Usage:
         if not isinstance(other, Usage):
@@ -42,8 +46,13 @@ class Usage(FieldValue):
             cached_tokens=_sum(self.cached_tokens, other.cached_tokens),
             reasoning_tokens=_sum(self.reasoning_tokens, other.reasoning_tokens),
             cache_write_tokens=_sum(self.cache_write_tokens, other.cache_write_tokens),
-            tools={name: self.tools.get(name, 0) + other.tools.get(name, 0) for name in {**self.tools, **other.tools}},
+            tools=_sums(self.tools, other.tools),
+            details=_sums(self.details, other.details),
         )
+
+
+def _sums(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+    return {name: first.get(name, 0) + second.get(name, 0) for name in {**first, **second}}
 
 
 def _sum(first: int | None, second: int | None) -> int | None:

@@ -315,7 +315,21 @@ def _read_counts(numbers: Mapping[str, Any]) -> Usage:
         reasoning_tokens=count(details, "thinking_tokens") if isinstance(details, Mapping) else None,
         cache_write_tokens=written,
         raw=numbers,
+        details=_details(numbers),
     )
+
+
+def _details(numbers: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the parts of the sums: cache writes by how long they are kept, and output by category."""
+    written, output = numbers.get("cache_creation"), numbers.get("output_tokens_details")
+    found = (
+        {f"cache_write_{age}_tokens": count(written, f"ephemeral_{age}_input_tokens") for age in ("5m", "1h")}
+        if isinstance(written, Mapping)
+        else {}
+    )
+    if isinstance(output, Mapping):
+        found |= {f"output_{name}": count(output, name) for name in output if name != "thinking_tokens"}
+    return {name: number for name, number in found.items() if number is not None}
 
 
 def _read_counts_with_cache(numbers: Mapping[str, Any]) -> Usage:

@@ -31,7 +31,7 @@ from ...values import (
     whole_number,
     word,
 )
-from ..openai_usage import read_openai_usage
+from ..openai_usage import read_openai_usage, tool_requests
 from .message import as_whole
 
 if TYPE_CHECKING:
@@ -174,6 +174,7 @@ class EventReader:
     def _end(self, usage: dict[str, Any] | None, finish: Any, failure: Failure | None, out: list[Delta]) -> None:
         if usage:
             out.append(read_openai_usage(usage))
+            out += tool_requests(usage)
         if finish and not isinstance(finish, str):
             raise ValueError(f"a finish reason must be a word, not {finish!r}")
         reason = _finish_reason(finish) if finish else None

@@ -109,15 +109,19 @@ class ChatEmitter(Emitter):
             message["tool_calls"] = [{**_entry(call, call.arguments), **_kept(call.extra)} for call in calls]
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._reason}
         about = {"id": self.id, "object": "chat.completion", "created": self.created, "model": self.model}
-        usage = {} if self.usage is None else {"usage": written_usage(self.usage)}
+        usage = {} if self.usage is None else {"usage": self.usage_object(self.usage)}
         return {**about, "choices": [choice], **usage}
+
+    def usage_object(self, usage: Usage) -> dict[str, Any]:
+        """Returns the usage as it is written."""
+        return written_usage(usage)
 
     def write_end(self) -> None:
         reason = _finish_reason(self.finish_reason, self.tool_choice, calls=self.has_calls, mend=self.mend_finish)
         if reason or not self.begun:
             self.write_delta({}, reason)
         if self.include_usage and self.usage is not None:
-            self._chunk([], written_usage(self.usage))
+            self._chunk([], self.usage_object(self.usage))
         self._write_warnings()
         self._out.append(DONE)
 

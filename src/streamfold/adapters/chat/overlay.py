@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...values import Call, Delta, Extra, NamedTool, Reasoning, Reply, as_count
+from ...values import Call, Delta, Extra, NamedTool, Reasoning, Reply, Usage, as_count
 from ..emitting.answers import reply_deltas
 from ..emitting.patcher import SEEN, StreamPatcher
 from ..emitting.written import WrittenCall
 from .decode import REASONING
-from .emit import ChatEmitter, written_usage
+from .emit import ChatEmitter
 
 _WRITTEN = frozenset({"id", "object", "created", "model", "choices", "usage", "error"})
 _WRITTEN_OF_CHOICE = frozenset({"index", "delta", "message", "finish_reason"})
@@ -242,10 +242,13 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
             self._custom[place].opened = True
         return {**entry, "index": self._custom[place].number}
 
+    def usage_object(self, usage: Usage) -> dict[str, Any]:
+        return dict(usage.raw) if "prompt_tokens" in usage.raw else super().usage_object(usage)
+
     def write_end(self) -> None:
         if self.usage is not None and not self.include_usage:
             # Programs that did not ask for usage take the choice of every chunk.
-            self._rest[0]["usage"] = written_usage(self.usage)
+            self._rest[0]["usage"] = self.usage_object(self.usage)
             if self.finish_reason is None and not self.mend_finish:
                 self.write_delta({})
         super().write_end()

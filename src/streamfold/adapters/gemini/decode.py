@@ -270,4 +270,26 @@ def _read_usage(numbers: dict[str, Any]) -> Usage:
         cached_tokens=cached,
         reasoning_tokens=thoughts,
         raw=numbers,
+        details=_details(numbers),
     )
+
+
+_DETAILS = {
+    "promptTokensDetails": "input",
+    "toolUsePromptTokensDetails": "input",
+    "candidatesTokensDetails": "output",
+    "cacheTokensDetails": "cached",
+}
+
+
+def _details(numbers: dict[str, Any]) -> dict[str, int]:
+    """Returns the parts of the sums, by modality, and the part of the input that tools put into it."""
+    found: dict[str, int] = {}
+    for member, side in _DETAILS.items():
+        parts = numbers.get(member)
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict) and isinstance(part.get("modality"), str):
+                name = f"{side}_{part['modality'].lower()}_tokens"
+                found[name] = found.get(name, 0) + (count(part, "tokenCount") or 0)
+    tools = count(numbers, "toolUsePromptTokenCount")
+    return found if tools is None else {**found, "tool_use_input_tokens": tools}
