@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -181,14 +182,15 @@ def test_tokens_that_overlap_or_are_cut_across_parts(name: str, by: str, data: s
         lambda cut: st.sampled_from((cut[0][: cut[1]], cut[0][cut[1] :]))
     )
     pieces = st.lists(tokens | halves | st.text(max_size=3) | st.sampled_from("<|>[]/\u2060"), max_size=8)
-    texts = [("".join(data.draw(pieces)) or "a") for _ in range(4)]
+    text = "a" + "".join(data.draw(pieces))
+    at = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=4)))
+    parts = [TextPart(text[start:end]) for start, end in pairwise([0, *at, len(text)]) if start < end]
     call = ToolCall("abcdefghi", "f", {}, "{}")
     messages = [
-        user(texts[0]),
-        user([TextPart(text) for text in texts]),
+        user(parts),
         assistant("ok", tool_calls=[call]),
-        tool_result(call, texts[1]),
-        Message("user", "a", name=texts[2]),
+        tool_result(call, text),
+        Message("user", "a", name=text),
     ]
-    for text in rendered(name, by, messages):
-        assert set(own.found(text)).isdisjoint(own.special), text
+    for sent in rendered(name, by, messages):
+        assert set(own.found(sent)).isdisjoint(own.special), sent
