@@ -216,3 +216,20 @@ def test_a_custom_call_without_an_end_is_not_run() -> None:
     reader.close()
     codes = [one.code for one in reader.reply.warnings]
     assert (reader.reply.tool_calls, codes) == ([], ["missing_finish_reason", "calls_dropped"])
+
+
+def test_a_custom_call_of_responses_is_shown_as_it_is_written() -> None:
+    """So is one that comes as an item, until the answer has ended."""
+    item = {"type": "custom_tool_call", "id": "ct", "call_id": "x", "name": "sql", "input": ""}
+    said = [
+        {"type": "response.output_item.added", "output_index": 0, "item": item},
+        *({"type": "response.custom_tool_call_input.delta", "output_index": 0, "item_id": "ct", "delta": piece}
+          for piece in ("sel", "ect 1")),
+    ]  # fmt: skip
+    reader = StreamDecoder("responses")
+    reader.feed("".join(f"data: {json.dumps(event)}\n\n" for event in said).encode())
+    assert reader.writing == (Writing("sql", "select 1", "custom"),)
+    done = {**item, "input": "select 1", "status": "completed"}
+    reader.feed(b"\n\n".join(events(done).split(b"\n\n")[2:]))  # the item as it is done, and the end
+    reader.close()
+    assert (reader.writing, [call.raw_arguments for call in reader.reply.tool_calls]) == ((), ["select 1"])

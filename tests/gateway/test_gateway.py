@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 import streamfold.gateway
-from folding import DONE, call, entry, event, fin, text
+from folding import DONE, call, chunk, entry, event, fin, text
 from gateways import CHAT, PATHS, RESPONSES, asking, behind, client_of, sent
 from mirror import WIRES, check_open_responses, check_response_events, comments, payloads, read
 from sdks import openai
@@ -712,3 +712,14 @@ async def test_conversations_of_a_fallback_do_not_warn_of_one_another() -> None:
                 got = await asking.post("/v1/messages", json=body)
                 assert got.status_code == 200
                 assert "cache_prefix_changed" not in got.headers.get("x-streamfold-warnings", "")
+
+
+@BOTH
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_error_behind_a_limit_that_left_nothing(wire: str, stream: bool) -> None:
+    """It is the provider's error, and no empty answer; so it is if there was half a call."""
+    error = event({"error": {"message": "overloaded", "type": "server_error"}})
+    for before in (chunk({"role": "assistant"}), call(entry(0, "a", "f", "{"))):
+        async with behind(Recording("test", before + fin("length") + error)) as client:
+            answer = await ask(client, wire, stream=stream)
+        assert (answer.status_code, answer.json()["error"]["message"]) == (502, "overloaded")

@@ -301,9 +301,10 @@ class Fold:
             return ()
         own, answer = self._names.own, self._names.answer
         calls = (call for call in self.calls.finish() if call.name and call.name != answer)
-        return tuple(
+        functions = [
             Writing(own.get(call.name, join_surrogates(call.name)), call.text_so_far, _kind(call)) for call in calls
-        )
+        ]
+        return (*functions, *self._hosted.writing)
 
     @property
     def warnings(self) -> tuple[ProtocolWarning, ...]:

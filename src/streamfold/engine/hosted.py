@@ -18,6 +18,7 @@ from ..values import (
     ToolCall,
     Usage,
     WarningCode,
+    Writing,
     arguments_text,
     call_order,
     hosted_parts,
@@ -46,6 +47,13 @@ class HostedTools:
         self._shown: dict[tuple[str, str | None, str | None], HostedPart] = {}
         self.used = False
         self.requests: dict[str, int] = {}
+
+    @property
+    def writing(self) -> tuple[Writing, ...]:
+        """The calls of custom tools that have begun and that the client will run."""
+        return tuple(
+            one for one in self._items.writing if one.name and (not self._declared or one.name in self._declared)
+        )
 
     def is_new(self, part: HostedPart) -> bool:
         """Notes a part of the answer. Returns whether it says more than was shown: servers repeat parts."""

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ..values import PLAIN_ITEMS, Extra, WarningCode, item_part, word
+from ..text import whole_characters
+from ..values import PLAIN_ITEMS, Extra, WarningCode, Writing, item_part, word
 
 PIECES = "item_pieces"  # the name of an `Extra` that says a piece of an item
 # The member that comes in pieces, by the type of the item.
@@ -49,6 +50,11 @@ class _Item:
         elif isinstance(text, str) and text:
             self.whole = text
 
+    @property
+    def text_so_far(self) -> str:
+        """Its input so far."""
+        return whole_characters(self.whole or "".join(self.pieces))
+
     def completed(self, item: dict[str, Any]) -> dict[str, Any]:
         """Returns the item with its input, where it has none."""
         text = self.whole or "".join(self.pieces)
@@ -79,6 +85,12 @@ class OutputItems:
         elif (item := self._find(said["id"], place)) is not None and item.begun.get("type") == said["type"]:
             item.grow(said["text"], whole=said["whole"])
         return extra.name == PIECES
+
+    @property
+    def writing(self) -> tuple[Writing, ...]:
+        """The calls of custom tools that have begun, for showing them."""
+        begun = [item for item in self._begun if item.begun.get("type") == "custom_tool_call"]
+        return tuple(Writing(word(item.begun.get("name")) or "", item.text_so_far, "custom") for item in begun)
 
     def complete(
         self, items: list[Any], warn: Callable[[WarningCode, str], None], *, finished: bool
