@@ -43,15 +43,17 @@ class _Transport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         extensions = {name: value for name, value in request.extensions.items() if name != "trace"}
-        sent = self._request(
-            request.method,
-            sent_url(request.url),
-            headers=request.headers.raw,
-            content=await request.aread(),
-            extensions=extensions,
-        )
+        body = await request.aread()
         try:
-            response = await self._transport.handle_async_request(sent)
+            response = await self._transport.handle_async_request(
+                self._request(  # not in a variable: its URL may have a key, which its repr shows
+                    request.method,
+                    sent_url(request.url),
+                    headers=request.headers.raw,
+                    content=body,
+                    extensions=extensions,
+                )
+            )
         except Exception as exc:
             raise_as_httpx(exc, "httpx2")
         return httpx.Response(
