@@ -258,7 +258,7 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
         """Adds to an item what the server said of it beside its text."""
         said = self._items.get(item.get("id", "")) or self._items.get(item.get("call_id", ""))
         said = said or self._nameless(index, item)
-        if said is None or said["type"] != item["type"]:
+        if said is None or said["type"] != item.get("type"):
             return
         item.update({name: value for name, value in said.items() if name not in _WRITTEN_ITEMS[item["type"]]})
         for name in ("content", "summary"):
