@@ -140,7 +140,7 @@ def facts(reply: Reply) -> dict[str, Any]:
         "refusal": reply.refusal,
         "calls": [(call.id, call.name, call.raw_arguments) for call in reply.tool_calls],
         "finish_reason": reply.finish_reason,
-        "usage": reply.usage and replace(reply.usage, raw={}, tools={}),
+        "usage": reply.usage and replace(reply.usage, raw={}, tools={}, details={}),
         "id": reply.id,
         "model": reply.model,
     }
