@@ -805,56 +805,11 @@ async def test_a_mended_answer_can_be_read_in_pieces() -> None:
         {"type": "error", "error": {"type": "server_error", "code": "busy", "message": "too busy", "param": None}},
     ],
 )
-async def test_a_failed_response_is_an_error_to_openais_client(ending: dict[str, Any]) -> None:
-    """Its client raises nothing for `response.failed`, and for an error whose members stand beside the type."""
+def test_a_servers_own_failure_is_forwarded(ending: dict[str, Any]) -> None:
+    """Nothing is wrong with it, so that a client reads of it what it would read without us."""
     started = {"id": "r", "object": "response", "model": "m", "status": "in_progress", "output": []}
     body = sse({"type": "response.created", "sequence_number": 0, "response": started})
     body += sse({"sequence_number": 1, **ending})
     repair = Repairs().stream("responses", {"model": "m", "stream": True})
-    out = repair.feed(body) + repair.close()
-    client = openai_client(stored(httpx, out))
-    with pytest.raises(openai.APIError, match=r"^too busy$"):
-        async for _ in await client.responses.create(model="m", input="x", stream=True):
-            pass
-
-
-def _responses(*items: dict[str, Any], streamed: int) -> bytes:
-    """A response of which the events bring only so many items."""
-    response = {"id": "r", "object": "response", "model": "m", "status": "in_progress", "output": []}
-    events: list[dict[str, Any]] = [{"type": "response.created", "response": response}]
-    for at, item in enumerate(items[:streamed]):
-        events += [
-            {"type": f"response.output_item.{how}", "output_index": at, "item": item} for how in ("added", "done")
-        ]
-    events.append({"type": "response.completed", "response": {**response, "status": "completed", "output": items}})
-    return b"".join(sse({"sequence_number": number, **one}) for number, one in enumerate(events))
-
-
-SEARCH = {"id": "ws", "type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "x"}}
-FUNCTION = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
-
-
-@each_row(
-    ("adapter", "body", "names"),
-    [
-        ("responses", _responses(SEARCH, ITEMS[4], streamed=1), ["f"]),
-        ("responses", _responses(ITEMS[4], ITEMS[1], streamed=1), ["f", "exec"]),
-        ("responses", _responses(ITEMS[4], streamed=0), ["f"]),
-        ("chat", text("Hi") + sse({"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {}}
-            | {"message": {"content": "Hi", "tool_calls": [{"id": "a", **FUNCTION}]}, "finish_reason": "tool_calls"}]})
-            + DONE, ["f"]),
-    ],
-)  # fmt: skip
-def test_calls_that_only_the_end_of_an_answer_has(adapter: str, body: bytes, names: list[str]) -> None:
-    """The decoder delivers them, and who reads nothing but events and deltas behind the transport has them, too."""
-    repair = Repairs().stream(adapter, {"model": "m"})
-    out = repair.feed(body) + repair.close()
-    assert [call.name for call in read(adapter, body).tool_calls] == names
-    assert [call.name for call in read(adapter, out).tool_calls] == names
-    events = payloads(out)
-    done = [one["item"].get("name") for one in events if one.get("type") == "response.output_item.done"]
-    deltas = [one["choices"][0]["delta"] for one in events if one.get("choices")]
-    called = [entry["function"]["name"] for delta in deltas for entry in delta.get("tool_calls") or ()]
-    assert [name for name in [*done, *called] if name] == names
-    numbers = [one["sequence_number"] for one in events if "sequence_number" in one]
-    assert numbers == list(range(len(numbers)))
+    assert repair.feed(body) + repair.close() == body
+    assert str(repair.repaired.error) == "too busy"

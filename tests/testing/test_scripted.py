@@ -121,8 +121,7 @@ async def test_everything_at_once(wire: str) -> None:
     ]
     assert reply.finish_reason == "tool_calls"
     assert reply.usage
-    thoughts = None if wire.startswith("anthropic") else 6  # which counts them as output alone
-    assert reply.usage == Usage(12, 34, 46, 5, thoughts, reply.usage.cache_write_tokens, raw=reply.usage.raw)
+    assert reply.usage == Usage(12, 34, 46, 5, 6, reply.usage.cache_write_tokens, raw=reply.usage.raw)
     assert reply.warnings == []
     assert (reply.model, reply.request_id) == (wire.partition(":")[2], "scripted-1")
 

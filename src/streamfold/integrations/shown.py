@@ -28,6 +28,7 @@ _MEMBERS: dict[str, frozenset[str]] = {
     "kimi": _OF_CHAT,
     "responses": _OF_ERRORS | {"type", "output"},
 }
+_FAILURES = ("error", "response.failed")
 _HALF = re.compile("[\ud800-\udfff]")  # of a character, whose other half may be in another event
 
 
@@ -77,8 +78,7 @@ class Shown(Adapter):
             self.right = False
         if self.right and self._skips and self._overlay.repeats(payload):  # nothing to hear but text
             return deltas
-        # Not `response.failed`, and no event `error` without this member: OpenAI's clients raise nothing for them.
-        self.failed = isinstance(payload, dict) and bool(payload.get("error"))
+        self.failed = isinstance(payload, dict) and (bool(payload.get("error")) or payload.get("type") in _FAILURES)
         self.right = self.right and (self.failed or self._overlay.reads(payload, event.event))
         self._overlay.see(payload)
         self._heard(deltas, payload)
