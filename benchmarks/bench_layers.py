@@ -21,8 +21,8 @@ from payloads import PAYLOADS, TOOLS, Payload, payload
 
 from streamfold import Provider, StreamDecoder
 from streamfold.adapters import find_adapter
+from streamfold.engine.accumulator import Fold
 from streamfold.engine.dialects import Dialect, DialectContext, find_dialect
-from streamfold.engine.fold import Fold
 from streamfold.engine.pipeline import Pipeline
 from streamfold.engine.sse import SSEDecoder
 from streamfold.values.tools import read_tool

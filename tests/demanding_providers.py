@@ -16,9 +16,9 @@ import httpx
 from streamfold import Provider, Usage
 from streamfold.adapters.anthropic import MessagesEmitter
 from streamfold.adapters.chat import ChatEmitter
-from streamfold.adapters.emitting import Emitter
 from streamfold.adapters.gemini import GeminiEmitter
 from streamfold.adapters.responses import ResponsesEmitter
+from streamfold.adapters.serializing import Emitter
 from streamfold.values import Call, Delta, Extra, Finish, Reasoning, Text
 
 TURNS = 3

@@ -15,11 +15,11 @@ from folding import fold_chunks
 from sdks import openai
 from streamfold import Reply, StreamChunk, Usage
 from streamfold.adapters.anthropic import MessagesEmitter
-from streamfold.adapters.chat.emit import ChatEmitter
-from streamfold.adapters.emitting.answers import chunk_deltas, end_deltas, reply_deltas
-from streamfold.adapters.emitting.emitter import Emitter
+from streamfold.adapters.chat.serializer import ChatEmitter
 from streamfold.adapters.gemini import GeminiEmitter
-from streamfold.adapters.responses.emit import ResponsesEmitter
+from streamfold.adapters.responses.serializer import ResponsesEmitter
+from streamfold.adapters.serializing.reply_deltas import chunk_deltas, end_deltas, reply_deltas
+from streamfold.adapters.serializing.stream_serializer import Emitter
 from streamfold.text.jsontext import join_surrogates
 from streamfold.values.deltas import Delta
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from streamfold import Reply, Tool
+from streamfold.engine.accumulator import Fold
 from streamfold.engine.dialects import DialectContext, find_dialect
-from streamfold.engine.fold import Fold
 from streamfold.values.deltas import Finish, Meta, Text
 
 Value = Any

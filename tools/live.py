@@ -23,7 +23,7 @@ import httpx
 from streamfold import Provider, Reply, StreamChunk, StreamfoldError, tool, tool_result, user
 from streamfold.config.catalogue import catalogue_values, provider_files
 from streamfold.recording import Recording, RecordTransport
-from streamfold.recording.outcome import expected, in_words
+from streamfold.recording.expectations import expected, in_words
 from streamfold.testing import assert_recording
 
 __all__ = ["Candidate", "candidates", "main", "record"]

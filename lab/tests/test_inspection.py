@@ -29,7 +29,7 @@ from streamfold_lab.inspection import (
     to_dict,
 )
 from streamfold_lab.inspection.compare import FirstDifference, compare
-from streamfold_lab.inspection.words import _KINDS, placement_words
+from streamfold_lab.inspection.sentences import _KINDS, placement_words
 
 FOLDER = Path(__file__).parents[2] / "fixtures"
 NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.sse"))

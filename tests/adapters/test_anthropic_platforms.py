@@ -11,7 +11,7 @@ from amazon import BODY, EVENTS, chunk, message
 from folding import bytewise
 from streamfold import Limits, ProtocolError, Provider, StreamDecoder, UpstreamError
 from streamfold.adapters.anthropic import AnthropicAdapter, AnthropicQuirks
-from streamfold.adapters.anthropic.eventstream import AWSEventStream
+from streamfold.adapters.anthropic.aws_event_stream import AWSEventStream
 from tables import each_row
 
 BEDROCK = AnthropicAdapter(AnthropicQuirks(platform="bedrock"))

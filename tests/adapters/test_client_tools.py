@@ -16,7 +16,7 @@ from scale import examples
 from streamfold import ConfigError, NamedTool
 from streamfold.adapters.chat import ChatAdapter
 from streamfold.adapters.responses import BUILT_IN, ClientTool, FunctionRequest, parse_for_functions, parse_request
-from streamfold.adapters.responses.functions import OTHER_ITEMS
+from streamfold.adapters.responses.tools_as_functions import OTHER_ITEMS
 from streamfold.values.deltas import Call, Finish, Text
 from tables import each_row
 

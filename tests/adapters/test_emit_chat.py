@@ -24,8 +24,8 @@ from streamfold import (
     UpstreamError,
     Usage,
 )
-from streamfold.adapters.chat.emit import ChatEmitter
-from streamfold.adapters.emitting.answers import error_delta
+from streamfold.adapters.chat.serializer import ChatEmitter
+from streamfold.adapters.serializing.reply_deltas import error_delta
 from streamfold.values import ErrorInfo
 from streamfold.values.deltas import (
     Call,

@@ -20,7 +20,7 @@ from mirror import (
 )
 from sdks import openai
 from streamfold import Reply, ToolCall, Usage
-from streamfold.adapters.responses.emit import ResponsesEmitter
+from streamfold.adapters.responses.serializer import ResponsesEmitter
 from streamfold.values import ErrorInfo
 from streamfold.values.deltas import Call, Delta, Extra, Failure, Finish, Meta, Part, Reasoning, Refusal, Text
 from tables import each_row

@@ -15,7 +15,7 @@ from made_hosted import responses_stream
 from mirror import emit, emitter, payloads, read
 from streamfold import Reply, StreamDecoder
 from streamfold.adapters.chat import ChatAdapter
-from streamfold.adapters.emitting.answers import items_tell, reply_deltas
+from streamfold.adapters.serializing.reply_deltas import items_tell, reply_deltas
 from streamfold.engine import Rewriter
 
 WORDS = ("Hi ", "née ", "👋🏽 ", "\u2028", "\n\n", "e\u0301", "12 °C. ")

@@ -31,9 +31,9 @@ from mirror import (
 )
 from planned_calls import planned_calls
 from streamfold import Reply, StreamChunk, StreamDecoder, StreamError, UpstreamError, Usage
-from streamfold.adapters.emitting.answers import chunk_deltas, error_delta
-from streamfold.adapters.emitting.emitter import json_text
-from streamfold.adapters.responses.emit import ResponsesEmitter
+from streamfold.adapters.responses.serializer import ResponsesEmitter
+from streamfold.adapters.serializing.reply_deltas import chunk_deltas, error_delta
+from streamfold.adapters.serializing.stream_serializer import json_text
 from streamfold.recording import Recording
 from streamfold.values.deltas import Call, Delta, Finish, Meta, Reasoning, Refusal, Text
 from tables import each_row
@@ -246,7 +246,7 @@ def test_a_recorded_answer_as_one_body(name: str) -> None:
 
 
 def emit_into(made: ResponsesEmitter, reply: Reply) -> None:
-    from streamfold.adapters.emitting.answers import reply_deltas
+    from streamfold.adapters.serializing.reply_deltas import reply_deltas
 
     made.feed_all(reply_deltas(reply))
     made.finish()

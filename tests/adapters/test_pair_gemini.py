@@ -20,8 +20,8 @@ from mirror import payloads, read
 from planned_calls import PlannedCall, planned_calls
 from sdks import genai
 from streamfold import ProtocolWarning, Reply, StreamDecoder, UpstreamError, Usage
-from streamfold.adapters.emitting import end_deltas
 from streamfold.adapters.gemini import GeminiEmitter, google_error, read_google_error
+from streamfold.adapters.serializing import end_deltas
 from streamfold.values import Call, Delta, ErrorInfo, Extra, Failure, Finish, Reasoning, Refusal, Text
 from tables import each_row
 

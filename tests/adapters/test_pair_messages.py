@@ -21,7 +21,7 @@ from planned_calls import PlannedCall, planned_calls
 from sdks import anthropic
 from streamfold import ProtocolWarning, Reply, StreamDecoder, ToolCall, Usage
 from streamfold.adapters.anthropic import MessagesEmitter, messages_error
-from streamfold.adapters.emitting import Order, ReplyWriter, end_deltas
+from streamfold.adapters.serializing import Order, ReplyWriter, end_deltas
 from streamfold.values import Call, Delta, ErrorInfo, Extra, Failure, Finish, Reasoning, Text
 from tables import each_row
 

@@ -27,7 +27,7 @@ from streamfold import (
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.chat.parse import parse_request as parse_chat
 from streamfold.adapters.chat.parse import wants_usage
-from streamfold.adapters.requested import wants_stream
+from streamfold.adapters.openai_request import wants_stream
 from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
 from streamfold.adapters.responses.parse import parse_request as parse_responses
 from streamfold.requests import Options, Request, ResponseFormat

@@ -9,9 +9,9 @@ import pytest
 
 from streamfold.adapters.anthropic import MessagesOverlay
 from streamfold.adapters.chat import ChatOverlay
-from streamfold.adapters.emitting import StreamPatcher
 from streamfold.adapters.gemini import GeminiOverlay
 from streamfold.adapters.responses import ResponsesOverlay
+from streamfold.adapters.serializing import StreamPatcher
 
 
 @pytest.mark.parametrize("patcher", [ChatOverlay, GeminiOverlay, MessagesOverlay, ResponsesOverlay])

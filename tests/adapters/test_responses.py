@@ -23,8 +23,8 @@ from streamfold import (
     UpstreamError,
 )
 from streamfold.adapters.responses import ResponsesAdapter
-from streamfold.engine.lanes import Lane
-from streamfold.engine.parts import Parts
+from streamfold.engine.deduplication import Parts
+from streamfold.engine.text_buffer import Lane
 from streamfold.values import ErrorInfo
 from streamfold.values.deltas import (
     Call,

@@ -9,7 +9,7 @@ import pytest
 
 from streamfold import ConfigError, Limits, Message, Provider, Reply, StreamDecoder, ToolCall, image, tool_result, user
 from streamfold.adapters.anthropic import MessagesEmitter
-from streamfold.adapters.emitting.answers import reply_deltas
+from streamfold.adapters.serializing.reply_deltas import reply_deltas
 
 CHECKS = [{"id": "sc_1", "code": "malicious_instructions", "message": "Look at this."}]
 ACTION = {

@@ -15,7 +15,7 @@ import pytest
 
 from batch_servers import ANSWER, KEY, BatchServer, FilesServer, GeminiServer, MessagesServer
 from commands import environment, run
-from streamfold.jobs.provider_batches import asker
+from streamfold.jobs.provider_batches import runner
 
 # The command, with shorter waits: nothing is on its way for long on loopback.
 QUICK = """
@@ -59,7 +59,7 @@ EXPECTED = [ANSWER.format(f"p{number}") for number in range(3)]
 
 def test_a_job_by_batches_of_the_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--no-wait` hands the rows over, `status` tells of the batch, and the same command fetches the answers."""
-    monkeypatch.setattr(asker, "_FIRST_LOOK", 0.01)
+    monkeypatch.setattr(runner, "_FIRST_LOOK", 0.01)
     status = ["batch", "status", "out.jsonl.ledger"]
     with FilesServer(looks=1).serving() as url:
         prepared(tmp_path, f"{url}/v1")

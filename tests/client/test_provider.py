@@ -132,7 +132,9 @@ async def test_break_inside_async_with_closes() -> None:
             _ = stream.reply
 
 
-@pytest.mark.filterwarnings("ignore:Async generator 'streamfold.client.answer.NetworkAnswer.batches':ResourceWarning")
+@pytest.mark.filterwarnings(
+    "ignore:Async generator 'streamfold.client.network_stream.NetworkAnswer.batches':ResourceWarning"
+)
 async def test_abandoned_stream_is_closed() -> None:
     """A bare `async for` that is left with `break` is closed as soon as Python lets go of it."""
     async with serving(endless) as server, server.provider() as provider:

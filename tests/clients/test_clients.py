@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streamfold.adapters.anthropic.carried import own_id  # ids that the Messages API has no letters for
+from streamfold.adapters.anthropic.opaque_data import own_id  # ids that the Messages API has no letters for
 from streamfold.recording import Recording
 from tables import each_row
 

@@ -17,11 +17,11 @@ from scale import some
 from streamfold import APIStatusError, ConfigError, Provider
 from streamfold.config.catalogue import provider_files
 from streamfold.config.file import read_config
-from streamfold.config.lines import key_lines, line_of, spelled
-from streamfold.config.places import places
+from streamfold.config.inspection import effective_values
 from streamfold.config.problems import config_problems
 from streamfold.config.profile import Profile
-from streamfold.config.show import effective_values
+from streamfold.config.search_path import places
+from streamfold.config.toml_positions import key_lines, line_of, spelled
 from tables import each_row
 
 CANARY = "sk-canary-4711"

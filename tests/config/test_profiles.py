@@ -7,7 +7,7 @@ import pytest
 
 from streamfold import AuthenticationError, ConfigError, Provider
 from streamfold.config.file import read_profile
-from streamfold.config.show import key_state
+from streamfold.config.inspection import key_state
 from tables import each_row
 
 KEYS = ("MOONSHOT_API_KEY", "MOONSHOTAI_API_KEY", "KIMI_API_KEY", "OPENAI_API_KEY", "AZURE_OPENAI_API_KEY")

@@ -139,7 +139,7 @@ def test_a_dialect_that_remembers_is_refused() -> None:
 
 def test_broken_promises_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A decoder that loses text on its way to the chunks does not pass."""
-    from streamfold.engine.fold import Fold
+    from streamfold.engine.accumulator import Fold
 
     feed = Fold.feed
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 
 from streamfold import Limits, ProtocolError
-from streamfold.engine.calls import Calls
+from streamfold.engine.tool_call_assembly import Calls
 from streamfold.values.deltas import Call
 from tables import each_row
 

@@ -6,7 +6,7 @@ import pytest
 
 from folding import DONE, chunk, fin, text
 from streamfold import StreamDecoder
-from streamfold.engine.coalescing import coalesced
+from streamfold.engine.chunk_merging import coalesced
 
 
 def thought(said: str) -> bytes:

@@ -38,8 +38,8 @@ from markup import (
 )
 from scale import examples
 from streamfold import ConfigError, NamedTool, Reply, Tool
+from streamfold.engine.accumulator import Fold
 from streamfold.engine.dialects import Dialect, DialectContext, find_dialect, leaked_markup
-from streamfold.engine.fold import Fold
 from streamfold.values.deltas import Call, Delta, Finish, Meta, Reasoning, Summary, Text, Warn
 from streamfold.values.tools import AllowedTools, ReadToolChoice
 from tables import each_row

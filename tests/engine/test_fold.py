@@ -12,7 +12,7 @@ from streamfold import (
     ToolCall,
     Usage,
 )
-from streamfold.engine.fold import Fold
+from streamfold.engine.accumulator import Fold
 from streamfold.values.deltas import Call, Delta, Done, Extra, Finish, Meta, Reasoning, Refusal, Text, Warn
 from streamfold.values.replies import ProtocolWarning
 from tables import each_row

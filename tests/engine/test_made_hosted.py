@@ -14,7 +14,7 @@ from folding import random_cut
 from made_hosted import MAKERS
 from mirror import emitter, read
 from streamfold import HostedPart, Message, Provider, Reply, StreamDecoder, user
-from streamfold.adapters.emitting.answers import reply_deltas
+from streamfold.adapters.serializing.reply_deltas import reply_deltas
 from streamfold.engine import Rewriter
 from streamfold.integrations.repair import Repairs
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from folding import event
 from streamfold import StreamDecoder
-from streamfold.engine.lanes import Lane
-from streamfold.engine.parts import Parts
+from streamfold.engine.deduplication import Parts
+from streamfold.engine.text_buffer import Lane
 from streamfold.values.deltas import Delta, Finish, Part, Reasoning, Sequence, Text, Warn
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from folding import DONE
 from scale import examples
 from streamfold import Provider, StreamDecoder
-from streamfold.engine.fold import Fold
+from streamfold.engine.accumulator import Fold
 from streamfold.engine.pipeline import Pipeline
-from streamfold.engine.stopping import StopAt
+from streamfold.engine.stop_sequences import StopAt
 from streamfold.values import Block, Call, Reasoning, Stopped, Text
 from tables import each_row
 

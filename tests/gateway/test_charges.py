@@ -15,8 +15,8 @@ import pytest
 from folding import DONE, event, fin, text
 from gateways import CHAT, MESSAGES, RESPONSES, asking, client_of
 from streamfold import APIConnectionError, APITimeoutError, Provider, Reply, Usage
-from streamfold.gateway import exchange, gateway
-from streamfold.gateway.charging import Charge
+from streamfold.gateway import answering, gateway
+from streamfold.gateway.usage_metering import Charge
 from streamfold.requests import Request
 from streamfold.testing import ScriptedProvider
 from streamfold.values import Cost, Message, StreamChunk, UpstreamError
@@ -213,7 +213,7 @@ async def test_who_leaves_for_good_is_charged_for_what_may_be_hidden(monkeypatch
 
 
 async def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "_GRACE", 0.05)
+    monkeypatch.setattr(answering, "_GRACE", 0.05)
     upstream, leave = Upstream(), anyio.Event()
     app = upstream.app(max_cost_per_day=0.001)
     leave.set()

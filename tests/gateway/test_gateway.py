@@ -483,7 +483,7 @@ async def test_keys_are_compared_in_constant_time(given: str, monkeypatch: pytes
         compared.append((one, other))
         return compare_digest(one, other)
 
-    monkeypatch.setattr("streamfold.gateway.access.compare_digest", noted)
+    monkeypatch.setattr("streamfold.gateway.auth.compare_digest", noted)
     async with behind(HELLO, keys=["first", "second"]) as client:
         answer = await client.get("/v1/models", headers={"authorization": f"Bearer {given}"})
     assert answer.status_code == (200 if given in ("first", "second") else 401)

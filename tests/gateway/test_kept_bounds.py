@@ -13,13 +13,13 @@ import pytest
 from folding import DONE, fin, text
 from gateways import RESPONSES, client_of
 from servers import END, STREAM, Connection, framed, serving
-from streamfold.adapters.emitting import ReplyWriter
 from streamfold.adapters.responses import ResponsesEmitter
-from streamfold.engine.fold import Fold
+from streamfold.adapters.serializing import ReplyWriter
+from streamfold.engine.accumulator import Fold
 from streamfold.gateway import gateway
-from streamfold.gateway.kept.making import Attached, Memory
-from streamfold.gateway.kept.responses import KeptResponse, Responses
-from streamfold.gateway.kept.running import Running
+from streamfold.gateway.stored_responses.background import Running
+from streamfold.gateway.stored_responses.recorders import Attached, Memory
+from streamfold.gateway.stored_responses.store import KeptResponse, Responses
 from streamfold.stores import MemoryStore, Retention
 from streamfold.values import Call, Done, ErrorInfo, Finish, Reasoning, Text
 from tables import each_row

@@ -15,7 +15,7 @@ import pytest
 from folding import DONE, fin, text
 from gateways import RESPONSES, client_of
 from servers import END, STREAM, Connection, framed, serving
-from streamfold.adapters.responses import emit
+from streamfold.adapters.responses import serializer
 from streamfold.gateway import Gateway, gateway
 from streamfold.stores import Store
 from streamfold.text import parse_object
@@ -95,7 +95,7 @@ async def test_a_body_is_parsed_once_and_an_event_written_once(how: dict[str, An
         response = payloads[-1]["response"]
         stored = how.get("store") is not False
         assert response["store"] is stored
-        events = b"".join(emit.event(payload, payload["type"]) for payload in payloads)
+        events = b"".join(serializer.event(payload, payload["type"]) for payload in payloads)
         if how.get("stream"):
             assert answer == events
         else:

@@ -20,10 +20,10 @@ from servers import END, STREAM, Connection, framed, serving
 from streamfold import StreamDecoder
 from streamfold.adapters.chat import ChatEmitter
 from streamfold.gateway import gateway
-from streamfold.gateway.kept import Responses
-from streamfold.gateway.kept.making import Memory
-from streamfold.gateway.kept.responses import KeptResponse
-from streamfold.gateway.kept.running import Running
+from streamfold.gateway.stored_responses import Responses
+from streamfold.gateway.stored_responses.background import Running
+from streamfold.gateway.stored_responses.recorders import Memory
+from streamfold.gateway.stored_responses.store import KeptResponse
 from streamfold.stores import MemoryStore
 from streamfold.values import Call, ErrorInfo, Finish, Reasoning, Text, Usage
 

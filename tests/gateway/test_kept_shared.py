@@ -17,10 +17,10 @@ from processes import free_port
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.adapters.responses import ResponsesEmitter
 from streamfold.gateway import gateway
-from streamfold.gateway.kept import Responses
-from streamfold.gateway.kept.making import Memory
-from streamfold.gateway.kept.responses import KeptResponse
-from streamfold.gateway.kept.running import Running
+from streamfold.gateway.stored_responses import Responses
+from streamfold.gateway.stored_responses.background import Running
+from streamfold.gateway.stored_responses.recorders import Memory
+from streamfold.gateway.stored_responses.store import KeptResponse
 from streamfold.stores import MemoryStore, SQLiteStore
 from valkeys import valkey_server
 

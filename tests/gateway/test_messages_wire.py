@@ -17,7 +17,7 @@ from mirror import payloads, read
 from sdks import anthropic
 from streamfold import APIStatusError, StreamChunk
 from streamfold.gateway import gateway
-from streamfold.gateway.toolong import prompt_too_long
+from streamfold.gateway.context_length import prompt_too_long
 from streamfold.values import ErrorInfo
 from tables import each_row
 

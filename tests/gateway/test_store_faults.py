@@ -24,7 +24,7 @@ from gateways import RESPONSES, client_of
 from processes import free_port
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.gateway import Gateway, gateway
-from streamfold.gateway.kept import Responses
+from streamfold.gateway.stored_responses import Responses
 from streamfold.stores import SQLiteStore, Store, ValkeyStore, WaitingStore, open_store
 from valkeys import ValkeyServer, valkey_program, valkey_server
 

@@ -471,7 +471,7 @@ async def test_a_denial_is_for_good() -> None:
 
 def test_streams_ask_proxies_not_to_hold_them_back() -> None:
     """Every stream that we serve says what stops proxies from collecting or compressing it."""
-    from streamfold.gateway.sink import _HEADERS as OF_THE_GATEWAY
+    from streamfold.gateway.response_stream import _HEADERS as OF_THE_GATEWAY
     from streamfold.integrations import agui, aisdk
 
     for name in ("cache-control", "x-accel-buffering"):

@@ -30,7 +30,7 @@ from streamfold import (
     tool,
 )
 from streamfold.jobs import BatchJob, JobPausedError, Ledger, Rows, batch
-from streamfold.jobs.forms import Form
+from streamfold.jobs.request_template import Form
 from tables import each_row
 from whole_bodies import whole_body
 

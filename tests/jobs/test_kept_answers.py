@@ -14,8 +14,8 @@ import pytest
 from streamfold import Cost, Provider, Reply
 from streamfold.jobs import batch
 from streamfold.jobs.answers import Answer, reply_members
-from streamfold.jobs.asking import Asking
-from streamfold.jobs.ray.kept import KeptAnswers
+from streamfold.jobs.ray.answer_cache import KeptAnswers
+from streamfold.jobs.row_requests import Asking
 from streamfold.recording import Recording, ReplayTransport
 from streamfold.stores import MemoryStore
 from tables import each_row

@@ -12,7 +12,7 @@ from batch_servers import ANSWER, KEY, BatchServer, FilesServer, GeminiServer, M
 from scale import some
 from streamfold import ConfigError, Provider, Reply
 from streamfold.jobs import Answer, BatchJob, BatchStore, JobPausedError, Ledger, batch
-from streamfold.jobs.provider_batches import asker, creating
+from streamfold.jobs.provider_batches import runner, submit
 
 ANTHROPIC = {"adapter": "anthropic", "key_header": "x-api-key"}
 GEMINI = {"adapter": "gemini", "key_header": "x-goog-api-key", "base_url": "http://127.0.0.1:9/v1beta"}
@@ -22,11 +22,11 @@ ROWS = [{"id": f"row-{number}", "prompt": f"p{number}"} for number in range(5)]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is on its way for long here."""
-    monkeypatch.setattr(asker, "_FIRST_LOOK", 0.001)
-    monkeypatch.setattr(asker, "_LAST_LOOK", 0.001)
-    monkeypatch.setattr(creating, "_UNDER_WAY", 0.01)
-    monkeypatch.setattr(creating, "_SEARCH", 0.005)
-    monkeypatch.setattr(creating, "pauses", lambda: [0.001] * 3)
+    monkeypatch.setattr(runner, "_FIRST_LOOK", 0.001)
+    monkeypatch.setattr(runner, "_LAST_LOOK", 0.001)
+    monkeypatch.setattr(submit, "_UNDER_WAY", 0.01)
+    monkeypatch.setattr(submit, "_SEARCH", 0.005)
+    monkeypatch.setattr(submit, "pauses", lambda: [0.001] * 3)
 
 
 class Killed(BaseException):

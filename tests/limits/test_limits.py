@@ -988,7 +988,7 @@ async def test_a_file_that_another_process_locks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(pick(60, 12)))
 async def test_nothing_that_was_spent_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """With "local", whenever the store is away or answers are lost, and whatever is in flight then."""
-    monkeypatch.setattr("streamfold.stores.blocking._AGAIN", 0.0)
+    monkeypatch.setattr("streamfold.stores.threaded._AGAIN", 0.0)
     dice, store = random.Random(seed), LeavingStore(tmp_path / "x.db")
     limiters = [
         RateLimiter("a", max_cost_per_day=1000, max_concurrent=20, store=store, replicas=dice.choice([1, 2]))

@@ -14,8 +14,8 @@ import pytest
 from folding import DONE, fin, text
 from http2_servers import Peer, begun, serving, whole
 from streamfold import APIConnectionError, ConfigError, IncompleteStreamError, Provider, ServerError
-from streamfold.net import clients, retries
-from streamfold.net.clients import make_client
+from streamfold.net import http_client, retries
+from streamfold.net.http_client import make_client
 from tables import each_row
 
 
@@ -214,6 +214,6 @@ async def test_the_key_reaches_the_client(monkeypatch: pytest.MonkeyPatch) -> No
                 await provider.chat("Hello")
     assert made == [True, False]
 
-    monkeypatch.setattr(clients, "find_spec", lambda name: None)
+    monkeypatch.setattr(http_client, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"http2 = true needs the extra: pip install 'streamfold\[http2\]'"):
         make_client(http2=True)

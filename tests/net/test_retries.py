@@ -13,8 +13,8 @@ from folding import DONE, fin, text
 from servers import STREAM, Connection, answer, framed, serving
 from streamfold import APITimeoutError, Provider, RateLimitError, ServerError, StreamfoldError
 from streamfold.net import retries
-from streamfold.net.clocks import Clocks
 from streamfold.net.retries import retry_delay
+from streamfold.net.stream_timeouts import Clocks
 from streamfold.types import Attempt
 from streamfold.values import APIConnectionError, QuotaExceededError, error_info, status_error
 from streamfold.values.limits import Timeouts

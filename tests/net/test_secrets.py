@@ -26,7 +26,7 @@ from folding import fin, text
 from scale import examples
 from servers import STREAM, Connection, answer, framed, sends, serving
 from streamfold import APIError, ConfigError, IncompleteStreamError, Provider, StreamfoldError
-from streamfold.net import Redactor, exceptions, forget_locals, redact_error
+from streamfold.net import Redactor, error_redaction, forget_locals, redact_error
 from tables import each_row
 
 CANARY = "canary/4711+xyz=="
@@ -397,8 +397,8 @@ def test_locals_are_forgotten_and_tracebacks_stay() -> None:
 @pytest.mark.parametrize("key", [key for key in KEYS if key != "extra_headers"])
 async def test_no_variable_of_ours_has_a_key_when_an_error_is_raised(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even in tracebacks with all our frames as they are: a status, a broken connection, and none at all."""
-    monkeypatch.setattr(exceptions, "_clear", lambda frame: None)
-    monkeypatch.setattr(exceptions, "is_network_error", lambda error: False)
+    monkeypatch.setattr(error_redaction, "_clear", lambda frame: None)
+    monkeypatch.setattr(error_redaction, "is_network_error", lambda error: False)
 
     async def refuses(peer: Connection) -> None:
         await peer.request()

@@ -216,7 +216,7 @@ async def test_secrets_of_a_signature(logs: io.StringIO, monkeypatch: pytest.Mon
 
 async def test_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what to install; with a key it is not needed."""
-    monkeypatch.setattr("streamfold.net.signing.find_spec", lambda name: None)
+    monkeypatch.setattr("streamfold.net.cloud_auth.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'streamfold\[bedrock\]'"):
         bedrock(9).chat_stream("Hello")
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "k")

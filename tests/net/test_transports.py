@@ -85,7 +85,7 @@ def test_aiohttp_on_uvloop() -> None:
 
 def test_without_aiohttp(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where aiohttp, or a package that it needs, is missing, the error names the extra."""
-    monkeypatch.delitem(sys.modules, "streamfold.net.over_aiohttp", raising=False)
+    monkeypatch.delitem(sys.modules, "streamfold.net.aiohttp_transport", raising=False)
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     with pytest.raises(ConfigError, match=r"streamfold\[aiohttp\]"):
         make_client("aiohttp")

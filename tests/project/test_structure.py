@@ -133,7 +133,7 @@ def test_the_environment_is_read_by_the_configuration(module: str) -> None:
 )
 def test_httpx_lives_in_few_rooms(module: str) -> None:
     """httpx is the business of the network, of recordings and of integrations; providers name it in signatures."""
-    named = ("client.provider", "client.connections", "sync.provider")
+    named = ("client.provider", "client.loop_bound_client", "sync.provider")
     assert "httpx" not in _imports(module) or module in named
 
 

@@ -35,12 +35,12 @@ from streamfold.config import catalogue as catalogue_module
 from streamfold.config import file as file_module
 from streamfold.config.catalogue import catalogue_values, provider_files
 from streamfold.config.file import read_config, read_profile
-from streamfold.config.show import capability_values, effective_values
+from streamfold.config.inspection import capability_values, effective_values
 from streamfold.requests import FACTS as FACTS_OF_MODELS
 from streamfold.requests import ModelTable
 from streamfold.requests.capabilities import CAPABILITIES
 from streamfold.requests.request import Request
-from streamfold.requests.requirements import Requirement, missing, requirements_of
+from streamfold.requests.required_capabilities import Requirement, missing, requirements_of
 from streamfold.types import Capabilities
 from tables import each_row
 
@@ -300,7 +300,8 @@ def test_needs_and_their_places() -> None:
                 {"type": "file", "file": {"file_id": "f"}},
             ],
         },
-        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": "https://x/y"}]},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image",
+         "image_url": "https://x/y"}]},
         user(PDF, SOUND, "text"),
     ]  # fmt: skip
     options = {"response_format": Answer, "reasoning_effort": "low", "parallel_tool_calls": True}

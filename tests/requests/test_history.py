@@ -212,7 +212,8 @@ AGAIN = [
 
 
 def test_an_id_again_in_a_later_turn() -> None:
-    """Local servers count from 0 in each turn, which strict ones refuse: https://github.com/agno-agi/agno/issues/5116."""
+    """Local servers count from 0 in each turn, which strict ones refuse:
+    https://github.com/agno-agi/agno/issues/5116."""
     why = "messages[3] has a call with the id 'a', which another call of messages[1] has too"
     assert refused("chat", AGAIN) == f"(history_doubtful) {why}"
     assert refused("responses", AGAIN) == why + MEND

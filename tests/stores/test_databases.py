@@ -16,7 +16,7 @@ from streamfold import ConfigError
 from streamfold.jobs import Ledger, batch
 from streamfold.limits.limit_state import Batch, Reserve
 from streamfold.limits.sqlite import SQLiteLimitStore
-from streamfold.stores import SQLiteStore, blocking
+from streamfold.stores import SQLiteStore, threaded
 from streamfold.testing import ScriptedProvider
 
 
@@ -43,7 +43,7 @@ async def test_a_database_that_could_not_be_opened_is_tried_again(
     kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first failure is reported, nothing stays open, and the next use finds the tables."""
-    monkeypatch.setattr(blocking, "_AGAIN", 0.0)
+    monkeypatch.setattr(threaded, "_AGAIN", 0.0)
     opened: list[sqlite3.Connection] = []
 
     class Broken(sqlite3.Connection):

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from streamfold.stores import MemoryStore, Retention, SQLiteStore, StoreError, WaitingStore, blocking
+from streamfold.stores import MemoryStore, Retention, SQLiteStore, StoreError, WaitingStore, threaded
 
 LONGEST = 2.5  # seconds: a second and a half, and what a busy machine adds
 
@@ -204,8 +204,8 @@ async def test_a_file_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return {}
 
     monkeypatch.setattr(store, "get_now", hangs)
-    monkeypatch.setattr(blocking, "PATIENCE", 0.2)
-    monkeypatch.setattr(blocking, "_AGAIN", 0.0)
+    monkeypatch.setattr(threaded, "PATIENCE", 0.2)
+    monkeypatch.setattr(threaded, "_AGAIN", 0.0)
     try:
         with pytest.raises(StoreError, match="did not answer within"):
             await store.get("me", ["a"])
@@ -227,7 +227,7 @@ async def test_a_file_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 async def test_a_file_that_is_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was broken may be replaced while the program runs."""
-    monkeypatch.setattr(blocking, "_AGAIN", 0.0)
+    monkeypatch.setattr(threaded, "_AGAIN", 0.0)
     path = tmp_path / "a.db"
     store = SQLiteStore(path)
     await store.put("me", {"a": b"x" * 20_000})

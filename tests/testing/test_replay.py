@@ -26,7 +26,7 @@ from streamfold.recording import (
     Sent,
     load_source,
 )
-from streamfold.recording.requests import Request, difference
+from streamfold.recording.request_matching import Request, difference
 from streamfold.testing.replay_server import serve_replay
 from tables import each_row
 

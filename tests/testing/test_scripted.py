@@ -47,7 +47,7 @@ from streamfold import (
     tool_result,
     user,
 )
-from streamfold.adapters import protocol
+from streamfold.adapters import base
 from streamfold.testing import (
     ScriptedProvider,
     ScriptError,
@@ -530,7 +530,7 @@ async def test_an_end_that_a_wire_does_not_know() -> None:
 
 def test_a_wire_that_nobody_can_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """An adapter of another package has no writer, which is told when the script is made."""
-    monkeypatch.setitem(protocol._BUILT_IN, "acme", "streamfold.adapters.chat:ChatAdapter")
+    monkeypatch.setitem(base._BUILT_IN, "acme", "streamfold.adapters.chat:ChatAdapter")
     with pytest.raises(
         ConfigError, match=r"unknown adapter 'acme' for a script\. Allowed: anthropic, chat, gemini, kimi"
     ):

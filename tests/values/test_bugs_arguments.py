@@ -289,7 +289,7 @@ def test_b15_each_call_is_parsed_once(monkeypatch: pytest.MonkeyPatch):
 
         return parse_object
 
-    for module in ("streamfold.text.arguments", "streamfold.engine.opencall"):
+    for module in ("streamfold.text.arguments", "streamfold.engine.incoming_call"):
         monkeypatch.setattr(f"{module}.parse_object", spy(json.loads))
     first, second = json.dumps({"x": "a" * 2000}), json.dumps({"y": [{"z": 1}] * 200})
 
@@ -309,7 +309,9 @@ def test_b15_each_call_is_parsed_once(monkeypatch: pytest.MonkeyPatch):
 def test_b15_a_name_with_every_fragment_costs_no_parsing(monkeypatch: pytest.MonkeyPatch):
     """Fragments that each look like the first one of a call are told from it by brackets, without parsing all again."""
     parsed: list[str] = []
-    monkeypatch.setattr("streamfold.engine.opencall.parse_object", lambda text: parsed.append(text) or json.loads(text))
+    monkeypatch.setattr(
+        "streamfold.engine.incoming_call.parse_object", lambda text: parsed.append(text) or json.loads(text)
+    )
     inner = ["{}"] * 500
     pieces = (call(entry(0, name="f", arguments=piece)) for piece in ['{"code":"', *inner, '"}'])
     reply = fold(b"", [call(entry(0, "call_a")), *pieces, END])

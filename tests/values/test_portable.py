@@ -35,7 +35,7 @@ from streamfold import (
 from streamfold.testing import ScriptedProvider, fail, say
 from streamfold.types import Attempt
 from streamfold.values import ErrorInfo, RateLimit, RateLimitWindow
-from streamfold.values.refusederrors import BeforeStream, Denied, InStream
+from streamfold.values.error_variants import BeforeStream, Denied, InStream
 from tables import each_row
 
 CALL = ToolCall("a", "f", {"x": 1}, '{"x": 1}', extra={"s": "t"})

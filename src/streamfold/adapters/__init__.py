@@ -7,6 +7,7 @@ Provisional: a minor version may change or remove a name without a deprecation.
 
 from ..requests import HistoryRules, Request, Rules
 from ..values import Call, Delta, Done, Failure, Finish, Reasoning, Text, UsageUpdate, error_info, set_public_module
+from .base import Adapter, Endpoint, Framing, adapter_by_path, find_adapter
 from .client_members import (
     CHAT_MEMBERS,
     GEMINI_MEMBERS,
@@ -16,9 +17,8 @@ from .client_members import (
     MemberFilter,
     chooses_destination,
 )
-from .prepared import Prepared
-from .protocol import Adapter, Endpoint, Framing, adapter_by_path, find_adapter
-from .requested import wants_stream
+from .openai_request import wants_stream
+from .prepared_request import Prepared
 
 __all__ = [  # what an adapter of another package is written with
     "Adapter",

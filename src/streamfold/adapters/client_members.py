@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from .gemini.spelling import camel_name
+from .gemini.camel_case import camel_name
 
 Known: TypeAlias = Mapping[str, "Known | None"]
 """The members of an object that an API documents; None: the value is the caller's data, and not looked into."""
@@ -26,7 +26,8 @@ def _names(text: str) -> dict[str, Known | None]:
 
 
 # https://docs.vllm.ai/en/latest/serving/openai_compatible_server/#chat-api_1,
-# https://docs.sglang.ai/basic_usage/sampling_params.html, https://github.com/ggml-org/llama.cpp/tree/master/tools/server
+# https://docs.sglang.ai/basic_usage/sampling_params.html,
+# https://github.com/ggml-org/llama.cpp/tree/master/tools/server
 # Not here: further names for the length or the number of answers (`n_predict`, `n_cmpl`, `best_of`), which a budget is
 # reserved by, and code that the server would run (`custom_logit_processor`).
 _SERVERS = _names(

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TypeVar, Unpack
 from ..net import hides_arguments
 from ..requests import ChatOptions, Request, check_stream
 from ..values import Messages, Reply, ToolChoice, ToolLike
-from .arguments import Arguments
+from .async_hints import AsyncContext
+from .chat_model import ChatModel
+from .chat_params import Arguments
 from .extract import extract
-from .facts import ModelFacts
-from .misuse import AsyncContext
-from .model import ChatModel
+from .model_info import ModelFacts
 from .source import ChunkSource
 from .stream import ChatStream, read_whole
 

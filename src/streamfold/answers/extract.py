@@ -11,7 +11,7 @@ from ..values import ConfigError, InvalidReplyError, Message, Messages, ToolLike
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from .model import ChatModel
+    from .chat_model import ChatModel
 
     M = TypeVar("M", bound=BaseModel)
 

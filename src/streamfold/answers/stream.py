@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from ..net import forget_locals
 from ..text import whole_characters
 from ..values import APIError, CallKind, ChunkDetails, ProtocolWarning, Reply, StreamChunk, StreamfoldError, Writing
-from .misuse import AsyncContext, AsyncIteration
+from .async_hints import AsyncContext, AsyncIteration
+from .json_watchers import Watcher, Watchers
 from .partial import Partial, PartialReader
-from .watching import Watcher, Watchers
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -1,16 +1,16 @@
 """What is called: models, providers, streams, fallbacks and the tool loop."""
 
 from ..values import set_public_module
+from .api_calls import json_reader
 from .batch_request import BatchRequest
 from .batches import BatchClient
-from .connections import Connections
 from .endpoint import Endpoint
 from .fallback import Fallback
 from .hooks import Hooks, RequestInfo, read_hooks
+from .loop_bound_client import Connections
 from .preview import Preview
 from .provider import Provider
 from .requester import Requester
 from .restrictions import requests_of
-from .whole import json_reader
 
 set_public_module("streamfold", [Fallback, Hooks, Preview, Provider])

@@ -14,9 +14,9 @@ from ..adapters.batches import BatchCall
 from ..config import Profile
 from ..limits import account_digest
 from ..net import Exchange
+from .api_calls import json_reader
 from .batch_request import BatchRequest
 from .requester import Requester
-from .whole import json_reader
 
 if TYPE_CHECKING:
     from ..answers import Arguments

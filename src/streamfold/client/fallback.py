@@ -17,7 +17,7 @@ from ..answers import (
     open_answer,
 )
 from ..values import APIError, ConfigError
-from .failover import Candidate, Failover
+from .fallback_policy import Candidate, Failover
 
 
 class Fallback(BaseChatModel):

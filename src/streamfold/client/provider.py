@@ -22,11 +22,11 @@ from ..text import shown_url
 from ..turn_cache import RememberedAnswer, TurnCache, TurnStore, read_turn_cache
 from ..values import GeneratedFile, Messages, Timeouts, ToolChoice, ToolLike
 from .batches import BatchClient
-from .connections import Connections
-from .failover import Candidate, Failover
 from .fallback import candidates
+from .fallback_policy import Candidate, Failover
 from .files import fetch_file
 from .hooks import Hooks, read_hooks
+from .loop_bound_client import Connections
 from .preview import Preview
 from .pricing import ModelPrices, ProfilePricing
 from .requester import Requester

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ..engine import StreamDecoder
 from ..net import Exchange, HTTPRequest
 from ..values import APIConnectionError, APITimeoutError, IncompleteStreamError, Reply, StreamChunk
-from .attempts import Attempts
+from .retrying import Attempts
 
 
 class AnswerReader:

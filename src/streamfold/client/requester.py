@@ -30,18 +30,18 @@ from ..requests import (
 )
 from ..text import shown_url
 from ..values import APIError, ConfigError, Limits, ProtocolWarning, StreamfoldError, Timeouts
-from .answer import NetworkAnswer
+from .api_calls import WholeRequest, json_reader, patient
 from .batch_request import BatchRequest
-from .connections import Connections
-from .continuing import ContinuedAnswer, continued_arguments
+from .continuation import ContinuedAnswer, continued_arguments
+from .downgrade_retry import MilderRequests
 from .endpoint import COMMON_HEADERS, Endpoint
 from .hooks import Hooks, Notifier, RequestInfo
-from .milder import MilderRequests
-from .plan import Plan
+from .loop_bound_client import Connections
+from .network_stream import NetworkAnswer
+from .prepared_call import Plan
 from .preview import HIDDEN, Preview
 from .pricing import ModelPrices, ProfilePricing
 from .restrictions import RestrictionCache, Restrictions, current_owner
-from .whole import WholeRequest, json_reader, patient
 
 if TYPE_CHECKING:
     from ..requests import TimeoutOptions

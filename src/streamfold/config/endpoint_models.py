@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from ..adapters import Adapter, find_adapter
 from ..requests import CAPABILITIES, Capabilities, Family, ModelTable, joined
 from ..values import NotConfiguredError
-from .checks import read_quirks
 from .families import examples, find_family, is_makers_host, own_family
+from .validators import read_quirks
 
 # What the chat templates of the models with a dialect want, on whichever server: Mistral's refuse other ids.
 _OF_DIALECTS = {("mistral", "chat"): {"call_ids": "nine_alphanumeric"}}

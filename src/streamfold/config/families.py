@@ -22,8 +22,8 @@ from ..requests import NO_FAMILY, Family, bare_name
 from ..values import ConfigError
 from .catalogue import FAMILIES_FILE, catalogue_folder
 from .layers import TomlFile
-from .places import user_folder
-from .tables import mistakes_in, read_table
+from .search_path import user_folder
+from .toml_tables import mistakes_in, read_table
 
 _ROW = "\n[[families]]\n"
 _PREFIX = re.compile(r"^prefix = (.+)$", re.MULTILINE)

@@ -20,14 +20,14 @@ from pydantic import Field, ValidationError
 from ..text import referenced
 from ..values import ConfigError, nearest
 from .catalogue import catalogue_layers, provider_files
-from .checks import same_origin, variable_is_set
 from .gateway import GatewaySettings
 from .layers import Layer, TomlFile, find_layer, merge, place_mistakes
-from .lines import spelled
-from .places import PROVIDER_VARIABLE, Place, places, read_file
 from .profile import Profile, untrusted
 from .rate_limits import RateLimitSettings
-from .tables import Table, accepted_by
+from .search_path import PROVIDER_VARIABLE, Place, places, read_file
+from .toml_positions import spelled
+from .toml_tables import Table, accepted_by
+from .validators import same_origin, variable_is_set
 
 T = TypeVar("T", bound=Table)
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from ..adapters import chooses_destination
-from .stores import StoreName
-from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Seconds, Table, accepted_by
+from .store_settings import StoreName
+from .toml_tables import Count, Flag, Names, PositiveCount, PositiveNumber, Seconds, Table, accepted_by
 
 
 def _check_passthrough(paths: tuple[str, ...]) -> None:

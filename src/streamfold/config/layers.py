@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from ..requests import Capabilities
 from ..values import ConfigError
-from .lines import KeyPath, key_lines, line_of, spelled
-from .tables import mistakes_in
+from .toml_positions import KeyPath, key_lines, line_of, spelled
+from .toml_tables import mistakes_in
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 
 from ..text import referenced
-from .checks import variable_is_set
 from .file import Config, validate_layers
 from .layers import Layer, find_layer
-from .lines import KeyPath
-from .places import PROVIDER_VARIABLE
 from .profile import Profile
+from .search_path import PROVIDER_VARIABLE
+from .toml_positions import KeyPath
+from .validators import variable_is_set
 
 
 def config_problems(config: Config) -> list[str]:

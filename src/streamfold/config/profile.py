@@ -30,7 +30,11 @@ from ..requests import HEADER_NAME, NO_OPTIONS, Capabilities, ModelTable, Option
 from ..text import check_references, filled, referenced, shown_url
 from ..values import ConfigError, Limits, NotConfiguredError, Timeouts, nearest
 from .catalogue import provider_files
-from .checks import (
+from .endpoint_models import ModelsOfEndpoint
+from .rate_limits import RateLimitSettings
+from .store_settings import StoreName, store_url
+from .toml_tables import Count, Flag, Names, PositiveCount, PositiveNumber, Table, accepted_by, as_table, invalid
+from .validators import (
     POSITIVE,
     check_models,
     check_url,
@@ -41,10 +45,6 @@ from .checks import (
     variable_is_set,
     variable_value,
 )
-from .endpoint_models import ModelsOfEndpoint
-from .rate_limits import RateLimitSettings
-from .stores import StoreName, store_url
-from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Table, accepted_by, as_table, invalid
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # as a name it would be printed

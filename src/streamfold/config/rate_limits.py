@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from ..text import shown_url
-from .stores import check_store
-from .tables import PositiveCount, Table, accepted_by
+from .store_settings import check_store
+from .toml_tables import PositiveCount, Table, accepted_by
 
 
 class RateLimitSettings(Table):

@@ -25,16 +25,16 @@ from ..values import (
     as_tools,
     read_tool_choice,
 )
-from .body import HEAD, REPLACED, PlainBody, certain_text, not_a_stream, shown
-from .coalescing import coalesced
+from .accumulator import Fold
+from .call_match import Listener
+from .chunk_merging import coalesced
 from .dialects import Dialect, DialectContext, find_dialect
-from .drafts import Drafts
-from .finish import WireNames
-from .fold import Fold
+from .partial_calls import Drafts
 from .pipeline import Pipeline, is_progress
-from .placement import Listener
+from .response_body import HEAD, REPLACED, PlainBody, certain_text, not_a_stream, shown
 from .sse import SSEDecoder, body_kind, skip_blank
-from .stopping import StopAt
+from .stop_sequences import StopAt
+from .tool_call_delivery import WireNames
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent

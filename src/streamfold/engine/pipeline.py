@@ -31,11 +31,11 @@ from ..values import (
     Warn,
     shown_part,
 )
+from .accumulator import Fold
+from .deduplication import EventNumbers, PartedDelta, Parts
 from .dialects import Dialect, DialectContext, describe_leak
-from .drafts import Drafts
-from .fold import Fold
-from .lanes import Lane
-from .parts import EventNumbers, PartedDelta, Parts
+from .partial_calls import Drafts
+from .text_buffer import Lane
 
 _TEXTS = frozenset({Text, Reasoning, Refusal})
 _RARE = frozenset({Done, Extra, Failure, Finish})

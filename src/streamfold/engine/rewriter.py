@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..adapters import Adapter
-from ..adapters.emitting import Emitter, Passage, ReplyWriter, StreamPatcher, error_delta
+from ..adapters.serializing import Emitter, Passage, ReplyWriter, StreamPatcher, error_delta
 from ..values import Extra, ProtocolWarning, Reply, StreamChunk, StreamError
 from .decoder import StreamDecoder
 
@@ -13,7 +13,7 @@ from .decoder import StreamDecoder
 class Rewriter:
     """Writes the body of one answer again, in order: repaired, with its calls numbered and named, and with its end.
 
-    Text and calls go out as they come (see `engine/fragments.py` for what waits). An answer that breaks off, or that
+    Text and calls go out as they come (see `engine/call_deltas.py` for what waits). An answer that breaks off, or that
     can't be read, ends with the error of the wire that is written; `error` has it.
 
     Args:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..values import ProtocolWarning, WarningCode
-from .opencall import OpenCall
-from .placement import Listener
+from .call_match import Listener
+from .incoming_call import OpenCall
 
 
 class Warnings:

@@ -18,25 +18,25 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ..adapters.emitting import error_body
+from ..adapters.serializing import error_body
 from ..answers import ChatModel
 from ..client import Hooks
 from ..config import Config, GatewayOptions, RateLimitSettings, read_settings, store_url
 from ..limits import LimitStore
 from ..stores import Retention, WaitingStore, lasting_store
 from ..turn_cache import TurnCache, TurnStore, read_turn_cache
-from .access import Access
+from .api import Wire
+from .apis import WIRES, ChatWire, ResponsesWire
+from .auth import Access
 from .background import Background
-from .clients import Client, read_keys
-from .failures import Refused, refused
+from .gateway_keys import Client, read_keys
 from .handler import Endpoint, RequestHandler
-from .kept import KeptResponses, Responses
+from .http_errors import Refused, refused
 from .keys import KeyRateLimits
 from .logs import one_line
 from .metrics import Metrics
 from .models import Models
-from .wire import Wire
-from .wires import WIRES, ChatWire, ResponsesWire
+from .stored_responses import KeptResponses, Responses
 
 log = logging.getLogger("streamfold.gateway")
 

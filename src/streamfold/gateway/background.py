@@ -10,8 +10,8 @@ from typing import Any, Self
 import anyio
 from anyio.abc import TaskGroup
 
-from .bodies import ClientGone
-from .failures import Refused
+from .http_errors import Refused
+from .request_body import ClientGone
 
 
 class Background:

@@ -13,7 +13,7 @@ from ..net import make_client
 from ..text import is_loopback
 from ..values import ConfigError
 from .app import Gateway, gateway
-from .clients import Client, read_keys
+from .gateway_keys import Client, read_keys
 
 
 def settings(config: Config, **overrides: Any) -> GatewaySettings:

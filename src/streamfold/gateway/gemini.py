@@ -11,10 +11,10 @@ from ..adapters import GEMINI_MEMBERS
 from ..adapters.gemini import Framing, GeminiEmitter, camel_case, google_error, parse_gemini_request
 from ..requests import Request
 from ..values import ErrorInfo
-from .counting import counted_tokens
-from .failures import Refused
+from .api import AtOnce, ClientRequest, Warnings, Wire, functions_of, not_sent
+from .http_errors import Refused
 from .models import Served
-from .wire import AtOnce, ClientRequest, Warnings, Wire, functions_of, not_sent
+from .token_counts import counted_tokens
 
 _PATH = re.compile(r"/v1beta/|/\w+/.+:(?:\w+Content|countTokens)$")
 # What stands before the name of a model, on AI Studio and on Vertex AI. The AI SDK leaves it out before "ORG/MODEL".

@@ -19,20 +19,20 @@ from ..config import GatewayOptions
 from ..text import parse_object
 from ..turn_cache import TurnCache, named_end_user
 from ..values import ConfigError, ProtocolWarning
-from .access import Access
-from .bodies import Bodies, ClientGone, HeldBody, Receive, parsed_size
-from .clients import Client
+from .answering import Exchange
+from .api import ClientRequest, Keeper, Wire
+from .auth import Access
 from .conversation import for_providers
-from .exchange import Exchange
-from .failures import Refused, refused
+from .gateway_keys import Client
+from .http_errors import Refused, refused
 from .keys import KeyRateLimits
 from .logs import RequestLog
 from .members import permitted_members, with_operator_members
 from .metrics import Metrics
 from .models import Models, Served
-from .outcomes import write_json
-from .sink import GuardedSend, Send, Sink, send_json
-from .wire import ClientRequest, Keeper, Wire
+from .request_body import Bodies, ClientGone, HeldBody, Receive, parsed_size
+from .request_outcome import write_json
+from .response_stream import GuardedSend, Send, Sink, send_json
 
 T = TypeVar("T")
 

@@ -20,10 +20,10 @@ from ..limits import (
 )
 from ..requests import Request
 from ..values import ConfigError, Cost, ErrorInfo
-from .charging import Charge, most_expected
-from .clients import Client
-from .failures import Refused, refused
+from .gateway_keys import Client
+from .http_errors import Refused, refused
 from .models import Served
+from .usage_metering import Charge, most_expected
 
 _MINUTE = 60.0  # a key may use what it is allowed in a minute at once, as with providers
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..stores import StoreError
 from ..values import APIError, Attempt, ConfigError, ProtocolWarning, Reply
-from .failures import Refused
-from .outcomes import Observer, Outcome
+from .http_errors import Refused
+from .request_outcome import Observer, Outcome
 
 log = logging.getLogger("streamfold.gateway")
 

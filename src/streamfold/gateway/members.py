@@ -9,7 +9,7 @@ from ..adapters import Known, MemberFilter
 from ..answers import EndpointFacts
 from ..config import KeyOptions
 from ..values import ProtocolWarning
-from .wire import ClientRequest, Warnings
+from .api import ClientRequest, Warnings
 
 
 def permitted_members(

@@ -12,10 +12,10 @@ from starlette.responses import Response
 
 from ..config import variable_is_set
 from ..values import ConfigError
-from .outcomes import Outcome
+from .request_outcome import Outcome
 
 if TYPE_CHECKING:
-    from .access import Access
+    from .auth import Access
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable by which processes share their counts. prometheus-client looks for it when it is imported."""

@@ -18,8 +18,8 @@ from ..config import Config, GatewayOptions, read_config
 from ..requests import Request, TimeoutOptions
 from ..turn_cache import RememberedAnswer, TurnCache
 from ..values import ConfigError, Cost, Usage, nearest
-from .clients import ANYBODY, Client
-from .failures import refused
+from .gateway_keys import ANYBODY, Client
+from .http_errors import refused
 
 # Agents ask for a model of a day: claude-haiku-4-5-20251001, gpt-4o-2024-08-06, claude-opus-4@20250514.
 _DATE = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from ..config import GatewaySettings
+from .apis import WIRES
 from .app import Gateway
-from .bodies import Receive
 from .configured import Page, load_early
 from .logs import one_line
 from .metrics import forget_dead_processes
 from .models import Models
-from .sink import Send
-from .wires import WIRES
+from .request_body import Receive
+from .response_stream import Send
 
 METRICS = "metrics"
 """The folder in the shared folder in which the workers count."""

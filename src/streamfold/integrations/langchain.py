@@ -34,7 +34,7 @@ from streamfold.values import ServerTool
 from .hosted_steps import HostedSteps
 from .langchain_blocks import citations, file_blocks, server_blocks
 from .langchain_turns import KEPT, turns
-from .members import NAMES, by_kind, unsendable, written
+from .model_settings import NAMES, by_kind, unsendable, written
 
 __all__ = ["ChatStreamfold"]
 

@@ -41,7 +41,7 @@ from streamfold import (
 from streamfold.types import ResponseFormat
 
 from .hosted_steps import HostedSteps
-from .members import NAMES, by_kind, unsendable, written
+from .model_settings import NAMES, by_kind, unsendable, written
 from .pydantic_ai_tools import NATIVE_TOOLS, function, hosted_tools, native_parts, offered, other_parts, runs_natively
 from .pydantic_ai_turns import kept, turns
 

@@ -16,9 +16,9 @@ from typing import Any
 from ..adapters import adapter_by_path, find_adapter
 from ..adapters.anthropic import MessagesOverlay
 from ..adapters.chat import ChatOverlay
-from ..adapters.emitting import Passage
 from ..adapters.gemini import GeminiOverlay
 from ..adapters.responses import ResponsesOverlay
+from ..adapters.serializing import Passage
 from ..engine import EventScanner, Rewriter, StreamDecoder
 from ..net import Redactor
 from ..values import (
@@ -33,8 +33,8 @@ from ..values import (
     UpstreamError,
     WarningCode,
 )
-from .asked import choice_asked, tools_asked
-from .shown import Shown, UnreadError
+from .observed_adapter import Shown, UnreadError
+from .request_tools import choice_asked, tools_asked
 
 __all__ = ["Repaired", "Repairs", "StreamRepair", "UnreadError", "WholeRepair"]
 

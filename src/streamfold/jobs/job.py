@@ -21,10 +21,10 @@ from ..values import StreamfoldError, Tool
 from .answers import Answer, JobSummary
 from .errors import JobPausedError
 from .ledger import Ledger
+from .row_queue import Asker, Work
 from .rows import Rows
 from .settings import JobSettings
 from .tables import DONE, ERROR
-from .work import Asker, Work
 
 _BATCH = 100  # answers that are read from the ledger at once
 

@@ -23,7 +23,7 @@ from ..stores import locked_file
 from ..values import ConfigError, Cost, Usage
 from . import tables
 from .answers import Answer, JobSummary
-from .commits import Commits
+from .group_commit import Commits
 
 _PAGE = 100  # answers that are read at once
 

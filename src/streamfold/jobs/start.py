@@ -9,12 +9,12 @@ from typing import Any, Literal
 from ..answers import ChatModel, facts_of
 from ..values import ConfigError, Reply, ToolLike, as_tools
 from .job import BatchJob
-from .live import LiveAsker
-from .pace import Pace
+from .live_requests import LiveAsker
+from .pacing import Pace
 from .provider_batches import BatchAsker
+from .row_queue import Asker
 from .rows import Rows
 from .settings import JobSettings
-from .work import Asker
 
 
 def batch(

@@ -11,7 +11,7 @@ Provisional: a minor version may change or remove a name without a deprecation.
 
 from ..values import set_public_module
 from .errors import BudgetExceededError, LimitReachedError, LimitStoreError
-from .opening import count_memory_in, open_limit_store
+from .factory import count_memory_in, open_limit_store
 from .providers import account_digest, is_limited, provider_limiter
 from .rate_limiter import RateLimiter, Reservation
 from .sessions import SharedLimitStore

@@ -17,8 +17,8 @@ from ..net import Interrupted, run_within
 from ..values import ConfigError, Cost, RateLimit, Usage
 from .adaptive_rate import FIRST_RATE, rates_from_headers
 from .errors import BudgetExceededError, LimitReachedError
+from .factory import shared_store
 from .limit_state import DAY, Charge, Grant, Pause, Reserve
-from .opening import shared_store
 from .sessions import LimitSession, LocalSession, SharedLimitStore, SharedSession
 from .stores import LARGEST_BUDGET, LimitStore, MemoryLimitStore, check_number
 

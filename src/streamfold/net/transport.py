@@ -34,18 +34,18 @@ from ..values import (
     error_info,
     status_error,
 )
-from .bodies import RequestBody, unwind
-from .clocks import Clocks
+from .cloud_auth import Signer
 from .compression import body_codings, unpacked, unrequested_codings
+from .connect_cleanup import Handshake
 from .deadlines import Interrupted, ReadTimer, make_steps, shut_down
-from .exceptions import forget_locals
-from .failures import caused_by, described, is_malformed, is_network_error, is_timeout
-from .handshakes import Handshake
-from .ratelimit import read_rate_limit, read_retry_after
+from .error_redaction import forget_locals
+from .rate_limit_headers import read_rate_limit, read_retry_after
 from .redaction import Redactor
 from .secrets import secrets_in_headers
-from .signing import Signer
-from .silence import end_unless_silent
+from .stale_connections import end_unless_silent
+from .stream_bodies import RequestBody, unwind
+from .stream_timeouts import Clocks
+from .transport_errors import caused_by, described, is_malformed, is_network_error, is_timeout
 from .urls import LoggedURL, read_url, sent_url
 
 T = TypeVar("T")

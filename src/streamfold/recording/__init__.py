@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from ..values import set_public_module
 from .capture import cleaned_body
+from .draft import RecordingDraft, failure_in
+from .expectations import expected, in_words
 from .fault_transport import FaultTransport
 from .files import Cut, Recording, Sent, Speed, find_recording, open_recording, paced, pieces
-from .outcome import expected, in_words
 from .record import RecordTransport, recording_client
 from .replay import ReplayTransport
-from .requests import ReplayMismatch, Request, requested_model
+from .request_matching import ReplayMismatch, Request, requested_model
 from .sockets import Connection, serving
-from .staging import RecordingDraft, failure_in
 from .store import Match, PlayedAnswer, RecordingStore, Source, answer_headers, load_source
 
 __all__ = [

@@ -26,9 +26,9 @@ from ..net import (
     unpacked_pieces,
 )
 from ..values import ProtocolError
+from .expectations import expected
 from .files import Cut, Recording
-from .outcome import expected
-from .requests import Request
+from .request_matching import Request
 
 # Headers that a reader of the answer may need. Others may identify the account.
 _KEPT = re.compile(

@@ -22,7 +22,7 @@ from ..config import allowed, as_table
 from ..engine import StreamDecoder, event_ranges
 from ..values import ConfigError, NamedTool, Reply, Tool
 from .description import Day, Expected, Status, as_toml, read_description
-from .leftovers import clear_leftovers, locked, temporary_path
+from .temporary_files import clear_leftovers, locked, temporary_path
 
 Speed: TypeAlias = Literal["instant", "recorded"] | float
 

@@ -23,7 +23,7 @@ from ..values import ConfigError
 from .capture import Capture, own_name, recorded
 from .description import check_writer
 from .files import Recording
-from .requests import Request
+from .request_matching import Request
 
 _SHORTEST = 4  # characters of a secret
 _LONGEST_PART = 180  # characters; with suffixes it must be a file name

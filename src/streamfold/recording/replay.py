@@ -15,7 +15,7 @@ import httpx
 from ..faults import Ending, Fault
 from ..values import ConfigError
 from .files import Speed
-from .requests import Request
+from .request_matching import Request
 from .store import Match, PlayedAnswer, RecordingStore, Source
 
 

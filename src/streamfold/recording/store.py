@@ -14,7 +14,7 @@ from ..config import allowed
 from ..faults import Fault, Injection, Injector, Step, status
 from ..values import ConfigError
 from .files import Recording, Speed, open_recording, paced
-from .requests import ReplayMismatch, Request, difference, read_patterns
+from .request_matching import ReplayMismatch, Request, difference, read_patterns
 
 Source: TypeAlias = Recording | str | os.PathLike[str] | Sequence[Recording | str | os.PathLike[str]]
 Match: TypeAlias = Literal["order", "request", "any"]

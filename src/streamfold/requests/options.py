@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from ..values import ConfigError, Timeouts, nearest
-from .fields import Fields
+from .object_reader import Fields
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

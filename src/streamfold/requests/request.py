@@ -19,8 +19,8 @@ from ..values import (
     read_tool_choice,
 )
 from .capabilities import Capabilities
-from .families import NO_FAMILY, Family
-from .messages import read_messages
+from .message_parsing import read_messages
+from .model_facts import NO_FAMILY, Family
 from .options import Options
 
 

@@ -11,10 +11,10 @@ from ..adapters import Adapter
 from ..adapters.anthropic import AnthropicAdapter, AnthropicQuirks, MessagesEmitter
 from ..adapters.anthropic import parse_conversation as parse_anthropic
 from ..adapters.chat import ChatAdapter, ChatEmitter, ChatQuirks
-from ..adapters.emitting import Emitter
 from ..adapters.gemini import GeminiAdapter, GeminiEmitter, GeminiQuirks
 from ..adapters.gemini import parse_conversation as parse_gemini
 from ..adapters.responses import ResponsesAdapter, ResponsesEmitter
+from ..adapters.serializing import Emitter
 from ..requests import read_messages
 from ..values import ConfigError, Message, ProtocolWarning, nearest, system
 

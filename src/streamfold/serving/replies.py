@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
 from typing import Any, Protocol
 from uuid import uuid4
 
-from ..adapters.emitting import Emitter, Order, ReplyWriter, end_deltas, items_tell, jsonable, with_kinds
+from ..adapters.serializing import Emitter, Order, ReplyWriter, end_deltas, items_tell, jsonable, with_kinds
 from ..engine import SSEDecoder, StreamDecoder
 from ..values import APIError, Meta, Reply, StreamChunk
 from .formats import ApiFormat, Serialized, find_format

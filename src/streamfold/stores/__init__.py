@@ -10,14 +10,14 @@ Provisional: a minor version may change or remove a name without a deprecation.
 """
 
 from ..values import set_public_module
-from .blocking import PATIENCE, BlockingCalls, close_in_thread
+from .factory import lasting_store, open_store
 from .memory import MemoryStore
-from .opening import lasting_store, open_store
-from .presence import locked_file
+from .process_liveness import locked_file
 from .sqlite import PrivateDatabase, SQLiteStore
 from .store import Retention, Store, StoreError
+from .threaded import PATIENCE, BlockingCalls, close_in_thread
 from .valkey import ValkeyStore, refuse_eviction, shown_server, valkey_client
-from .waiting import WaitingStore
+from .write_behind import WaitingStore
 
 __all__ = [
     "MemoryStore",

@@ -15,9 +15,9 @@ from time import monotonic, sleep, time
 from typing import TYPE_CHECKING
 
 from ..values import ConfigError
-from .blocking import BlockingStore
-from .presence import Presence
+from .process_liveness import Presence
 from .store import Retention, by_record, full, split_key
+from .threaded import BlockingStore
 
 if TYPE_CHECKING:
     import sqlite3

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from ..values import ConfigError
-from .blocking import PATIENCE, BlockingStore
 from .store import Retention, full, split_key
+from .threaded import PATIENCE, BlockingStore
 
 if TYPE_CHECKING:
     import valkey

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .cuts import assert_any_cut, assert_any_text_cut, assert_recording
+    from .doubles import ScriptError, SentRequest, SpyProvider
     from .fixtures import ReplayFixture, ScriptedFixture
     from .replay_server import serve_replay
     from .replayed import ReplayProvider
     from .script import Answer, Step, call, fail, finish, pause, refuse, say, think, usage
     from .scripted import ScriptedProvider, Turn
-    from .spy import ScriptError, SentRequest, SpyProvider
 
 __all__ = [
     "Answer",
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 # Imported when they are needed: folding bytes needs no network code, and pytest starts without any of it.
-_LATER = ("script", "cuts", "spy", "scripted", "replayed", "replay_server", "fixtures")
+_LATER = ("script", "cuts", "doubles", "scripted", "replayed", "replay_server", "fixtures")
 
 
 def __getattr__(name: str) -> Any:

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from ..adapters.anthropic import STOP_REASONS, MessagesEmitter, messages_error
 from ..adapters.chat import ChatEmitter
-from ..adapters.emitting import Emitter, comment, error_body
 from ..adapters.gemini import FINISH_REASONS, OTHER_REASONS, SIGNATURE, GeminiEmitter, google_error
 from ..adapters.responses import ResponsesEmitter
+from ..adapters.serializing import Emitter, comment, error_body
 from ..values import Call, ConfigError, Delta, ErrorInfo, Extra, Failure, Finish, Reasoning, Refusal, Text, Usage
 from .failures import Fail
 from .script import Pause, Said, Step, StopReason, ToolCallStep

@@ -19,7 +19,7 @@ from ..engine.dialects import Dialect
 from ..recording import Recording, open_recording
 from ..values import ConfigError, Reply, StreamChunk, StreamError
 from .answers import AnswerWriter
-from .outcomes import Outcome, broken_promises, differences, expected_differences, facts
+from .outcome_checks import Outcome, broken_promises, differences, expected_differences, facts
 from .script import Said
 
 Source: TypeAlias = bytes | Recording | str | os.PathLike[str]

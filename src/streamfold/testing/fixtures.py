@@ -10,9 +10,9 @@ from ..config import ProviderConfig
 from ..faults import Fault
 from ..recording import Match, Recording, Speed, find_recording, load_source
 from ..values import ConfigError
+from .doubles import ScriptError, SpyProvider
 from .replayed import RecordingProvider, ReplayProvider
 from .scripted import ScriptedProvider, Turn
-from .spy import ScriptError, SpyProvider
 
 
 class ScriptedFixture:

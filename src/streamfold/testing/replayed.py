@@ -26,7 +26,7 @@ from ..recording import (
 )
 from ..requests import Request
 from ..values import ConfigError
-from .spy import ScriptError, SentRequest, SpyProvider, replaced_profile
+from .doubles import ScriptError, SentRequest, SpyProvider, replaced_profile
 
 
 class ReplayProvider(SpyProvider):

@@ -15,9 +15,9 @@ from ..recording import Cut, Recording, ReplayTransport
 from ..requests import Request
 from ..values import ConfigError
 from .answers import AnswerWriter, failed_body
+from .doubles import ScriptError, SentRequest, SpyProvider, replaced_profile
 from .failures import Fail
 from .script import Answer, Pause, Said, Step, ToolCallStep, read_answer
-from .spy import ScriptError, SentRequest, SpyProvider, replaced_profile
 
 Turn: TypeAlias = Answer | Callable[[SentRequest], Answer]
 

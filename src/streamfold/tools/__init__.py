@@ -1,8 +1,8 @@
 """The tool loop: calls are run, approved, journaled and answered."""
 
 from ..values import set_public_module
+from .approval_rules import Approve
 from .approvals import PendingCall
-from .deciding import Approve
 from .journal import CallInDoubtError, CallJournal, FileJournal, StoreJournal
 from .run_events import RunEvents
 from .run_options import RunOptions

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ..requests import ChatOptions
 from ..values import ConfigError, ToolLike
-from .deciding import Approve
+from .approval_rules import Approve
 from .journal import CallJournal
 from .tool_results import OnToolError
 

@@ -27,8 +27,8 @@ from ..values import (
     as_tools,
     total_cost,
 )
+from .approval_rules import checked_approve, decides, needs
 from .approvals import PendingCall, TurnCalls, take_open_calls
-from .deciding import checked_approve, decides, needs
 from .journal import (
     NOT_RUN,
     Approval,

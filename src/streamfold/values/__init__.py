@@ -2,8 +2,9 @@
 
 from ..text import partial_value
 from .caching import CacheMark, read_cache_control
+from .catalogue_path import catalogue_folder
 from .chunks import ChunkDetails, StreamChunk
-from .configerrors import ConfigError, NotConfiguredError, StreamfoldError
+from .config_errors import ConfigError, NotConfiguredError, StreamfoldError
 from .content import AudioPart, ContentPart, FilePart, ImagePart, MediaPart, TextPart, audio, file, image, write_part
 from .cost import Cost, CostSource, Prices, has_other_models, hour_writes, priced_steps, unlisted_steps
 from .deltas import (
@@ -34,7 +35,9 @@ from .deltas import (
     unknown_finish,
 )
 from .deprecation import Deprecated, deprecated_name, warn_deprecated
-from .errorinfo import ErrorInfo, error_info
+from .error_classification import ErrorMeaning
+from .error_info import ErrorInfo, error_info
+from .error_variants import status_error, upstream_error
 from .errors import (
     APIConnectionError,
     APIError,
@@ -61,9 +64,8 @@ from .errors import (
     UpstreamError,
     is_no_answer,
 )
-from .folder import catalogue_folder
+from .finish_reason import FinishReason
 from .functions import as_tool, as_tools, tool
-from .growing import GrowingJSON, PathPattern, path_pattern
 from .hosted import (
     PAUSED,
     PLAIN_ITEMS,
@@ -86,8 +88,21 @@ from .hosted import (
     requests_in,
     shown_part,
 )
+from .incremental_json import GrowingJSON, PathPattern, path_pattern
+from .json_access import (
+    ERROR_KEYS,
+    amount,
+    as_count,
+    count,
+    count_or_zero,
+    index,
+    is_done,
+    keep,
+    unlisted_reason,
+    whole_number,
+    word,
+)
 from .limits import Limits, Timeouts
-from .meanings import ErrorMeaning
 from .media import audio_format, from_base64, media_type_of, read_data_url, to_base64
 from .messages import (
     Content,
@@ -101,14 +116,13 @@ from .messages import (
     tool_result,
     user,
 )
-from .portable import PortableError
+from .partial_calls import Growth, Writing
+from .picklable_errors import PortableError
 from .public_module import set_public_module
-from .ratelimit import RateLimit, RateLimitResource, RateLimitWindow
-from .reasons import FinishReason
-from .refusederrors import status_error, upstream_error
+from .rate_limit import RateLimit, RateLimitResource, RateLimitWindow
 from .replies import Attempt, InvalidReplyError, Pricing, ProtocolWarning, Reply, Timing, WarningCode, total_cost
 from .suggestions import listed, nearest
-from .toolcalls import KINDS, CallKind, InvalidToolArgumentsError, ToolCall
+from .tool_calls import KINDS, CallKind, InvalidToolArgumentsError, ToolCall
 from .tools import (
     AllowedTools,
     NamedTool,
@@ -123,17 +137,3 @@ from .tools import (
 )
 from .usage import Usage
 from .version import __version__
-from .wire import (
-    ERROR_KEYS,
-    amount,
-    as_count,
-    count,
-    count_or_zero,
-    index,
-    is_done,
-    keep,
-    unlisted_reason,
-    whole_number,
-    word,
-)
-from .writing import Growth, Writing

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
-from .configerrors import ConfigError
+from .config_errors import ConfigError
 
 _Lifetime: TypeAlias = Literal["5m", "1h"]
 CacheMark: TypeAlias = bool | _Lifetime

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .deltas import Call, Extra, Part
-from .fields import FieldValue, rewritten_schema
 from .hosted import HostedPart
-from .portable import Slotted
+from .picklable_errors import Slotted
+from .pydantic_fields import FieldValue, rewritten_schema
 from .replies import FinishReason
-from .toolcalls import CallKind, ToolCall
+from .tool_calls import CallKind, ToolCall
 from .usage import Usage
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class StreamChunk(Slotted):
 
     @property
     def fragments(self) -> tuple[Call, ...]:
-        """Fragments of calls that may be written on, with the option `fragments` alone. See `engine/fragments.py`."""
+        """Fragments of calls that may be written on, with the option `fragments` alone. See `engine/call_deltas.py`."""
         return () if self.details is None else self.details.fragments
 
     @property

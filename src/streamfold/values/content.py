@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from .caching import CacheMark, check_cache_mark
-from .configerrors import ConfigError
-from .fields import written_schema
+from .config_errors import ConfigError
 from .media import data_url as make_data_url
 from .media import from_base64, media_type_of, read_data_url, to_base64
+from .pydantic_fields import written_schema
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema

@@ -8,8 +8,8 @@ from datetime import date as Date
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
+from .json_access import amount, count, count_or_zero, word
 from .usage import Usage
-from .wire import amount, count, count_or_zero, word
 
 CostSource: TypeAlias = Literal["provider", "prices", "genai-prices"]
 """Who says so: the provider's answer, the configured prices, or the price table of the package `genai-prices`."""

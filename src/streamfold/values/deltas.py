@@ -1,8 +1,8 @@
 """One fact per object: adapters turn wire events into deltas, and the engine works on deltas only.
 
 An event becomes as many deltas as it holds facts, in the order reasoning, text, calls, usage, finish; none is dropped,
-and none is put together before `calls.py` and `fold.py` do it. Values are immutable by convention; they are made once
-per token, and a frozen dataclass would take three times as long to make.
+and none is put together before `tool_call_assembly.py` and `accumulator.py` do it. Values are immutable by convention;
+they are made once per token, and a frozen dataclass would take three times as long to make.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from .errorinfo import ErrorInfo
-from .fields import FieldValue
+from .error_info import ErrorInfo
 from .hosted import HostedPart
-from .portable import Slotted
+from .picklable_errors import Slotted
+from .pydantic_fields import FieldValue
 from .replies import FinishReason, WarningCode
-from .toolcalls import ToolCall
+from .tool_calls import ToolCall
 from .usage import Usage
 
 

@@ -30,13 +30,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from .configerrors import StreamfoldError
-from .errorinfo import ErrorInfo
+from .config_errors import StreamfoldError
+from .error_info import ErrorInfo
 
 if TYPE_CHECKING:
-    from .ratelimit import RateLimit
+    from .partial_calls import Writing
+    from .rate_limit import RateLimit
     from .replies import Attempt, ProtocolWarning, Reply
-    from .writing import Writing
 
 TimeoutPhase = Literal["connect", "first_event", "read", "stall", "total"]
 

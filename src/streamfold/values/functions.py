@@ -11,7 +11,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints, overload
 
 from .caching import CacheMark
-from .configerrors import ConfigError
+from .config_errors import ConfigError
 from .hosted import ServerTool
 from .tools import NeedsApproval, Tool, ToolLike, read_tool
 

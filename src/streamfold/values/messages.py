@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 from .caching import CacheMark, check_cache_mark
-from .configerrors import ConfigError
+from .config_errors import ConfigError
 from .content import AudioPart, ContentPart, FilePart, ImagePart, TextPart, part_schema, read_part, write_part
-from .fields import written_schema
 from .hosted import HostedPart, hosted_parts, is_paused
+from .pydantic_fields import written_schema
 from .suggestions import nearest
-from .toolcalls import ToolCall
+from .tool_calls import ToolCall
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema

@@ -8,9 +8,9 @@ from functools import reduce
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from ..text import finite, parse_object
-from .configerrors import StreamfoldError
+from .config_errors import StreamfoldError
 from .cost import Cost
-from .fields import FieldValue
+from .finish_reason import FinishReason
 from .hosted import (
     Citation,
     GeneratedFile,
@@ -22,10 +22,10 @@ from .hosted import (
     phases_in,
     text_in,
 )
-from .portable import Slotted
-from .ratelimit import RateLimit
-from .reasons import FinishReason
-from .toolcalls import ToolCall
+from .picklable_errors import Slotted
+from .pydantic_fields import FieldValue
+from .rate_limit import RateLimit
+from .tool_calls import ToolCall
 from .usage import Usage
 from .validation import describe_problems, read_as
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias
 from typing_extensions import TypeVar
 
 from .caching import CacheMark, check_cache_mark, read_cache_control
-from .configerrors import ConfigError
-from .fields import FieldValue, rewritten_schema
+from .config_errors import ConfigError
 from .hosted import CustomTool, HostedTool, ServerTool
+from .pydantic_fields import FieldValue, rewritten_schema
 from .suggestions import nearest
-from .toolcalls import InvalidToolArgumentsError, ToolCall
+from .tool_calls import InvalidToolArgumentsError, ToolCall
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, GetCoreSchemaHandler

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .fields import FieldValue
+from .pydantic_fields import FieldValue
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from .compare_providers import swap_check
 from .conformance import conformance
 from .doctor import doctor
 from .inspect import diff, inspect
 from .models import models
-from .swap import swap_check

@@ -1,8 +1,8 @@
 """Explains a recorded stream: what each event contained, and how it became part of the answer.
 
 Nothing here decodes a stream by itself. `trace.py` runs the library's own decoder and listens to its decisions
-(`watchers.py`), so an explanation shows what really happens. The result is a value (`values.py`). It is compared
-(`compare.py`), described in lines (`steps.py`, `words.py`), written as JSON (`export.py`) and drawn as an HTML page
+(`decision_log.py`), so an explanation shows what really happens. The result is a value (`values.py`). It is compared
+(`compare.py`), described in lines (`steps.py`, `sentences.py`), written as JSON (`export.py`) and drawn as an HTML page
 (`page.py`, `document.py`).
 """
 
@@ -12,7 +12,7 @@ from .compare import Comparison, compare
 from .document import document, json_block
 from .export import comparison_to_dict, to_dict
 from .page import page_assets, page_data, page_frame, render_page
+from .sentences import called, stream_words, usage_words
 from .steps import Step, steps
 from .trace import inspect_stream
 from .values import Caused, Event, Failed, Inspection, TracedCall
-from .words import called, stream_words, usage_words

@@ -9,8 +9,8 @@ from typing import Any
 
 from streamfold.values import Call, ConfigError, Delta, Meta, Part, Reasoning, Refusal, Sequence, Summary, Text
 
+from .sentences import delta_kind, delta_words, usage_words
 from .values import Event, Inspection
-from .words import delta_kind, delta_words, usage_words
 
 ANSWER_FIELDS = ("outcome", "text", "reasoning", "refusal", "finish_reason", "calls", "usage", "ids", "model", "extras")
 

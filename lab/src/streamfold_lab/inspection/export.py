@@ -13,8 +13,8 @@ from typing import Any
 from streamfold.values import Delta
 
 from .compare import Comparison
+from .sentences import delta_kind
 from .values import Event, Inspection
-from .words import delta_kind
 
 
 def to_dict(inspection: Inspection) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from .document import document, json_block
 from .export import seconds
+from .sentences import called, stream_words, usage_words
 from .steps import Step, steps
 from .values import Event, Inspection
-from .words import called, stream_words, usage_words
 
 _SCRIPTS = ("state.js", "timeline.js", "rows.js", "detail.js", "main.js")
 

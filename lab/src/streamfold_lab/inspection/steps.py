@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 from streamfold.values import Call, Delta, Meta, Reasoning, Refusal, Sequence, Summary, Text
 
+from .sentences import called, delta_kind, delta_words
 from .values import Caused, Event, Inspection, Placement
-from .words import called, delta_kind, delta_words
 
 Lane: TypeAlias = Literal["reasoning", "text", "refusal", "call", "stream", "warning", "error"]
 

@@ -17,9 +17,9 @@ from streamfold.engine import Placement as Found
 from streamfold.engine.dialects import Dialect
 from streamfold.values import Call, Limits, Reply, StreamChunk, StreamError, ToolLike, WarningCode
 
+from .decision_log import Notes, TracedAdapter
+from .sentences import placement_words, unshown_words
 from .values import Caused, Event, EventKind, Failed, Inspection, Placement, TracedCall
-from .watchers import Notes, TracedAdapter
-from .words import placement_words, unshown_words
 
 
 def inspect_stream(

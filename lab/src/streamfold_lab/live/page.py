@@ -20,9 +20,9 @@ from streamfold.client import Hooks
 from streamfold.values import ConfigError
 
 from ..inspection import document
-from .viewers import Viewers
+from .page_access import Viewers
+from .recent_answers import AnswerWatch, WatchedAnswer
 from .views import Glance, recording_of, timeline
-from .watched import AnswerWatch, WatchedAnswer
 
 _PREFIX = "/ui"
 _NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}", re.ASCII)

@@ -15,7 +15,7 @@ from streamfold.recording import Cut, Recording, cleaned_body, expected
 from streamfold.values import NamedTool, StreamError
 
 from ..inspection import inspect_stream, render_page
-from .watched import WatchedAnswer
+from .recent_answers import WatchedAnswer
 
 _WINDOW = 4000  # characters of an answer in which secrets are looked for
 _SHOWN = 300  # characters of it that the list shows

@@ -2,6 +2,6 @@
 
 from .adapter import AnthropicAdapter, AnthropicQuirks
 from .decode import STOP_REASONS, EventReader
-from .emit import MessagesEmitter, messages_error
-from .overlay import MessagesOverlay
 from .parse import parse_conversation, parse_messages_request
+from .serializer import MessagesEmitter, messages_error
+from .stream_patcher import MessagesOverlay

@@ -34,22 +34,17 @@ from ...values import (
     ToolCall,
     listed,
 )
-from ..batches.messages import MessagesAPI
-from ..batches.protocol import BatchAPI, BatchSettings
-from ..block_messages import find_dropped
+from ..base import Adapter
+from ..batches.anthropic import MessagesAPI
+from ..batches.base import BatchAPI, BatchSettings
 from ..chat.thinking import only_allowed_tools
-from ..dropped import dropped_media_members
-from ..prepared import in_utf8, whole_number, write_body
-from ..protocol import Adapter
-from .caching import limit_marks, marked
+from ..content_blocks import find_dropped
+from ..prepared_request import in_utf8, whole_number, write_body
+from ..unsupported_parts import dropped_media_members
+from .aws_event_stream import AWSEventStream
 from .content import content_blocks
 from .decode import EventReader
-from .eventstream import AWSEventStream
-from .hosted_tools import FILES_BETA, MCP_BETA, add_hosted_members, hosted_forms, uses_mcp
-from .quirks import AnthropicQuirks
-from .strict import closed_schema, fit_strict
-from .thinking import fit_thinking, output_limit, thinking_details, thinking_members
-from .turns import (
+from .encode_messages import (
     CALL_EXTRAS,
     as_it_came,
     changed_ids,
@@ -59,6 +54,11 @@ from .turns import (
     read_turns,
     split_system,
 )
+from .hosted_tools import FILES_BETA, MCP_BETA, add_hosted_members, hosted_forms, uses_mcp
+from .prompt_caching import limit_marks, marked
+from .quirks import AnthropicQuirks
+from .strict import closed_schema, fit_strict
+from .thinking import fit_thinking, output_limit, thinking_details, thinking_members
 
 # The members of a request that count_tokens takes.
 _COUNTED = (

@@ -15,8 +15,8 @@ from ...values import (
     result_content,
     to_base64,
 )
-from ..block_messages import cache_mark, readable_part
-from .caching import mark_last, marked
+from ..content_blocks import cache_mark, readable_part
+from .prompt_caching import mark_last, marked
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 

@@ -45,7 +45,7 @@ from ...values import (
     unlisted_steps,
     word,
 )
-from ..block_messages import arguments_object
+from ..content_blocks import arguments_object
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent

@@ -30,8 +30,8 @@ from ...values import (
     read_cache_control,
     system,
 )
-from .carried import own_id, own_opaque
-from .message import REQUIRED_MEMBERS
+from .message_fields import REQUIRED_MEMBERS
+from .opaque_data import own_id, own_opaque
 
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _KEPT_EXTRA = ("caller", "toolset_name")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ...requests import drop_force, is_forced, refuse_if_strict, thinks
 from ...values import Message, ProtocolWarning
 from ..chat.thinking import without_thinking
+from .encode_messages import assistant_blocks
 from .quirks import AnthropicQuirks
-from .turns import assistant_blocks
 
 if TYPE_CHECKING:
     from ...requests import Request

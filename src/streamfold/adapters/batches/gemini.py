@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from ..prepared import Prepared
-from .protocol import BatchCall, BatchListing, BatchResult, BatchStatus, InlineBatchAPI, read_time
+from ..prepared_request import Prepared
+from .base import BatchCall, BatchListing, BatchResult, BatchStatus, InlineBatchAPI, read_time
 
 _PAGE = 100
 # BATCH_STATE_..., which the SDK calls JOB_STATE_...

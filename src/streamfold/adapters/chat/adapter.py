@@ -13,18 +13,18 @@ from typing import ClassVar, Literal, Self
 
 from ...requests import HistoryRules, OptionRules, Request, Rules, schema_passes
 from ...values import APIError, BadRequestError, ProtocolWarning
-from ..batches.files import FilesAPI
-from ..batches.protocol import BatchAPI, BatchSettings
-from ..protocol import Adapter
+from ..base import Adapter
+from ..batches.base import BatchAPI, BatchSettings
+from ..batches.openai import FilesAPI
 from .content import results_without_media
 from .decode import EventReader
-from .dropped import dropped_by_chat
 from .encode import RequestWriter
 from .history import ids_changed, with_short_ids
 from .quirks import ChatQuirks
 from .reasoning import goes_back, with_reasoning_to_send
 from .signatures import sign_open_calls
 from .thinking import may_think, only_allowed_tools, possible_choice
+from .unsupported_parts import dropped_by_chat
 
 
 class ChatAdapter(RequestWriter, EventReader, Adapter):

@@ -32,7 +32,7 @@ from ...values import (
     word,
 )
 from ..openai_usage import read_openai_usage, tool_requests
-from .message import as_whole
+from .whole_response import as_whole
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent

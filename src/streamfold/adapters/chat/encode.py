@@ -19,11 +19,11 @@ from ...values import (
     result_content,
 )
 from .content import chat_part, only_users_hold_media
-from .dropped import sent_extras
 from .history import joined_details, with_short_ids
 from .quirks import ChatQuirks
 from .reasoning import kept_members, reasoning_members
 from .thinking import effort_members
+from .unsupported_parts import sent_extras
 
 if TYPE_CHECKING:
     from ...requests import Request

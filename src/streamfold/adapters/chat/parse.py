@@ -10,7 +10,7 @@ from typing import Any
 
 from ...requests import Fields, Options, Request, read_format, read_messages
 from ...values import ConfigError, Message
-from ..requested import read_choice, read_stop, read_tools, refuse_several
+from ..openai_request import read_choice, read_stop, read_tools, refuse_several
 
 
 def parse_request(body: Any) -> Request:

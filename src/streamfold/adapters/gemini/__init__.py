@@ -1,10 +1,10 @@
 """Gemini's own API: requests and answers, and the same for a server that speaks it to clients."""
 
 from .adapter import GeminiAdapter, GeminiQuirks
+from .camel_case import camel_case
 from .decode import FINISH_REASONS, OTHER_REASONS
-from .emit import Framing, GeminiEmitter
 from .errors import google_error, read_google_error
-from .overlay import GeminiOverlay
 from .parse import parse_conversation, parse_gemini_request
+from .serializer import Framing, GeminiEmitter
 from .signatures import SIGNATURE
-from .spelling import camel_case
+from .stream_patcher import GeminiOverlay

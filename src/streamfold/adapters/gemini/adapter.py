@@ -1,6 +1,7 @@
 """Gemini's own API, on AI Studio and on Vertex AI: https://ai.google.dev/api/generate-content.
 
-`contents.py` writes the conversation, `decode.py` reads answers. Differences in what may be sent are `GeminiQuirks`.
+`encode_contents.py` writes the conversation, `decode.py` reads answers. Differences in what may be sent are
+`GeminiQuirks`.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from urllib.parse import quote
 from ...requests import Facts, Family, HistoryRules, OptionRules, Request, Rules, read_response_format, with_raw_tools
 from ...requests.schema import openapi_subset
 from ...values import AllowedTools, ConfigError, ErrorInfo, FilePart, Message, NamedTool, ProtocolWarning, Tool
+from ..base import Adapter
+from ..batches.base import BatchAPI, BatchSettings
 from ..batches.gemini import GeminiBatchAPI
-from ..batches.protocol import BatchAPI, BatchSettings
-from ..block_messages import find_dropped
 from ..chat.content import results_without_media
 from ..chat.thinking import only_allowed_tools
-from ..prepared import whole_number
-from ..protocol import Adapter
-from .contents import as_it_came, content_parts, read_contents, sign_open_calls
+from ..content_blocks import find_dropped
+from ..prepared_request import whole_number
 from .decode import EventReader
+from .encode_contents import as_it_came, content_parts, read_contents, sign_open_calls
 from .errors import read_google_error
 from .hosted_tools import FORMS, mixes_tools, tool_entries
 from .quirks import GeminiQuirks

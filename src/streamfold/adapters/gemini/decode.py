@@ -42,7 +42,7 @@ from ...values import (
     unlisted_reason,
     word,
 )
-from ..block_messages import arguments_object
+from ..content_blocks import arguments_object
 from .errors import read_google_error
 from .signatures import SIGNATURE
 

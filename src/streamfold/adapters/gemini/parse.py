@@ -22,9 +22,9 @@ from ...values import (
     hosted_tool,
     system,
 )
-from ..requested import read_stop
-from .conversation import parts_of, read_conversation
-from .spelling import camel_case
+from ..openai_request import read_stop
+from .camel_case import camel_case
+from .parse_contents import parts_of, read_conversation
 
 _LEVELS = ("minimal", "low", "medium", "high")
 _NO_TOOLS: dict[str, Any] = {"type": "object", "properties": {}}

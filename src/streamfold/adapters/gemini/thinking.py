@@ -1,4 +1,5 @@
-"""Thinking as a level (Gemini 3) or as a budget of tokens (Gemini 2.5): https://ai.google.dev/gemini-api/docs/thinking."""
+"""Thinking as a level (Gemini 3) or as a budget of tokens (Gemini 2.5):
+https://ai.google.dev/gemini-api/docs/thinking."""
 
 from __future__ import annotations
 

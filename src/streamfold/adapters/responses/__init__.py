@@ -1,10 +1,10 @@
 """OpenAI's Responses API: requests and answers, both ways."""
 
 from .adapter import ResponsesAdapter, ResponsesQuirks
-from .client_tools import BUILT_IN, ClientTool, ClientTools
-from .emit import ResponsesEmitter
-from .functions import only_functions
-from .overlay import ResponsesOverlay
+from .client_side_tools import BUILT_IN, ClientTool, ClientTools
 from .parse import FunctionRequest, parse_for_functions, parse_request
-from .skeleton import response_skeleton
-from .written_events import WrittenEvent
+from .response_object import response_skeleton
+from .serializer import ResponsesEmitter
+from .sse_events import WrittenEvent
+from .stream_patcher import ResponsesOverlay
+from .tools_as_functions import only_functions

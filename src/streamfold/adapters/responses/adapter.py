@@ -14,12 +14,12 @@ from urllib.parse import quote
 
 from ...requests import HistoryRules, OptionRules, Request, Rules
 from ...values import GeneratedFile, ProtocolWarning
-from ..batches.files import FilesAPI
-from ..batches.protocol import BatchAPI, BatchSettings
-from ..protocol import Adapter
+from ..base import Adapter
+from ..batches.base import BatchAPI, BatchSettings
+from ..batches.openai import FilesAPI
 from .decode import EventReader
-from .dropped import dropped_by_responses
 from .encode import RequestWriter, ResponsesQuirks
+from .unsupported_parts import dropped_by_responses
 
 
 class ResponsesAdapter(RequestWriter, EventReader, Adapter):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...requests import CALL_EXTRAS, ITEM_EXTRAS, is_custom
 from ...values import AudioPart, ConfigError, FilePart, ImagePart, Message, TextPart, ToolCall, result_content
-from .client_results import result_item
+from .client_side_results import result_item
 
 # What OpenAI sends in an item and refuses in the input: "Unknown parameter: 'input[1].status'" (BerriAI/litellm#13420,
 # can1357/oh-my-pi#10415), and a member that no input item has in https://github.com/openai/openai-python.

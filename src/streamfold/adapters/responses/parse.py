@@ -14,9 +14,9 @@ from typing import Any
 
 from ...requests import Fields, Options, Request, ResponseFormat, kind_of, read_format, read_items
 from ...values import ConfigError, ProtocolWarning, ReadToolChoice, Tool, system
-from ..requested import read_choice, read_tools, refuse_several
-from .client_tools import ClientTools
-from .functions import Functions, only_functions
+from ..openai_request import read_choice, read_tools, refuse_several
+from .client_side_tools import ClientTools
+from .tools_as_functions import Functions, only_functions
 
 _KEPT = {
     "previous_response_id": "send the whole conversation as input",

@@ -3,10 +3,10 @@
 A server that knows its model parses them itself. Any other passes them on as text, so the configuration names the
 dialect of an endpoint. It is never guessed: several dialects share their markers.
 
-    kimi, deepseek                special tokens                        tokens.py
-    dsml, kimi3, minimax          a tag for each argument               tags.py
-    minimax3                      nested elements                       elements.py
-    qwen3coder, seed, glm         tags and values                       tagged.py
+    kimi, deepseek                special tokens                        special_token_calls.py
+    dsml, kimi3, minimax          a tag for each argument               xml_tags.py
+    minimax3                      nested elements                       minimax3.py
+    qwen3coder, seed, glm         tags and values                       xml_arguments.py
     hermes, cohere                JSON between marks                    hermes.py, cohere.py
     lfm2                          Python or JSON between marks          lfm2.py
     gemma4, functiongemma         a notation of their own               gemma.py
@@ -15,9 +15,9 @@ dialect of an endpoint. It is never guessed: several dialects share their marker
     required, named               guided output: no markup, just JSON   guided.py
     think                         reasoning only (most others read it too)
 
-All of them are tables and short grammars over one reader (`reader.py`), one scanner (`scanner.py`, `shapes.py`), and
-the readers of values (`entries.py`, `typed.py`, `literals.py`). Several are joined by `+`. Other packages add theirs by
-an entry point in the group `streamfold.dialects`.
+All of them are tables and short grammars over one reader (`reader.py`), one scanner (`scanner.py`, `grammar.py`), and
+the readers of values (`json_calls.py`, `typed_values.py`, `python_literals.py`). Several are joined by `+`. Other
+packages add theirs by an entry point in the group `streamfold.dialects`.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from importlib import import_module
 
 from ...values import Call, ConfigError, Delta, NamedTool, Text, Warn, nearest
 from .dialect import Dialect, DialectContext
-from .leaks import bare_forms, leaked_markup, reader_of
+from .leaked_markup import bare_forms, leaked_markup, reader_of
 from .special_tokens import special_tokens
 
 # Imported when asked for.
 _BUILT_IN = {
     "cohere": "cohere:Cohere",
-    "deepseek": "tokens:DeepSeek",
-    "dsml": "tags:DSML",
+    "deepseek": "special_token_calls:DeepSeek",
+    "dsml": "xml_tags:DSML",
     "functiongemma": "gemma:FunctionGemma",
     "gemma4": "gemma:Gemma4",
-    "glm": "tagged:GLM",
+    "glm": "xml_arguments:GLM",
     "harmony": "harmony:Harmony",
     "hermes": "hermes:Hermes",
-    "kimi": "tokens:Kimi",
-    "kimi3": "tags:XTML",
+    "kimi": "special_token_calls:Kimi",
+    "kimi3": "xml_tags:XTML",
     "lfm2": "lfm2:LFM2",
     "llama3": "llama3:Llama3",
-    "minimax": "tags:MiniMax",
-    "minimax3": "elements:MiniMax3",
+    "minimax": "xml_tags:MiniMax",
+    "minimax3": "minimax3:MiniMax3",
     "mistral": "mistral:Mistral",
     "named": "guided:Guided",
-    "qwen3coder": "tagged:Qwen3Coder",
+    "qwen3coder": "xml_arguments:Qwen3Coder",
     "required": "guided:Guided",
-    "seed": "tagged:Seed",
+    "seed": "xml_arguments:Seed",
     "think": "reader:Family",
 }
 _GUIDED_WHEN_FORCED = ("kimi", "hermes")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from .entries import read_calls
+from .grammar import SPACES, Shape, lit
+from .json_calls import read_calls
 from .reader import Family, Reader, Verdict
 from .scanner import Reading
-from .shapes import SPACES, Shape, lit
 
 _BEGIN, _END = "<|START_ACTION|>", "<|END_ACTION|>"
 _ANSWERS = "<|START_RESPONSE|>", "<|START_TEXT|>"

@@ -1,13 +1,14 @@
-"""Gemma 4 and FunctionGemma: `call:NAME{...}` between two marks, values in a notation of its own (`literals.py`)."""
+"""Gemma 4 and FunctionGemma: `call:NAME{...}` between two marks, values in a notation of its own
+(`python_literals.py`)."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from .literals import Broken, CutOff, Delimited
+from .grammar import SPACES, Shape, lit, opt, run
+from .python_literals import Broken, CutOff, Delimited
 from .reader import Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, markers
-from .shapes import SPACES, Shape, lit, opt, run
 
 _HEADER = Shape(SPACES, opt(lit("call")), lit(":"), SPACES, run(r"[\w.\-]", "name", least=1), SPACES, lit("{"))
 

@@ -10,7 +10,7 @@ from ...text import parse_object
 from ...values import NamedTool
 from ..brackets import Brackets
 from .dialect import DialectContext
-from .entries import read_entries, read_entry
+from .json_calls import read_entries, read_entry
 from .reader import Family, Reader, Verdict
 from .scanner import Reading, markers
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from functools import partial
 
 from .dialect import DialectContext
+from .grammar import SPACES, Shape, lit, opt, run
 from .reader import Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, is_object, markers
-from .shapes import SPACES, Shape, lit, opt, run
 
 _START, CHANNEL, _MESSAGE, TO = "<|start|>", "<|channel|>", "<|message|>", "to="
 _ENDS = "<|end|>", "<|return|>", "<|call|>"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .entries import EntryDraft, read_entry
+from .json_calls import EntryDraft, read_entry
 from .reader import Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, markers
 

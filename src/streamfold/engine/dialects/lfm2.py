@@ -1,12 +1,12 @@
-"""LFM2 and LFM2.5: Python calls, or JSON, between two marks. Python is read by its literals (`literals.py`)."""
+"""LFM2 and LFM2.5: Python calls, or JSON, between two marks. Python is read by its literals (`python_literals.py`)."""
 
 from __future__ import annotations
 
-from .entries import read_calls
-from .literals import Broken, CutOff, Python
+from .grammar import SPACES, Shape, either, lit, opt, run
+from .json_calls import read_calls
+from .python_literals import Broken, CutOff, Python
 from .reader import Family, Reader, Verdict
 from .scanner import Reading
-from .shapes import SPACES, Shape, either, lit, opt, run
 
 _BEGIN, END = "<|tool_call_start|>", "<|tool_call_end|>"
 _NAME = run(r"[^\W\d]|(?<=[\w.])[\w.]", "name", least=1)

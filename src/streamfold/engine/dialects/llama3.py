@@ -6,11 +6,11 @@ its first key is one of a call's. Python is read by its literals. Nothing is eve
 
 from __future__ import annotations
 
-from .entries import read_entry
-from .literals import Broken, CutOff, Python
+from .grammar import SPACES, Shape, lit, run
+from .json_calls import read_entry
+from .python_literals import Broken, CutOff, Python
 from .reader import THINK, Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, markers
-from .shapes import SPACES, Shape, lit, run
 
 _TAGS = _PYTHON_TAG, _PYTHON_START = "<|python_tag|>", "<|python_start|>"
 _PYTHON_END = "<|python_end|>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .entries import read_entries
+from .json_calls import read_entries
 from .reader import THINK, Family, Reader, Verdict
 from .scanner import NOT_SPACE, Reading, drop, markers
 

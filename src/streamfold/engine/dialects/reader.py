@@ -34,8 +34,8 @@ from typing import ClassVar
 from ...text import join_surrogates
 from ...values import Call, Delta, Reasoning, Text, Warn
 from .dialect import DialectContext
+from .grammar import Shape
 from .scanner import NOT_SPACE, Markers, Reading, Scanner, markers
-from .shapes import Shape
 
 # DeepSeek, Qwen, Kimi K2-Thinking and most others; then Kimi-VL and the early Kimi preview.
 THINK = {"<think>": "</think>", "◁think▷": "◁/think▷"}

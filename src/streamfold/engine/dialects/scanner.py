@@ -23,7 +23,7 @@ from pydantic_core import from_json
 
 from ...text import parse_object
 from ..brackets import Brackets
-from .shapes import Shape
+from .grammar import Shape
 
 T = TypeVar("T")
 Reading: TypeAlias = Generator[None, None, T]

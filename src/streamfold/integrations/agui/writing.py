@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from ...adapters.emitting import json_text
+from ...adapters.serializing import json_text
 from ...answers import ChatStream
 from ...tools import PendingCall, ToolResult, ToolRun
 from ...values import (

@@ -22,7 +22,7 @@ from ..ui import (
     media_part,
     settled,
 )
-from .carried import read_call
+from .tool_metadata import read_call
 
 _ROLES = ("system", "user", "assistant")
 _DENIED = "not run: the call was denied"

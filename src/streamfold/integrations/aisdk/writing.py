@@ -16,7 +16,7 @@ from ...tools import PendingCall, ToolResult, ToolRun
 from ...values import AudioPart, FilePart, ImagePart, MediaPart, Reply, TextPart, ToolCall, to_base64
 from ..hosted_steps import HostedCall, HostedStep
 from ..ui import NONE, OnError, OnPause, Signatures, UIEvent, UIWriter, played, server_sent
-from .carried import carried_arguments
+from .tool_metadata import carried_arguments
 
 HEADERS: Mapping[str, str] = MappingProxyType(
     {

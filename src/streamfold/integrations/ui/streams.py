@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from ...adapters.emitting import Order, json_text
-from ...adapters.emitting import event as sse_event
+from ...adapters.serializing import Order, json_text
+from ...adapters.serializing import event as sse_event
 from ...answers import ChatStream
 from ...stores import StoreError
 from ...text import finite

@@ -17,11 +17,11 @@ from ...adapters.batches import BatchResult, BatchStatus
 from ...client import BatchClient
 from ...values import ConfigError, ProtocolError, StreamfoldError
 from ..answers import Answer, error_members
+from ..row_queue import Work
 from ..rows import Row
-from ..work import Work
-from .creating import patiently
-from .drafts import request_of, row_name
+from .pending import request_of, row_name
 from .store import ProviderBatch
+from .submit import patiently
 
 _PIECE = 2**18
 

@@ -13,12 +13,12 @@ import anyio
 from ...client import Provider
 from ...values import PermissionDeniedError, Reply, StreamfoldError, ToolLike
 from ..answers import Answer, error_members
-from ..asking import Asking
 from ..columns import row_members
 from ..errors import JobPausedError
-from ..pace import Pace
+from ..pacing import Pace
+from ..row_requests import Asking
 from ..rows import Row
-from .kept import KeptAnswers, fingerprint
+from .answer_cache import KeptAnswers, fingerprint
 from .settings import AskSettings
 from .table import check_columns, column_names, rows_of, with_answers
 

@@ -12,7 +12,7 @@ from ...values import ConfigError, Reply, ToolLike, as_tools, nearest
 from ..rows import ROW_MEMBERS
 from ..schema import schema_check
 from ..settings import JobSettings
-from .kept import check_answers
+from .answer_cache import check_answers
 
 Check = Callable[[Reply], str | None]
 

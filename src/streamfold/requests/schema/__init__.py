@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from .moonshot import moonshot, moonshot_problems
 from .openapi import from_openapi, openapi_subset
-from .passes import Passed, drop_keywords, rebuilt
 from .references import inline_refs
-from .shapes import check_shapes
 from .strict import ROUTINE, openai_strict, strict_problems
+from .transforms import Passed, drop_keywords, rebuilt
+from .type_checks import check_shapes

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .passes import ANNOTATIONS, Passed, rebuilt
 from .references import inline_refs, resolve
+from .transforms import ANNOTATIONS, Passed, rebuilt
 
 _HAS_TYPE = ("type", "anyOf", "oneOf", "allOf", "$ref", "enum", "const")
 _PREFIX = "#/$defs/"

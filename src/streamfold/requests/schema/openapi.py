@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from .passes import Passed
 from .references import inline_refs
+from .transforms import Passed
 
 _KEPT = (
     "title", "description", "nullable", "minItems", "maxItems", "minProperties", "maxProperties", "minLength",

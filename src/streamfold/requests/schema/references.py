@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .passes import ANNOTATIONS, CONDITIONS, LISTED, NAMED, SINGLE, Passed, inner
+from .transforms import ANNOTATIONS, CONDITIONS, LISTED, NAMED, SINGLE, Passed, inner
 
 _CONTAINERS = ("$defs", "definitions")
 _MOST_INLINED = 1000  # definitions that use each other double with each level

@@ -5,9 +5,7 @@ they came, because they may have to go back; what a tool did, what was cited and
 So a message that was stored says the same as the reply that it came with.
 """
 
-from .openai import PLAIN_ITEMS, arguments_text, item_part
-from .parts import Citation, GeneratedFile, HostedPart
-from .reading import (
+from .extract import (
     PAUSED,
     call_order,
     citations_in,
@@ -20,6 +18,8 @@ from .reading import (
     shown_part,
     text_in,
 )
+from .openai import PLAIN_ITEMS, arguments_text, item_part
+from .parts import Citation, GeneratedFile, HostedPart
 from .tools import (
     CodeExecution,
     CustomTool,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..wire import word
+from ..json_access import word
 from .parts import Citation, CitationKind, GeneratedFile, HostedPart, PartKind
-from .places import Places
+from .text_offsets import Places
 
 _PLAIN = ("text", "thinking", "redacted_thinking", "tool_use")
 _TOOLS = {

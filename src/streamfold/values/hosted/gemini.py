@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..json_access import index, word
 from ..media import from_base64
-from ..wire import index, word
 from .parts import Citation, CitationKind, GeneratedFile, HostedPart
-from .places import Bytes
+from .text_offsets import Bytes
 
 # https://ai.google.dev/api/caching#ToolType
 _TOOLS = {

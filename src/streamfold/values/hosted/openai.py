@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ...text import parse_object
+from ..json_access import index, word
 from ..media import media_type_of, read_data_url
-from ..wire import index, word
 from .parts import Citation, CitationKind, GeneratedFile, HostedPart, PartKind, Runner
-from .places import Places
+from .text_offsets import Places
 
 
 class _Item(NamedTuple):
@@ -209,7 +209,8 @@ def phases(items: list[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def files(items: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
-    """Yields the files that tools made: https://platform.openai.com/docs/guides/tools-code-interpreter#work-with-files."""
+    """Yields the files that tools made:
+    https://platform.openai.com/docs/guides/tools-code-interpreter#work-with-files."""
     for item in items:
         if item.get("type") == "image_generation_call" and (data := _bytes(item.get("result"))):
             yield GeneratedFile(_image_type(item, data), data=data)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from ..fields import FieldValue
+from ..pydantic_fields import FieldValue
 
 PartKind: TypeAlias = Literal["call", "result", "both", "approval", "listing", "state", "file"]
 Runner: TypeAlias = Literal["server", "client"]

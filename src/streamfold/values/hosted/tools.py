@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
-from ..configerrors import ConfigError
+from ..config_errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,218 @@
+"""The conversation as turns of the Messages API: `user` and `assistant` alternate, results come first in their turn.
+
+#handling-tool-use-and-tool-result-content-blocks
+https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from ...values import ConfigError, Message
+from ..content_blocks import arguments_object, blocks_of, cache_mark, own_name, said_text
+from .content import content_blocks, result_block
+from .prompt_caching import mark_last
+from .quirks import AnthropicQuirks
+
+if TYPE_CHECKING:
+    from ...requests import Request
+    from ...values import ToolCall
+
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_THINKING = ("thinking", "redacted_thinking")
+CALL_EXTRAS = ("caller", "toolset_name")  # the API refuses members that it does not know
+
+
+def is_system(message: Message) -> bool:
+    """Returns whether a message is an instruction of the application."""
+    return message.role in ("system", "developer")
+
+
+def split_system(messages: Sequence[Message]) -> tuple[list[Message], list[tuple[int, Message]]]:
+    """Returns the system messages that open the conversation, and the other messages with their positions."""
+    opening: list[Message] = []
+    for message in messages:
+        if not is_system(message):
+            break
+        opening.append(message)
+    return opening, list(enumerate(messages))[len(opening) :]
+
+
+def inline_places(messages: Sequence[tuple[int, Message]]) -> frozenset[int]:
+    """Returns the positions of late system messages that may stay: behind a user's turn, and with no other behind it.
+
+    https://docs.anthropic.com/en/docs/build-with-claude/mid-conversation-system-messages
+    """
+    runs = [(system, list(run)) for system, run in groupby(messages, lambda numbered: is_system(numbered[1]))]
+    found: list[int] = []
+    for before, (system, run), after in zip(runs, runs[1:], [*runs[2:], None], strict=False):
+        follows_user = before[1][-1][1].role != "assistant"
+        if system and follows_user and (after is None or after[1][0][1].role == "assistant"):
+            found += [at for at, _ in run]
+    return frozenset(found)
+
+
+def read_turns(
+    messages: Sequence[tuple[int, Message]], request: Request, quirks: AnthropicQuirks
+) -> list[dict[str, Any]]:
+    """Returns the turns. Neighbours of one role are one turn: several servers refuse two user turns in a row.
+
+    Raises:
+        ConfigError: the API would refuse the conversation.
+    """
+    turns: list[dict[str, Any]] = []
+    inline = inline_places(messages) if quirks.inline_system else ()
+    order: dict[str, int] = {}
+    for (at, message), ids in zip(messages, _wire_ids([message for _, message in messages]), strict=True):
+        order |= {ids[call.id]: len(order) + nth for nth, call in enumerate(message.tool_calls)}
+        role, blocks = _turn(message, f"messages[{at}]", request, quirks, ids)
+        role = "system" if at in inline else role
+        if not blocks:
+            continue
+        if turns and turns[-1]["role"] == role != "system":
+            turns[-1]["content"] += blocks
+        else:
+            turns.append({"role": role, "content": blocks})
+    for turn in turns:
+        if turn["role"] == "user":
+            turn["content"] = _results_first(turn["content"], order)
+    if not turns:
+        raise ConfigError("messages: the Messages API needs a conversation that begins with a user message")
+    if not messages[-1][1].paused:
+        _trim_end(turns[-1])
+    return turns
+
+
+def _results_first(blocks: list[dict[str, Any]], order: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Results begin their turn, in the order of the calls."""
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    others = [block for block in blocks if block.get("type") != "tool_result"]
+    return [*sorted(results, key=lambda block: order.get(block["tool_use_id"], len(order))), *others]
+
+
+def _turn(
+    message: Message, where: str, request: Request, quirks: AnthropicQuirks, ids: Mapping[str, str]
+) -> tuple[str, list[dict[str, Any]]]:
+    match message.role:
+        case "assistant":
+            blocks = list(assistant_blocks(message, where, request, quirks, ids))
+            return "assistant", mark_last(blocks, cache_mark(message, where))
+        case "tool":
+            return "user", [result_block(message, ids[message.tool_call_id or ""], where)]
+    return "user", content_blocks(message, where)
+
+
+def _trim_end(last: dict[str, Any]) -> None:
+    """Trims a text that is to be continued: "final assistant content cannot end with trailing whitespace"."""
+    text = last["content"][-1]
+    if last["role"] == "assistant" and text.get("type") == "text":
+        text["text"] = text["text"].rstrip()
+
+
+# --- the assistant's turns --------------------------------------------------------------------------------------------
+
+
+def assistant_blocks(
+    message: Message, where: str, request: Request, quirks: AnthropicQuirks, ids: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Yields the blocks of an assistant's turn: those that it came as, if it came from here, else new ones."""
+    came_as = as_it_came(message, request)
+    if came_as is not None:
+        yield from _sent(came_as, message, quirks, ids)
+        return
+    if quirks.thinking_history == "required" and (message.tool_calls or message.reasoning):
+        yield {"type": "thinking", "thinking": message.reasoning or "", "signature": ""}
+    yield from content_blocks(message, where)
+    for call in message.tool_calls:
+        extra = {name: value for name, value in (call.extra or {}).items() if name in CALL_EXTRAS}
+        extra = extra if request.came_from_here(message) else {}
+        yield {"type": "tool_use", **_call_members(call, ids), **extra}
+
+
+def as_it_came(message: Message, request: Request) -> list[dict[str, Any]] | None:
+    """Returns the blocks that the answer came as, unless the message has been changed since."""
+    blocks = blocks_of(message, request)
+    if blocks is None or not all(isinstance(block.get("type"), str) for block in blocks):
+        return None
+    text = "".join(str(block.get("text", "")) for block in blocks if block["type"] == "text")
+    called = [(block.get("id"), block.get("name")) for block in blocks if block["type"] == "tool_use"]
+    calls = [(call.id, own_name(call, request)) for call in message.tool_calls]
+    return blocks if (text, called) == (said_text(message), calls) else None
+
+
+def lacks_signature(block: Mapping[str, Any]) -> bool:
+    """Returns whether a block is thinking without its signature, which is worth nothing to Anthropic."""
+    return block.get("type") == "thinking" and not block.get("signature")
+
+
+def _sent(
+    blocks: list[dict[str, Any]], message: Message, quirks: AnthropicQuirks, ids: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    needs_thinking = quirks.thinking_history == "required" and message.tool_calls
+    if needs_thinking and not any(block["type"] in _THINKING for block in blocks):
+        yield {"type": "thinking", "thinking": message.reasoning or "", "signature": ""}
+    calls = iter(message.tool_calls)
+    for came in blocks:
+        block = {name: value for name, value in came.items() if name != "cache_control"}  # marks are the request's
+        match block["type"]:
+            case "text" if not block.get("text"):
+                continue
+            case "thinking":
+                if not lacks_signature(block) or quirks.thinking_history == "required":
+                    yield {**block, "thinking": block.get("thinking", ""), "signature": block.get("signature") or ""}
+            case "tool_use":
+                yield {**block, **_call_members(next(calls), ids)}
+            case _:
+                yield block
+
+
+def _call_members(call: ToolCall, ids: Mapping[str, str]) -> dict[str, Any]:
+    return {"id": ids[call.id], "name": call.name, "input": arguments_object(call)}
+
+
+# --- ids --------------------------------------------------------------------------------------------------------------
+
+
+def wire_id(call_id: str) -> str:
+    """Returns the id of a call as the API accepts it. One bad id in the history makes every later request a 400.
+
+    >>> wire_id("toolu_1"), wire_id("functions.f:0")
+    ('toolu_1', 'functions_f_0_d6bdd4de')
+    """
+    if _ID.fullmatch(call_id):
+        return call_id
+    mark = sha256(call_id.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', call_id)}_{mark}"
+
+
+def _wire_ids(messages: Sequence[Message]) -> list[dict[str, str]]:
+    """Returns for each message the ids of its calls, or of those that it answers, as they are sent.
+
+    Ids are unique in the whole conversation there. Those of an earlier turn never depend on later ones, so that a
+    conversation that grows keeps its beginning, by which prompts are cached.
+    """
+    found: list[dict[str, str]] = []
+    taken: dict[str, int] = {}
+    ids: dict[str, str] = {}
+    for message in messages:
+        if message.role == "assistant":
+            ids = {}
+            for call in message.tool_calls:
+                sent = made = wire_id(call.id)
+                while sent in taken:
+                    taken[made] += 1
+                    sent = f"{made}_{taken[made]}"
+                taken[sent] = 1
+                ids[call.id] = sent
+        found.append(ids)
+    return found
+
+
+def changed_ids(messages: Sequence[Message]) -> list[str]:
+    """Returns the ids of calls that are sent in another form."""
+    pairs = [pair for ids in _wire_ids(messages) for pair in ids.items()]
+    return [call_id for call_id, sent in dict.fromkeys(pairs) if sent != call_id]

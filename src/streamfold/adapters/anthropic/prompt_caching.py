@@ -1,0 +1,91 @@
+"""Cache marks: at most four in a request, and none on thinking.
+
+https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...values import CacheMark, Message, ProtocolWarning
+from ..content_blocks import cache_mark
+
+if TYPE_CHECKING:
+    from ...requests import Request
+
+_MOST = 4
+_UNMARKED = ("thinking", "redacted_thinking")  # "thinking blocks cannot be cached directly"
+
+
+def marked(mark: CacheMark) -> dict[str, Any]:
+    """Returns the members that mark a block."""
+    if not mark:
+        return {}
+    lifetime = {"ttl": mark} if isinstance(mark, str) else {}
+    return {"cache_control": {"type": "ephemeral", **lifetime}}
+
+
+def mark_last(blocks: list[dict[str, Any]], mark: CacheMark) -> list[dict[str, Any]]:
+    """Marks the last block that may be marked."""
+    at = next((at for at in range(len(blocks) - 1, -1, -1) if blocks[at].get("type") not in _UNMARKED), None)
+    if mark and at is not None:
+        blocks[at] = {**blocks[at], **marked(mark)}
+    return blocks
+
+
+def limit_marks(request: Request) -> tuple[Request, list[ProtocolWarning]]:
+    """Returns the request without the marks that are too many, and a warning.
+
+    A later mark covers what an earlier one does. So the earliest of the conversation are left out first, and those of
+    the tools and the instructions, which other conversations share, only then.
+    """
+    most = _MOST - ("cache_control" in request.options.extra_body)
+    shared, own = list[str](), list[str]()
+    shared += [f"tools[{at}]" for at, tool in enumerate(request.tools) if tool.cache]
+    for at, message in enumerate(request.messages):
+        (shared if message.role in ("system", "developer") else own).extend(_places(message, f"messages[{at}]"))
+    found = [*own[:-1], *shared, *own[-1:]]
+    dropped = found[: max(0, len(found) - most)]
+    if not dropped:
+        return request, []
+    tools = tuple(
+        replace(tool, cache=tool.cache and f"tools[{at}]" not in dropped) for at, tool in enumerate(request.tools)
+    )
+    messages = tuple(_without(message, f"messages[{at}]", dropped) for at, message in enumerate(request.messages))
+    detail = f"the API takes {_MOST} cache marks in a request: not sent for {', '.join(dropped[:20])}"
+    return replace(request, tools=tools, messages=messages), [ProtocolWarning("extras_dropped", detail)]
+
+
+def _is_marked(part: Any) -> bool:
+    return bool(part.get("cache_control") if isinstance(part, Mapping) else getattr(part, "cache", False))
+
+
+def _places(message: Message, where: str) -> list[str]:
+    parts = message.content if isinstance(message.content, tuple) else ()
+    found = [f"{where}.content[{at}]" for at, part in enumerate(parts) if _is_marked(part)]
+    last = f"{where}.content[{len(parts) - 1}]"
+    return (
+        [*(place for place in found if place != last or not cache_mark(message, where)), where]
+        if cache_mark(message, where)
+        else found
+    )
+
+
+def _without(message: Message, where: str, dropped: list[str]) -> Message:
+    if where in dropped:
+        extras = {name: value for name, value in message.extras.items() if name != "cache_control"}
+        message = replace(message, cache=False, extras=extras)
+    if isinstance(message.content, tuple) and any(f"{where}.content[" in place for place in dropped):
+        parts = [
+            _unmarked(part) if f"{where}.content[{at}]" in dropped else part for at, part in enumerate(message.content)
+        ]
+        message = replace(message, content=tuple(parts))
+    return message
+
+
+def _unmarked(part: Any) -> Any:
+    if isinstance(part, Mapping):
+        return {name: value for name, value in part.items() if name != "cache_control"}
+    return replace(part, cache=False)

@@ -1,0 +1,312 @@
+"""Answers of the Messages API, written: https://docs.anthropic.com/en/docs/build-with-claude/streaming."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from ...text import read_arguments
+from ...values import ErrorInfo, Extra, Failure, Finish, Reasoning, Refusal, Text, Usage
+from ..serializing.call_state import WrittenCall
+from ..serializing.stream_serializer import Emitter, json_text
+from .encode_messages import CALL_EXTRAS
+from .message_fields import REQUIRED_MEMBERS, stop_reason_of, usage_details, written_usage
+from .opaque_data import carried_id, opaque_block
+
+_Open = Literal["text", "thinking", "tool_use"]
+
+_IN_PLACE = ("signature", "text_end", "block", "output")  # what has a place among the blocks
+
+# https://docs.anthropic.com/en/api/errors. Clients decide by the type whether to ask again.
+_ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+_TYPES = frozenset({*_ERROR_TYPES.values(), "api_error", "conflict_error"})
+_OF_THE_KEY = ("authentication_error", "permission_error")  # with a 5xx: of a key that is not the client's
+
+
+class MessagesEmitter(Emitter):
+    """Writes the events of one streamed message.
+
+    One block is open at a time, and a call may grow until the end of the answer. So what comes after the beginning of
+    a call waits until that call is complete. Clients read the arguments of a call from fragments alone (Claude Code
+    drops an input that stands in the start of the block), and a message without `message_delta` for one that broke
+    off, which is what a failed answer is.
+
+    Args:
+        thinking: whether reasoning is written. Clients that did not ask for thinking may not expect it.
+        opaque: whether what only another API's provider can read is written as hidden thinking, which the client sends
+            back. Programs show such blocks to their users (agno), so they are not written where a turn cache keeps it.
+        others: see `Emitter`.
+    """
+
+    # Anthropic's own clients parse what they have of an input, make an object of it, and run it: tool runners look for
+    # blocks of calls, not for the stop reason (anthropic 2.12, lib/tools/_beta_runner.py).
+    calls_may_be_cut = arguments_are_text = False
+    keeps_order = True
+
+    def __init__(self, *, thinking: bool = True, opaque: bool = True, **others: Any) -> None:
+        super().__init__(**others)
+        self._thinking = thinking
+        self._opaque = opaque
+        self.position = -1
+        self.open_kind: str | None = None
+        self.open_call: WrittenCall | None = None  # the call whose block is open
+        self.waiting: list[Text | Reasoning | Extra | WrittenCall] = []  # what comes behind that block
+        self._pieces: dict[int, list[str]] = {}  # of calls that wait, by their number
+        self._signature = ""
+        self._hidden: list[dict[str, Any]] = []  # what stands behind the open block, for the provider alone
+        self._stop_sequence: str | None = None
+        self._encrypted: set[str] = set()
+        self._at_end: dict[str, Any] = {}  # what the message says of itself at its end
+        self._managed: dict[str, Any] | None = None
+        self._whole: dict[str, Any] = {}  # the whole of it, if it is not streamed
+        self._input: list[str] = []  # of the block that is added to it
+
+    def write_text(self, delta: Text) -> None:
+        if self.open_call is not None:
+            self.waiting.append(delta)
+            return
+        self.switch_block("text")
+        self.write_block_delta({"type": "text_delta", "text": delta.text})
+
+    def write_reasoning(self, delta: Reasoning) -> None:
+        if not self._thinking:
+            return
+        if self.open_call is not None:
+            self.waiting.append(delta)
+            return
+        if self._signature and delta.text:  # what was signed is complete
+            self.stop_block()
+        self.switch_block("thinking")
+        if delta.text:
+            self.write_block_delta({"type": "thinking_delta", "thinking": delta.text})
+
+    def write_refusal(self, delta: Refusal) -> None:
+        self.write_text(Text(delta.text))
+
+    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+        if first and self.open_call is not None:
+            self.waiting.append(call)
+            self._pieces[call.number] = []
+        if (pieces := self._pieces.get(call.number)) is not None:
+            pieces.append(piece)
+            return
+        if first:
+            self._start_call(call)
+        self._arguments(piece)
+
+    def close_call(self, call: WrittenCall) -> None:
+        if self.open_call is call:
+            self.stop_block()
+            self._write_waiting()
+
+    def write_extra(self, name: str, value: Any) -> None:
+        if name in _IN_PLACE and self.open_call is not None:
+            self.waiting.append(Extra(name, value))
+            return
+        match name, value:
+            case "signature", str() if self._thinking:
+                self.switch_block("thinking")  # also where the provider signs what it does not show
+                self._signature = value
+            case "text_end", {} if self.open_kind == "text":
+                for citation in value.get("citations") or ():
+                    self.write_block_delta({"type": "citations_delta", "citation": citation})
+                self.stop_block()
+            case "block", {"type": str()}:
+                self._block(value)
+            case "output", {"type": "reasoning", "encrypted_content": str(text)} if text not in self._encrypted:
+                self._encrypted.add(text)  # what came in its place comes again at the end
+                self._opaque_block("output", value)
+            case "stop_sequence", str():
+                self._stop_sequence = value
+            case (("container" | "stop_details"), {}):
+                self._at_end[name] = value
+            case "context_management", {}:
+                self._managed = value
+
+    def write_end(self) -> None:
+        self.ensure_started()
+        self.stop_block()
+        while self.waiting:
+            self._write_waiting()
+            self.stop_block()
+        reason = self._stop_reason()
+        if self._stop_sequence is not None and reason == "end_turn":
+            reason = "stop_sequence"
+        delta = {"stop_reason": reason, "stop_sequence": self._stop_sequence, **self._at_end}
+        self.send(self.end_message(delta, written_usage(self.usage)))
+        self._write_warnings()
+        self.send({"type": "message_stop"})
+
+    def _stop_reason(self) -> str | None:
+        finish = self.finish_reason or Finish("unknown", "")
+        if finish.reason == "unknown" and not self.mend_finish:
+            return finish.raw or None
+        return stop_reason_of(finish, calls=self.has_calls)
+
+    def end_message(self, delta: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
+        managed = {} if self._managed is None else {"context_management": self._managed}
+        return {"type": "message_delta", "delta": delta, "usage": usage, **managed}
+
+    def write_failure(self, failure: Failure) -> None:
+        if self.open_call is not None:  # the block of a call that is cut has no end
+            self.open_kind = self.open_call = None
+        self._write_texts(self.waiting)
+        self._write_warnings()
+        self.send(messages_error(failure.info))
+
+    # --- blocks -------------------------------------------------------------------------------------------------------
+
+    def write_start(self) -> None:
+        self.begun = True
+        self.send({"type": "message_start", "message": self.start_message()})
+
+    def start_message(self) -> dict[str, Any]:
+        about = {"id": self.id, "type": "message", "role": "assistant", "model": self.model, "content": []}
+        return {**about, "stop_reason": None, "stop_sequence": None, "usage": written_usage(None)}
+
+    def ensure_started(self) -> None:
+        if not self.begun:
+            self.write_start()
+
+    def switch_block(self, kind: _Open) -> None:
+        """Makes sure that a block of this kind is open."""
+        self.ensure_started()
+        if self.open_kind != kind or self._hidden:
+            self.stop_block()
+            self.start_block(kind, {"text": ""} if kind == "text" else {"thinking": "", "signature": ""})
+
+    def _start_call(self, call: WrittenCall) -> None:
+        own = {name: value for name, value in (call.extra or {}).items() if name in CALL_EXTRAS}
+        if others := {name: value for name, value in (call.extra or {}).items() if name not in own}:
+            self._opaque_block("call", others)
+        self.ensure_started()
+        self.stop_block()
+        self.open_call = call
+        self.start_block("tool_use", {"id": carried_id(call.id), "name": call.name, "input": {}, **own})
+
+    def _opaque_block(self, kind: str, value: Any) -> None:
+        if self._opaque:
+            self._block(opaque_block(kind, value))
+
+    def _block(self, block: dict[str, Any]) -> None:
+        """Writes a block that is complete and not shown: one of the provider's own tools, or hidden thinking.
+
+        Hidden thinking waits for what comes next, and the thinking before it stays open: clients (Claude Code 2.1) ask
+        again when a connection breaks while no block is complete.
+        """
+        if block["type"] == "redacted_thinking":
+            self._hidden += [block] if self._thinking else []
+            return
+        self.ensure_started()
+        self.stop_block()
+        self._write_block(block)
+
+    def _write_block(self, block: dict[str, Any]) -> None:
+        given = block.get("input")
+        # Clients collect the input of any tool from pieces.
+        pieces = json_text(given) if isinstance(given, dict) and given else ""
+        self.start_block(block["type"], {**block, "input": {}} if pieces else block)
+        self._arguments(pieces)
+        self._end_block()
+
+    def _write_waiting(self) -> None:
+        """Writes what has waited, up to the next call that may still grow."""
+        waiting, self.waiting = self.waiting, []
+        for number, delta in enumerate(waiting, 1):
+            match delta:
+                case WrittenCall():
+                    self._start_call(delta)
+                    for piece in self._pieces.pop(delta.number):
+                        self._arguments(piece)
+                    if not delta.closed:
+                        self.waiting = waiting[number:]
+                        return
+                    self.stop_block()
+                case Text():
+                    self.write_text(delta)
+                case Reasoning():
+                    self.write_reasoning(delta)
+                case Extra(name, value):
+                    self.write_extra(name, value)
+
+    def _arguments(self, piece: str) -> None:
+        if piece:
+            self.write_block_delta({"type": "input_json_delta", "partial_json": piece})
+
+    def start_block(self, kind: str, members: dict[str, Any]) -> None:
+        self.position, self.open_kind = self.position + 1, kind
+        block = {"type": kind, **members}
+        self.send({"type": "content_block_start", "index": self.position, "content_block": block})
+
+    def write_block_delta(self, delta: dict[str, Any]) -> None:
+        self.send({"type": "content_block_delta", "index": self.position, "delta": delta})
+
+    def stop_block(self) -> None:
+        """Ends the open block, and writes what is hidden behind it."""
+        if self.open_kind is not None:
+            self._end_block()
+        hidden, self._hidden = self._hidden, []
+        for block in hidden:
+            self.ensure_started()
+            self._write_block(block)
+
+    def _end_block(self) -> None:
+        if self.open_kind == "thinking":
+            self.write_block_delta({"type": "signature_delta", "signature": self._signature})
+            self._signature = ""
+        self.send({"type": "content_block_stop", "index": self.position})
+        self.open_kind = self.open_call = None
+
+    def send(self, payload: dict[str, Any], event_name: str | None = None) -> None:
+        super().send(payload, event_name or payload["type"])
+
+    def collect(self, payload: dict[str, Any]) -> None:
+        match payload:
+            case {"message": message}:
+                self._whole = message
+            case {"content_block": block}:
+                self._whole["content"].append({**REQUIRED_MEMBERS.get(block["type"], {}), **block})
+            case {"delta": {"type": "input_json_delta", "partial_json": piece}}:
+                self._input.append(piece)
+            case {"delta": {"type": "citations_delta", "citation": citation}}:
+                block = self._whole["content"][-1]
+                block["citations"] = [*block.get("citations", ()), citation]
+            case {"delta": {"type": str(), **pieces}}:
+                block = self._whole["content"][-1]
+                block |= {name: block[name] + piece for name, piece in pieces.items()}
+            case {"type": "content_block_stop"} if self._input:
+                self._whole["content"][-1]["input"] = read_arguments(self._input).value
+                self._input.clear()
+            case {"delta": ends, **more}:
+                self._whole |= {**ends, **more, "type": "message"}
+
+    def body(self) -> dict[str, Any]:
+        usage = {**usage_details(self.usage or Usage()), **self._whole["usage"]}
+        return {"stop_details": None, "container": None, **self._whole, "usage": usage}
+
+
+def messages_error(info: ErrorInfo) -> dict[str, Any]:
+    """Returns an error object: the body of an error response, and the event that ends a stream that broke."""
+    return {"type": "error", "error": {"type": _error_type(info), "message": info.message}}
+
+
+def _error_type(info: ErrorInfo) -> str:
+    by_status = _ERROR_TYPES.get(info.status or 0)
+    if info.quota:
+        return "billing_error"
+    for word in (info.type, info.code):
+        # OpenAI says `invalid_request_error` of most 4xx; where the status has a type of its own, that says more.
+        if word in _TYPES and not (by_status and word == "invalid_request_error"):
+            return "api_error" if word in _OF_THE_KEY and (info.status or 0) >= 500 else str(word)
+    return by_status or ("invalid_request_error" if 400 <= (info.status or 0) < 500 else "api_error")

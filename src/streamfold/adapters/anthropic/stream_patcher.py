@@ -1,0 +1,211 @@
+"""A message that is written again over the events it came in.
+
+Text, thinking, calls and the end are written from what the engine read, block by block as the server cut them. Blocks
+of the server's own tools, citations, signatures and members that have no delta go out as they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...values import Extra, Reply
+from ..serializing.reply_deltas import reply_deltas
+from ..serializing.stream_patcher import SEEN, StreamPatcher
+from .decode import STOP_REASONS
+from .serializer import MessagesEmitter
+
+_WRITTEN = ("text", "thinking", "tool_use")
+_PIECES = ("text_delta", "thinking_delta", "input_json_delta")
+_EVENTS = frozenset(
+    {
+        "message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta",
+        "message_stop", "error",
+    }
+)  # fmt: skip
+
+
+class MessagesOverlay(MessagesEmitter, StreamPatcher):
+    """Writes a streamed message with the blocks and members of its events that have no delta.
+
+    Args:
+        request: the body of the request.
+        others: see `MessagesEmitter`.
+    """
+
+    reason_names_calls = True
+
+    def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
+        super().__init__(id="", model=str(request.get("model") or ""), **others)
+        self._message: dict[str, Any] = {}
+        self._blocks = 0  # that have begun there
+        self._is_open = False  # the last of them
+        self._end_of_message: dict[str, Any] = {}
+        self._starts: dict[str, dict[str, Any]] = {}  # members of the next block of a kind
+        self._silent: dict[Any, Any] = {}  # the kinds of blocks of which no text has come, by their positions there
+        self._foreign: dict[Any, int] = {}  # positions of blocks of other kinds: there, and here
+        self._written_there: set[Any] = set()  # positions there of the blocks that are written from deltas
+
+    @staticmethod
+    def tools(request: Mapping[str, Any]) -> Iterable[Any]:
+        listed = request.get("tools")
+        for tool in listed if isinstance(listed, list) else ():
+            if isinstance(tool, dict) and isinstance(tool.get("input_schema"), dict):
+                function = {"name": tool.get("name"), "parameters": tool["input_schema"]}
+                yield {"type": "function", "function": function}
+
+    def reads(self, payload: Any, name: str) -> bool:
+        if not isinstance(payload, dict) or (name != payload.get("type") in _EVENTS):  # its clients go by the name
+            return False
+        match payload:
+            case {"type": "message_start", "message": {"content": [], "usage": dict()}}:
+                return not self._message
+            case {"type": "content_block_start", "index": int(number), "content_block": {"type": str()}}:
+                self._blocks += 1
+                is_open, self._is_open = self._is_open, True
+                return bool(self._message) and not is_open and number == self._blocks - 1
+            case {"type": "content_block_delta", "index": int(number), "delta": {"type": str()}}:
+                return self._is_open and number == self._blocks - 1
+            case {"type": "content_block_stop", "index": int(number)}:
+                is_open, self._is_open = self._is_open, False
+                return not self._message or (is_open and number == self._blocks - 1)  # before it, it means nothing
+            case {"type": "message_delta", "delta": dict()} | {"type": "message_stop"}:
+                return bool(self._message) and not self._is_open
+        return payload.get("type") not in _EVENTS
+
+    def passes_over(self, raw: bytes) -> bool:
+        return raw.startswith(b"event:") and not any(name.encode() in raw for name in _EVENTS)
+
+    def follows(self, payload: Any) -> bool:
+        match payload:
+            case {"type": "message_start"}:
+                self.begun = True
+            case {"type": "content_block_start", "content_block": {"type": "text" | "thinking" as kind}}:
+                self.switch_block(kind)
+        return not (self.begun and (self.waiting or payload.get("index", self.position) != self.position))
+
+    def see(self, payload: Any) -> None:
+        match payload:
+            case {"type": "message_start", "message": dict(message)} if not self.begun:
+                self._message = message
+                self.id, self.model = str(message.get("id") or ""), str(message.get("model") or self.model)
+            case {"type": "message_delta"}:
+                self._see_end(payload)
+            case {"type": "content_block_start", "content_block": {"type": kind}, **rest}:
+                (self._written_there.add if kind in _WRITTEN else self._written_there.discard)(rest.get("index"))
+                self.seen.append(Extra(SEEN, payload))
+            case {"type": "content_block_delta", "delta": {"type": kind, **said}, **rest}:
+                if any(said.values()):
+                    self._silent.pop(rest.get("index"), None)
+                if kind not in _PIECES or rest.get("index") not in self._written_there:
+                    self.seen.append(Extra(SEEN, payload))
+            case {"type": "content_block_stop"}:
+                self.seen.append(Extra(SEEN, payload))
+            case {"type": str(kind)} if kind not in _EVENTS and kind != "ping":
+                self.seen.append(Extra(SEEN, payload))
+
+    def _see_end(self, payload: dict[str, Any]) -> None:
+        for name, value in payload.items():
+            known = self._end_of_message.get(name)
+            if isinstance(known, dict) and isinstance(value, dict):
+                known.update(value)
+            else:
+                self._end_of_message[name] = dict(value) if isinstance(value, dict) else value
+
+    def _see_block(self, payload: dict[str, Any]) -> None:
+        number = payload.get("index")
+        match payload:
+            case {"type": "content_block_start", "content_block": dict(block)}:
+                self._see_start(number, block)
+            case {"type": "content_block_delta", "delta": dict(delta)}:
+                self._see_delta(number, delta)
+            case {"type": "content_block_stop"}:
+                self._see_stop(number)
+            case _:  # of another kind than we know
+                self.send(payload)
+
+    def _see_start(self, number: Any, block: dict[str, Any]) -> None:
+        kind = block.get("type")
+        if kind in _WRITTEN:
+            self._starts[str(kind)] = {name: value for name, value in block.items() if name not in ("type", kind)}
+            if kind != "tool_use" and not block.get(kind):
+                self._silent[number] = kind
+            return
+        self.ensure_started()
+        self.stop_block()
+        self.position += 1
+        self._foreign[number] = self.position
+        self.send({"type": "content_block_start", "index": self.position, "content_block": block})
+
+    def _see_delta(self, number: Any, delta: dict[str, Any]) -> None:
+        if number in self._foreign:
+            self.send({"type": "content_block_delta", "index": self._foreign[number], "delta": delta})
+        elif delta.get("type") == "signature_delta":
+            super().write_extra("signature", delta.get("signature"))
+        elif delta.get("type") == "citations_delta":
+            self.switch_block("text")
+            self.write_block_delta(delta)
+
+    def _see_stop(self, number: Any) -> None:
+        if number in self._foreign:
+            self.send({"type": "content_block_stop", "index": self._foreign.pop(number)})
+        elif (kind := self._silent.pop(number, "")) in self._starts:  # an empty block: some clients need one in a turn
+            self.stop_block()
+            self.switch_block(kind)
+            self.stop_block()
+        elif self.open_kind in ("text", "thinking"):
+            self.stop_block()
+
+    def start_message(self) -> dict[str, Any]:
+        usage = {"input_tokens": 0, "output_tokens": 0}  # clients demand it; more is not to be made up
+        start = {**super().start_message(), "usage": usage}
+        return {**start, **self._message, "content": [], "stop_reason": None}
+
+    def start_block(self, kind: Any, members: dict[str, Any]) -> None:
+        said = self._starts.pop(kind, {}) if kind != "tool_use" else (self.open_call and self.open_call.extra) or {}
+        super().start_block(kind, {**said, **members})
+
+    def write_extra(self, name: str, value: Any) -> None:
+        """Everything else that is an extra here was in an event, and was written with it."""
+        if name != SEEN:
+            return
+        if self.open_call is not None:  # behind the call that is being written
+            self.waiting.append(Extra(SEEN, value))
+        else:
+            self._see_block(value)
+
+    def write_end(self) -> None:
+        for number in list(self._silent) if self.open_call is None else ():
+            self._see_stop(number)
+        super().write_end()
+
+    def end_message(self, delta: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
+        said = self._end_of_message
+        reason = self._reason(delta["stop_reason"])
+        least = {"output_tokens": usage["output_tokens"]}  # of those in message_start nothing is to be taken back
+        delta = {**delta, **_object(said.get("delta")), "stop_reason": reason}
+        return {**said, "type": "message_delta", "delta": delta, "usage": _object(said.get("usage")) or least}
+
+    def _reason(self, written: str | None) -> str | None:
+        """Returns the server's own stop reason, unless what is written says something else."""
+        finish = self.finish_reason
+        if finish is None or written is None:
+            return written
+        fits = finish.reason == "unknown" or STOP_REASONS.get(finish.raw) == STOP_REASONS.get(written)
+        return finish.raw if finish.raw and fits and not self.has_calls else written
+
+    def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+        content = [block for block in body.get("content") or () if isinstance(block, dict)]
+        given = [(block.get("id"), block.get("name"), block.get("input")) for block in content if _is_call(block)]
+        if given == [(call.id, call.name, call.arguments) for call in reply.tool_calls]:
+            return body
+        made = MessagesEmitter(id="", model="", mend_finish=True).whole(reply_deltas(reply))
+        return {**body, "content": made["content"], "stop_reason": made["stop_reason"]}
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _is_call(block: Mapping[str, Any]) -> bool:
+    return block.get("type") == "tool_use"

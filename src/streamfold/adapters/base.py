@@ -1,0 +1,356 @@
+"""The base class of wire formats: how a request is prepared and written, and how an event of the answer is read.
+
+An adapter is a stateless value. State that seems to belong here belongs to the engine or to a dialect. Other packages
+add adapters with an entry point in the group `streamfold.adapters`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+from ..requests import (
+    NO_FAMILY,
+    HistoryRules,
+    OptionRules,
+    Rules,
+    apply_rules,
+    check_history,
+    check_hosted,
+    describe_missing,
+    emulated,
+    fit,
+    missing,
+)
+from ..values import APIError, ConfigError, ErrorInfo, error_info, nearest
+from .prepared_request import Prepared, in_utf8, renamed, report_unsent, write_body
+
+if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
+
+    from ..requests import Family, Request
+    from ..values import Delta, GeneratedFile, Limits, ProtocolWarning
+    from .batches import BatchAPI, BatchSettings
+
+# Imported on first use.
+_WITH_PATHS = ("chat", "responses", "anthropic", "gemini")  # kimi has the path of chat
+_BUILT_IN = {
+    "anthropic": "streamfold.adapters.anthropic:AnthropicAdapter",
+    "chat": "streamfold.adapters.chat:ChatAdapter",
+    "gemini": "streamfold.adapters.gemini:GeminiAdapter",
+    "kimi": "streamfold.adapters.kimi:KimiAdapter",
+    "responses": "streamfold.adapters.responses:ResponsesAdapter",
+}
+
+
+class Framing(Protocol):
+    """Splits the body of one answer into events. Only needed for wire formats that do not use server-sent events.
+
+    Attributes:
+        invalid_utf8: the number of events so far with bytes that are not UTF-8.
+        foreign: the beginning of the first text that is not part of the format; "" if there was none.
+
+    A class may have a third one, `is_binary = True`: the format is no text, so that a body which begins as JSON or
+    markup does is that, and not events.
+    """
+
+    invalid_utf8: int
+    foreign: str
+
+    def __init__(self, limits: Limits) -> None: ...
+
+    def feed(self, data: bytes) -> Iterable[ServerSentEvent]:
+        """Returns the events that `data` completes. Raises ProtocolError for an event larger than the limit."""
+        ...
+
+    def finish(self) -> ServerSentEvent | None:
+        """Returns the event that was left unfinished at the end of the body, or None."""
+        ...
+
+
+class Endpoint(Protocol):
+    """Facts about a provider that errors mention. A `Profile` is one."""
+
+    @property
+    def name(self) -> str:
+        """The provider's configured name."""
+        ...
+
+    @property
+    def hosted(self) -> Collection[str] | None:
+        """The kinds of tools that it runs itself; None: that is not known."""
+        ...
+
+    def models_with(self, capability: str) -> Collection[str]:
+        """Returns some models of this provider that have a capability."""
+        ...
+
+
+class Adapter(ABC):
+    """One wire format. Subclasses must define `name`, `path`, `encode` and `decode`; the rest has defaults.
+
+    Attributes:
+        name: the adapter's name in configurations.
+        path: the path of requests below the base URL. Override `request_path` if it depends on the request.
+        method: the HTTP method.
+        Quirks: a frozen dataclass with the differences between endpoints that configuration may set, or None. An
+            adapter with quirks takes an instance of it, or None, as its only argument.
+        framing: the class that splits the body of an answer into events. None: server-sent events.
+        maker: the vendor whose models' own API has this format, and nobody else's; `hosted = false` among the quirks
+            says that it is a server of somebody else.
+        sends: the options that `encode` writes, by their names in `ChatOptions`, and "tools" and "tool_choice". Another
+            one that a request has is dropped with a warning, or refused where the request would mean something else.
+        counts_tokens: whether `encode_count` and `read_count` are there, to ask how many tokens a prompt has.
+        refused: warnings about parts of the request that this endpoint has refused before, so that they are left out.
+            They are added to every request; see `retry_without`.
+        kind_follows_text: whether text and reasoning are told apart only by what comes after them in an event.
+    """
+
+    name: str = ""
+    path: str = ""
+    method: str = "POST"
+    Quirks: ClassVar[type[Any] | None] = None
+    framing: type[Framing] | None = None
+    maker: ClassVar[str | None] = None
+    sends: ClassVar[Collection[str]] = ()
+    counts_tokens: ClassVar[bool] = False
+    refused: tuple[ProtocolWarning, ...] = ()
+    kind_follows_text: bool = False
+
+    @cached_property
+    def family(self) -> Family:
+        """What is known of the model, for requests that don't say it."""
+        return self.known_family(NO_FAMILY)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def prepare(self, request: Request, *, repair: bool = False, endpoint: Endpoint | None = None) -> Prepared:
+        """Returns the HTTP request for an answer, and a warning for everything that had to be changed.
+
+        Args:
+            request: what the application asks for. Never changed; `Prepared.request` is a copy.
+            repair: repair a conversation that the endpoint would refuse, instead of raising.
+            endpoint: named in errors about missing capabilities.
+
+        Raises:
+            ConfigError: the request can't be sent to this endpoint.
+        """
+        ready, changes = self._ready(request, repair, endpoint)
+        changes += report_unsent(ready, self.sends, self.name)
+        body, replaced = in_utf8(write_body(renamed(self.encode(ready), ready.renames), ready.options.extra_body))
+        path, headers = self.request_path(ready), self.headers(ready)
+        return Prepared(ready, self.method, path, headers, body, (*changes, *replaced, *self.refused))
+
+    def prepare_count(self, request: Request, *, repair: bool = False, endpoint: Endpoint | None = None) -> Prepared:
+        """Returns the HTTP request that asks how many tokens a prompt has. Takes the arguments of `prepare`.
+
+        Raises:
+            ConfigError: the wire format has no such request, or the prompt can't be sent to this endpoint.
+        """
+        ready, changes = self._ready(request, repair, endpoint)
+        body, replaced = in_utf8(write_body(self.encode_count(ready), ready.options.extra_body))
+        headers = {**self.headers(ready), "Accept": "application/json"}
+        return Prepared(ready, self.method, self.count_path(ready), headers, body, (*changes, *replaced))
+
+    def _ready(
+        self, request: Request, repair: bool, endpoint: Endpoint | None
+    ) -> tuple[Request, list[ProtocolWarning]]:
+        """Returns the request as the endpoint accepts it, and a warning for each change."""
+        self._check_capabilities(request, endpoint)
+        dropped = check_hosted(request.tools, self.rules(request).hosted, self.name, endpoint) if request.tools else []
+        messages, found = check_history(request.messages, self.history_rules(request), repair=repair)
+        if messages is not request.messages:
+            request = replace(request, messages=messages)
+        ready, changes = self.rewrite(request)
+        return ready, [*found, *dropped, *changes]
+
+    def _check_capabilities(self, request: Request, endpoint: Endpoint | None) -> None:
+        """Raises ConfigError if the model lacks a capability that the request requires and nothing can stand in."""
+        lacking = missing(request.capabilities, request)
+        if lacking:
+            emulated = self.emulated_capabilities(request)
+            lacking = tuple(found for found in lacking if found.capability not in emulated)
+        if not lacking:
+            return
+        others = {found.capability: endpoint.models_with(found.capability) for found in lacking} if endpoint else {}
+        problem = describe_missing(lacking, request.model, others)
+        raise ConfigError(f'provider "{endpoint.name}": {problem}' if endpoint else problem)
+
+    def rules(self, request: Request) -> Rules:
+        """Returns what the endpoint accepts in tool names, schemas and response formats."""
+        return Rules()
+
+    def option_rules(self, request: Request) -> OptionRules:
+        """Returns which options the endpoint has a place for. Others are left out or emulated: see `fit`."""
+        return OptionRules()
+
+    def known_family(self, family: Family) -> Family:
+        """Returns what is known of a model here, with what is assumed where nothing is known of it."""
+        return family
+
+    def history_rules(self, request: Request) -> HistoryRules:
+        """Returns what the endpoint demands of a conversation. Checked before `rewrite` is called."""
+        return HistoryRules()
+
+    def emulated_capabilities(self, request: Request) -> Collection[str]:
+        """Returns the missing capabilities that `rewrite` can emulate, with a warning. Others are an error."""
+        return emulated(request, self.rules(request))
+
+    def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+        """Returns the request as the endpoint accepts it, and a warning for each change.
+
+        Raises:
+            ConfigError: the endpoint would refuse the request, and no equivalent exists.
+        """
+        family = self.family if request.family is NO_FAMILY else request.family
+        rules, tools = self.option_rules(request), bool(request.tools)
+        options, fitted = fit(request.options, family, rules, model=request.model, tools=tools)
+        if options is not request.options or family is not request.family:
+            request = replace(request, options=options, family=family)
+        request, changes = apply_rules(request, self.rules(request))
+        return request, [*fitted, *changes]
+
+    @abstractmethod
+    def encode(self, request: Request) -> dict[str, Any]:
+        """Returns the JSON body of a request for an answer: streamed, unless `request.stream` is false.
+
+        Raises:
+            ConfigError: the wire format has no place for something in the request.
+        """
+
+    def request_path(self, request: Request) -> str:
+        """Returns the path of this request below the base URL. It may have a query."""
+        return self.path
+
+    def encode_count(self, request: Request) -> dict[str, Any]:
+        """Returns the JSON body of a request for the number of tokens.
+
+        Raises:
+            ConfigError: the wire format has no such request.
+        """
+        able = [name for name in _BUILT_IN if find_adapter(name).counts_tokens]
+        raise ConfigError(f"the API of adapter {self.name!r} can't count tokens. Adapters that can: {', '.join(able)}")
+
+    def count_path(self, request: Request) -> str:
+        """Returns the path of a request for the number of tokens, below the base URL."""
+        return self.request_path(request)
+
+    def headers(self, request: Request) -> Mapping[str, str]:
+        """Returns the headers of the wire format. Configured headers and the key are added to them, and win."""
+        accepted = "text/event-stream" if request.stream else "application/json"
+        return {"Accept": accepted, "Content-Type": "application/json"}
+
+    def continues(self, request: Request) -> Literal["exactly", "with_echo"] | None:
+        """Returns whether the server goes on with a text that the last message, a partial one, has begun.
+
+        Returns:
+            "exactly": the answer is what comes after it; "with_echo": the answer may begin with the text once more;
+            None: it can't.
+        """
+        return None
+
+    def resume_path(self, request: Request, answer_id: str, after: int) -> str | None:
+        """Returns the path below the base URL where a GET brings the rest of an answer that broke off.
+
+        Args:
+            answer_id: the id of the answer, as the server gave it.
+            after: the number of the last event that has arrived.
+
+        Returns:
+            None if the server does not keep this answer.
+        """
+        return None
+
+    def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
+        """Returns the path below the base URL where a GET brings a file that a tool made, and its headers.
+
+        Raises:
+            ConfigError: there is no such request.
+        """
+        raise ConfigError(f"files can't be fetched with adapter {self.name!r}")
+
+    def batch_api(self, settings: BatchSettings) -> BatchAPI:
+        """Returns how many requests of this wire format are handed over at once, to be answered within hours.
+
+        Args:
+            settings: what the endpoint accepts.
+
+        Raises:
+            ConfigError: there is no way that is known here.
+        """
+        raise ConfigError(
+            f"batches of the provider are not available with adapter {self.name!r}. Ask the rows by live requests"
+        )
+
+    def serves(self, path: str) -> bool:
+        """Returns whether requests of this wire format go to URLs with this path."""
+        return bool(self.path) and path.endswith(self.path)
+
+    def retry_without(self, error: APIError) -> Adapter | None:
+        """Returns an adapter that leaves out the part of the request that the server refused with `error`.
+
+        Its `refused` must have a warning about that part. The failed request is sent again with the new adapter, and so
+        are all later requests of the same provider.
+
+        Returns:
+            None if the error has another cause, or nothing can be left out.
+        """
+        return None
+
+    def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
+        """Reads the error object of a response whose status is not 2xx. Always has a message."""
+        return error_info(body, status=status)
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def decode(self, event: ServerSentEvent) -> Iterable[Delta]:
+        """Returns the facts of one event, in the order reasoning, text, calls, usage, finish.
+
+        Raises:
+            ValueError: the event is not in this format; the message says why.
+        """
+
+    def decode_body(self, body: Any) -> Iterable[Delta]:
+        """Returns the facts of a whole JSON answer. Some servers send one although a stream was requested.
+
+        Raises:
+            ValueError: the body is not an answer in this format; the message says why.
+        """
+        raise ValueError("this wire format has no answers that are not streamed")
+
+    def read_count(self, body: Any) -> int:
+        """Returns the number of tokens in the answer to a request that `encode_count` wrote.
+
+        Raises:
+            ValueError: it is not such an answer; the message says why.
+        """
+        raise ValueError("this wire format has no counts of tokens")
+
+
+def find_adapter(name: str) -> type[Adapter]:
+    """Returns the class of an adapter by its name. Raises ConfigError that lists the known names."""
+    if target := _BUILT_IN.get(name):
+        module, _, attribute = target.partition(":")
+        built_in: type[Adapter] = getattr(import_module(module), attribute)
+        return built_in
+    from importlib.metadata import entry_points  # slow to import, and rarely needed
+
+    others = {entry.name: entry for entry in entry_points(group="streamfold.adapters")}
+    if name in others:
+        try:
+            loaded: type[Adapter] = others[name].load()
+        except Exception as exc:  # whatever the other package raises
+            raise ConfigError(f"adapter {name!r} ({others[name].value}) can't be imported: {exc!r}") from exc
+        return loaded
+    known = sorted({*_BUILT_IN, *others})
+    raise ConfigError(f"unknown adapter {name!r}{nearest(name, known)}. Allowed: {', '.join(known)}")
+
+
+def adapter_by_path(path: str) -> str | None:
+    """Returns the name of the adapter whose requests go to URLs with this path; None if there is none."""
+    return next((name for name in _WITH_PATHS if find_adapter(name)().serves(path)), None)

@@ -1,0 +1,111 @@
+"""Anthropic's Message Batches: the requests come with the call, and the results are one file of JSON lines.
+
+https://docs.anthropic.com/en/api/creating-message-batches is the format. A batch has no place for a key of ours, and a
+list of batches does not show their requests; so the key is in the name of each request, which the results repeat.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from ...values import as_count
+from ..prepared_request import Prepared
+from .base import (
+    BatchCall,
+    BatchListing,
+    BatchResult,
+    BatchSettings,
+    BatchStatus,
+    InlineBatchAPI,
+    read_time,
+    split_lines,
+)
+
+_PAGE = 100
+_WITHOUT_ANSWER = {
+    "expired": "the batch expired before this request was processed",
+    "canceled": "the batch was canceled before this request was processed",
+}
+
+
+class MessagesAPI(InlineBatchAPI):
+    """Batches of the Messages API.
+
+    Args:
+        version: the version of the API.
+    """
+
+    max_rows = 100_000
+    max_bytes = 256_000_000
+    keyed = False
+
+    def __init__(self, settings: BatchSettings, version: str) -> None:
+        super().__init__(settings)
+        self._version = {"anthropic-version": version}
+
+    def group(self, prepared: Prepared) -> str:
+        """Returns what requests must share: the headers are those of the whole batch."""
+        return f"{super().group(prepared)} {sorted(prepared.headers.items())}"
+
+    def line(self, name: str, prepared: Prepared) -> bytes:
+        """Returns one request as JSON on one line."""
+        params = {member: value for member, value in json.loads(prepared.body).items() if member != "stream"}
+        return json.dumps({"custom_id": name, "params": params}, separators=(",", ":")).encode()
+
+    def create(self, key: str, lines: bytes, first: Prepared) -> BatchCall:
+        """Returns the call that creates a batch."""
+        return BatchCall.post("/messages/batches", b'{"requests":[%b]}' % b",".join(lines.splitlines()), first.headers)
+
+    def status(self, batch: str) -> BatchCall:
+        """Returns the call that asks for a batch by its id."""
+        return BatchCall.get(f"/messages/batches/{quote(batch, safe='')}", self._version)
+
+    def read(self, value: Any) -> BatchStatus:
+        """Reads a batch."""
+        if not isinstance(value, Mapping) or not isinstance(value.get("id"), str):
+            raise ValueError("it has no 'id'")
+        word, counts = value.get("processing_status"), value.get("request_counts")
+        tallies = {name: as_count(n) or 0 for name, n in counts.items()} if isinstance(counts, Mapping) else {}
+        ended = word == "ended"
+        results = BatchCall.get(f"/messages/batches/{quote(value['id'], safe='')}/results", self._version)
+        return BatchStatus(
+            value["id"],
+            "ended" if ended else "running",
+            str(word),
+            created=read_time(value.get("created_at")),
+            rows=sum(tallies.values()) or None,
+            finished=sum(number for name, number in tallies.items() if name != "processing"),
+            results=(results,) if ended else (),
+        )
+
+    def batches(self) -> BatchCall:
+        """Returns the call that lists batches."""
+        return BatchCall.get(f"/messages/batches?limit={_PAGE}", self._version)
+
+    def read_batches(self, value: Any) -> BatchListing:
+        """Reads a list of batches."""
+        batches = value.get("data") if isinstance(value, Mapping) else None
+        if not isinstance(batches, list):
+            raise ValueError("it has no 'data'")
+        last, more = value.get("last_id"), None
+        if value.get("has_more") and isinstance(last, str):
+            more = BatchCall.get(f"{self.batches().path}&after_id={quote(last, safe='')}", self._version)
+        return BatchListing(tuple(map(self.read, batches)), more=more)
+
+    def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
+        """Reads the file of results: https://docs.anthropic.com/en/api/retrieving-message-batch-results."""
+        for line in split_lines(body):
+            name, result = line.get("custom_id"), line.get("result")
+            if not isinstance(name, str) or not isinstance(result, Mapping):
+                raise ValueError("a result needs custom_id and result")
+            kind = result.get("type")
+            if kind == "succeeded":
+                yield BatchResult(name, result.get("message"))
+            elif kind == "errored":
+                yield BatchResult(name, problem=result.get("error"))
+            else:
+                told = _WITHOUT_ANSWER.get(str(kind), f"the request has no answer: {kind}")
+                yield BatchResult(name, problem={"error": {"type": f"batch_{kind}", "message": told}})

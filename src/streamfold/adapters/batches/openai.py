@@ -1,0 +1,167 @@
+"""Batches of OpenAI's form: a file of requests at `/files`, a batch of it at `/batches`, and files of results.
+
+https://platform.openai.com/docs/api-reference/batch is the format. Azure, Moonshot, DashScope and Together follow it:
+https://learn.microsoft.com/azure/foundry/openai/how-to/batch, https://platform.kimi.ai/docs/api/batch-create,
+https://www.alibabacloud.com/help/en/model-studio/batch-interfaces-compatible-with-openai,
+https://docs.together.ai/reference/batch-create
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
+from urllib.parse import quote
+
+from ...values import count
+from ..prepared_request import Prepared
+from .base import BatchCall, BatchListing, BatchResult, BatchSettings, BatchStatus, UploadedBatchAPI, split_lines
+
+_KEY = "streamfold"  # in the metadata of a batch
+_ENDED = ("completed", "expired", "cancelled")
+_RESULTS = ("output_file_id", "error_file_id")
+_STREAMED = ("stream", "stream_options")  # answers of a batch are whole
+_PAGE = 100
+
+
+class FilesAPI(UploadedBatchAPI):
+    """Batches of requests to one endpoint.
+
+    Args:
+        endpoint: the path of the requests, with its `/v1`.
+    """
+
+    max_rows = 50_000
+    max_bytes = 200_000_000
+
+    def __init__(self, endpoint: str, settings: BatchSettings) -> None:
+        super().__init__(settings)
+        self._endpoint = endpoint
+
+    def line(self, name: str, prepared: Prepared) -> bytes:
+        """Returns one request as JSON on one line."""
+        body = {member: value for member, value in json.loads(prepared.body).items() if member not in _STREAMED}
+        line = {"custom_id": name, "method": "POST", "url": self._endpoint, "body": body}
+        return json.dumps(line, separators=(",", ":")).encode()
+
+    def upload(self, key: str, lines: bytes) -> BatchCall:
+        """Returns the call that uploads requests: https://platform.openai.com/docs/api-reference/files/create."""
+        mark = f"streamfold-{key}"
+        head = (
+            f'--{mark}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\n{self.settings.purpose}\r\n--{mark}\r\n'
+            f'Content-Disposition: form-data; name="file"; filename="{self.file_name(key)}"\r\n'
+            "Content-Type: application/jsonl\r\n\r\n"
+        )  # JSON lines have no line that begins with two hyphens, so that nothing in them is taken for the mark
+        body = b"".join((head.encode(), lines, f"\r\n--{mark}--\r\n".encode()))
+        headers = {"Accept": "application/json", "Content-Type": f"multipart/form-data; boundary={mark}"}
+        return BatchCall("POST", "/files", headers, body)
+
+    def read_upload(self, value: Any) -> str:
+        """Returns the id of the file that was uploaded."""
+        return _text(value, "id")
+
+    def files(self) -> BatchCall:
+        """Returns the call that lists uploaded files."""
+        return BatchCall.get(f"/files?purpose={self.settings.purpose}&limit={_PAGE}")
+
+    def read_files(self, value: Any) -> BatchListing:
+        """Reads a list of files."""
+        files = [file for file in _list(value) if isinstance(file, Mapping)]
+        more = _more(value, files)
+        return BatchListing(
+            files={str(file.get("filename")): _text(file, "id") for file in files},
+            more=BatchCall.get(f"{self.files().path}&after={more}") if more else None,
+        )
+
+    def create_from(self, key: str, file: str) -> BatchCall:
+        """Returns the call that creates a batch from an uploaded file."""
+        body = {
+            "input_file_id": file,
+            "endpoint": self._endpoint,
+            "completion_window": self.settings.window,
+            "metadata": {_KEY: key},
+        }
+        return BatchCall.post("/batches", body)
+
+    def status(self, batch: str) -> BatchCall:
+        """Returns the call that asks for a batch by its id."""
+        return BatchCall.get(f"/batches/{quote(batch, safe='')}")
+
+    def read(self, value: Any) -> BatchStatus:
+        """Reads a batch. Together wraps a new one in `job`, and writes states in capitals."""
+        if isinstance(value, Mapping) and isinstance(value.get("job"), Mapping):
+            value = value["job"]
+        word = _text(value, "status").lower()
+        counts, metadata = value.get("request_counts"), value.get("metadata")
+        total, good, bad = (_count(counts, name) for name in ("total", "completed", "failed"))
+        file, created = value.get("input_file_id"), value.get("created_at")
+        results = [found for name in _RESULTS if isinstance(found := value.get(name), str) and found]
+        state: Literal["running", "ended", "failed"] = "running"
+        if word == "failed":
+            state = "failed"
+        elif word in _ENDED and (results or not good):  # the file is not always named at once
+            state = "ended"
+        return BatchStatus(
+            _text(value, "id"),
+            state,
+            word,
+            key=metadata.get(_KEY) if isinstance(metadata, Mapping) else None,
+            file=file if isinstance(file, str) else None,
+            created=created if isinstance(created, int | float) else None,
+            rows=total or None,
+            finished=good + bad,
+            results=tuple(BatchCall.get(f"/files/{quote(found, safe='')}/content") for found in results),
+            problem=value.get("errors") or value.get("error"),
+        )
+
+    def batches(self) -> BatchCall:
+        """Returns the call that lists batches."""
+        return BatchCall.get(f"/batches?limit={_PAGE}")
+
+    def read_batches(self, value: Any) -> BatchListing:
+        """Reads a list of batches."""
+        batches = _list(value)
+        more = _more(value, batches)
+        next_page = BatchCall.get(f"{self.batches().path}&after={more}") if more else None
+        return BatchListing(tuple(map(self.read, batches)), more=next_page)
+
+    def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
+        """Reads a file of results: of those that were answered, or of those that were not."""
+        for line in split_lines(body):
+            response, name = line.get("response"), line.get("custom_id")
+            if not isinstance(name, str):  # about the whole file
+                continue
+            if not isinstance(response, Mapping):
+                yield BatchResult(name, problem=line.get("error") or line)
+                continue
+            status, answer, asked = response.get("status_code"), response.get("body"), response.get("request_id")
+            if line.get("error") or (isinstance(status, int) and status >= 400):
+                yield BatchResult(name, None, line.get("error") or answer, status, asked)
+            else:
+                yield BatchResult(name, answer, request_id=asked)
+
+
+def _text(value: Any, name: str) -> str:
+    found = value.get(name) if isinstance(value, Mapping) else None
+    if not isinstance(found, str) or not found:
+        raise ValueError(f"it has no {name!r}")
+    return found
+
+
+def _count(counts: Any, name: str) -> int:
+    return (count(counts, name) if isinstance(counts, Mapping) else None) or 0
+
+
+def _list(value: Any) -> list[Any]:
+    """The entries of a list. Together sends them bare."""
+    found = value.get("data") if isinstance(value, Mapping) else value
+    if not isinstance(found, list):
+        raise ValueError("it is not a list")
+    return found
+
+
+def _more(value: Any, entries: list[Any]) -> str | None:
+    """The id behind which the list goes on; None at its end."""
+    if not entries or not isinstance(value, Mapping) or not value.get("has_more"):
+        return None
+    return quote(_text(entries[-1], "id"), safe="")

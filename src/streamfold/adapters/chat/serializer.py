@@ -1,0 +1,209 @@
+"""Writes answers of Chat Completions: https://platform.openai.com/docs/api-reference/chat-streaming."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any, ClassVar
+
+from ...values import CallKind, Failure, Finish, NamedTool, ReadToolChoice, Reasoning, Refusal, Text, Usage, item_part
+from ..serializing.call_state import WrittenCall
+from ..serializing.stream_serializer import DONE, Emitter, error_body
+
+_LISTS = ("annotations", "reasoning_details")  # members of a delta that are lists
+
+
+class ChatEmitter(Emitter):
+    """Writes the chunks of one streamed completion.
+
+    The role comes once, with the first delta. A call opens with index, id, type, name and its first arguments in one
+    entry; later entries have its index and arguments alone. One finish reason, then the usage if it was asked for, then
+    `[DONE]`; after an error none of these.
+
+    Args:
+        include_usage: `stream_options.include_usage` of the request.
+        others: see `Emitter`.
+    """
+
+    call_kinds: ClassVar[tuple[CallKind, ...]] = ("function", "custom")
+    end_words = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
+
+    def __init__(self, *, include_usage: bool = False, **others: Any) -> None:
+        super().__init__(**others)
+        self.include_usage = include_usage
+        self._kept: dict[int, dict[str, Any]] = {}  # what was written of calls beside the call itself, by their number
+        # What comes of each member of the message of an answer that is not streamed.
+        self._message: dict[str, list[Any]] = {"role": [""], "content": [""], "refusal": [""]}
+        self._reason: str | None = None
+
+    def write_start(self) -> None:
+        self.write_delta({"content": ""})
+
+    def write_text(self, delta: Text) -> None:
+        self.write_delta({"content": delta.text})
+
+    def write_reasoning(self, delta: Reasoning) -> None:
+        self.write_delta({"reasoning_content": delta.text})
+
+    def write_refusal(self, delta: Refusal) -> None:
+        self.write_delta({"refusal": delta.text})
+
+    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+        entry = _entry(call, piece) if first else {"function": {"arguments": piece}}
+        if (extra := _kept(call.extra)) and extra != self._kept.get(call.number):
+            self._kept[call.number] = extra  # mostly with the first entry, but a provider may send it later
+            entry |= extra
+        self.write_delta({"tool_calls": [{"index": call.number, **entry}]})
+
+    def write_extra(self, name: str, value: Any) -> None:
+        if name == "reasoning_details" and self._streams and _tells_text(value):
+            # Its text has been said, and would be read twice; without it a signature is worth nothing.
+            if value.get("signature"):
+                self._warn(
+                    "extras_dropped", "signed reasoning_details are not streamed: they would repeat the reasoning"
+                )
+        elif name == "output":
+            self._item(value)
+        elif name == "audio":
+            self.write_delta({name: value})
+        elif name in _LISTS:
+            self.write_delta({name: [_nested(value)]})
+
+    def _item(self, item: Any) -> None:
+        """Takes a call of a custom tool of the Responses API; other items have no form here."""
+        part = item_part(item) if isinstance(item, dict) else None
+        if part is None or part.kind != "custom" or part.runs != "client" or self.tool_choice == "none":
+            return
+        call_id = part.call_id or part.id or ""
+        if not any(call.custom and call.id == call_id for call in self.calls.values()):  # it comes again at the end
+            self.reserve_call(call_id, part.name or "", str(part.input or ""))
+
+    def write_delta(self, delta: dict[str, Any], finish_reason: str | None = None) -> None:
+        """Writes a chunk with one choice."""
+        if not self.begun:
+            self.begun = True
+            delta = {"role": "assistant", **delta}
+        self._chunk([{"index": 0, "delta": delta, "finish_reason": finish_reason}], None)
+
+    def _chunk(self, choices: list[dict[str, Any]], usage: dict[str, Any] | None) -> None:
+        payload: dict[str, Any] = {
+            "id": self.id,
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+        }
+        if self.include_usage:  # "All other chunks will also include a usage field, but with a null value."
+            payload["usage"] = usage
+        self.send(payload)
+
+    def collect(self, payload: dict[str, Any]) -> None:
+        for choice in payload["choices"]:
+            self._reason = choice["finish_reason"]
+            for name, piece in choice["delta"].items():
+                self._message.setdefault(name, []).append(piece)
+
+    def body(self) -> dict[str, Any]:
+        message = {name: _joined(pieces) for name, pieces in self._message.items()}
+        message |= {name: message[name] or None for name in ("content", "refusal")}
+        if calls := [call for call in self.calls.values() if call.opened]:
+            message["tool_calls"] = [{**_entry(call, call.arguments), **_kept(call.extra)} for call in calls]
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._reason}
+        about = {"id": self.id, "object": "chat.completion", "created": self.created, "model": self.model}
+        usage = {} if self.usage is None else {"usage": self.usage_object(self.usage)}
+        return {**about, "choices": [choice], **usage}
+
+    def usage_object(self, usage: Usage) -> dict[str, Any]:
+        """Returns the usage as it is written."""
+        return written_usage(usage)
+
+    def write_end(self) -> None:
+        reason = _finish_reason(self.finish_reason, self.tool_choice, calls=self.has_calls, mend=self.mend_finish)
+        if reason or not self.begun:
+            self.write_delta({}, reason)
+        if self.include_usage and self.usage is not None:
+            self._chunk([], self.usage_object(self.usage))
+        self._write_warnings()
+        self._out.append(DONE)
+
+    def write_failure(self, failure: Failure) -> None:
+        self._write_warnings()
+        self.send(error_body(failure.info))
+
+
+def written_usage(usage: Usage) -> dict[str, Any]:
+    """Returns usage under the names of this wire format, with further members if the server used the same names.
+
+    The wire demands the three sums; one that no server sent is 0.
+    """
+    raw = dict(usage.raw) if "prompt_tokens" in usage.raw or "completion_tokens" in usage.raw else {}
+    raw["prompt_tokens"] = usage.input_tokens or 0
+    raw["completion_tokens"] = usage.output_tokens or 0
+    raw["total_tokens"] = usage.total_tokens or 0
+    details = (
+        ("prompt_tokens_details", "cached_tokens", usage.cached_tokens),
+        ("prompt_tokens_details", "cache_write_tokens", usage.cache_write_tokens),
+        ("completion_tokens_details", "reasoning_tokens", usage.reasoning_tokens),
+    )
+    for group, name, count in details:
+        if count is not None:
+            inner = raw.get(group)
+            raw[group] = {**(inner if isinstance(inner, dict) else {}), name: count}
+    return raw
+
+
+def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls: bool, mend: bool) -> str | None:
+    """Returns the finish reason to write: the server's own word if it is unknown, None if there was none."""
+    if finish is None or finish.reason == "unknown":
+        said = finish.raw if finish else None
+        if said or not mend:
+            return said or None
+        finish = Finish("stop", "")
+    if finish.reason == "tool_calls" and (not calls or isinstance(tool_choice, NamedTool)):
+        return "stop"  # a call that the request named is no choice of the model's: OpenAI ends it so, streamed or not
+    if finish.reason == "stop" and calls and not isinstance(tool_choice, NamedTool):
+        return "tool_calls"
+    return finish.reason
+
+
+def _kept(extra: dict[str, Any] | None) -> dict[str, Any]:
+    """The member in which Google's endpoint for this API has a signature; those of its own API are written so too."""
+    match extra:
+        case {"extra_content": kept}:
+            return {"extra_content": kept}
+        case {"thoughtSignature": str(signature)}:
+            return {"extra_content": {"google": {"thought_signature": signature}}}
+    return {}
+
+
+def _entry(call: WrittenCall, arguments: str) -> dict[str, Any]:
+    if call.custom:  # https://github.com/openai/openai-openapi/issues/576
+        return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": arguments}}
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _tells_text(detail: Any) -> bool:
+    return isinstance(detail, dict) and any(isinstance(detail.get(name), str) for name in ("text", "summary"))
+
+
+def _nested(value: Any) -> Any:
+    """Returns a citation with its members under its type, as this wire format has it."""
+    match value:
+        case {"type": "url_citation" | "file_citation" as kind, **rest} if rest and kind not in rest:
+            return {"type": kind, kind: rest}
+    return value
+
+
+def _joined(pieces: list[Any]) -> Any:
+    """Returns a member of a message. Texts are joined at once: with each piece anew, millions of them take seconds."""
+    return "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else reduce(_appended, pieces)
+
+
+def _appended(before: Any, piece: Any) -> Any:
+    """Returns a member of a message and the next piece of it, as OpenAI's own client joins them."""
+    match before, piece:
+        case (str(), str()) | (list(), list()):
+            return before + piece
+        case dict(), dict():  # audio, of which two members are texts in pieces
+            texts = {name: before.get(name, "") + piece[name] for name in ("data", "transcript") if name in piece}
+            return {**before, **piece, **texts}
+    return piece

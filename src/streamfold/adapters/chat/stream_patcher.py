@@ -1,0 +1,328 @@
+"""An answer of Chat Completions that is written again over the events it came in.
+
+Text, calls, usage and the finish reason are written from what the engine read. Everything else that an event says
+(log probabilities, fingerprints, filter results, whatever a provider adds) goes out as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...values import Call, Delta, Extra, NamedTool, Reasoning, Reply, Usage, as_count
+from ..serializing.call_state import WrittenCall
+from ..serializing.reply_deltas import reply_deltas
+from ..serializing.stream_patcher import SEEN, StreamPatcher
+from .decode import REASONING
+from .serializer import ChatEmitter
+
+_WRITTEN = frozenset({"id", "object", "created", "model", "choices", "usage", "error"})
+_WRITTEN_OF_CHOICE = frozenset({"index", "delta", "message", "finish_reason"})
+_WRITTEN_OF_DELTA = frozenset({"role", "content", "refusal", "tool_calls", "function_call", *REASONING})
+_SCALAR = (str, int, float, type(None))  # values that each event of an answer repeats: the last one is enough
+_OF_THE_ANSWER = ("system_fingerprint", "service_tier")  # which every chunk of the API has
+
+
+class ChatOverlay(ChatEmitter, StreamPatcher):
+    """Writes a streamed completion with the members of its events that have no delta.
+
+    Args:
+        request: the body of the request.
+        others: see `ChatEmitter`.
+
+    Attributes:
+        calls_have_ids: the call of this answer is not a `function_call` that the request asked for.
+    """
+
+    def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
+        options = request.get("stream_options")
+        wanted = isinstance(options, Mapping) and options.get("include_usage") is True
+        super().__init__(id="", model=str(request.get("model") or ""), include_usage=wanted, **others)
+        self._rest: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})  # of chunk, choice and delta
+        self._scalars: dict[str, Any] = {}  # of chunks
+        self._last_scalars: dict[str, Any] = {}  # of the last chunk
+        self._listed: dict[str, int] = {}  # how many entries each list of the deltas has had
+        self._has_model = False
+        self._custom: dict[Any, WrittenCall] = {}  # by their number there
+        self._numbers: set[int] = set()  # those of the server's calls
+        self._choices = 0  # so many have begun
+        self._has_text = False  # a delta had some
+        self._followed: set[int] = set()  # of these, those in chunks that went on as they came
+        self._reasoning_names: dict[str, None] = {}
+        self._around: Any = None  # what the last chunk says around its text
+        # A request with `functions` is answered with one `function_call`, which has no id. Programs that send it read
+        # nothing else: https://platform.openai.com/docs/api-reference/chat/object (deprecated).
+        self._has_functions = bool(request.get("functions"))
+        forced = self.tool_choice if not self._has_functions else request.get("function_call")
+        self.reason_names_calls = not isinstance(forced, NamedTool | Mapping)  # OpenAI ends such a call with `stop`
+
+    @staticmethod
+    def tools(request: Mapping[str, Any]) -> Iterable[Any]:
+        listed = request.get("tools")
+        return listed if isinstance(listed, list) else ()
+
+    def repeats(self, payload: Any) -> bool:
+        match payload:
+            case {"choices": [{"delta": {"content": str(), **delta}, **choice}], **chunk}:
+                around = delta, choice, chunk
+                if around == self._around:
+                    return True
+                only_place = choice.get("index") == 0 and not any(choice.values())
+                is_plain = only_place and delta.keys() <= {"role"}
+                is_plain = is_plain and all(isinstance(value, _SCALAR) for value in chunk.values())
+                self._around = around if is_plain else None
+            case _:
+                self._around = None
+        return False
+
+    def reads(self, payload: Any, name: str) -> bool:
+        choices = payload.get("choices", []) if isinstance(payload, dict) else None
+        # OpenAI's helper passes over chunks that do not say that they are chunks.
+        is_chunk = not choices or payload.get("object") == "chat.completion.chunk"
+        right = is_chunk and isinstance(choices, list) and all(map(self._is_choice, choices))
+        return right and all(map(self._counts, _entries(payload)))
+
+    def _is_choice(self, choice: Any) -> bool:
+        match choice:
+            case {"index": int(place), "delta": dict(delta)} if not choice.get("error"):
+                texts = [choice.get("finish_reason"), delta.get("content"), *(delta.get(name) for name in REASONING)]
+                calls = delta.get("tool_calls") or []
+                if self._has_functions and not calls and (function := delta.get("function_call")):
+                    if not _is_function(function):
+                        return False
+                    self.calls_have_ids = False
+                in_order = 0 <= place <= self._choices  # clients put choices in a list (llamacpp/two_choices)
+                self._choices = max(self._choices, place + 1)
+                self._has_text = self._has_text or bool(delta.get("content"))
+                in_order = in_order and (bool(delta) or self._has_told(choice.get("message")))
+                right = in_order and _are_texts(texts) and isinstance(calls, list) and all(map(_is_entry, calls))
+                rest = delta.keys() - _WRITTEN_OF_DELTA
+                return right and all(self._is_numbered(name, delta[name]) for name in rest)
+        return False
+
+    def _has_told(self, message: Any) -> bool:
+        """Whether who reads only the deltas has what a message beside an empty one says: its text, and its calls."""
+        if not isinstance(message, dict):
+            return True
+        calls = message.get("tool_calls")
+        has_calls = not isinstance(calls, list) or len(calls) <= len(self._numbers)
+        return has_calls and (self._has_text or not message.get("content"))
+
+    def _is_numbered(self, name: str, value: Any) -> bool:
+        """Whether OpenAI's client adds a value to those before it: of a list that goes on it wants the positions."""
+        if isinstance(value, dict):
+            return all(self._is_numbered(f"{name}.{inner}", one) for inner, one in value.items())
+        is_first = not isinstance(value, list) or not self._listed.get(name)
+        return is_first or all("index" in one for one in value if isinstance(one, dict))
+
+    def _counts(self, entry: Mapping[str, Any]) -> bool:
+        """Whether a call has the next number, or a known one: clients put calls in a list (calls/index_from_one)."""
+        right = entry["index"] in self._numbers or entry["index"] == len(self._numbers)
+        self._numbers.add(entry["index"])
+        return right
+
+    def follows(self, payload: Any) -> bool:
+        self._rest, self.begun = ({}, {}, {}), True
+        self._followed.update(entry["index"] for entry in _entries(payload))
+        self._followed.update(range(0 if self.calls_have_ids else len(self.calls)))
+        return len(self._followed) == len(self.calls)
+
+    def see(self, payload: Any) -> None:
+        if not isinstance(payload, dict):
+            return
+        choices = payload.get("choices")
+        choice = next((one for one in choices if isinstance(one, dict) and not one.get("index")), {}) if choices else {}
+        said = choice.get("delta") or choice.get("message")
+        delta = said if isinstance(said, dict) else {}
+        self._identify(payload)
+        self._reasoning_names.update(dict.fromkeys(name for name in REASONING if isinstance(delta.get(name), str)))
+        chunk_rest = {name: value for name, value in payload.items() if name not in _WRITTEN}
+        scalars = {name: value for name, value in chunk_rest.items() if isinstance(value, _SCALAR)}
+        new, self._last_scalars = ({} if scalars == self._last_scalars else scalars), scalars
+        delta_rest = {name: value for name, value in delta.items() if name not in _WRITTEN_OF_DELTA}
+        delta_rest |= {name: None for name in REASONING if name in delta and delta[name] is None}
+        delta_rest = {name: self._numbered(name, value) for name, value in delta_rest.items()}
+        if custom := _custom_calls(delta):
+            delta_rest["tool_calls"] = custom
+        rests = (
+            new,
+            {name: value for name, value in chunk_rest.items() if not isinstance(value, _SCALAR)},
+            {name: value for name, value in choice.items() if name not in _WRITTEN_OF_CHOICE},
+            delta_rest,
+        )
+        if any(rests):
+            self.seen.append(Extra(SEEN, rests))
+
+    def _identify(self, payload: dict[str, Any]) -> None:
+        """The first id, model and time of an answer stay those of all its chunks."""
+        said_id, model, created = payload.get("id"), payload.get("model"), payload.get("created")
+        if not self.id and isinstance(said_id, str):
+            self.id = said_id
+        if not self._has_model and isinstance(model, str) and model:
+            self.model, self._has_model = model, True
+        if not self.created and isinstance(created, int | float):
+            self.created = as_count(created) or 0
+
+    def _keep(self, *rests: dict[str, Any]) -> None:
+        """Keeps members for the next chunk; where it has other values for them already, it is written now."""
+        said = [{name: value for name, value in rest.items() if value is not None} for rest in rests]
+        if any(kept.keys() & new.keys() for kept, new in zip(self._rest, said, strict=True)):
+            self.write_delta({})
+        for kept, rest in zip(self._rest, rests, strict=True):
+            for name, value in rest.items():
+                if value is not None or name not in kept:
+                    kept[name] = value
+
+    def _numbered(self, name: str, value: Any) -> Any:
+        """Returns a value whose lists of objects have positions, as they are counted in the whole answer.
+
+        OpenAI's client raises an error for a list without them in a delta (fixtures/litellm/anthropic_think_say_call).
+        """
+        if isinstance(value, dict):
+            return {inner: self._numbered(f"{name}.{inner}", one) for inner, one in value.items()}
+        if not isinstance(value, list):
+            return value
+        start = self._listed.get(name, 0)
+        self._listed[name] = start + len(value)
+        return [{"index": at, **one} if isinstance(one, dict) else one for at, one in enumerate(value, start)]
+
+    def send(self, payload: dict[str, Any], event_name: str | None = None) -> None:
+        if "choices" not in payload:  # an error
+            super().send(payload, event_name)
+            return
+        of_chunk, of_choice, of_delta = self._rest
+        if choices := payload["choices"]:
+            choice = choices[0]
+            calls = [*choice["delta"].get("tool_calls", ()), *of_delta.pop("tool_calls", ())]
+            delta = {**of_delta, **choice["delta"], **({"tool_calls": calls} if calls else {})}
+            choices = [{**of_choice, **choice, "delta": delta}]
+            self._rest = ({}, {}, {})
+        else:
+            self._rest = ({}, of_choice, of_delta)
+        scalars = self._scalars
+        self._scalars = {name: scalars[name] for name in _OF_THE_ANSWER if name in scalars}
+        super().send({**scalars, **of_chunk, **payload, "choices": choices}, event_name)
+
+    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+        if self.calls_have_ids:
+            super().write_call_piece(call, piece, first=first)
+        else:
+            self.write_delta({"function_call": {**({"name": call.name} if first else {}), "arguments": piece}})
+
+    def write_delta(self, delta: dict[str, Any], finish_reason: str | None = None) -> None:
+        is_function = finish_reason == "tool_calls" and not self.calls_have_ids
+        super().write_delta(delta, "function_call" if is_function else finish_reason)
+
+    def write_reasoning(self, delta: Reasoning) -> None:
+        names = self._reasoning_names or ("reasoning_content",)
+        self.write_delta(dict.fromkeys(names, delta.text))
+
+    def feed(self, delta: Delta) -> bytes:
+        if not (isinstance(delta, Call) and delta.ended):
+            return super().feed(delta)
+        kept, self._rest = self._rest, ({}, {}, {})  # the end of a call says nothing of the event that it precedes
+        out = super().feed(delta)
+        self._rest = kept
+        return out
+
+    def write_extra(self, name: str, value: Any) -> None:
+        """Everything that is an extra here was in an event, and is kept with it."""
+        if name == SEEN:
+            scalars, *rests, of_delta = value
+            self._scalars |= scalars
+            if calls := of_delta.get("tool_calls"):
+                of_delta = {**of_delta, "tool_calls": [self._placed(call) for call in calls]}
+            self._keep(*rests, of_delta)
+
+    def _placed(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Returns a piece of a custom call with its place among the calls that are written."""
+        place = entry.get("index")
+        if place not in self._custom:
+            self._custom[place] = self.reserve_call(str(entry.get("id") or ""), "", "")
+            self._custom[place].opened = True
+        return {**entry, "index": self._custom[place].number}
+
+    def usage_object(self, usage: Usage) -> dict[str, Any]:
+        return dict(usage.raw) if "prompt_tokens" in usage.raw else super().usage_object(usage)
+
+    def write_end(self) -> None:
+        if self.usage is not None and not self.include_usage:
+            # Programs that did not ask for usage take the choice of every chunk.
+            self._rest[0]["usage"] = self.usage_object(self.usage)
+            if self.finish_reason is None and not self.mend_finish:
+                self.write_delta({})
+        super().write_end()
+
+    def leaves(self, body: Any) -> bool:
+        return isinstance(body, dict) and body.get("choices") == [] and not body.get("error")
+
+    def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+        emitter = ChatEmitter(id="", model="", tool_choice=self.tool_choice, mend_finish=self.mend_finish)
+        [made] = emitter.whole(reply_deltas(reply))["choices"]
+        written, reason = made["message"], made["finish_reason"]
+        choices = list(body["choices"])
+        at = next(at for at, one in enumerate(choices) if not one.get("index"))
+        given = choices[at].get("message") or {}
+        mended: dict[str, Any] = {}
+        if self._has_functions and given.get("function_call") and not given.get("tool_calls"):
+            calls = [(None, call.name, call.raw_arguments) for call in reply.tool_calls]
+            if calls != _calls([{"function": given["function_call"]}]):
+                mended["function_call"] = next(({"name": name, "arguments": text} for _, name, text in calls), None)
+            if reason == "tool_calls":
+                is_stop = not self.reason_names_calls and choices[at].get("finish_reason") == "stop"
+                reason = "stop" if is_stop else "function_call"
+        elif _calls(given.get("tool_calls")) != _calls(written.get("tool_calls")) or given.get("function_call"):
+            mended |= {"function_call": None, "tool_calls": written.get("tool_calls")}
+        content = given.get("content")
+        if isinstance(content, str | None) and (content or None) != written["content"]:
+            mended["content"] = written["content"]
+        is_told = any(given.get(name) for name in (*REASONING, "reasoning_details"))
+        if reply.reasoning and not is_told and ("content" in mended or not given):  # it was read elsewhere
+            mended["reasoning_content"] = reply.reasoning
+        if mended:
+            message = {name: value for name, value in {**given, **mended}.items() if name != "function_call" or value}
+            choices[at] = {**choices[at], "message": message}
+        if choices[at].get("finish_reason") != reason:
+            choices[at] = {**choices[at], "finish_reason": reason}
+        return {**body, "choices": choices}
+
+
+def _entries(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Returns the pieces of calls in a chunk that is right."""
+    first = [choice["delta"] for choice in payload.get("choices") or () if not choice["index"]]
+    return [entry for delta in first for entry in delta.get("tool_calls") or ()]
+
+
+def _is_function(function: Any) -> bool:
+    return isinstance(function, dict) and _are_texts([function.get("name"), function.get("arguments")])
+
+
+def _is_entry(call: Any) -> bool:
+    match call:
+        case {"index": int(), "custom": dict()}:
+            return True
+        case {"index": int(), "function": dict(function)}:
+            # OpenAI's helper passes over others, and takes the last type that came (calls/empty_id_and_name).
+            typed = call.get("type", None if call.get("id") else "function") == "function"
+            return typed and _are_texts([call.get("id"), function.get("name"), function.get("arguments")])
+    return False
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str | None) for value in values)
+
+
+def _custom_calls(delta: dict[str, Any]) -> list[Any]:
+    """The pieces of calls of custom tools, whose input is free text: nothing is to be mended in it."""
+    entries = delta.get("tool_calls")
+    listed = entries if isinstance(entries, list) else ()
+    return [one for one in listed if isinstance(one, dict) and (one.get("type") == "custom" or "custom" in one)]
+
+
+def _calls(entries: Any) -> list[tuple[Any, Any, Any]]:
+    calls = []
+    for entry in entries if isinstance(entries, list) else ():
+        function = entry.get("function") if isinstance(entry, dict) else None
+        if isinstance(function, dict):
+            calls.append((entry.get("id"), function.get("name"), function.get("arguments")))
+    return calls

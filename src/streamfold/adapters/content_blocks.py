@@ -1,0 +1,102 @@
+"""Turns of the model on wires whose answers are lists of blocks: they go back block by block, as they came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..requests import read_part
+from ..values import CacheMark, ConfigError, ImagePart, Message, TextPart, ToolCall, read_cache_control
+from .unsupported_parts import DroppedParts, blocks_say_more, dropped_extra
+
+if TYPE_CHECKING:
+    from ..requests import Request
+
+_FOREIGN = ("image_url", "input_audio", "file", "refusal", "video_url",
+            "input_text", "input_image", "input_file", "output_text")  # fmt: skip
+
+
+def blocks_of(message: Message, request: Request) -> list[dict[str, Any]] | None:
+    """Returns the blocks that a message came as from this endpoint, or None."""
+    blocks = message.extras.get("blocks")
+    if not request.came_from_here(message) or not isinstance(blocks, list):
+        return None
+    return blocks if all(isinstance(block, dict) for block in blocks) else None
+
+
+def said_text(message: Message, between: str = "") -> str:
+    """Returns the text of a message without its other parts."""
+    content = message.content
+    if isinstance(content, str | None):
+        return content or ""
+    return between.join(part.text for part in content if isinstance(part, TextPart))
+
+
+def own_name(call: ToolCall, request: Request) -> str:
+    """Returns the name of a call's tool as the application knows it; blocks hold calls under these names."""
+    return request.names.get(call.name, call.name)
+
+
+def arguments_object(call: ToolCall) -> dict[str, Any]:
+    """Returns the arguments as an object. Text that is not one is wrapped: the result of the call says what was wrong.
+
+    >>> arguments_object(ToolCall("a", "f", {"_raw": "{", "_error": "invalid_json"}, "{"))
+    {'_raw': '{'}
+    """
+    return {"_raw": call.raw_arguments} if call.error else call.arguments
+
+
+def readable_part(part: Any, where: str) -> Any:
+    """Returns a content part as one of ours, with the cache mark that a dict may have; else the dict.
+
+    Raises:
+        ConfigError: the dict is a part of another wire with members that ours has no place for.
+    """
+    if not isinstance(part, Mapping):
+        return part
+    if "cache_control" in part and part.get("type") in ("text", *_FOREIGN):
+        mark = read_cache_control(part["cache_control"], f"{where}.cache_control")
+        read = read_part({name: value for name, value in part.items() if name != "cache_control"}, where)
+        part = part if isinstance(read, Mapping) else replace(read, cache=mark)
+    if isinstance(part, Mapping) and part.get("type") in _FOREIGN:
+        raise ConfigError(f"{where} is {dict(part)!r:.120}, a part of another API that this one can't carry")
+    return part
+
+
+def cache_mark(message: Message, where: str) -> CacheMark:
+    """Returns the cache mark of a message; a dict has it as `cache_control`."""
+    return message.cache or read_cache_control(message.extras.get("cache_control"), f"{where}.cache_control")
+
+
+def find_dropped(
+    request: Request,
+    came_as: Callable[[Message], Any],
+    loses_reasoning: Callable[[Message], bool],
+    knows_extra: Callable[[ToolCall], bool],
+) -> DroppedParts:
+    """Returns what can't be sent, or only another provider can read.
+
+    Args:
+        came_as: returns the blocks of a message that goes back as it came, else None.
+        loses_reasoning: whether the reasoning of a message is not sent.
+        knows_extra: whether the extras of a call are members of this API.
+    """
+    found = DroppedParts()
+    for at, message in enumerate(request.messages):
+        where = f"messages[{at}]"
+        if loses_reasoning(message):
+            found.reasoning.append(where)
+        if came_as(message) is None:
+            extras = {name: value for name, value in message.extras.items() if name != "cache_control"}
+            names = (name for name, value in extras.items() if name != "blocks" or blocks_say_more(value))
+            found.members += [dropped_extra(where, name, extras[name]) for name in names]
+            here, calls = request.came_from_here(message), enumerate(message.tool_calls)
+            lost = (number for number, call in calls if call.extra and not (here and knows_extra(call)))
+            found.members += [f"{where}.tool_calls[{number}].extra" for number in lost]
+        if message.name and message.role != "tool":
+            found.members.append(f"{where}.name")
+        if not isinstance(message.content, str | None):
+            images = (part for part in message.content if isinstance(part, ImagePart) and part.detail is not None)
+            found.members += [f"{where}: detail of an image" for _ in images]
+    return found

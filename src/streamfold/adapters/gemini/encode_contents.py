@@ -1,0 +1,223 @@
+"""The conversation as Gemini's contents: roles `user` and `model`, results in one content behind their calls.
+
+https://ai.google.dev/api/caching#Content is the format; the order is that of
+https://ai.google.dev/gemini-api/docs/function-calling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...text import parse_object
+from ...values import (
+    AudioPart,
+    ConfigError,
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Message,
+    TextPart,
+    result_content,
+    to_base64,
+)
+from ..content_blocks import arguments_object, blocks_of, own_name, readable_part, said_text
+from .quirks import GeminiQuirks
+from .signatures import SIGNATURE, signature_of
+
+if TYPE_CHECKING:
+    from ...requests import Request
+    from ...values import ToolCall
+
+_RESULT_KEYS = ("output", "error")  # they have a meaning: https://ai.google.dev/api/caching#FunctionResponse
+# Accepted where the real signature is not at hand: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
+_PLACEHOLDER = "skip_thought_signature_validator"
+
+
+def read_contents(
+    messages: Sequence[tuple[int, Message]], request: Request, quirks: GeminiQuirks
+) -> list[dict[str, Any]]:
+    """Returns the contents. Neighbours of one role are one content, but results stand alone.
+
+    Raises:
+        ConfigError: the API would refuse the conversation.
+    """
+    contents: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    ids: dict[str, str] = {}
+    kind = ""
+    for run, group in _grouped(messages):
+        if run == "tool":
+            order = list(names)
+            results = sorted(group, key=lambda found: order.index(found[1].tool_call_id or ""))
+            parts = [_result(message, names, ids, f"messages[{at}]") for at, message in results]
+        elif run == "model":
+            names, ids = _calls(group, request, quirks)
+            parts = [
+                part for at, message in group for part in _model_parts(message, request, quirks, f"messages[{at}]")
+            ]
+        else:
+            parts = [part for at, message in group for part in content_parts(message, f"messages[{at}]")]
+        if not parts:
+            continue
+        if contents and kind == run != "tool":
+            contents[-1]["parts"] += parts
+        else:
+            contents.append({"role": "model" if run == "model" else "user", "parts": parts})
+        kind = run
+    if not contents:
+        raise ConfigError("messages: Gemini needs a conversation that begins with a user message")
+    return contents
+
+
+def _grouped(messages: Sequence[tuple[int, Message]]) -> Iterator[tuple[str, list[tuple[int, Message]]]]:
+    """Runs of messages that become one content."""
+    group: list[tuple[int, Message]] = []
+    kind = ""
+    for at, message in messages:
+        found = {"assistant": "model", "tool": "tool"}.get(message.role, "user")
+        if found != kind and group:
+            yield kind, group
+            group = []
+        kind = found
+        group.append((at, message))
+    if group:
+        yield kind, group
+
+
+def _calls(
+    messages: Sequence[tuple[int, Message]], request: Request, quirks: GeminiQuirks
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The names of a turn's calls by their ids, in order, and the ids that the server gave them: only those go back.
+
+    A call whose id is one of ours, because another has the same, goes back with the server's, and so does its result.
+    """
+    names: dict[str, str] = {}
+    given: dict[str, str] = {}
+    for _, message in messages:
+        names |= {call.id: call.name for call in message.tool_calls}
+        parts = as_it_came(message, request) if quirks.call_ids else None
+        for part, call in zip(_calls_for_client(parts or []), message.tool_calls, strict=False):
+            if isinstance(own := part["functionCall"].get("id"), str):
+                given[call.id] = own
+    return names, given
+
+
+# --- what the model said ----------------------------------------------------------------------------------------------
+
+
+def _model_parts(message: Message, request: Request, quirks: GeminiQuirks, where: str) -> Iterator[dict[str, Any]]:
+    came_as = as_it_came(message, request)
+    if came_as is not None:
+        calls = iter(message.tool_calls)
+        of_client = {id(part) for part in _calls_for_client(came_as)}
+        for part in came_as:
+            if id(part) in of_client:
+                yield _called(part, next(calls), quirks)
+            elif SIGNATURE in part or not (part.get("thought") or part.get("text") == ""):
+                yield part  # summaries of thoughts are for people
+        return
+    yield from (part for part in content_parts(message, where) if part.get("text") != "")
+    for call in message.tool_calls:
+        part = {"functionCall": {"name": call.name, "args": arguments_object(call)}}
+        signature = signature_of(call.extra) if request.came_from_here(message) else None
+        yield {**part, SIGNATURE: signature} if signature else part
+
+
+def _called(part: dict[str, Any], call: ToolCall, quirks: GeminiQuirks) -> dict[str, Any]:
+    kept = {name: value for name, value in part["functionCall"].items() if name != "id" or quirks.call_ids}
+    return {**part, "functionCall": {**kept, "name": call.name, "args": arguments_object(call)}}
+
+
+def as_it_came(message: Message, request: Request) -> list[dict[str, Any]] | None:
+    """Returns the parts that the answer came as, unless the message has been changed since."""
+    parts = blocks_of(message, request)
+    if parts is None or any("type" in part for part in parts):  # which only blocks of another API have
+        return None
+    texts = (part.get("text") for part in parts if not part.get("thought"))
+    text = "".join(text for text in texts if isinstance(text, str))  # a proxy may write null
+    called = [part["functionCall"].get("name") for part in _calls_for_client(parts)]
+    calls = [own_name(call, request) for call in message.tool_calls]
+    return parts if (text, called) == (said_text(message), calls) else None
+
+
+def _calls_for_client(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The calls among the parts without those that Google ran itself: their results are among the parts too."""
+    calls = [part for part in parts if isinstance(part.get("functionCall"), dict)]
+    for answer in (part["functionResponse"] for part in parts if isinstance(part.get("functionResponse"), dict)):
+        by = "id" if answer.get("id") else "name"
+        ran = next((part for part in calls if part["functionCall"].get(by) == answer.get(by)), None)
+        calls = [part for part in calls if part is not ran]
+    return calls
+
+
+def sign_open_calls(contents: list[dict[str, Any]]) -> list[int]:
+    """Puts the documented placeholder on calls of the current turn whose signature is missing.
+
+    Only the first call of each content is checked, and a placeholder on any other does harm (BerriAI/litellm#37541).
+
+    Returns:
+        The positions of the contents that were changed.
+    """
+    changed = []
+    for at in range(len(contents) - 1, -1, -1):
+        content = contents[at]
+        if content["role"] == "user":
+            if not all("functionResponse" in part for part in content["parts"]):
+                break
+            continue
+        first = next((i for i, part in enumerate(content["parts"]) if "functionCall" in part), None)
+        if first is not None and not content["parts"][first].get(SIGNATURE):
+            content["parts"][first] = {**content["parts"][first], SIGNATURE: _PLACEHOLDER}
+            changed.append(at)
+    return changed
+
+
+# --- what tools and users said ----------------------------------------------------------------------------------------
+
+
+def _result(message: Message, names: Mapping[str, str], ids: Mapping[str, str], where: str) -> dict[str, Any]:
+    call_id = message.tool_call_id or ""
+    response: dict[str, Any] = {"name": names.get(call_id, message.name or ""), "response": _response(message)}
+    if call_id in ids:
+        response["id"] = ids[call_id]
+    if media := [part for part in content_parts(message, where) if "text" not in part]:
+        response["parts"] = media
+    return {"functionResponse": response}
+
+
+def _response(message: Message) -> dict[str, Any]:
+    """The result as an object: Gemini takes nothing else."""
+    text = "\n".join(part["text"] for part in content_parts(message, "") if "text" in part)
+    if message.error:
+        return {"error": text or str(result_content(message))}
+    try:
+        value = parse_object(text or "null")
+    except ValueError:
+        value = text
+    if isinstance(value, dict) and value.keys().isdisjoint(_RESULT_KEYS):
+        return value
+    # With one of the keys it would be read as a result, or a failure, in an object of Google's.
+    return {"output": value if text else ""}
+
+
+def content_parts(message: Message, where: str) -> Iterator[dict[str, Any]]:
+    """Yields the parts of a message's content. Raises ConfigError for what Gemini has no part for."""
+    content = message.content
+    parts = (TextPart(content),) if isinstance(content, str) else content or ()
+    for at, part in enumerate(parts):
+        match part := readable_part(part, f"{where}.content[{at}]"):
+            case TextPart(text) | {"type": "text", "text": str(text)}:
+                yield {"text": text}
+            case ImagePart() | FilePart() | AudioPart():
+                yield _media(part, f"{where}.content[{at}]")
+            case _:
+                raise ConfigError(f"{where}.content[{at}] is {part!r:.120}, a part that Gemini can't carry")
+
+
+def _media(part: MediaPart, where: str) -> dict[str, Any]:
+    if part.data is not None:
+        return {"inlineData": {"mimeType": part.media_type, "data": to_base64(part.data)}}
+    uri = part.url if part.url is not None else part.file_id
+    kind = {"mimeType": part.media_type} if part.media_type else {}
+    return {"fileData": {**kind, "fileUri": uri}}

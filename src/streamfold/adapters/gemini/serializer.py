@@ -1,0 +1,229 @@
+"""Writes answers of Gemini's API, for clients that speak it: https://ai.google.dev/api/generate-content."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from ...text import read_arguments
+from ...values import Failure, Finish, FinishReason, Reasoning, Refusal, Text, Usage
+from ..serializing.call_state import WrittenCall
+from ..serializing.stream_serializer import DONE, Emitter, json_text
+from .decode import ABOUT_CANDIDATE, FINISH_REASONS, OTHER_REASONS
+from .errors import google_error
+from .signatures import SIGNATURE, signature_of
+
+Framing: TypeAlias = Literal["events", "array"]
+
+_REASONS: dict[FinishReason, str] = {
+    "stop": "STOP",
+    "tool_calls": "STOP",  # there is no word of its own for calls
+    "length": "MAX_TOKENS",
+    "content_filter": "SAFETY",
+    "unknown": "OTHER",
+}
+_SHOWN = ("text", "functionCall", "functionResponse")  # parts that are written as deltas, or are not the client's
+
+
+class GeminiEmitter(Emitter):
+    """Writes the chunks of one answer.
+
+    A call is one part and is written when it is complete; what follows it waits for it. There are no comments, because
+    Google's client for JavaScript stops reading at the first one: warnings are a member of the last chunk.
+
+    Args:
+        thinking: whether reasoning is written. Clients that did not ask for thoughts may not expect them.
+        framing: "events": server-sent events; "array": one JSON array, the form without `alt=sse`.
+        others: see `Emitter`.
+    """
+
+    arguments_are_text = False
+    keeps_order = True
+    line_end = "\r\n"
+    keep_alive = b"\r\n"  # white space means nothing in either form
+
+    def __init__(self, *, thinking: bool = True, framing: Framing = "events", **others: Any) -> None:
+        super().__init__(**others)
+        self._thinking = thinking
+        self._framing = framing
+        self.waiting: list[WrittenCall | dict[str, Any]] = []  # calls that are not complete, and what follows them
+        self._trailing: list[dict[str, Any]] = []  # parts that belong behind the calls
+        self._calls_passed = False
+        self._about: dict[str, Any] = {}
+        self._blocked: dict[str, Any] | None = None
+        self._in_array = False  # a chunk has been written, as an element of an array
+        self._sent: list[dict[str, Any]] = []  # the chunks of an answer that is not streamed
+
+    def write_start(self) -> None:
+        self._part(None)
+
+    def write_text(self, delta: Text) -> None:
+        self.write_part({"text": delta.text})
+
+    def write_reasoning(self, delta: Reasoning) -> None:
+        if self._thinking and delta.text:
+            self.write_part({"text": delta.text, "thought": True})
+
+    def write_refusal(self, delta: Refusal) -> None:
+        self.write_part({"text": delta.text})
+
+    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+        if first:
+            self.waiting.append(call)
+
+    def close_call(self, call: WrittenCall) -> None:
+        self._write_queue()
+
+    def write_extra(self, name: str, value: Any) -> None:
+        if name in ABOUT_CANDIDATE:
+            self._about[name] = value
+        elif name == "promptFeedback" and isinstance(value, dict):
+            self._blocked = value
+        elif name == "blocks" and isinstance(value, dict) and "type" not in value:  # which blocks of Anthropic's have
+            self._block(value)
+
+    def _block(self, part: dict[str, Any]) -> None:
+        """Writes what is known of a part only at the end of the answer: its signature, if its text has been written."""
+        if "functionCall" in part:
+            self._calls_passed = True
+        if "text" in part and part.get(SIGNATURE) and (self._thinking or not part.get("thought")):
+            part = {**part, "text": ""}
+        elif any(name in part for name in _SHOWN):
+            return
+        if self._calls_passed:
+            self._trailing.append(part)
+        else:
+            self.write_part(part)
+
+    def write_part(self, part: dict[str, Any]) -> None:
+        if self.waiting:
+            self.waiting.append(part)
+        else:
+            self._part(part)
+
+    def _write_queue(self) -> None:
+        while self.waiting:
+            front = self.waiting[0]
+            if isinstance(front, WrittenCall):
+                if not front.closed or (part := _call_part(front)) is None:
+                    return  # a call that may have been cut: the finish reason will tell
+                front = part
+            del self.waiting[0]
+            self._part(front)
+
+    def _part(self, part: dict[str, Any] | None) -> None:
+        content = {"role": "model"} if part is None else {"parts": [part], "role": "model"}
+        self._chunk([{"content": content, "index": 0}])
+
+    def write_end(self) -> None:
+        reason = self.written_finish_reason()
+        for waiting in self.waiting:
+            part = _call_part(waiting) if isinstance(waiting, WrittenCall) else waiting
+            if part is not None:
+                self._part(part)
+            elif not (self.finish_reason is not None and self.finish_reason.cut):
+                reason = "MALFORMED_FUNCTION_CALL"
+        for part in self._trailing:
+            self._part(part)
+        last: dict[str, Any] = {}
+        # As in Google's answers, an empty text stands with the finish reason. Without a part, the client for Python
+        # takes the turn out of the conversation.
+        content = {"parts": [{"text": ""}], "role": "model"}
+        said = {} if reason is None else {"finishReason": reason}
+        candidates = [{"content": content, **said, "index": 0, **self._about}]
+        if self._blocked and not self.begun:
+            last, candidates = {"promptFeedback": self._blocked}, []
+        if self.usage is not None:
+            last["usageMetadata"] = written_usage(self.usage)
+        if self._warnings:
+            last["streamfoldWarnings"] = list(self._warnings)
+        self._chunk(candidates, last)
+        if self._framing == "array":
+            self._out.append(b"]")
+        elif candidates and reason is None:
+            self._out.append(DONE)
+
+    def written_finish_reason(self) -> str | None:
+        """The finish reason to write. The API has a word for one that nobody knows."""
+        return _written_reason(self.finish_reason)
+
+    def write_failure(self, failure: Failure) -> None:
+        for waiting in self.waiting:
+            if isinstance(waiting, dict):
+                self._part(waiting)
+        error = google_error(failure.info)
+        self.send(error)
+        if self._framing == "array":
+            self._out.append(b"]")
+        else:
+            # Google's client for JavaScript ignores an error in an event, and raises one that stands behind the events.
+            self._out.append(json_text(error).encode() + b"\r\n")
+
+    def _chunk(self, candidates: list[dict[str, Any]], members: dict[str, Any] | None = None) -> None:
+        self.begun = True
+        about = {"modelVersion": self.model, "responseId": self.id}
+        self.send({**({"candidates": candidates} if candidates else {}), **(members or {}), **about})
+
+    def body(self) -> dict[str, Any]:
+        parts, whole = list[dict[str, Any]](), dict[str, Any]()
+        for chunk in self._sent:
+            for candidate in chunk.get("candidates", ()):
+                for part in candidate.get("content", {}).get("parts", ()):
+                    _append(parts, part)
+            whole |= chunk
+        if candidates := whole.get("candidates"):
+            whole["candidates"] = [{**candidates[0], "content": {"role": "model", "parts": parts}}]
+        return whole
+
+    def send(self, payload: dict[str, Any], event_name: str | None = None) -> None:
+        if self._streams and self._framing == "array":
+            self._out.append((",\r\n" if self._in_array else "[").encode() + json_text(payload).encode())
+            self._in_array = True
+        else:
+            super().send(payload, event_name)
+
+    def collect(self, payload: dict[str, Any]) -> None:
+        self._sent.append(payload)
+
+
+def _append(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
+    """Adds a part, joined with the one before it if both are plain text of one kind."""
+    if part == {"text": ""}:
+        return
+    before = parts[-1] if parts else {}
+    if part.keys() == before.keys() <= {"text", "thought"}:
+        parts[-1] = {**part, "text": before["text"] + part["text"]}
+    else:
+        parts.append(part)
+
+
+def _call_part(call: WrittenCall) -> dict[str, Any] | None:
+    """The part for a call; None if its arguments are broken: an object made of them would be run."""
+    read = read_arguments([call.arguments], repair=False)
+    if not read.valid:
+        return None
+    part: dict[str, Any] = {"functionCall": {"id": call.id, "name": call.name, "args": read.value}}
+    signature = signature_of(call.extra)
+    return {**part, SIGNATURE: signature} if signature else part
+
+
+def _written_reason(finish: Finish | None) -> str:
+    """The word for a finish reason: the server's own one, if it is a word of this API."""
+    reason, raw = (finish.reason, finish.raw) if finish else ("unknown", "")
+    if reason == "unknown":
+        return raw if raw in OTHER_REASONS or raw in FINISH_REASONS else _REASONS[reason]
+    return raw if FINISH_REASONS.get(raw) == reason else _REASONS[reason]
+
+
+def written_usage(usage: Usage) -> dict[str, Any]:
+    """Returns the counts under the names of this API; all that was sent, if it came from this API."""
+    if "promptTokenCount" in usage.raw:
+        return dict(usage.raw)
+    thoughts = usage.reasoning_tokens or 0
+    counts = {
+        "promptTokenCount": usage.input_tokens,
+        "candidatesTokenCount": None if usage.output_tokens is None else max(0, usage.output_tokens - thoughts),
+        "totalTokenCount": usage.total_tokens,
+        "thoughtsTokenCount": usage.reasoning_tokens,
+        "cachedContentTokenCount": usage.cached_tokens,
+    }
+    return {name: count for name, count in counts.items() if count is not None}

@@ -1,0 +1,135 @@
+"""An answer of Gemini's API that is written again over the chunks it came in.
+
+Text, thoughts, calls and the end are written from what the engine read. Parts of other kinds (code and its results,
+images), signatures of texts, and members that have no delta go out as they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...values import Extra, Reasoning, Refusal, Reply, Text
+from ..serializing.stream_patcher import SEEN, StreamPatcher
+from .serializer import GeminiEmitter
+
+_WRITTEN = frozenset({"candidates", "modelVersion", "responseId", "usageMetadata", "error"})
+_WRITTEN_OF_CANDIDATE = frozenset({"content", "finishReason", "index"})
+
+
+class GeminiOverlay(GeminiEmitter, StreamPatcher):
+    """Writes a streamed answer with the parts and members of its chunks that have no delta.
+
+    Args:
+        request: the body of the request.
+        others: see `GeminiEmitter`.
+    """
+
+    def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
+        super().__init__(id="", model="", **others)
+        self._rest: dict[str, Any] = {}
+        self._candidate_rest: dict[str, Any] = {}
+        self._text_rest: dict[str, Any] = {}
+        self._calls_there: list[dict[str, Any]] = []  # as they came
+
+    @staticmethod
+    def tools(request: Mapping[str, Any]) -> Iterable[Any]:
+        for tool in _dicts(request.get("tools")):
+            for function in _dicts(tool.get("functionDeclarations") or tool.get("function_declarations")):
+                schema = function.get("parametersJsonSchema") or {"type": "object", "properties": {}}
+                yield {"type": "function", "function": {"name": function.get("name"), "parameters": schema}}
+
+    def reads(self, payload: Any, name: str) -> bool:
+        return isinstance(payload, dict) and all(map(_is_candidate, _dicts(payload.get("candidates"))))
+
+    def see(self, payload: Any) -> None:
+        if not isinstance(payload, dict):
+            return
+        if not self.begun:
+            self.id = str(payload.get("responseId") or self.id)
+            self.model = str(payload.get("modelVersion") or self.model)
+        rest = {name: value for name, value in payload.items() if name not in _WRITTEN}
+        about: dict[str, Any] = {}
+        parts: list[dict[str, Any]] = []
+        for candidate in _dicts(payload.get("candidates"))[:1]:
+            about = {name: value for name, value in candidate.items() if name not in _WRITTEN_OF_CANDIDATE}
+            content = candidate.get("content")
+            parts = _dicts(content.get("parts") if isinstance(content, dict) else None)
+        parts = [part for part in parts if part.keys() != {"text"}]
+        if rest or about or parts:
+            self.seen.append(Extra(SEEN, (rest, about, parts)))
+
+    def follows(self, payload: Any) -> bool:
+        self._rest, self._candidate_rest, self._text_rest, self.begun = {}, {}, {}, True
+        return not self.waiting
+
+    def _see_part(self, part: dict[str, Any]) -> None:
+        if isinstance(part.get("functionCall"), dict):
+            self._calls_there.append(part)
+            return
+        if isinstance(answered := part.get("functionResponse"), dict):  # by the server: the call is not the client's
+            name = answered.get("name")
+            for call in [one for one in self._calls_there if one["functionCall"].get("name") == name][:1]:
+                self._calls_there.remove(call)
+                self.write_part(call)
+        if "text" in part and (part["text"] or len(part) == 1):
+            self._text_rest = {name: value for name, value in part.items() if name not in ("text", "thought")}
+        else:  # of another kind, or nothing but a signature
+            self.write_part(part)
+
+    def write_text(self, delta: Text) -> None:
+        rest, self._text_rest = self._text_rest, {}
+        self.write_part({"text": delta.text, **rest})
+
+    def write_reasoning(self, delta: Reasoning) -> None:
+        if delta.text:
+            rest, self._text_rest = self._text_rest, {}
+            self.write_part({"text": delta.text, "thought": True, **rest})
+
+    def write_refusal(self, delta: Refusal) -> None:
+        """It is in a member of the chunk, which was written."""
+
+    def write_extra(self, name: str, value: Any) -> None:
+        """Everything that is an extra here was in a chunk, and was written with it, but for what blocks an answer."""
+        if name == SEEN:
+            rest, about, parts = value
+            self._rest |= rest
+            self._candidate_rest |= about
+            for part in parts:
+                self._see_part(part)
+        elif name == "promptFeedback":
+            super().write_extra(name, value)
+
+    def written_finish_reason(self) -> str | None:
+        return None if self.finish_reason is None and not self.mend_finish else super().written_finish_reason()
+
+    def send(self, payload: dict[str, Any], event_name: str | None = None) -> None:
+        if candidates := payload.get("candidates"):
+            payload = {**payload, "candidates": [{**self._candidate_rest, **candidates[0]}]}
+            self._candidate_rest = {}
+        rest, self._rest = self._rest, {}
+        super().send({**rest, **payload}, event_name)
+
+    def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+        candidates = _dicts(body.get("candidates"))
+        parts = [part for one in candidates[:1] for part in _dicts((one.get("content") or {}).get("parts"))]
+        given = [part["functionCall"].get("name") for part in parts if isinstance(part.get("functionCall"), dict)]
+        if given == [call.name for call in reply.tool_calls] or not candidates:
+            return body
+        kept = [part for part in parts if part.keys() - {"text"} and "functionCall" not in part]
+        calls = [{"functionCall": {"name": call.name, "args": call.arguments}} for call in reply.tool_calls]
+        made = [*kept, *([{"text": reply.text}] if reply.text else []), *calls]
+        content = {**(candidates[0].get("content") or {}), "parts": made}
+        return {**body, "candidates": [{**candidates[0], "content": content}, *candidates[1:]]}
+
+
+def _is_candidate(candidate: dict[str, Any]) -> bool:
+    content = candidate.get("content", {})
+    if not isinstance(content, dict):
+        return False
+    calls = [part.get("functionCall") or {} for part in _dicts(content.get("parts"))]
+    return all(isinstance(call, dict) and isinstance(call.get("args"), dict | None) for call in calls)
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

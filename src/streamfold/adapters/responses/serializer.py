@@ -1,0 +1,456 @@
+"""Writes answers of the Responses API: https://platform.openai.com/docs/api-reference/responses-streaming.
+
+An answer is a list of items, one after the other: what is next closes what was open, in the order that the API has
+settled: pieces, the whole of the text, its part, its item. Calls are items of their own. One that comes in pieces stays
+open to the end, because nothing before tells that it is complete, and what comes after it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...text import parse_partial
+from ...values import KINDS, PLAIN_ITEMS, Call, Delta, Extra, Failure, Part, Reasoning, Refusal, Text, ToolCall, word
+from ..serializing.call_state import WrittenCall
+from ..serializing.stream_serializer import DONE, Emitter, event
+from .call_items import CallItem, call_item
+from .client_side_tools import ClientTools
+from .content_parts import REFUSAL, SUMMARY, TEXT, PartKind, error_event, flat_annotation, response_error, written_usage
+from .opaque_items import (
+    PREFIXES,
+    OpenItem,
+    annotations_of,
+    begun_item,
+    is_run_by_client,
+    key_of,
+    refusals_in,
+    said_in,
+    text_in,
+)
+from .response_object import response_skeleton
+from .sse_events import EventListener, written_event
+
+
+class ResponsesEmitter(Emitter):
+    """Writes the events of one streamed response.
+
+    White space is no message: it waits for the text that it belongs to. Where there is no text at all, and there are
+    calls, it is left out, because every client shows an item of nothing but a line end as an empty message. Behind
+    text that was written it is kept, if need be in an item of its own: the text is the same on both wires.
+
+    Args:
+        request: the body that asked, of which the response repeats the options.
+        tools: the client's tools, by the names of the functions that stand for them.
+        about: members of the response that the body does not say.
+        listener: is told of each event that is written, for whoever keeps them.
+        returns: whether the events are returned; else the listener alone gets them.
+        others: see `Emitter`.
+
+    Attributes:
+        response: the response as it is so far; after the end the whole of it.
+    """
+
+    call_kinds = KINDS
+    keeps_order = True
+
+    def __init__(
+        self,
+        *,
+        request: Mapping[str, Any] | None = None,
+        tools: ClientTools | None = None,
+        about: Mapping[str, Any] | None = None,
+        listener: EventListener | None = None,
+        returns: bool = True,
+        **others: Any,
+    ) -> None:
+        super().__init__(**others)
+        self.response = {**response_skeleton(request or {}), **(about or {})}
+        self._listener, self._returns = listener, returns
+        self.sequence_number = 0
+        self.output: list[dict[str, Any]] = []
+        self.current_item: OpenItem | None = None
+        self._call_items: dict[int, CallItem] = {}
+        self._tools = tools or {}
+        self._writing: int | None = None  # the call whose item is open
+        self.waiting: list[Delta] = []  # what comes after it
+        self._failed = False  # no call is done any more: the AI SDK takes what is done, complete or not
+        self._carried: dict[str, int | None] = {}  # the ids of items that a provider wrote, and where they are
+        self._cited: list[dict[str, Any]] = []  # citations for the open text
+        self._refused = ""  # the refusals that were read in messages of a provider
+        self._held: dict[str, Any] | None = None  # one that the client would run at once, for the end
+        self.pending_space = ""
+        self._has_text = False  # and not only white space
+        self._has_messages = False  # as a provider of this API wrote them, with their citations
+
+    # --- the order of items -------------------------------------------------------------------------------------------
+
+    def feed(self, delta: Delta) -> bytes:
+        if self._waits and not self.ended and self._is_behind(delta):
+            self.waiting.append(delta)
+            return b""
+        return super().feed(delta) + self._released()
+
+    def finish(self) -> bytes:
+        out = b""
+        while self.waiting and not self.ended:
+            self._end_calls("incomplete" if self.finish_reason is not None and self.finish_reason.cut else "completed")
+            out += self.drain() + self._released()
+        return out + super().finish()
+
+    @property
+    def _waits(self) -> bool:
+        return self._writing is not None or self._held is not None
+
+    def _is_behind(self, delta: Delta) -> bool:
+        """Whether a delta comes after the call that is being written. OpenAI's items never overlap, and some clients
+        (langchain-openai 1.7) put pieces of items that do into the wrong ones."""
+        if isinstance(delta, Call):
+            call = self.calls.get(0 if delta.index is None else delta.index)
+            return call is None or call.number != self._writing
+        return isinstance(delta, Text | Reasoning | Refusal | Extra)
+
+    def _released(self) -> bytes:
+        """Writes what has waited for a call that is complete now."""
+        out = b""
+        while self.waiting and not self._waits:
+            waiting, self.waiting = self.waiting, []
+            out += b"".join([self.feed(delta) for delta in waiting])
+        return out
+
+    # --- texts --------------------------------------------------------------------------------------------------------
+
+    def write_text(self, delta: Text) -> None:
+        if not delta.text.strip() and not (self.current_item and self.current_item.item["type"] == "message"):
+            self.pending_space += delta.text
+            return
+        text, self.pending_space = self.pending_space + delta.text, ""
+        self._has_text = self._has_text or not text.isspace()
+        self.write_piece(TEXT, text, delta.part)
+
+    def _write_blank(self) -> None:
+        """White space that no text has followed."""
+        text, self.pending_space = self.pending_space, ""
+        if text and (self._has_text or self._failed or not self.has_calls):
+            self.write_piece(TEXT, text, None)
+
+    def write_refusal(self, delta: Refusal) -> None:
+        refused, self._refused = self._refused, ""
+        if text := delta.text.removeprefix(refused):  # the end of an answer repeats those in its messages
+            self.write_piece(REFUSAL, text, delta.part)
+
+    def write_reasoning(self, delta: Reasoning) -> None:
+        if delta.text:
+            self.write_piece(SUMMARY, delta.text, delta.part)
+        elif not self.output:  # behind the answer it would say nothing to anybody
+            self.open_item("reasoning", delta.part)
+
+    def write_piece(self, kind: PartKind, text: str, place: Part | None) -> None:
+        current = self.open_part(kind, place)
+        current.pieces.append(text)
+        logprobs: dict[str, Any] = {"logprobs": []} if kind.with_logprobs else {}
+        self.write_event(f"{kind.events}.delta", **current.position, delta=text, **logprobs)
+
+    def open_part(self, kind: PartKind, place: Part | None) -> OpenItem:
+        """Returns the open item that a piece belongs to, or a new one, with its part open."""
+        current = self.open_item(kind.item, place)
+        number = place.number if place else None
+        if current.kind is not kind or (number is not None and number != current.number):
+            self.close_part(current)
+            current.begin_part(kind, number)
+            self.write_event(f"{kind.part_events}.added", **current.position, part={**kind.empty})
+        return current
+
+    def open_item(self, kind: str, place: Part | None) -> OpenItem:
+        """Returns the open item that a piece belongs to, or a new one."""
+        key = None if place is None else place.item if place.output is None else place.output
+        current = self.current_item
+        if current is None or current.item["type"] != kind or (key is not None and key != current.key):
+            self.close_item()
+            item = begun_item(kind, (place and place.item) or self._made_id(PREFIXES[kind]))
+            current = self.current_item = OpenItem(item, self.add_item(item), key)
+        return current
+
+    def close_part(self, current: OpenItem) -> None:
+        kind = current.kind
+        if kind is None:
+            return
+        cited, self._cited = self._cited, []
+        for annotation in cited if kind is TEXT else ():
+            self._annotate(current, annotation)
+        at, part = current.position, current.end_part(self.said)
+        logprobs: dict[str, Any] = {"logprobs": []} if kind.with_logprobs else {}
+        self.write_event(f"{kind.events}.done", **at, **{kind.member: part[kind.member]}, **logprobs)
+        self.write_event(f"{kind.part_events}.done", **at, part=part)
+
+    def close_item(self, status: str = "completed") -> None:
+        current, self.current_item = self.current_item, None
+        if current is None:
+            return
+        if self._failed:  # nobody knows where it would have ended: clients (Codex) keep what is done
+            current.leave(self.said)
+            return
+        self.close_part(current)
+        if current.item["type"] == "message":
+            current.item["status"] = status
+        self.finish_item(current.index, current.item)
+
+    def shows_broken(self, call: ToolCall) -> bool:
+        tool = self._tools.get(call.name)
+        if tool is not None and tool.kind == "custom":  # any text can be run
+            return not parse_partial(call.raw_arguments)
+        return super().shows_broken(call)
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+        if first:
+            self.close_item()
+            written = self._call_items[call.number] = call_item(call, self._tools)
+            if not written.waits:
+                self._add_call(written)
+                self._writing = call.number
+        written = self._call_items[call.number]
+        if piece and not written.waits:
+            self._call_events(written, written.piece(piece))
+
+    def close_call(self, call: WrittenCall) -> None:
+        self._end_call(call, "completed")
+
+    def _end_call(self, call: WrittenCall, status: str) -> None:
+        written = self._call_items.pop(call.number)
+        written.carry(call)
+        if self._writing == call.number:
+            self._writing = None
+        if status == "completed":
+            events = written.complete(call.arguments)
+            if written.index is None:
+                self._add_call(written)
+            self._call_events(written, events)
+        else:
+            written.cut(call.arguments)
+        written.item["status"] = status
+        done = status == "completed" or (written.ends_when_cut and not self._failed)
+        if written.index is not None and done:
+            self.finish_item(written.index, written.item)
+
+    def _add_call(self, written: CallItem) -> None:
+        written.item["id"] = written.item["id"] or self._made_id(written.id_prefix)
+        written.index = self.add_item(written.item)
+
+    def _call_events(self, written: CallItem, events: list[tuple[str, dict[str, Any]]]) -> None:
+        for kind, members in events:
+            self.write_event(kind, item_id=written.item["id"], output_index=written.index, **members)
+
+    # --- what else there is -------------------------------------------------------------------------------------------
+
+    def write_extra(self, name: str, value: Any) -> None:
+        if not isinstance(value, dict):
+            return
+        current = self.current_item
+        if name == "annotations" and current and current.kind is TEXT and not self._has_messages:
+            self._cited.append(flat_annotation(value))  # unless the message says it, with its place
+        elif name == "output":
+            self._item(value)
+            self._complete(value)
+
+    def _annotate(self, current: OpenItem, annotation: dict[str, Any], number: int = -1) -> None:
+        """Writes a citation of the part that is open, or of the part with this number."""
+        part = current.item["content"][number]
+        at = {**current.position, "annotation_index": len(part["annotations"])}
+        if number >= 0:
+            at["content_index"] = number
+        part["annotations"] = [*part["annotations"], annotation]
+        self.write_event("response.output_text.annotation.added", **at, annotation=annotation)
+
+    def _complete(self, item: dict[str, Any]) -> None:
+        """Takes what a text of a provider of this API says beside it, and ends it where that has ended."""
+        if self._failed:
+            return
+        if item.get("type") == "message":
+            self._complete_message(item)
+            return
+        current = self.current_item
+        if current is not None and current.item["type"] == item.get("type") and current.text == said_in(item):
+            self.close_item()
+
+    def _complete_message(self, message: dict[str, Any]) -> None:
+        """Completes the open message: its citations, its phase, and its refusals, which were not known before.
+
+        Nothing is done if what was shown is another text: one that was joined from several, or read for calls.
+        """
+        current = self.current_item
+        written = current.item["content"] if current is not None and current.item["type"] == "message" else []
+        texts = [part for part in written if part["type"] == "output_text"]
+        open_text = "".join(current.pieces) if current is not None and current.kind is TEXT else ""
+        if "".join([part["text"] for part in texts]) + open_text != text_in(message):
+            return
+        refusals = refusals_in(message)
+        if not written and (not refusals or key_of(message) in self._carried):  # nothing, or refusals that come again
+            return
+        self._carried[key_of(message)] = None
+        self._has_messages = True
+        self._cited.clear()
+        found = annotations_of(message, joined=len(texts) == 1)
+        places = [number for number, part in enumerate(written) if part["type"] == "output_text"]
+        if current is not None:
+            for number, cited in zip(places, found, strict=False):
+                for annotation in cited:
+                    self._annotate(current, annotation, number)
+        known = [part["refusal"] for part in written if part["type"] == "refusal"]
+        if not known or (current is not None and current.kind is REFUSAL):  # else they came with their places
+            shown = "".join(known) + (
+                "".join(current.pieces) if current is not None and current.kind is REFUSAL else ""
+            )
+            for number, text in enumerate(refusals if not shown else ()):
+                self._refused += text
+                place = Part(item=None if written else word(message.get("id")), number=len(written) + number)
+                self.write_piece(REFUSAL, text, place)
+        if message.get("phase") and self.current_item is not None:
+            self.current_item.item["phase"] = message["phase"]
+        self.close_item("incomplete" if message.get("status") == "incomplete" else "completed")
+
+    def _item(self, item: dict[str, Any]) -> None:
+        """Writes an item of a provider of this API that nothing else says. It may come again, at the end."""
+        key, kind = key_of(item), item.get("type")
+        if key in self._carried:
+            if (at := self._carried[key]) is not None:
+                self.output[at] = item  # the last one says all: OpenAI's list of tools is empty before the end
+        elif kind == "reasoning":
+            if item.get("encrypted_content"):
+                self._carried[key] = None
+                self._encrypted(item)
+        elif kind not in PLAIN_ITEMS:
+            self._carried[key] = None
+            self.close_item()
+            if not is_run_by_client(item):
+                self._write_item(item)
+            elif self.tool_choice != "none":
+                self._held = item
+
+    def _write_item(self, item: dict[str, Any]) -> None:
+        text = None
+        if item.get("type") == "custom_tool_call":
+            item, text = {"id": self._made_id("ctc"), **item}, item.get("input")
+        index = self.add_item(item if text is None else {**item, "input": "", "status": "in_progress"})
+        self.output[index], self._carried[key_of(item)] = item, index
+        if isinstance(text, str):
+            at = {"item_id": item.get("id"), "output_index": index}
+            self.write_event("response.custom_tool_call_input.delta", **at, delta=text)
+            self.write_event("response.custom_tool_call_input.done", **at, input=text)
+        self.finish_item(index, item)
+
+    def _encrypted(self, item: Mapping[str, Any]) -> None:
+        """Reasoning that its provider can read again. Where the text behind it has begun already it is too late."""
+        current = self.current_item
+        if current is not None and current.item["type"] == "message":
+            return
+        if current is None or "encrypted_content" in current.item:
+            current = self.open_item("reasoning", Part(item=item.get("id")))
+        current.item["encrypted_content"] = item["encrypted_content"]
+
+    def write_end(self) -> None:
+        self._write_blank()
+        finish = self.finish_reason
+        cut = finish is not None and finish.reason in ("length", "content_filter")
+        self._close_all("incomplete" if cut else "completed")
+        self._write_warnings()
+        if finish is not None and cut:
+            reason = "content_filter" if finish.reason == "content_filter" else "max_output_tokens"
+            self._last("incomplete", incomplete_details={"reason": reason})
+        elif finish is not None or self.mend_finish:
+            self._last("completed")
+        else:  # nobody said how it ended, so that there is no event for it
+            self.fill_response()
+            self._out.append(DONE)
+
+    def cancel(self) -> bytes:
+        """Returns the events that end the answer as it is, because nobody wants the rest; nothing after its end."""
+        if self.ended:
+            return b""
+        self.ended = True
+        self._break_off("cancelled")
+        return self.drain()
+
+    def write_failure(self, failure: Failure) -> None:
+        self._break_off("failed", error=response_error(failure.info))
+
+    def _break_off(self, status: str, error: dict[str, Any] | None = None) -> None:
+        self._failed = True
+        self._write_blank()
+        self._close_all("incomplete")
+        behind, self.waiting = self.waiting, []
+        self._write_texts(behind)
+        self._write_blank()
+        self.close_item("incomplete")
+        self._write_warnings()
+        if error is not None:
+            self.write_event("error", **error_event(error))
+        self._last(status, **({} if error is None else {"error": error}))
+
+    def _close_all(self, status: str) -> None:
+        """Closes everything that is open, in the order of the output."""
+        self.close_item(status)
+        self._end_calls(status)
+
+    def _end_calls(self, status: str) -> None:
+        for call in self.calls.values():
+            if call.number in self._call_items:
+                self._end_call(call, status)
+        held, self._held = self._held, None
+        if held is not None and status == "completed":
+            self._write_item(held)
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def write_start(self) -> None:
+        self.begun = True
+        self.response |= {"id": self.id, "created_at": self.created, "model": self.model}
+        for name in ("created", "in_progress"):
+            self.write_event(f"response.{name}", response={**self.response})
+
+    def write_event(self, kind: str, **members: Any) -> None:
+        """Writes an event with the next sequence number."""
+        if not self.begun:
+            self.write_start()
+        self.send({"type": kind, "sequence_number": self.sequence_number, **members}, kind)
+        if self._listener is not None:
+            whole, delta = "response" in members, members.get("delta", "")
+            self._listener(written_event(self.sequence_number, kind, self._out, delta=delta, has_response=whole))
+            if not self._returns:
+                self._out.clear()
+        self.sequence_number += 1
+
+    def collect(self, payload: dict[str, Any]) -> None:
+        if self._listener is not None:  # it wants the events of every answer
+            self._out.append(event(payload, payload["type"]))
+
+    def add_item(self, item: dict[str, Any]) -> int:
+        if not self.begun:
+            self.write_start()
+        self.output.append(item)
+        index = len(self.output) - 1
+        self.write_event("response.output_item.added", output_index=index, item=item)
+        return index
+
+    def finish_item(self, index: int, item: dict[str, Any]) -> None:
+        self.write_event("response.output_item.done", output_index=index, item=item)
+
+    def _last(self, status: str, **members: Any) -> None:
+        self.fill_response(status=status, **members)
+        self.write_event(f"response.{status}", response=self.response)
+
+    def fill_response(self, **members: Any) -> None:
+        """Completes the response."""
+        if not self.begun:
+            self.write_start()
+        self.response |= {"output": self.output, "usage": self.usage_object(), **members}
+
+    def body(self) -> dict[str, Any]:
+        return self.response
+
+    def usage_object(self) -> dict[str, Any] | None:
+        return None if self.usage is None else written_usage(self.usage)
+
+    def _made_id(self, prefix: str) -> str:
+        return f"{prefix}_{self.stem}_{len(self.output)}"

@@ -1,0 +1,367 @@
+"""An answer of the Responses API that is written again over the events it came in.
+
+Text, calls and the end are written from what the engine read, at the place that the events name. Members that have no
+delta, and items of hosted tools with all of their events, go out as they came, under the positions of this answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...text import parse_event
+from ...values import Extra, Part, Reasoning, Refusal, Reply, Text, index, word
+from ..serializing.stream_patcher import SEEN, StreamPatcher
+from .content_parts import REASONING_TEXT, REFUSAL, SUMMARY, TEXT, PartKind
+from .decode import TEXT_EVENTS
+from .opaque_items import text_in
+from .output import UNFINISHED, as_object
+from .serializer import ResponsesEmitter
+
+# The members of items that are written from what the engine read.
+_WRITTEN_ITEMS = {
+    "message": frozenset({"id", "type", "status", "role", "content"}),
+    "reasoning": frozenset({"id", "type", "summary", "content"}),
+    "function_call": frozenset({"id", "type", "status", "call_id", "name", "arguments"}),
+}
+_WRITTEN = frozenset(
+    {"type", "sequence_number", "item_id", "output_index", "content_index", "summary_index", "delta", "response"}
+)
+_PARTS = {  # by the event that begins them, and the type of the part
+    (f"{kind.part_events}.added", kind.empty["type"]): kind for kind in (TEXT, REFUSAL, SUMMARY, REASONING_TEXT)
+}
+_OF_THE_START = ("id", "model", "created_at")
+_OF_THE_END = frozenset({"id", "object", "model", "created_at", "status", "output", "usage", "error"})
+
+
+class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
+    """Writes a streamed response with the items and members of its events that have no delta.
+
+    Args:
+        request: the body of the request.
+        others: see `ResponsesEmitter`.
+    """
+
+    def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
+        super().__init__(id="", model=str(request.get("model") or ""), request=request, **others)
+        self._place: Part | None = None  # of the last text event
+        self._rest: dict[str, Any] = {}  # members of the last text event
+        self._items: dict[Any, dict[str, Any]] = {}  # by their id, or position there: what the server said of them last
+        self._places: dict[int, int | None] = {}  # of written items: their positions there, by those here
+        self._hosted: dict[int | str, tuple[int, dict[str, Any]]] = {}  # by position and id there: position, item here
+        self._written_ids: set[str] = set()
+        self._added: dict[Any, str | None] = {}  # by position there: the ids of the items that have begun
+        self._calls: set[str] = set()  # ids of items that are calls, and that events have brought
+        self._unended: set[Any] = set()  # the positions of those that have not ended
+        self._told: set[Any] = set()  # the positions of calls whose arguments have come, in pieces or from the start
+        self._has_failed = False  # the server has sent an error
+        self._seen = False  # the server has sent a response object
+        self._cut = False  # an item has ended before it was whole (fixtures/responses/item_incomplete)
+
+    @staticmethod
+    def tools(request: Mapping[str, Any]) -> Iterable[Any]:
+        listed = request.get("tools")
+        return listed if isinstance(listed, list) else ()
+
+    def reads(self, payload: Any, name: str) -> bool:
+        if not isinstance(payload, dict):
+            return False
+        kind, output = str(payload.get("type")), payload.get("output_index")
+        if not self._seen:
+            return kind == "response.created" or not kind.startswith("response.")
+        item, listed = as_object(payload.get("item")), as_object(payload.get("response")).get("output")
+        self._cut = self._cut or any(one.get("status") == "incomplete" for one in (item, *_dicts(listed)))
+        if kind == "response.completed" and self._cut:  # of which programs look at this word alone
+            return False
+        if not self._has_brought_calls(item, listed):
+            return False
+        if kind == "response.output_item.added":
+            is_new = self._added.get(output) is None or not item  # which says nothing
+            if is_new:
+                self._added[output] = self._added.get(output) or _key(item)
+            self._unended.add(output)
+            self._tell(output, item.get("arguments"))
+            return is_new and isinstance(output, int)
+        if kind == "response.output_item.done":
+            self._unended.discard(output)
+            if output not in self._added:  # nothing has begun there: clients take all of it from here
+                return isinstance(output, int)
+            return self._added[output] in (None, _key(item)) and self._has_told(output, item.get("arguments"))
+        self._tell(output, payload.get("delta"))
+        if not self._has_told(output, payload.get("arguments")):
+            return False
+        if kind in TEXT_EVENTS or kind.startswith("response.function_call_arguments."):
+            known = output in self._added and self._added[output] in (None, payload.get("item_id"))
+            number = TEXT_EVENTS[kind].number if kind in TEXT_EVENTS else "output_index"
+            return known and isinstance(payload.get(number), int)
+        return True
+
+    def _has_brought_calls(self, item: dict[str, Any], listed: Any) -> bool:
+        """Whether who reads only the events has every call of the final list."""
+        if item.get("call_id"):
+            self._calls.update(_ids(item))
+        return all(not _ids(one).isdisjoint(self._calls) for one in _dicts(listed) if one.get("call_id"))
+
+    def _tell(self, output: Any, arguments: Any) -> None:
+        if arguments:
+            self._told.add(output)
+
+    def _has_told(self, output: Any, arguments: Any) -> bool:
+        """Whether who reads only the pieces of a call has its arguments too (fixtures/responses/no_deltas).
+
+        Where another item is open, who goes by the pieces alone is lost anyway.
+        """
+        return arguments in (None, "", "{}") or output in self._told or bool(self._unended - {output})
+
+    def follow(self, payload: Any) -> bytes | None:
+        written = super().follow(payload)
+        if written is None and isinstance(number := payload.get("sequence_number"), int):
+            self.sequence_number = number + 1  # whatever was written on the way was not sent
+        return written
+
+    def follows(self, payload: Any) -> bool:
+        number, output = payload.get("sequence_number"), payload.get("output_index")
+        self.sequence_number = number + 1 if isinstance(number, int) else self.sequence_number
+        kind, item, self._rest = str(payload.get("type")), as_object(payload.get("item")), {}
+        if kind == "response.created":
+            self.write_start()
+        if not isinstance(output, int):
+            return True
+        if kind == "response.output_item.added" and item.get("type") in ("message", "reasoning"):
+            self.open_item(item["type"], Part(output, _key(item)))
+        elif part := _PARTS.get((kind, as_object(payload.get("part")).get("type"))):
+            self.open_part(part, Part(output, word(payload.get("item_id")), index(payload.get(part.number)) or 0))
+        waits = self.waiting or self.pending_space
+        if waits or output != len(self.output) - 1 or (item and _key(item) != _key(self.output[-1])):
+            return False
+        if kind.endswith("part.done") and self.current_item is not None:
+            self.close_part(self.current_item)
+        elif kind == "response.output_item.done":
+            self.close_item()
+        return True
+
+    def see(self, payload: Any) -> None:
+        if not isinstance(payload, dict):
+            return
+        self._has_failed = self._has_failed or payload.get("type") == "error"
+        if response := as_object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
+            self._see_response(response)
+        placed = [(payload.get("output_index"), payload.get("item")), *enumerate(_dicts(response.get("output")))]
+        for place, item in placed:
+            if (said := as_object(item)) and said.get("type") in _WRITTEN_ITEMS:
+                self._items[_key(said) or place] = said
+        if not str(payload.get("type")).startswith("response.function_call_arguments."):
+            self.seen.append(Extra(SEEN, payload))
+
+    def _place_event(self, payload: dict[str, Any]) -> None:
+        """Takes what an event says, where its deltas have their place."""
+        kind, item = str(payload.get("type")), as_object(payload.get("item"))
+        if response := as_object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
+            for at, one in enumerate(_dicts(response.get("output"))):
+                if one.get("type") in _WRITTEN_ITEMS:
+                    self._see_item(one, {"output_index": at}, done=True)
+                else:
+                    self._see_hosted(one, None, done=True)
+        elif item and item.get("type") in _WRITTEN_ITEMS:
+            self._see_item(item, payload, done=kind.endswith("done"))
+        elif item:
+            self._see_hosted(item, payload.get("output_index"), done=kind.endswith("done"))
+        elif found := self._hosted.get(payload.get("output_index", -1)) or self._hosted.get(payload.get("item_id", "")):
+            rest = {name: value for name, value in payload.items() if name not in ("type", "sequence_number")}
+            self.write_event(kind, **{**rest, "output_index": found[0]})
+        elif kind == "response.output_text.annotation.added":
+            super().write_extra("annotations", payload.get("annotation"))
+        elif kind in TEXT_EVENTS:
+            self._see_text(kind, payload)
+
+    def _see_text(self, kind: str, payload: dict[str, Any]) -> None:
+        number = payload.get("summary_index", payload.get("content_index"))
+        form = "text" if kind.startswith("response.reasoning_text.") else ""
+        self._place = Part(index(payload.get("output_index")), word(payload.get("item_id")), index(number) or 0, form)
+        if kind.endswith(".delta"):
+            rest = {name: value for name, value in payload.items() if name not in _WRITTEN}
+            self._rest = {name: value for name, value in rest.items() if value not in (None, [])}
+
+    def _see_response(self, response: dict[str, Any]) -> None:
+        if not self.begun:
+            self.id = word(response.get("id")) or self.id
+            self.model = word(response.get("model")) or self.model
+            created = response.get("created_at")
+            self.created = int(created) if isinstance(created, int | float) else self.created
+        if not self._seen:  # nothing of what the server leaves out is to be made up
+            begun: dict[str, Any] = {name: self.response[name] for name in _OF_THE_START if name in self.response}
+            self._seen, self.response = True, {"object": "response", "status": "in_progress", "output": [], **begun}
+        self.response |= {name: value for name, value in response.items() if name not in _OF_THE_END}
+
+    def _see_item(self, item: dict[str, Any], payload: Mapping[str, Any], *, done: bool) -> None:
+        key = _key(item)
+        if key is None:
+            return
+        silent = item["type"] in ("message", "reasoning") and not _text_of(item)
+        if done and silent and key not in self._written_ids:  # it says nothing to us, and the next turn may need it
+            self.open_item(item["type"], Part(index(payload.get("output_index")), key))
+
+    def _see_hosted(self, item: dict[str, Any], output: Any, *, done: bool) -> None:
+        key = word(item.get("id")) or word(item.get("call_id")) or str(output)
+        if key not in self._hosted:
+            self.close_item()
+            begun = {**item}
+            at = self.add_item(begun)
+            self._hosted[key] = at, begun
+            if isinstance(output, int):
+                self._hosted[output] = at, begun
+        at, written = self._hosted[key]
+        if done:
+            written.clear()
+            written.update(item)
+            if key not in self._written_ids:
+                self._written_ids.add(key)
+                self.finish_item(at, written)
+
+    # --- what the engine read -----------------------------------------------------------------------------------------
+
+    def _place_of(self, delta: Text | Reasoning | Refusal) -> Part | None:
+        is_named = delta.part is not None and (delta.part.output is not None or delta.part.item)
+        return delta.part if is_named else self._place
+
+    def write_text(self, delta: Text) -> None:
+        super().write_text(Text(delta.text, self._place_of(delta)))
+
+    def write_refusal(self, delta: Refusal) -> None:
+        super().write_refusal(Refusal(delta.text, self._place_of(delta)))
+
+    def write_reasoning(self, delta: Reasoning) -> None:
+        place = self._place_of(delta)
+        if not delta.text:  # it reasoned, and does not show what
+            unwritten = (key for key, item in self._items.items() if item["type"] == "reasoning")
+            place = Part(item=next((key for key in unwritten if key not in self._written_ids), None))
+        super().write_reasoning(Reasoning(delta.text, place))
+
+    def write_piece(self, kind: PartKind, text: str, place: Part | None) -> None:
+        if place is not None and place.form == "text" and kind.item == "reasoning":
+            kind = REASONING_TEXT
+        super().write_piece(kind, text, place)
+
+    def open_item(self, kind: str, place: Part | None) -> Any:
+        current = super().open_item(kind, place)
+        self._places[current.index] = place and place.output
+        self._written_ids.add(current.item["id"])
+        if kind == "reasoning" and place is not None and place.form == "text":
+            current.item.setdefault("content", [])
+        return current
+
+    def finish_item(self, index: int, item: dict[str, Any]) -> None:
+        self._add_members(index, item)
+        super().finish_item(index, item)
+
+    def _add_members(self, index: int, item: dict[str, Any]) -> None:
+        """Adds to an item what the server said of it beside its text."""
+        said = self._items.get(item.get("id", "")) or self._items.get(item.get("call_id", ""))
+        said = said or self._nameless(index, item)
+        if said is None or said["type"] != item.get("type"):
+            return
+        item.update({name: value for name, value in said.items() if name not in _WRITTEN_ITEMS[item["type"]]})
+        for name in ("content", "summary"):
+            if name in said and _said(said[name]) == _said(item.get(name)):
+                item[name] = said[name]  # with log probabilities, citations, and whatever else its parts have
+
+    def _nameless(self, index: int, item: dict[str, Any]) -> dict[str, Any] | None:
+        """Returns what a server that gives no ids said of an item: the one of its text, in its place if it has one."""
+        alike = {
+            place: said
+            for place, said in self._items.items()
+            if said["type"] == item["type"] and _text_of(said) == _text_of(item)
+        }
+        return alike.get(self._places.get(index)) or next(iter(alike.values()), None)
+
+    def fill_response(self, **members: Any) -> None:
+        for at, item in enumerate(self.output):
+            self._add_members(at, item)
+        super().fill_response(**members)
+
+    def usage_object(self) -> dict[str, Any] | None:
+        raw = {} if self.usage is None else self.usage.raw
+        return dict(raw) if "input_tokens" in raw else super().usage_object()
+
+    def write_event(self, kind: str, **members: Any) -> None:
+        if self._rest and kind.endswith(".delta"):
+            members, self._rest = {**members, **self._rest}, {}
+        super().write_event(kind, **members)
+
+    def write_extra(self, name: str, value: Any) -> None:
+        """Everything else that is an extra here was in an event, and was written with it."""
+        if name == SEEN:
+            self._place_event(value)
+
+    def passes_over(self, raw: bytes) -> bool:
+        # OpenAI ends a failed answer with `error` and `response.failed`; there are clients that read only the second.
+        if not self._has_failed:
+            return False
+        lines = raw.decode(errors="replace").splitlines()
+        try:
+            payload = parse_event("".join(line.removeprefix("data:") for line in lines if line.startswith("data:")))
+        except ValueError:
+            return False
+        return as_object(payload).get("type") == "response.failed"
+
+    def leaves(self, body: Any) -> bool:
+        return isinstance(body, dict) and body.get("status") in UNFINISHED
+
+    def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+        output = [item for item in body.get("output") or () if isinstance(item, dict)]
+        items = [item for item in output if _is_call(item) and item.get("name")]
+        given = [(item.get("call_id"), item["name"], item.get("arguments")) for item in items]
+        functions = [call for call in reply.tool_calls if call.kind == "function"]
+        wanted = [(call.id, call.name, call.raw_arguments or "{}") for call in functions]
+        if given == wanted or [("", *one[1:]) for one in wanted] == given[:1]:
+            return body  # one call needs no id to be told from others
+        messages = [item for item in output if item.get("type") == "message"]
+        for item in messages if "".join(map(text_in, messages)) != reply.text else ():
+            part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
+            item |= {"content": [part]} if item is messages[0] else {"content": []}
+        calls = [
+            {"type": "function_call", "id": f"fc_{number}", "status": "completed", "call_id": call_id}
+            | {"name": name, "arguments": arguments}
+            for number, (call_id, name, arguments) in enumerate(wanted)
+        ]
+        written: list[dict[str, Any]] = []
+        for item in output:  # each in its place, and those that were read in the text behind
+            found = next((call for call in calls if call["call_id"] == item.get("call_id")), None)
+            if not _is_call(item):
+                written.append(item)
+            elif found is not None:
+                calls.remove(found)
+                written.append({**found, **_own(item)})
+        return {**body, "output": [*written, *calls]}
+
+
+def _said(parts: Any) -> str:
+    """Returns the text of all parts of an item."""
+    listed = parts if isinstance(parts, list) else ()
+    texts = [part.get("text", part.get("refusal")) for part in listed if isinstance(part, dict)]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _text_of(item: Mapping[str, Any]) -> str:
+    return _said(item.get("content")) + _said(item.get("summary"))
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _key(item: Mapping[str, Any]) -> str | None:
+    return word(item.get("id")) or word(item.get("call_id"))
+
+
+def _ids(item: Mapping[str, Any]) -> set[str]:
+    return {name for name in (word(item.get("call_id")), word(item.get("id"))) if name}
+
+
+def _is_call(item: Mapping[str, Any]) -> bool:
+    return item.get("type") == "function_call"
+
+
+def _own(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The members of a call that are not mended."""
+    return {name: value for name, value in item.items() if name not in ("name", "arguments", "call_id")}

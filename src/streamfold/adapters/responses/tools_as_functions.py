@@ -1,0 +1,244 @@
+"""Requests of the Responses API for providers that only know functions.
+
+Tools that a client runs itself become functions, and so do their calls and results in the conversation. Tools that run
+on OpenAI's servers are left out with a warning: a client such as Codex declares them in every request, and asks for
+them in hardly any.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ...requests import Fields
+from ...values import ConfigError, ProtocolWarning, Tool
+from ..openai_request import read_function
+from .client_side_tools import BUILT_IN, CUSTOM_PARAMETERS, BuiltIn, ClientTool, ClientTools, flat_name, in_container
+
+_ITEMS = {kind.call: kind for kind in BUILT_IN.values()}
+_RESULTS = frozenset(kind.result for kind in BUILT_IN.values())
+# Items of tools that ran on a provider's servers. Without them a conversation is still whole: its answers are there.
+_HOSTED_ITEMS = (
+    "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call",
+    "mcp_list_tools",
+)  # fmt: skip
+OTHER_ITEMS = frozenset(
+    ["custom_tool_call", "custom_tool_call_output", "additional_tools", *_ITEMS, *_RESULTS, *_HOSTED_ITEMS]
+)
+_DEFERRING = ("defer_loading", "allowed_callers", "output_schema")  # say nothing to a model that is offered all tools
+_SAID_BY_THE_CALL = ("name", "namespace", "caller")  # members of results
+
+
+class _Entry(NamedTuple):
+    where: str
+    namespace: str | None
+    about: str  # the namespace's description, for the first of its tools
+    tool: Mapping[str, Any]
+
+
+def only_functions(body: Mapping[str, Any]) -> bool:
+    """Returns whether a request has no tools but functions without a namespace, and items of no other tools."""
+    tools, items = body.get("tools"), body.get("input")
+    if isinstance(tools, list) and any(isinstance(tool, Mapping) and tool.get("type") != "function" for tool in tools):
+        return False
+    items = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
+    return not any(str(item.get("type")) in OTHER_ITEMS or item.get("namespace") for item in items)
+
+
+class Functions:
+    """Reads the tools of a request, and then its items and its choice.
+
+    Args:
+        tools: the tools of the request.
+        items: its input, as pairs of path and item: items bring further tools.
+
+    Attributes:
+        tools: the functions to offer.
+        declared: which tools of the client they stand for.
+        warnings: what was left out.
+
+    Raises:
+        ConfigError: a tool can't be read; the message begins with its path.
+    """
+
+    def __init__(self, tools: list[Any] | None, items: Iterable[tuple[str, Any]]) -> None:
+        entries = list(_entries(tools or [], "tools"))
+        for where, item in items:
+            if isinstance(item, Mapping) and item.get("type") in ("additional_tools", "tool_search_output"):
+                entries += _entries(Fields(item, where).items("tools") or [], f"{where}.tools")
+        self.tools: list[Tool] = []
+        self.warnings: list[ProtocolWarning] = []
+        self._hosted: dict[str, None] = {}  # a set that keeps its order
+        self._names: dict[ClientTool, str] = {}
+        self._taken = {str(entry.tool.get("name")) for entry in entries if _is_plain(entry)}
+        for entry in entries:
+            self._read(entry)
+        if self._hosted:
+            detail = f"{', '.join(self._hosted)}: this provider does not run such tools; they were not offered"
+            self.warnings.append(ProtocolWarning("tool_dropped", detail))
+
+    @property
+    def declared(self) -> ClientTools:
+        return {name: tool for tool, name in self._names.items() if tool != ClientTool(name)}
+
+    def _read(self, entry: _Entry) -> None:
+        fields = Fields(entry.tool, entry.where)
+        kind = fields.any("type")
+        extra: Mapping[str, Any] = {}
+        if kind == "function":
+            for name in _DEFERRING:
+                fields.any(name)
+            tool = read_function(fields)
+            extra = tool.extra
+            own = ClientTool(tool.name, "function", entry.namespace)
+            about, parameters, strict = tool.description, tool.parameters, tool.strict
+        elif kind == "custom":
+            own = ClientTool(fields.need("name"), kind, entry.namespace)
+            about, parameters, strict = _custom_description(fields), CUSTOM_PARAMETERS, None
+        elif isinstance(kind, str) and (built_in := _run_by_client(kind, entry.tool)):
+            own = ClientTool(kind, kind, entry.namespace)
+            about = fields.text("description") or built_in.description
+            parameters, strict = fields.mapping("parameters") or built_in.parameters, None
+        elif isinstance(kind, str) and kind:
+            self._hosted[kind] = None
+            return
+        else:
+            raise ConfigError(f"{entry.where}.type is missing: it must be a string")
+        if own in self._names:  # a search finds a tool that is there already
+            return
+        name = self._names[own] = self._free_name(own)
+        about = "\n\n".join(filter(None, (entry.about, about)))
+        self.tools.append(Tool(name, about, parameters, strict, extra=extra))
+
+    def _free_name(self, own: ClientTool) -> str:
+        name = wanted = flat_name(own.name, own.namespace)
+        if own != ClientTool(name):
+            number = 2
+            while name in self._taken:
+                name, number = f"{wanted}_{number}", number + 1
+        self._taken.add(name)
+        return name
+
+    def _name_of(self, own: ClientTool) -> str:
+        """The function of a tool that was called before. It may not be declared any more."""
+        return self._names.get(own) or flat_name(own.name, own.namespace)
+
+    # --- the conversation and the choice ------------------------------------------------------------------------------
+
+    def items(self, items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+        """Yields the items of a conversation, with functions in the place of other tools."""
+        dropped: dict[str, None] = {}
+        for where, item in items:
+            if not isinstance(item, Mapping):
+                yield where, item
+            elif (kind := item.get("type")) in _HOSTED_ITEMS or _is_hosted_search(item):
+                dropped[str(kind)] = None
+            elif kind != "additional_tools":
+                yield where, self._item(item, Fields(item, where))
+        if dropped:
+            detail = f"items of tools that the provider can't read were not sent: {', '.join(dropped)}"
+            self.warnings.append(ProtocolWarning("extras_dropped", detail))
+
+    def _item(self, item: Mapping[str, Any], fields: Fields) -> Mapping[str, Any]:
+        kind = str(item.get("type"))
+        if kind == "function_call" and item.get("namespace"):
+            name = self._name_of(ClientTool(fields.need("name"), "function", fields.text("namespace")))
+            return {**_without(item, "caller", "namespace"), "name": name}
+        if kind == "custom_tool_call":
+            name = self._name_of(ClientTool(fields.need("name"), "custom", fields.text("namespace")))
+            return _call(item, name, {"input": fields.text("input") or ""})
+        if (built_in := _ITEMS.get(kind)) is not None:
+            said = fields.mapping(built_in.member) or {}
+            own = next(name for name, other in BUILT_IN.items() if other is built_in)
+            chosen = {name: value for name, value in said.items() if built_in.empty.get(name, ...) != value}
+            return _call(item, self._name_of(ClientTool(own, own)), chosen)
+        if kind in ("function_call_output", "custom_tool_call_output"):
+            return {**_without(item, *_SAID_BY_THE_CALL), "type": "function_call_output"}
+        if kind in _RESULTS:
+            call_id = item.get("call_id") or item.get("id")
+            return {"type": "function_call_output", "call_id": call_id, "output": self._output(item)}
+        return item
+
+    def _output(self, item: Mapping[str, Any]) -> Any:
+        """The result of a built-in tool as the result of a function."""
+        if item.get("type") == "tool_search_output":
+            found = (entry.tool for entry in _entries(Fields(item).items("tools") or [], ""))
+            return json.dumps({"found": [str(tool.get("name")) for tool in found]}, ensure_ascii=False)
+        output, status = item.get("output"), item.get("status")
+        if output is None:
+            return str(status or "completed")
+        text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+        return f"Error: {text}" if status == "failed" else text
+
+    def choice(self, choice: Any) -> Any:
+        """Returns the tool choice with functions in the place of other tools.
+
+        Raises:
+            ConfigError: it demands a tool that this provider does not run.
+        """
+        if not isinstance(choice, Mapping):
+            return choice
+        if choice.get("type") == "allowed_tools" and isinstance(tools := choice.get("tools"), list):
+            read = [self._chosen(tool) for tool in tools]
+            return {**choice, "tools": [{"type": "function", "name": name} for name in read if name is not None]}
+        if (name := self._chosen(choice)) is None:
+            raise ConfigError(f"tool_choice demands {choice.get('type')!r}, a tool that this provider does not run")
+        return {"type": "function", "name": name}
+
+    def _chosen(self, choice: Any) -> str | None:
+        """The function that a choice means; None for a tool of a provider's servers."""
+        fields = Fields(choice, "tool_choice")
+        kind = fields.need("type")
+        if kind in ("function", "custom"):
+            return self._name_of(ClientTool(fields.need("name"), kind, fields.text("namespace")))
+        return self._names.get(ClientTool(kind, kind))
+
+
+def _entries(tools: Iterable[Any], where: str) -> Iterator[_Entry]:
+    for at, tool in enumerate(tools):
+        place = f"{where}[{at}]"
+        fields = Fields(tool, place)
+        if fields.any("type") != "namespace":
+            yield _Entry(place, None, "", tool)
+            continue
+        name, about = fields.need("name"), fields.text("description") or ""
+        for number, inner in enumerate(fields.items("tools") or ()):
+            inside = f"{place}.tools[{number}]"
+            Fields(inner, inside)
+            yield _Entry(inside, name, "" if number else about, inner)
+
+
+def _is_plain(entry: _Entry) -> bool:
+    return entry.namespace is None and entry.tool.get("type") == "function"
+
+
+def _run_by_client(kind: str, tool: Mapping[str, Any]) -> BuiltIn | None:
+    """Returns a built-in tool, unless it is declared to run on the provider's servers."""
+    if in_container(tool) or (kind == "tool_search" and tool.get("execution") != "client"):
+        return None
+    return BUILT_IN.get(kind)
+
+
+def _is_hosted_search(item: Mapping[str, Any]) -> bool:
+    return item.get("type") in ("tool_search_call", "tool_search_output") and item.get("execution") == "server"
+
+
+def _custom_description(fields: Fields) -> str:
+    """What a model has to know that is not held to the tool's format."""
+    about = fields.text("description") or ""
+    format_ = fields.object("format")
+    parts = [about, "The input is plain text, given as the string `input`."]
+    if format_ and (definition := format_.text("definition")):
+        parts.append(f"It must match this {format_.text('syntax') or 'grammar'} grammar:\n{definition}")
+    return "\n\n".join(filter(None, parts))
+
+
+def _call(item: Mapping[str, Any], name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    text = json.dumps(arguments, ensure_ascii=False)
+    kept = {key: item[key] for key in ("id", "call_id", "status") if key in item}
+    return {"type": "function_call", **kept, "name": name, "arguments": text}
+
+
+def _without(item: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if name not in names}

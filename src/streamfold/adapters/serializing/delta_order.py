@@ -1,0 +1,233 @@
+"""The order of an answer's parts, for everybody who writes it again: text that came after a call stays after it.
+
+Text, reasoning and the fragments of calls pass through as they come. A call of which nothing may be written yet (see
+`engine/call_deltas.py`) comes whole, at the end, and everything that came after its beginning waits for it.
+
+Many readers go one by one: where a call begins, the one before it is complete. So calls with interleaved fragments
+are written one behind the other: the first one live, the fragments of the next one when the first is complete. The end
+of a call, its last bracket, is written before anything else that comes, or at the end of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from math import inf
+
+from ...text import finite
+from ...values import (
+    Call,
+    Delta,
+    Extra,
+    Finish,
+    IncompleteStreamError,
+    ProtocolError,
+    Refusal,
+    Reply,
+    StreamChunk,
+    Usage,
+    Warn,
+)
+from .call_state import looks_whole
+from .passthrough import Passage
+from .reply_deltas import chunk_deltas, end_deltas
+from .stream_serializer import Emitter
+
+
+class Order:
+    """Makes the deltas of one answer, in the order in which they are to be written.
+
+    Args:
+        keeps_ends: the ends of calls wait for the end of the answer. For emitters that write nothing else before.
+        whole_calls: no fragments are written. For an answer that is not streamed.
+    """
+
+    def __init__(self, *, keeps_ends: bool = False, whole_calls: bool = False) -> None:
+        self._keeps_ends = keeps_ends
+        self._whole_calls = whole_calls
+        self._late: list[tuple[int, Delta]] = []  # what waits, each with the number of calls that come before it
+        self._passed = 0  # how many calls have been seen, and are written at the end
+        self._next = 0  # the first call that has not begun
+        self._begun: list[str] = []  # the names of the calls before it
+        self._complete = True  # the last of these needs no more fragments
+        self._freed = False  # it did not before: what waits for it may go when something else comes
+        self._held: Call | None = None  # its end
+        self._sizes: dict[int, int] = {}  # characters that were written of each call
+        self._closed: dict[int, str] = {}  # the ends that were written
+        self.refused = ""  # what chunks have shown of a refusal
+        self._ends: dict[str | None, Call] = {}  # the calls that are handed out, by their ids
+
+    def feed(self, chunk: StreamChunk) -> list[Delta]:
+        """Returns what can be written now."""
+        out: list[Delta] = []
+        grown = None if chunk.details is None else chunk.details.call
+        place = chunk.calls_before if grown is None else grown
+        for mark in map(_finite, chunk.marks):
+            if self._late or 0 < place <= self._passed:
+                self._late.append((place, mark))
+            else:  # of what has been written: it does not wait for the calls
+                out.append(mark)
+        if self._whole_calls and grown is not None:
+            self._passed = max(self._passed, grown + 1)
+        if chunk.item is not None:
+            self._add(chunk.calls_before, Extra("output", finite(chunk.item)), out)
+        self.refused += chunk.refusal
+        for delta in chunk_deltas(chunk):
+            self._add(chunk.calls_before, delta, out)
+        if self._whole_calls:
+            return out
+        if chunk.finished:
+            self._ends = {end.id: end for end in chunk.fragments}
+            return out
+        for fragment in chunk.fragments:
+            if fragment.extra:
+                fragment = replace(fragment, extra=finite(fragment.extra))
+            self._add(fragment.index or 0, fragment, out)
+        return out
+
+    def note(self, calls_before: int, extra: Extra) -> list[Delta]:
+        """Returns what can be written now, given what an event says beside its deltas; to be called before `feed`."""
+        out: list[Delta] = []
+        self._add(calls_before, extra, out)
+        return out
+
+    def end(self, reply: Reply, emitter: Emitter | Passage | None = None) -> list[Delta]:
+        """Returns the rest of the answer: the calls that are still to be written, or their ends, and all that waits.
+
+        Args:
+            emitter: what will write it, if it is to be written for clients of a wire.
+
+        Raises:
+            StreamError: a call was begun that can't be ended as it was handed out, or was not handed out at all; or
+                clients would not see that its arguments are broken, and run it.
+        """
+        for call in reply.tool_calls:
+            if call.error and not (emitter.shows_broken(call) if emitter else not looks_whole(call.raw_arguments)):
+                raise ProtocolError(f"the arguments of {call.name} are broken or not complete", retryable=True)
+        ends = [self._ends.get(call.id) for call in reply.tool_calls]
+        fitting = {end.index for end in ends if end is not None and end.ended is None}
+        if broken := [name for number, name in enumerate(self._begun) if number not in fitting]:
+            self._check(reply, broken, may_be_cut=emitter is not None and emitter.calls_may_be_cut)
+        self._late = [late for late in self._late if not isinstance(late[1], Call)]  # the whole calls say it all
+        ends = [end and self._fitting(end.index or 0, end) for end in ends]
+        return list(self._rest_of(reply, ends))
+
+    def rest(self) -> list[Delta]:
+        """Returns the text that still waits, in an answer that broke off."""
+        return [delta for delta in self._take(None) if not isinstance(delta, Call)]
+
+    @staticmethod
+    def _check(reply: Reply, names: list[str], *, may_be_cut: bool) -> None:
+        tools = ", ".join(names)
+        if reply.finish_reason not in ("length", "content_filter"):
+            raise ProtocolError(f"the answer ended otherwise than it had begun, with another call of {tools}, or none")
+        if not may_be_cut:
+            how = "reached its limit of tokens" if reply.finish_reason == "length" else "was filtered"
+            raise IncompleteStreamError(f"the answer {how} inside a call of {tools}")
+
+    def _fitting(self, number: int, end: Call) -> Call:
+        """Returns the whole of a call without white space that came too late: behind the beginning of the next one.
+
+        Raises:
+            ProtocolError: the call goes on behind the end that was written.
+        """
+        text, size, closed = end.arguments, self._sizes.get(number, 0), self._closed.get(number)
+        if closed is None or (text[:size].endswith(closed) and (number == self._next - 1 or size == len(text))):
+            return end
+        if text[size:].strip() or not text[:size].endswith(closed):
+            raise ProtocolError(f"the arguments of {end.name} went on behind their end")
+        return replace(end, arguments=text[:size])
+
+    def _add(self, calls_before: int, delta: Delta, out: list[Delta]) -> None:
+        if self._goes_on(delta):
+            self._write(delta, out)
+        elif self._freed and self._late:
+            self._late.append((calls_before, delta))
+            self._release(out)
+        elif self._may_go(calls_before, delta):
+            self._write(delta, out)
+            if isinstance(delta, Call):
+                self._release(out)
+        else:
+            self._late.append((calls_before, delta))
+
+    def _goes_on(self, delta: Delta) -> bool:
+        """Whether a delta is a further fragment of a call that has begun."""
+        return isinstance(delta, Call) and (delta.index or 0) < self._next
+
+    def _may_go(self, calls_before: int, delta: Delta) -> bool:
+        return calls_before <= self._next and (self._complete or not isinstance(delta, Call))
+
+    def _write(self, delta: Delta, out: list[Delta]) -> None:
+        if isinstance(delta, Call) and delta.ended:
+            self._complete = self._freed = True
+            self._held = None if self._keeps_ends else delta
+            return
+        if (held := self._held) is not None and not isinstance(delta, Extra):  # which may be about that very call
+            self._held = None
+            self._closed[held.index or 0] = held.arguments
+            self._count(held)
+            out.append(held)
+        out.append(delta)
+        if isinstance(delta, Call):
+            self._count(delta)
+            if delta.index == self._next:
+                self._next, self._complete = self._next + 1, False
+                self._begun.append(delta.name or "")
+
+    def _count(self, call: Call) -> None:
+        number = call.index or 0
+        self._sizes[number] = self._sizes.get(number, 0) + len(call.arguments)
+
+    def _release(self, out: list[Delta]) -> None:
+        """Writes what has waited for the calls that have begun, or are complete, by now."""
+        released = True
+        while released:
+            self._freed = released = False
+            late, self._late = self._late, []
+            waiting: float = inf  # the lowest place that still waits: what came later for it does not overtake it
+            for place, delta in late:
+                if self._goes_on(delta) or (place < waiting and self._may_go(place, delta)):
+                    self._write(delta, out)
+                    released = True
+                else:
+                    self._late.append((place, delta))
+                    waiting = min(waiting, place)
+
+    def _rest_of(self, reply: Reply, ends: list[Call | None]) -> Iterator[Delta]:
+        later = count(max([end.index or 0 for end in self._ends.values()], default=-1) + 1)
+        waiting = [late.value for _, late in self._late if isinstance(late, Extra) and late.name == "output"]
+        refusals: list[Delta] = []  # behind the texts that wait
+        for part in end_deltas(reply):
+            if isinstance(part, Extra) and part.value in waiting:
+                continue  # it has its place there
+            if isinstance(part, Call):
+                end = ends[part.index or 0]
+                # Under the number under which it began, with the text that was begun.
+                said = (next(later), part.arguments) if end is None else (end.index, end.arguments)
+                call = replace(part, index=said[0], arguments=said[1])
+                yield from self._take(call.index)
+                yield call
+                continue
+            if isinstance(part, Refusal):
+                part = Refusal(part.text.removeprefix(self.refused))
+                if part.text and self._late:
+                    refusals.append(part)
+                    continue
+            if isinstance(part, Usage | Warn | Finish):
+                yield from [*self._take(None), *refusals]
+                refusals = []
+            yield part
+        yield from [*self._take(None), *refusals]
+
+    def _take(self, calls_before: int | None) -> list[Delta]:
+        """Takes what waits and comes before a call; all of it for None."""
+        taken = [late for late in self._late if calls_before is None or late[0] <= calls_before]
+        self._late = [late for late in self._late if calls_before is not None and late[0] > calls_before]
+        return [delta for _, delta in taken]
+
+
+def _finite(mark: Extra) -> Extra:
+    value = finite(mark.value)
+    return mark if value is mark.value else replace(mark, value=value)

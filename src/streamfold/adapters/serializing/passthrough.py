@@ -1,0 +1,390 @@
+"""What may be handed on as it came: an answer that is right goes through byte for byte, as far as it is right.
+
+A passage stands between the order of an answer (`delta_order.py`) and the emitter that would write it again. It holds
+every event of the server until all that it says may be shown, and then hands it on as it came. The emitter is told what
+has gone on, and nothing that it writes of that is used. So behind each event that went on, the emitter stands where the
+client stands that has read it; that is the one place where it can take over, and it does at the first thing to mend.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import Any
+
+from ...values import (
+    Block,
+    BlockEnd,
+    BlockPiece,
+    Call,
+    CallKind,
+    Delta,
+    Done,
+    Extra,
+    Failure,
+    Finish,
+    FinishReason,
+    Meta,
+    Part,
+    Reasoning,
+    Refusal,
+    Reply,
+    StreamChunk,
+    Summary,
+    Text,
+    ToolCall,
+)
+from .call_state import looks_whole
+from .passthrough_state import HEAD, HeardEvent, SaidLane, Shown, ends_call
+from .stream_patcher import StreamPatcher
+
+_MOST_HELD = 2**14
+
+
+class Passage:
+    """Takes the place of an emitter as long as an answer passes.
+
+    An event waits while something in it may not be shown yet: the end of a call, for example, until something comes
+    behind it. All events behind it wait with it.
+
+    Args:
+        emitter: what writes the answer from the first thing on that is to be mended.
+        texts: texts are compared as well as calls: a dialect reads them, and takes calls out of them.
+
+    Attributes:
+        passes: nothing has been mended yet.
+        differs: what may be shown is not what the server said.
+        ends: the last event says that the answer has ended, and nothing else.
+        left: what waited when the answer broke off.
+    """
+
+    def __init__(self, emitter: StreamPatcher, *, texts: bool = False) -> None:
+        self._emitter = emitter
+        self._texts = texts
+        self.passes = True
+        self.differs = self.ends = False
+        self.left = b""
+        self._said_finish: FinishReason | None = None
+        self._lanes: dict[object, SaidLane] = {Text: SaidLane(), Reasoning: SaidLane(), Refusal: SaidLane()}
+        self._calls: list[SaidLane] = []
+        self._refusals: dict[object, str] = {}  # the text so far, by the part of the answer
+        self._numbers: dict[object, int] = {}  # of the calls, by what the server knows them by
+        self._seen_before = 0  # so many of `seen` belong to an event
+        self._event = HeardEvent()  # that is heard
+        self._waiting: deque[HeardEvent] = deque()
+        self._size = 0  # of their bytes
+        self._instead: bytes | None = None  # what the emitter writes for the first of them, if it can't follow that
+        self._due: list[Shown] = []  # and may not have gone on
+        self._gone: dict[int, Delta] = {}  # marks in events that went on, which come later: by their identity
+        self._finished = False
+        self._passed = False  # an event, of which the emitter was told
+
+    @property
+    def keeps_order(self) -> bool:
+        """See `Emitter`."""
+        return self._emitter.keeps_order
+
+    @property
+    def calls_may_be_cut(self) -> bool:
+        """See `Emitter`."""
+        return self._emitter.calls_may_be_cut
+
+    @property
+    def call_kinds(self) -> tuple[CallKind, ...]:
+        """See `Emitter`."""
+        return self._emitter.call_kinds
+
+    def shows_broken(self, call: ToolCall) -> bool:
+        """See `Emitter`."""
+        return self._emitter.shows_broken(call)
+
+    @property
+    def seen(self) -> list[Extra]:
+        """See `Emitter`."""
+        return self._emitter.seen
+
+    @seen.setter
+    def seen(self, seen: list[Extra]) -> None:
+        self._emitter.seen, self._seen_before = seen, 0
+
+    @property
+    def said(self) -> Collection[str]:
+        """See `Emitter`."""
+        return self._emitter.said
+
+    @said.setter
+    def said(self, said: Collection[str]) -> None:
+        self._emitter.said = said
+
+    def fits(self, reply: Reply) -> bool:
+        """Whether the server said itself what an answer that has ended is: its calls, its texts and how it ended."""
+        if any(call.error and not self.shows_broken(call) for call in reply.tool_calls):
+            return False
+        if any(self._lanes[kind].ahead for kind in (Text, Reasoning)):
+            return False
+        if not self._has_said(reply):
+            return False
+        if self._said_finish is None:
+            return not self._emitter.mend_finish
+        ends = {self._said_finish, reply.finish_reason}
+        return len(ends) == 1 or (not self._emitter.reason_names_calls and ends == {"stop", "tool_calls"})
+
+    def _has_said(self, reply: Reply) -> bool:
+        """Whether the calls are those that the server said; none but what clients see to be cut off is beside them."""
+        read = [(call.name, call.raw_arguments.strip() or "{}") for call in reply.tool_calls if call.kind == "function"]
+        others = []
+        for lane in self._calls:
+            if lane.custom:
+                continue
+            said = (lane.name, "".join(lane.pieces).strip() or "{}")
+            # What the server had called whole, and takes back at the end, is the client's to judge.
+            if read and (said == read[0] or (lane.late and read[0][0] == lane.name)):
+                del read[0]
+            elif lane.passed < lane.said:  # else it can't be taken back
+                others.append(said[1])
+        cut = self._emitter.calls_may_be_cut and reply.finish_reason in ("length", "content_filter")
+        return not read and (not others or (cut and not any(map(looks_whole, others))))
+
+    # --- what the server says -----------------------------------------------------------------------------------------
+
+    def hear(self, deltas: Iterable[Delta], payload: Any = None) -> None:
+        """Takes what an event says, before any of it may be shown."""
+        if not self.passes:
+            return
+        event, seen = self._event, self._emitter.seen
+        event.payloads.append(payload)
+        event.deltas += seen[self._seen_before :]
+        self._seen_before = len(seen)
+        deltas = list(deltas)
+        is_last = any(isinstance(delta, Done) for delta in deltas)
+        self.ends = is_last and len(deltas) == 1
+        for delta in deltas:
+            match delta:
+                case Call(custom=True):
+                    self._hear_custom(delta)
+                case Call() if not (is_last and delta.whole and self._known(delta)):  # the last word repeats all calls
+                    self._hear_call(delta, delta.index, delta.arguments)
+                case Summary(calls):
+                    for call in calls:
+                        if not self._known(call):  # nothing but the end of the answer says it
+                            self._hear_call(call, call.index, call.arguments)
+                case Block(index=index, call=Call() as call):
+                    self._hear_call(replace(call, begins=True), index, call.arguments)
+                case BlockPiece(index=index, kind="call", how="json", value=str(text)) if index in self._numbers:
+                    self._hear_call(Call(index), index, text)
+                case BlockEnd(index=index) if index in self._numbers:
+                    self._end_call(self._numbers[index])
+                case Text(text, whole=False) | Reasoning(text, whole=False) if self._texts:
+                    self._say(self._lanes[type(delta)], delta, text)
+                case BlockPiece(kind="text", how="append", value=str(text)) if self._texts:
+                    self._say(self._lanes[Text], Text(text), text)
+                case BlockPiece(kind="reasoning", how="append", value=str(text)) if self._texts:
+                    self._say(self._lanes[Reasoning], Reasoning(text), text)
+                case Refusal(text, part, whole=False):
+                    self._refusals[_place(part)] = self._refusals.get(_place(part), "") + text
+                    self._say(self._lanes[Refusal], delta, text)
+                case Refusal(text, part) if self._refusals.get(_place(part)) != text:
+                    event.last = True  # only at the end it is known how much of it is new
+                case Finish(reason, raw):
+                    self._said_finish, event.last = reason, True
+                    words = self._emitter.end_words
+                    self.differs = self.differs or bool(words and raw not in words and reason != "unknown")
+                case Failure() | Done():
+                    event.last = True
+
+    def shows(self, chunk: StreamChunk) -> None:
+        """Takes the texts that were read in an event, before they come in their order."""
+        if self.passes and not self._texts:
+            if chunk.reasoning:
+                self._say(self._lanes[Reasoning], Reasoning(chunk.reasoning), chunk.reasoning)
+            if chunk.delta:
+                self._say(self._lanes[Text], Text(chunk.delta), chunk.delta)
+
+    def _known(self, call: Call) -> bool:
+        return any(key in self._numbers for key in _keys(call, call.index))
+
+    def _hear_call(self, call: Call, index: int | None, text: str) -> None:
+        begins = call.begins and index is None
+        keys = _keys(call, index)
+        number = None if begins else next((self._numbers[key] for key in keys if key in self._numbers), None)
+        if number is None and not begins and not call.id and not call.name and self._calls:
+            number = len(self._calls) - 1
+        if is_new := number is None:
+            number = len(self._calls)
+            self._calls.append(SaidLane(call.id, call.name))
+            self._lanes[number] = self._calls[-1]
+            needs_id = self._emitter.calls_have_ids and not call.markup
+            self.differs = self.differs or not call.name or (needs_id and not call.id)
+        lane, text_said = self._calls[number], text
+        if not is_new and (call.id or call.name) and (not call.whole or call.id not in (None, lane.id)):
+            self.differs = True  # another call under the same number, or a head that clients would add to the first one
+        self._numbers.update(dict.fromkeys(keys, number))
+        if call.whole:
+            before = "".join(lane.pieces)
+            self.differs = self.differs or bool(text and not text.startswith(before))
+            text = text[len(before) :]
+        # Calls whose pieces are mixed are written one behind the other, for readers that go one by one.
+        self.differs = self.differs or bool(text and number != len(self._calls) - 1)
+        lane.pieces.append(text)
+        told = replace(call, index=number, arguments=text, whole=False, ended=None, begins=False)
+        self._say(lane, told, HEAD * is_new + text)
+        if call.whole and text_said and not call.begins and self.keeps_order:
+            self._end_call(number)
+
+    def _hear_custom(self, call: Call) -> None:
+        """Counts a call of a custom tool. The patcher writes its pieces as they are (`StreamPatcher.see`)."""
+        keys = _keys(call, call.index)
+        if (call.name or not self._calls) and not any(key in self._numbers for key in keys):
+            self._calls.append(SaidLane(call.id, call.name, custom=True))
+        self._numbers.update(dict.fromkeys(keys, len(self._calls) - 1))
+
+    def _end_call(self, number: int) -> None:
+        """Takes the server's word that a call is whole: nothing needs to come behind it that says so."""
+        lane = self._calls[number]
+        text = "".join(lane.pieces)
+        if text.strip() and looks_whole(text):
+            lane.late = 1 + len(text) - len(text.rstrip())
+            self._event.deltas.append(Call(number, arguments=text, whole=True))
+
+    def _say(self, lane: SaidLane, delta: Delta, text: str) -> None:
+        lane.ahead += text
+        lane.said += len(text)
+        self._event.deltas.append(delta)
+        if lane is not self._lanes[Refusal]:  # which is shown at the end alone, and in the same words
+            self._event.needs.append((lane, lane.said))
+
+    # --- what may be shown --------------------------------------------------------------------------------------------
+
+    def feed(self, delta: Delta) -> bytes:
+        """Takes what may be shown, in its order. Returns its events once something was mended; nothing before."""
+        if isinstance(delta, Meta):
+            return b"" if self._passed else self._emitter.feed(delta)
+        if self._gone and self._gone.pop(id(delta), None) is not None:
+            return b""
+        shown = self._shown(delta)
+        if not self.passes:
+            return self._write(shown)
+        if (lane := shown.lane) is not None:
+            if lane.ahead.startswith(shown.text):
+                lane.ahead = lane.ahead[len(shown.text) :]
+            elif not isinstance(delta, Refusal):  # which the end of the answer says, in the server's words
+                self.differs = True
+        self._due.append(shown)
+        return b""
+
+    def feed_all(self, deltas: Iterable[Delta]) -> bytes:
+        """Does the same with several."""
+        return b"".join([self.feed(delta) for delta in deltas])
+
+    def _shown(self, delta: Delta) -> Shown:
+        """Puts a delta in its place."""
+        match delta:
+            case Call(index=int(number), whole=False):  # whole ones are the end of the answer, and say all of the call
+                lane = self._lanes.setdefault(number, SaidLane())
+                if lane.shown == 0 and not (lane.name == delta.name and lane.id in (None, delta.id)):
+                    self.differs = True
+                text = HEAD * (lane.shown == 0) + delta.arguments
+            case Text(text) | Reasoning(text) | Refusal(text):
+                lane = self._lanes[type(delta)]
+            case _:
+                return Shown(delta)
+        lane.shown += len(text)
+        return Shown(delta, lane, text, lane.shown)
+
+    def finish(self) -> bytes:
+        """Takes the end of the answer: see `feed`."""
+        self._finished = True
+        return b"" if self.passes else self._emitter.finish()
+
+    # --- what goes on as it came --------------------------------------------------------------------------------------
+
+    def take(self, raw: bytes) -> bytes:
+        """Takes the bytes of an event that was heard. Returns those that may go on."""
+        event, self._event = self._event, HeardEvent()
+        event.raw = raw
+        self._waiting.append(event)
+        self._size += len(raw)
+        if self._instead is not None and self._size > _MOST_HELD:
+            return self.mend()
+        out = []
+        while self.passes and self._waiting and self._may_go(self._waiting[0]):
+            out.append(self._pass(self._waiting[0]))
+        return b"".join(out)
+
+    def release(self, *, failed: bool = False) -> bytes:
+        """Returns all that waits, at the end of an answer that is right.
+
+        Args:
+            failed: it failed: the ends of calls that could be run are left out, where pieces alone make a call.
+        """
+        events, self._waiting = self._waiting, deque()
+        leaves_out = failed and not self.keeps_order
+        return b"".join([event.raw for event in events if not (leaves_out and any(map(ends_call, event.needs)))])
+
+    def fail(self) -> bytes:
+        """Returns all that waits but an end, and the error with which an answer ends that broke off."""
+        self.passes = False
+        self._waiting = deque(event for event in self._waiting if not event.last)
+        errors = [shown.delta for shown in self._due if isinstance(shown.delta, Failure)]
+        self.left = self.release(failed=True)
+        return self.left + self._emitter.feed_all(errors)
+
+    def mend(self) -> bytes:
+        """Ends the passage: what has gone on is left as it is. Returns what is to be written behind it by now."""
+        self.passes = False
+        self._waiting.clear()
+        due, self._due = self._due, []
+        out = (self._instead or b"") + b"".join(map(self._write, due))
+        return out + (self._emitter.finish() if self._finished else b"")
+
+    def _may_go(self, event: HeardEvent) -> bool:
+        right_place = self._instead is None and not event.last
+        return right_place and all(lane.may_show(need) for lane, need in event.needs)
+
+    def _pass(self, event: HeardEvent) -> bytes:
+        """Tells the emitter of an event. Returns it, unless the emitter would stand elsewhere.
+
+        Then it waits, with all that comes, for the end, or until that is too much: few servers are such.
+        """
+        told, self._passed = self._emitter.feed_all(event.deltas) if event.payloads else b"", True
+        written = [self._emitter.follow(payload) for payload in event.payloads if payload is not None]
+        for lane, need in event.needs:
+            lane.passed = need
+        for delta in event.deltas:
+            if isinstance(delta, Refusal):
+                self._lanes[Refusal].passed += len(delta.text)
+            elif isinstance(delta, Extra):
+                self._gone[id(delta)] = delta
+        self._due = [shown for shown in self._due if not self._has_gone(shown)]
+        if elsewhere := [one for one in written if one is not None]:
+            self._instead = told + b"".join(elsewhere)
+            return b""
+        self._waiting.popleft()
+        self._size -= len(event.raw)
+        return event.raw
+
+    def _has_gone(self, shown: Shown) -> bool:
+        if shown.lane is None:
+            return self._gone.pop(id(shown.delta), None) is not None
+        return shown.end <= shown.lane.passed
+
+    def _write(self, shown: Shown) -> bytes:
+        """Returns the events for what has not gone on of a delta."""
+        delta, lane, text, end = shown
+        if lane is None or (left := end - lane.passed) >= len(text):
+            return self._emitter.feed(delta)
+        match delta:
+            case Call() if left > 0:
+                return self._emitter.feed(replace(delta, arguments=text[-left:]))
+            case Text() | Reasoning() | Refusal() if left > 0:
+                return self._emitter.feed(replace(delta, text=text[-left:]))
+        return b""
+
+
+def _place(part: Part | None) -> object:
+    return part and (part.item if part.output is None else part.output, part.number)
+
+
+def _keys(call: Call, index: int | None) -> list[object]:
+    return [key for key in (index, call.item or None, call.id) if key is not None]

@@ -1,0 +1,73 @@
+"""Serializers that write a server's own answer again, with everything in it that no delta has."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...values import Extra, Reply
+from .stream_serializer import Emitter
+
+SEEN = "seen"  # the name of an `Extra` with the members of an event that have no delta
+
+
+class StreamPatcher(Emitter):
+    """The base of the patchers, one for each wire format, which also derive from the serializer of that format.
+
+    Of a serializer they use and override public members alone.
+
+    Attributes:
+        calls_have_ids: whether clients need the ids of calls.
+        reason_names_calls: whether the finish reason of an answer with calls must say so.
+        seen: the members of the current event that have no delta, for `write_extra`.
+    """
+
+    calls_have_ids = True
+    reason_names_calls = False
+
+    def __init__(self, **others: Any) -> None:
+        super().__init__(**others)
+        self.seen: list[Extra] = []
+
+    @staticmethod
+    @abstractmethod
+    def tools(request: Mapping[str, Any]) -> Iterable[Any]:
+        """Returns the functions of a request in the shape of Chat Completions."""
+
+    @abstractmethod
+    def reads(self, payload: Any, name: str) -> bool:
+        """Returns whether an event has the shape that clients of this API accept, after those before it."""
+
+    @abstractmethod
+    def see(self, payload: Any) -> None:
+        """Reads the members of an event that have no delta. Those with a place among the deltas are added to `seen`."""
+
+    @abstractmethod
+    def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+        """Returns an answer that was not streamed, with what is wrong in it corrected."""
+
+    @abstractmethod
+    def follows(self, payload: Any) -> bool:
+        """Moves to where a client is that has read this event of the server. Returns whether that is possible."""
+
+    def follow(self, payload: Any) -> bytes | None:
+        """Takes note that an event of the server, whose deltas were fed, is forwarded unchanged.
+
+        Returns None if what is written next would come after it, else what is to be written instead of it.
+        """
+        is_possible = self.follows(payload)
+        written = self.drain()
+        return None if is_possible else written
+
+    def leaves(self, body: Any) -> bool:
+        """Returns whether a body that was not streamed is not an answer yet: the server is still working on it."""
+        return False
+
+    def repeats(self, payload: Any) -> bool:
+        """Returns whether an event differs from the one before only in its text: it need not be looked at."""
+        return False
+
+    def passes_over(self, raw: bytes) -> bool:
+        """Returns whether clients ignore an event, because they don't know its name."""
+        return False

@@ -1,0 +1,360 @@
+"""The base of the writers of answers: deltas in, server-sent events out. The inverse of `decode`.
+
+An emitter takes what the pipeline and `tool_call_assembly.py` have been over: pieces of text, and calls whose index is
+their number and whose name is in one piece. It is told of an end and of a failure like of everything else, so that an
+answer never just stops.
+
+`answers.py` makes such deltas of chunks and replies; the emitter of each wire format is in its `emit.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
+from typing import Any, ClassVar, NoReturn
+
+from ...values import (
+    Call,
+    CallKind,
+    Delta,
+    ErrorInfo,
+    Extra,
+    Failure,
+    Finish,
+    Meta,
+    ReadToolChoice,
+    Reasoning,
+    Refusal,
+    StreamChunk,
+    Text,
+    ToolCall,
+    Usage,
+    Warn,
+    WarningCode,
+)
+from .call_state import WrittenCall, looks_whole
+
+# Line ends to some readers of event streams (`str.splitlines`), and halves of surrogate pairs, which no encoding takes.
+_ESCAPED = re.compile("[\u0085\u2028\u2029\ud800-\udfff]")
+
+DONE = b"data: [DONE]\n\n"  # the end of a stream, for want of another
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def json_text(value: Any) -> str:
+    """Returns JSON text on one line, by any definition of a line. NaN and Infinity stay what a server wrote there."""
+    text = _encode(value)
+    return text if text.isascii() else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def event(payload: Any, name: str | None = None, *, end: str = "\n") -> bytes:
+    """Returns a server-sent event with a JSON payload. `end` is what ends a line."""
+    head = f"event: {name}{end}" if name else ""
+    return f"{head}data: {json_text(payload)}{end}{end}".encode()
+
+
+def comment(text: str) -> bytes:
+    """Returns a comment, which readers of events ignore."""
+    line = " ".join(text.split())
+    return f": {_ESCAPED.sub(' ', line)}\n\n".encode()
+
+
+def error_body(info: ErrorInfo) -> dict[str, Any]:
+    """Returns an error object: the body of an error response on both wires, and an event of Chat Completions."""
+    error: dict[str, Any] = {"message": info.message, "type": info.type, "param": info.param, "code": info.code}
+    return {"error": error if info.status is None else {**error, "status": info.status}}
+
+
+class Emitter(ABC):
+    """Writes the events of one answer.
+
+    A serializer of a wire format implements the methods `write_...` and calls `send` for each payload. A subclass may
+    override these (`StreamPatcher`): they are public, and so are the attributes that tell where the answer stands.
+
+    Ids, names and arguments of calls are written as they are. A call is opened as soon as its id and name are known; a
+    `whole` one is complete, any other may go on until the end of the answer.
+
+    Args:
+        id, model, created: what the answer says of itself. A `Meta` that is fed first says it better.
+        tool_choice: of the request. After "none" calls are not written, whoever made them.
+        mend_finish: write a finish reason also where the server sent none and the answer ended in order all the same.
+            Else none is made up, and the client sees an answer that ended without one.
+
+    Attributes:
+        calls_may_be_cut: whether an answer that reached its limit may leave calls as they are: clients of this wire
+            see that such a call is not complete, and do not run it. Else the answer ends with an error.
+        arguments_are_text: whether clients get the arguments of a call as text, which they parse themselves.
+        call_kinds: the kinds of calls that this wire has a form for.
+        end_words: the finish reasons that clients look for, where another word of the same meaning is written as these.
+        keeps_order: what comes behind the beginning of a call is not written before the end of that call.
+        begun, ended: whether the start, and the end, of the answer have been written.
+        usage, finish_reason: the last ones that were fed; they are written at the end.
+        calls: the calls so far. Calls of custom tools have negative keys.
+        said: whole texts of the answer that are held elsewhere, so that none has to be held twice.
+    """
+
+    calls_may_be_cut: ClassVar[bool] = True
+    arguments_are_text: ClassVar[bool] = True
+    call_kinds: ClassVar[tuple[CallKind, ...]] = ("function",)
+    end_words: ClassVar[frozenset[str]] = frozenset()
+    keeps_order: ClassVar[bool] = False
+    line_end: ClassVar[str] = "\n"
+
+    def __init__(
+        self,
+        *,
+        id: str,  # noqa: A002 - the word on the wire
+        model: str,
+        created: int = 0,
+        tool_choice: ReadToolChoice = "auto",
+        mend_finish: bool = False,
+    ) -> None:
+        self.id = id
+        self.model = model
+        self.created = created
+        self.tool_choice = tool_choice
+        self.mend_finish = mend_finish
+        self.ended = False
+        self.begun = False
+        self.usage: Usage | None = None
+        self.finish_reason: Finish | None = None
+        self.calls: dict[int, WrittenCall] = {}
+        self._warnings: dict[str, None] = {}
+        self._extras: dict[str, int] = {}
+        self._customs: dict[int, WrittenCall] = {}  # by the number that the provider gave them
+        self._out: list[bytes] = []
+        self._streams = True
+        self.said: Collection[str] = ()
+
+    def begin(self) -> bytes:
+        """Returns the events that open the answer. Without this call the first delta opens it."""
+        if not self.begun:
+            self.write_start()
+        return self.drain()
+
+    def feed(self, delta: Delta) -> bytes:
+        """Returns the events for a delta; none after a failure.
+
+        Usage, warnings and the finish reason are kept for the end, because more may follow them. Raises TypeError for
+        what the engine has to sort first: calls without a number, names in pieces, texts that repeat others.
+        """
+        if self.ended:
+            return b""
+        match delta:
+            case Text(whole=True) | Reasoning(whole=True) | Refusal(whole=True) | Call(index=None):
+                _unsorted(delta)
+            case Text(text):
+                if text:
+                    self.write_text(delta)
+            case Reasoning():
+                self.write_reasoning(delta)
+            case Refusal(text):
+                if text:
+                    self.write_refusal(delta)
+            case Call():
+                if self.tool_choice != "none":
+                    (self._custom_call if delta.custom else self._call)(delta)
+            case Extra(name, value, whole):
+                values = value[self._extras.get(name, 0) :] if whole else [value]  # of a list those that are new
+                self._extras[name] = self._extras.get(name, 0) + len(values)
+                for one in values:
+                    self.write_extra(name, one)
+            case Usage():
+                self.usage = delta
+            case Finish():
+                self.finish_reason = delta
+            case Warn(code, detail):
+                self._warn(code, detail)
+            case Meta():
+                self._meta(delta)
+            case Failure():
+                self.write_failure(delta)
+                self.ended = True
+        return self.drain()
+
+    def feed_all(self, deltas: Iterable[Delta]) -> bytes:
+        """Returns the events for several deltas."""
+        return b"".join([events for delta in deltas if (events := self.feed(delta))])
+
+    def finish(self) -> bytes:
+        """Returns the events that end the answer; nothing after a failure or a second time."""
+        if self.ended:
+            return b""
+        self.ended = True
+        for call in self.calls.values():
+            self._open_at_last(call)
+        self.write_end()
+        return self.drain()
+
+    def whole(self, deltas: Iterable[Delta]) -> dict[str, Any]:
+        """Returns an answer that is not streamed as one value: all that its events say together.
+
+        Args:
+            deltas: the answer from its beginning to its end; its calls are whole.
+        """
+        self._streams = False
+        self.feed_all(deltas)
+        self.finish()
+        return self.body()
+
+    def shows(self, chunk: StreamChunk) -> None:  # noqa: B027 - see `close_call`
+        """Takes note of a chunk before its deltas come, in their order: for those that compare the two."""
+
+    def shows_broken(self, call: ToolCall) -> bool:
+        """Whether clients see that a call can't be run, whose arguments are broken (`ToolCall.error`)."""
+        return self.arguments_are_text and not looks_whole(call.raw_arguments)
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether a call has been written."""
+        return any(call.opened for call in self.calls.values())
+
+    def send(self, payload: dict[str, Any], event_name: str | None = None) -> None:
+        """Writes one event. It is encoded at once: `payload` may be changed afterwards.
+
+        For an answer that is not streamed, the payload is collected for `body` instead.
+        """
+        if self._streams:
+            self._out.append(event(payload, event_name, end=self.line_end))
+        else:
+            self.collect(payload)
+
+    def drain(self) -> bytes:
+        """Returns the events that have been written since the last call."""
+        written, self._out = self._out, []
+        return b"".join(written)
+
+    def _meta(self, meta: Meta) -> None:
+        if not self.begun:
+            self.id, self.model = meta.id or self.id, meta.model or self.model
+            if isinstance(meta.created, int | float):
+                self.created = int(meta.created)
+
+    def _warn(self, code: WarningCode, detail: str) -> None:
+        self._warnings.setdefault(f"streamfold warning {code}: {detail}")
+
+    def _write_warnings(self) -> None:
+        self._out += [comment(warning) for warning in self._warnings]
+
+    def _call(self, part: Call) -> None:
+        number = 0 if part.index is None else part.index
+        call = self.calls.setdefault(number, WrittenCall(len(self.calls)))
+        if call.closed:
+            return
+        if part.name and call.name and part.name != call.name:  # what was written of a name can't be taken back
+            _unsorted(part)
+        if not call.opened:
+            call.id, call.name = call.id or part.id or "", call.name or part.name or ""
+            call.item = call.item or part.item
+        known = call.extra
+        if part.extra:
+            call.extra = {**(call.extra or {}), **part.extra}
+        piece = part.arguments
+        if part.whole:
+            # More than the pieces, or the same: what was written can't be taken back.
+            piece = piece[call.size :] if piece.startswith(call.arguments) else ""
+        call.pieces.append(piece)
+        # A whole that adds nothing is not written: to readers that go one by one its entry would begin the call again.
+        new = piece or not (part.whole and call.opened) or call.extra != known
+        if call.id and call.name and new:
+            self._write_call(call)
+        if part.whole and part.arguments and call.opened:  # "" is how the Responses API begins
+            call.closed = True
+            if call.arguments == part.arguments:
+                call.pieces = [part.arguments]
+            self.close_call(call)
+
+    def _custom_call(self, part: Call) -> None:
+        """Takes a piece of a call of a custom tool: the first one keeps its place among the others."""
+        number = part.index or 0
+        if (call := self._customs.get(number)) is None:
+            call = self._customs[number] = self.reserve_call(part.id or f"call_{number}", part.name or "", "")
+        call.pieces = [part.arguments] if part.whole else [*call.pieces, part.arguments]
+
+    def reserve_call(self, call_id: str, name: str, text: str) -> WrittenCall:
+        """Takes the next number for the call of a custom tool, which is written at the end.
+
+        Any part of its text could be run. So it waits until it is certain that the answer is whole.
+        """
+        call = WrittenCall(len(self.calls), call_id, name, pieces=[text], custom=True)
+        self.calls[-1 - call.number] = call
+        return call
+
+    def _open_at_last(self, call: WrittenCall) -> None:
+        """Writes a call whose id never came. One without a name can't be run, and is not written."""
+        cut = call.custom and self.finish_reason is not None and self.finish_reason.cut
+        if not call.opened and call.name and not cut:
+            call.id = call.id or f"call_{self.stem}_{call.number}"
+            self._write_call(call)
+
+    def _write_call(self, call: WrittenCall) -> None:
+        piece = "".join(call.pieces[call.written :])
+        call.written = len(call.pieces)
+        first, call.opened = not call.opened, True
+        self.write_call_piece(call, piece, first=first)
+
+    def _write_texts(self, deltas: Iterable[object]) -> None:
+        """Writes what there is of text among the deltas that have waited."""
+        for delta in deltas:
+            match delta:
+                case Text():
+                    self.write_text(delta)
+                case Reasoning():
+                    self.write_reasoning(delta)
+                case Refusal():
+                    self.write_refusal(delta)
+
+    @property
+    def stem(self) -> str:
+        """What ids are made from, where the answer's own parts have none."""
+        return re.sub(r"^[a-z]+[-_]|[^A-Za-z0-9]", "", self.id)[-40:] or "0"
+
+    @abstractmethod
+    def write_start(self) -> None:
+        """Writes the start of the answer."""
+
+    @abstractmethod
+    def write_text(self, delta: Text) -> None:
+        """Writes a piece of text."""
+
+    @abstractmethod
+    def write_reasoning(self, delta: Reasoning) -> None:
+        """Writes a piece of reasoning. An empty one: the model reasoned and shows nothing of it."""
+
+    @abstractmethod
+    def write_refusal(self, delta: Refusal) -> None:
+        """Writes a piece of a refusal."""
+
+    @abstractmethod
+    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+        """Writes a piece of the arguments, which may be empty; the first one with id and name."""
+
+    def close_call(self, call: WrittenCall) -> None:  # noqa: B027 - not every format marks it
+        """Writes the end of a complete call, in formats that mark it."""
+
+    @abstractmethod
+    def write_extra(self, name: str, value: Any) -> None:
+        """Writes what has a place in this format, of what deltas have no type for."""
+
+    @abstractmethod
+    def write_end(self) -> None:
+        """Writes the end of the answer: finish reason, usage, warnings."""
+
+    @abstractmethod
+    def write_failure(self, failure: Failure) -> None:
+        """Writes the error with which the answer ends."""
+
+    @abstractmethod
+    def collect(self, payload: dict[str, Any]) -> None:
+        """Adds the payload of an event to the answer, which is not streamed."""
+
+    @abstractmethod
+    def body(self) -> dict[str, Any]:
+        """Returns the whole answer, which was not streamed."""
+
+
+def _unsorted(delta: Delta) -> NoReturn:
+    raise TypeError(f"emitters take what the engine has sorted, not {delta!r}")

@@ -1,0 +1,195 @@
+"""One answer over the network: attempts until it begins, then its chunks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from ..engine import StreamDecoder
+from ..limits import RateLimiter
+from ..net import Exchange, HTTPRequest
+from ..requests import estimated_tokens, text_tokens
+from ..values import (
+    APIError,
+    ProtocolWarning,
+    Reply,
+    StreamChunk,
+    StreamError,
+    Timing,
+    Usage,
+    Writing,
+)
+from .downgrade_retry import MilderRequests
+from .hooks import Notifier
+from .loop_bound_client import Connections
+from .prepared_call import Plan
+from .reading import AnswerReader
+from .retrying import Attempts
+
+_UNMET = "several calls came, though parallel_tool_calls=False was asked for: run_tools() runs them one by one"
+
+
+class NetworkAnswer:
+    """Gets one answer: attempts up to its first chunk, then the rest of that attempt.
+
+    Args:
+        connections: gives out the HTTP client for each attempt.
+        max_retries: how often a request that failed before its first chunk is sent again.
+        milder: decides how the request is sent again after a part of it was refused.
+        continuation: given the error of an answer that has begun, returns the rest of it: `error.resume()`.
+        limiter: each attempt needs a permit of it; None: nothing is limited.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        notifier: Notifier,
+        connections: Connections,
+        *,
+        max_retries: int,
+        milder: MilderRequests,
+        continuation: Callable[[APIError], object] | None = None,
+        limiter: RateLimiter | None = None,
+    ) -> None:
+        self.fragments = False
+        self._plan = plan
+        self._notifier = notifier
+        self._milder = milder
+        self._continuation = continuation
+        self._attempts = Attempts(plan.request, notifier, connections, max_retries=max_retries, limiter=limiter)
+        self._decoder: StreamDecoder | None = None
+        self.reply: Reply | None = None
+        self._failed = self._over = False
+
+    @property
+    def warnings(self) -> tuple[ProtocolWarning, ...]:
+        """Those of the request, and those that the answer has brought so far."""
+        if self.reply is not None:
+            return tuple(self.reply.warnings)
+        exchange = self._attempts.exchange
+        return (
+            *self._plan.warnings,
+            *(exchange.warnings if exchange else ()),
+            *(self._decoder.warnings if self._decoder else ()),
+        )
+
+    @property
+    def window(self) -> int | None:
+        """How many tokens the model takes, conversation and answer together; None: unknown."""
+        return self._plan.sent.family.context_tokens
+
+    @property
+    def writing(self) -> tuple[Writing, ...]:
+        """The tool calls that the model is writing."""
+        return self._decoder.writing if self._decoder else ()
+
+    def hurry(self) -> None:
+        """Must be called if the caller knows better what to do than to wait when the server has too many requests."""
+        self._attempts.patient = False
+
+    async def aclose(self) -> None:
+        """Closes the connection and wakes the task that waits for it."""
+        if self._over:
+            return
+        if self.reply is None and not self._failed:
+            self._attempts.settle_left(self._used)
+        await self._attempts.aclose()
+
+    async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+        """Yields the chunks of the answer, grouped by network read."""
+        if self._attempts.closed:
+            return
+        try:
+            exchange, reader, batch = await self._attempts.run(self._attempt, self._without)
+            first_chunk = self._attempts.elapsed()
+            if batch:
+                self._milder.succeeded()
+                del self._milder  # nothing is sent again: what that would be made of is freed
+                self._notifier.notify("on_first_chunk", first_chunk)
+            while batch and not batch[-1].finished:
+                yield batch
+                batch = await reader.next_batch()
+            if batch:
+                self.reply = self._reply(reader.reply, exchange, first_chunk)
+                self._settle(self.reply)
+                self._notifier.notify("on_finish", self.reply)
+                yield batch
+                await reader.drain()
+        except APIError as error:
+            self._failed = True
+            if not self._attempts.closed:  # after aclose() the broken connection is our own doing
+                self._notifier.notify("on_error", self._signed(error))
+                raise
+        finally:
+            try:
+                await self.aclose()
+                self._over = True
+            finally:
+                self._notifier.notify("on_close")
+
+    def _reply(self, reply: Reply, exchange: Exchange, first_chunk: float) -> Reply:
+        unmet = (
+            [ProtocolWarning("parallel_calls_unmet", _UNMET)] if self._plan.one_call and reply.tool_calls[1:] else []
+        )
+        reply.request_id, reply.rate_limit = exchange.request_id, exchange.rate_limit
+        reply.timing = Timing(self._attempts.headers_after, first_chunk, self._attempts.elapsed())
+        reply.warnings = [*self._plan.warnings, *exchange.warnings, *reply.warnings, *unmet]
+        reply.attempts = tuple(self._attempts.failed)
+        reply.provider, reply.origin, reply.pricing = (
+            self._notifier.info.provider,
+            self._plan.origin,
+            self._plan.pricing,
+        )
+        return reply
+
+    def _settle(self, reply: Reply) -> None:
+        """Notes what the answer has used, for the limits: an estimate where its usage and its cost can't be counted."""
+        if any(warning.code == "usage_invalid" for warning in reply.warnings) and reply.cost is None:
+            self._attempts.settle_left(self._used)
+        else:
+            self._attempts.settle(reply)
+
+    def _used(self) -> Reply:
+        """Returns what an answer has used: by the provider's counts as far as there are any, else by what was read."""
+        if self._decoder is not None and self._plan.whole:
+            with suppress(StreamError):  # only at its end is a body in one piece looked at
+                self._decoder.end(interrupted="the answer was left")
+        reply = self._decoder.partial() if self._decoder else Reply()
+        told, texts = (
+            reply.usage,
+            [reply.text, reply.reasoning or "", *(call.raw_arguments for call in reply.tool_calls)],
+        )
+        written = sum(map(text_tokens, (*texts, *(call.text for call in self.writing))))
+        written = max(written, (told and told.output_tokens) or 0)
+        read = told.input_tokens if told is not None and told.input_tokens is not None else None
+        read = estimated_tokens(self._plan.sent) if read is None else read
+        pricing = self._plan.pricing and replace(self._plan.pricing, partial=True)
+        return Reply(usage=Usage(read, written, read + written), model=reply.model, pricing=pricing)
+
+    def _attempt(self) -> Callable[[Exchange], Awaitable[tuple[Exchange, AnswerReader, list[StreamChunk]]]]:
+        """Returns the reader of a new attempt, which brings its first chunks."""
+        plan = self._plan
+        decoder = self._decoder = plan.decoder(self.fragments)
+
+        async def read(exchange: Exchange) -> tuple[Exchange, AnswerReader, list[StreamChunk]]:
+            self._notifier.info.redactor = exchange.redactor
+            reader = AnswerReader(exchange, decoder, self._attempts, plan.reconnect, self._notifier.tap, plan.whole)
+            return exchange, reader, await (reader.whole_batch() if plan.whole else reader.next_batch())
+
+        return read
+
+    def _signed(self, error: APIError) -> APIError:
+        error.warnings = self.warnings
+        error.continuation = self._continuation
+        if error.partial is not None and self._plan.pricing is not None:
+            error.partial = replace(error.partial, pricing=replace(self._plan.pricing, partial=True))
+        return self._attempts.signed(error)
+
+    def _without(self, error: APIError) -> HTTPRequest | None:
+        """Returns the request without the optional part of it that the server rejected; None if there is none."""
+        plan = self._milder.after(self._plan, error)
+        if plan is None:
+            return None
+        self._plan = plan
+        return plan.request

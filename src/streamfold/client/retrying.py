@@ -1,0 +1,205 @@
+"""One request, sent until an attempt succeeds: the same way for answers and for everything else that is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+
+from ..limits import RateLimiter
+from ..net import Clocks, Exchange, HTTPRequest, event_loop, redact_error, retry_delay
+from ..values import APIError, Attempt, Reply
+from .hooks import Notifier
+from .loop_bound_client import Connections
+from .rate_limit_lease import Permit
+
+T = TypeVar("T")
+
+_PATIENCE = 300.0  # seconds for which a request is sent again after being told to wait
+
+
+class Attempts:
+    """Sends a request, and sends it again after errors that a retry may mend.
+
+    Args:
+        connections: gives out the HTTP client for each attempt.
+        max_retries: how often a request that failed is sent again.
+        limiter: each attempt needs a permit of it; None: nothing is limited.
+
+    Attributes:
+        exchange: the attempt that is under way, or the last one.
+        failed: the attempts that failed.
+        closed: whether `aclose` was called.
+        patient: whether to wait when the server has too many requests, where they are limited; else that is an error.
+        headers_after: seconds until the head of the last response came; None before.
+    """
+
+    def __init__(
+        self,
+        request: HTTPRequest,
+        notifier: Notifier,
+        connections: Connections,
+        *,
+        max_retries: int,
+        limiter: RateLimiter | None = None,
+    ) -> None:
+        self._request = request
+        self._notifier = notifier
+        self._connections = connections
+        self._max_retries = max_retries
+        self._permit = None if limiter is None else Permit(limiter)
+        self.patient = True
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._now = anyio.current_time
+        self._began = 0.0
+        self._clocks: Clocks | None = None
+        self._retries = self._refusals = 0
+        self.exchange: Exchange | None = None
+        self.failed: list[Attempt] = []
+        self.closed = False
+        self.headers_after: float | None = None
+
+    async def run(
+        self,
+        attempt: Callable[[], Callable[[Exchange], Awaitable[T]]],
+        without: Callable[[APIError], HTTPRequest | None] = lambda error: None,
+    ) -> T:
+        """Returns what the first attempt that succeeds brings.
+
+        Nothing has been shown before, so nothing can be shown twice.
+
+        Args:
+            attempt: called for each attempt; returns the function that reads its response.
+            without: given an error, returns the request without the part of it that the server rejected, or None.
+
+        Raises:
+            APIError: the last attempt failed.
+            ConfigError: the request can't be sent.
+        """
+        loop = self._loop = event_loop()
+        self._now = anyio.current_time if loop is None else loop.time
+        self._began = self._now()
+        clocks = self._clocks = Clocks(self._request.timeouts, self._began)
+        pause = 0.0
+        while True:
+            exchange = self.exchange = Exchange(self._connections.client(loop), self._request, clocks, loop)
+            read = attempt()
+            if pause:
+                await exchange.pause(pause)
+            try:
+                if self._permit is not None:
+                    await exchange.wait_for(self._permit.begin)
+                if not self.closed:
+                    self._notifier.notify("on_request")
+                with self._notifier.sending():
+                    await exchange.open()
+                self.headers_after = self.elapsed()
+                if self._permit is not None:
+                    self._permit.answered(exchange.rate_limit)
+                return await read(exchange)
+            except APIError as error:
+                await self.exchange.aclose()
+                if self._permit is not None:
+                    await self._permit.failed(error)
+                if self.closed or (wanted := self._next_pause(error, clocks, without)) is None:
+                    raise
+                pause = wanted
+
+    async def reconnect(self, request: HTTPRequest, error: APIError, after: int, reconnects: int) -> Exchange | None:
+        """Continues an answer that broke off on another connection.
+
+        Args:
+            request: asks for the rest.
+            error: how it broke off.
+            after: the number of the last event.
+            reconnects: how often the rest has been asked for, without an event since.
+
+        Returns:
+            None if the rest can't be had; nothing more can be done then.
+        """
+        while reconnects < self._max_retries and self._clocks is not None:
+            pause = retry_delay(error, reconnects - 1) if reconnects else 0.0
+            if pause is None or self._now() + pause >= self._clocks.ends:
+                return None
+            reconnects += 1
+            self._failed(error, pause, after)
+            if self.exchange is not None:
+                await self.exchange.aclose()
+            exchange = self.exchange = Exchange(self._connections.client(self._loop), request, self._clocks, self._loop)
+            if self.closed:
+                await exchange.aclose()
+            try:
+                await exchange.pause(pause)
+                with self._notifier.sending():
+                    await exchange.open()
+            except APIError as refused:
+                error = refused
+            else:
+                return exchange
+        return None
+
+    def settle(self, reply: Reply) -> None:
+        """Notes what the answer has used, for the limits."""
+        if self._permit is not None:
+            self._permit.settle(reply)
+
+    def settle_left(self, used: Callable[[], Reply]) -> None:
+        """Notes what an answer has used that nobody reads to its end.
+
+        Args:
+            used: returns the best count there is.
+        """
+        if self._permit is not None and self._permit.is_answered:
+            self._permit.settle(used(), partial=True)
+
+    async def aclose(self) -> None:
+        """Closes the connection and wakes the task that waits for it."""
+        self.closed = True
+        if self.exchange is not None:
+            await self.exchange.aclose()
+        if self._permit is not None:
+            await self._permit.aclose()
+
+    def elapsed(self) -> float:
+        """Returns the seconds since the request was first sent."""
+        return self._now() - self._began
+
+    def signed(self, error: APIError) -> APIError:
+        """Returns the error with provider, attempts and request id, and without secrets."""
+        error.provider = self._notifier.info.provider
+        error.attempts = tuple(self.failed)
+        error.url = self._request.shown_url
+        if self.exchange is not None:
+            error.request_id = error.request_id or self.exchange.request_id
+            error.warnings = error.warnings or self.exchange.warnings
+        redact_error(error, self.exchange.redactor if self.exchange else self._request.redactor)
+        return error
+
+    def _next_pause(
+        self, error: APIError, clocks: Clocks, without: Callable[[APIError], HTTPRequest | None]
+    ) -> float | None:
+        """Returns the seconds to wait before the next attempt, or None if there is none."""
+        self.signed(error)  # what is learned from it is shown
+        if (milder := without(error)) is not None:
+            self._request, pause = milder, 0.0
+        elif self._permit is not None and self._permit.refuses(error):
+            rest = retry_delay(error, self._refusals)
+            if not self.patient or rest is None or self.elapsed() >= _PATIENCE:
+                return None
+            said = getattr(error, "retry_after", None) is not None  # then all rest, and the limiter knows for how long
+            self._refusals, pause = self._refusals + 1, 0.0 if said else rest
+        else:
+            wanted = retry_delay(error, self._retries) if self._retries < self._max_retries else None
+            if wanted is None or self._now() + wanted >= clocks.ends:
+                return None
+            self._retries, pause = self._retries + 1, wanted
+        self._failed(error, pause)
+        return pause
+
+    def _failed(self, error: APIError, pause: float, resumed_after: int | None = None) -> None:
+        name, problem = self._notifier.info.provider, self.signed(error).message
+        failed = Attempt(name, problem, type(error).__name__, pause, resumed_after)
+        self._notifier.notify("on_retry", failed)
+        self.failed.append(failed)

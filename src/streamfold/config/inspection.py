@@ -1,0 +1,146 @@
+"""The effective settings of a provider, each with the place where it was written, and without secrets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any
+
+from ..requests import CAPABILITIES, ModelTable, Support
+from ..text import referenced, shown_url
+from .file import Config, validated_layers
+from .layers import Layer, find_layer
+from .profile import Profile
+from .toml_positions import KeyPath, spelled
+from .toml_tables import Table
+from .validators import variable_is_set
+
+_CREDENTIALS = {"sigv4": "AWS credentials", "google": "Google credentials"}
+_URLS = (("base_url",), ("turn_cache",), ("rate_limits", "store"))  # they may have a password
+_HIDDEN = ("name", "docs", "checked", "api_key_env", "capabilities", "models")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One setting of a provider.
+
+    Attributes:
+        key: the key, as it is written in the file.
+        shown: the value as TOML; for a secret, whether it is set and by which variable.
+        source: a file and a line, or another place that it comes from.
+    """
+
+    key: str
+    shown: str
+    source: str
+
+
+def key_state(profile: Profile) -> str:
+    """Returns whether the API key is set and which variables may hold it. Never the key."""
+    if keys := profile.keys_set():
+        found = [variable for variable, is_set in keys.items() if is_set]
+        if not found and (others := _CREDENTIALS.get(profile.auth)):
+            return f"{others} (or {' or '.join(keys)})"
+        return f"set ({found[0]})" if found else f"not set ({' or '.join(keys)})"
+    return "set" if profile.api_key is not None else _CREDENTIALS.get(profile.auth, "none needed")
+
+
+def effective_values(config: Config, spec: str) -> list[Value]:
+    """Returns the settings that `Provider.from_config(spec)` uses, and the capabilities of its model.
+
+    Raises:
+        ConfigError: as `Provider.from_config`.
+    """
+    layers = config.layers(spec)
+    profile = validated_layers(layers)
+    found = []
+    for path, value in _leaves(profile):
+        written = find_layer(layers, path, {})
+        source = written[0].place(written[1]) if written else "default of streamfold"
+        found.append(Value(spelled(path), _shown(path, value, profile), source))
+    known = capability_values(config, spec)
+    found += [Value(f"capabilities.{name}", f'"{support}"', source) for name, support, source in known]
+    return [*found, *_family_values(layers, profile)]
+
+
+def capability_values(config: Config, spec: str, model: str | None = None) -> list[tuple[str, Support, str]]:
+    """Returns the known capabilities of a model: name, support, and where that is written.
+
+    Args:
+        model: the model, if not that of `spec`.
+
+    Raises:
+        ConfigError: as `Provider.from_config`.
+    """
+    layers = config.layers(spec)
+    profile = validated_layers(layers)
+    if model is None and profile.model is not None and not _unset(profile.model):
+        model = profile.sent_model()
+    known = profile.capabilities_of(model)
+    return [(name, known.of(name), _written(layers, profile, name, model or "")) for name in CAPABILITIES]
+
+
+def _family_values(layers: Sequence[Layer], profile: Profile) -> Iterator[Value]:
+    """Yields what is known of the model beside its capabilities, by the keys of `families.toml`."""
+    if profile.model is None or _unset(profile.model):
+        return
+    model = profile.sent_model() or ""
+    for name, value in profile.family_of(model).known().items():
+        if name not in CAPABILITIES:
+            yield Value(f"family.{name}", json.dumps(value), _written(layers, profile, name, model))
+
+
+def _written(layers: Sequence[Layer], profile: Profile, name: str, model: str) -> str:
+    """Returns the place of a fact about a model: a table of `models`, a capability of the endpoint, its family."""
+    for layer in reversed(layers):
+        for index, table in reversed(list(enumerate(layer.values.get("models", ())))):
+            if name in table and ModelTable(table["pattern"]).fits(model):
+                return layer.place(("models", index, name))
+        if layer.has(("capabilities", name)):
+            return layer.place(("capabilities", name))
+    fact = "thinking" if name == "reasoning" else name
+    for family in profile.families_of(model):
+        if getattr(family, fact) is not None:
+            return f"{family.place}, checked {family.checked}" if family.checked else family.place
+    return "not written down"
+
+
+def _leaves(profile: Profile) -> Iterator[tuple[KeyPath, Any]]:
+    for key in type(profile).model_fields:
+        value = getattr(profile, key)
+        if key in _HIDDEN or (key == "profile" and value is None):
+            continue
+        if is_dataclass(value) and not isinstance(value, type):
+            value = asdict(value)
+        if isinstance(value, Table):
+            value = dict(value)
+        if isinstance(value, Mapping):
+            yield from (((key, part), inner) for part, inner in value.items())
+        else:
+            yield (key,), value
+
+
+def _shown(path: KeyPath, value: Any, profile: Profile) -> str:
+    if path == ("api_key",):
+        return key_state(profile)
+    if path[0] == "headers":  # any of them may be a secret
+        return _state(value) or "set"
+    if value is None:
+        return "none"
+    is_url = path in _URLS and isinstance(value, str)
+    text = json.dumps(shown_url(value) if is_url else value, ensure_ascii=False, default=str)
+    state = _state(value) if isinstance(value, str) and path in (*_URLS, ("model",)) else ""
+    return f"{text}, {state}" if state else text
+
+
+def _state(text: str) -> str:
+    """Returns whether the variables that a text refers to are set; empty if it refers to none."""
+    if unset := _unset(text):
+        return f"not set ({', '.join(unset)})"
+    names = referenced(text)
+    return f"set ({', '.join(names)})" if names else ""
+
+
+def _unset(text: str) -> list[str]:
+    return [name for name in referenced(text) if not variable_is_set(name)]

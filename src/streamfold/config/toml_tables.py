@@ -1,0 +1,225 @@
+"""Validation shared by everything that can be configured, with error messages that say what is allowed.
+
+A message names the key and never quotes a value that may be a secret. Unknown keys are errors. Numbers and booleans are
+not read from strings: a setting means the same in TOML, in a mapping and as a keyword argument.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields
+from functools import cache, reduce
+from operator import or_
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Self, get_args, get_origin, get_type_hints
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    Strict,
+    ValidationError,
+    create_model,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from ..values import ConfigError, nearest
+from .toml_positions import KeyPath
+
+_TEXTS = {
+    "string_type": "must be a string",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a table",
+    "mapping_type": "must be a table",
+    "model_type": "must be a table",
+    "dataclass_type": "must be a table",
+    "greater_than": "must be greater than {gt:g}",
+    "greater_than_equal": "must not be less than {ge:g}",
+    "less_than_equal": "must not be more than {le:g}",
+    "too_short": "must not be empty",
+    "value_error": "{error}",
+}
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
+"""A list of strings; a single string is a list of one."""
+Flag = Annotated[bool, Strict()]
+Count = Annotated[int, Strict(), Field(ge=0)]
+PositiveCount = Annotated[int, Strict(), Field(gt=0)]
+Seconds = Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)]
+PositiveNumber = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
+
+
+class Table(BaseModel):
+    """A table of settings. Its errors are in plain words, and every unknown key is one."""
+
+    unlisted: ClassVar[tuple[str, ...]] = ()
+    """Keys that errors do not suggest."""
+    required: ClassVar[Mapping[str, str]] = {}
+    """What errors say of a required key that is missing."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        arbitrary_types_allowed=True,
+        hide_input_in_errors=True,
+        defer_build=True,  # a program needs few of them, and none to be imported
+    )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explain(cls, values: Any, validate: Callable[[Any], Self]) -> Self:
+        try:
+            return validate(values)
+        except ValidationError as exc:
+            raise invalid(cls._mistakes(exc)) from None
+
+    @classmethod
+    def _mistakes(cls, exc: ValidationError) -> Iterator[tuple[KeyPath, str]]:
+        """Yields the mistakes. A missing key is one only if nothing else is wrong: it is often misspelled."""
+        errors = exc.errors(include_url=False)
+        for error in errors:
+            if error["type"] == "extra_forbidden":
+                yield _path(error), cls.unknown_key(str(error["loc"][-1]), error["input"])
+            elif error["type"] != "missing":
+                yield _path(error), _text(error)
+            elif all(other["type"] == "missing" for other in errors):
+                yield _path(error), cls.required.get(str(error["loc"][-1]), "required")
+
+    @classmethod
+    def unknown_key(cls, key: str, value: Any) -> str:
+        """Returns the error for a key that the table does not have."""
+        return f"unknown key{allowed(key, [name for name in cls.model_fields if name not in cls.unlisted])}"
+
+
+def invalid(mistakes: Iterable[tuple[KeyPath, str]]) -> ValidationError:
+    """Returns the error for mistakes, each with its path below the value that is being validated."""
+    return ValidationError.from_exception_data(
+        "settings",
+        [
+            InitErrorDetails(type=PydanticCustomError("mistake", "{text}", {"text": text}), loc=path, input=None)
+            for path, text in mistakes
+        ],
+        hide_input=True,
+    )
+
+
+def mistakes_in(error: ValidationError) -> list[tuple[KeyPath, str]]:
+    """Returns the path and the text of each mistake in an error of a `Table`."""
+    return [(_path(found), found["msg"]) for found in error.errors(include_url=False)]
+
+
+def accepted_by(check: Callable[[Any], object]) -> AfterValidator:
+    """Returns the validator of a field whose value a function refuses with ValueError or ConfigError, or accepts."""
+
+    def validate(value: Any) -> Any:
+        try:
+            check(value)
+        except ConfigError as exc:
+            raise ValueError(str(exc)) from None
+        return value
+
+    return AfterValidator(validate)
+
+
+def as_table(kind: type, *rules: Any) -> Any:
+    """Returns the pydantic validator of a field that holds a dataclass and is written as a table.
+
+    Args:
+        rules: pydantic constraints for each field of the dataclass.
+    """
+    return PlainValidator(lambda value: read_table(kind, value, *rules))
+
+
+def read_table(kind: type, value: Any, *rules: Any, **given: Any) -> Any:
+    """Returns the dataclass `kind` with the values of a table. Raises ValidationError for mistakes in it.
+
+    Args:
+        given: fields that are no keys of the table.
+    """
+    if isinstance(value, kind):
+        value = {field.name: getattr(value, field.name) for field in fields(kind)}
+    if not isinstance(value, Mapping):
+        raise invalid([((), "must be a table")])
+    return kind(**given, **dict(_table_of(kind, rules, tuple(given)).model_validate(dict(value))))
+
+
+def check_members(value: Any) -> None:
+    """Raises ConfigError for a member of a dataclass that could not be in its table."""
+    kind: Any = type(value)
+    try:
+        _table_of(kind, (), ()).model_validate({field.name: getattr(value, field.name) for field in fields(kind)})
+    except ValidationError as exc:
+        path, text = mistakes_in(exc)[0]
+        raise ConfigError(f"{kind.__name__}: {path[0]}: {text}") from None
+
+
+@cache
+def _table_of(kind: Any, rules: tuple[Any, ...], without: tuple[str, ...]) -> type[Table]:
+    hints = get_type_hints(kind, include_extras=True)
+    members: dict[str, Any] = {}
+    for field in sorted(fields(kind), key=lambda each: each.kw_only is True):  # what errors list: the common facts last
+        if field.name in without:
+            continue
+        hint = _with_lists(hints[field.name])
+        if rules:
+            hint = Annotated[hint, *rules]
+        default = ... if field.default is MISSING else field.default
+        if field.default_factory is not MISSING:
+            default = Field(default_factory=field.default_factory)
+        members[field.name] = (hint, default)
+    return create_model(kind.__name__, __base__=StrictTable, **members)
+
+
+def _with_lists(hint: Any) -> Any:
+    """Returns a type that takes a list where it says tuple: TOML has no tuples."""
+    if get_origin(hint) in (tuple, list):
+        return Annotated[hint, Strict(False)]
+    if get_origin(hint) is UnionType:
+        return reduce(or_, map(_with_lists, get_args(hint)))
+    return hint
+
+
+class StrictTable(Table):
+    """A table whose numbers and booleans are not read from strings."""
+
+    model_config = ConfigDict(strict=True)
+
+
+def _path(error: Any) -> KeyPath:
+    return tuple(part for part in error["loc"] if part != "[key]")  # pydantic's mark for the key of a mapping
+
+
+def _text(error: Any) -> str:
+    match error["type"]:
+        case "mistake":
+            return str(error["msg"])
+        case "literal_error":
+            choices = re.findall(r"'([^']*)'", error["ctx"]["expected"])
+            value = error["input"]
+            return f"can't be {value!r:.40}{allowed(str(value), choices)}"
+        case kind if kind in _TEXTS:
+            return _TEXTS[kind].format(**error.get("ctx", {}))
+        case _:
+            return str(error["msg"])
+
+
+def allowed(word: str, words: Iterable[str], label: str = "Allowed") -> str:
+    """Returns the end of a message about a word that is not one of these."""
+    words = list(words)
+    return f"{nearest(word, words)}. {label}: {', '.join(words) or 'none'}"

@@ -1,0 +1,178 @@
+"""Checks of single settings: URLs, timeouts, quirks, and variables of the environment."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import Field, ValidationError
+
+from ..adapters import find_adapter
+from ..requests import ModelTable
+from ..text import referenced, shown_url
+from ..values import ConfigError, NotConfiguredError, Prices, Timeouts
+from .toml_positions import spelled
+from .toml_tables import invalid, mistakes_in, read_table
+
+POSITIVE = Field(gt=0)
+# The last part of a request's URL, in each API.
+_PATH_OF_API = re.compile(r"(/chat/completions|/responses|/messages|/models/[^/]+:(?:stream)?[gG]enerateContent)/*$")
+
+
+def variable_is_set(name: str) -> bool:
+    """Whether an environment variable is set and not blank."""
+    return bool(os.environ.get(name, "").strip())
+
+
+def variable_value(variable: str, where: str) -> str:
+    """Returns the value of an environment variable.
+
+    Args:
+        where: the setting that names it.
+
+    Raises:
+        NotConfiguredError: it is not set; the message begins with `where`.
+    """
+    if not variable_is_set(variable):
+        raise NotConfiguredError(f"{where}: {variable} is not set")
+    return os.environ[variable].strip()
+
+
+def variable_values(names: Iterable[str]) -> list[str | None]:
+    """Returns the values of environment variables; None for one that is not set."""
+    return [os.environ.get(name) for name in names]
+
+
+def set_variable(name: str, value: str) -> None:
+    """Sets an environment variable of this process, for a library that is configured by it."""
+    os.environ[name] = value
+
+
+def check_url(url: str) -> None:
+    """Raises ValueError if a text can't be the base URL of requests. The error does not quote it."""
+    if not url.startswith(("http://", "https://")):
+        raise ValueError("must begin with http:// or https://")
+    if re.search(r"[\x00-\x20\x7f]", url):
+        raise ValueError("must not contain spaces or control characters")
+    if "#" in url:
+        raise ValueError("must not have a fragment (#...), which is never sent")
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        raise ValueError("must have a valid host") from None
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ValueError("must have a port between 0 and 65535") from None
+    try:
+        host.encode("idna").decode("idna")
+    except UnicodeError:  # an "xn--" that is not an encoded name, a label of more than 63 characters
+        host = ""
+    if not host:
+        raise ValueError("must have a valid host")
+    if found := _PATH_OF_API.search(parts.path):
+        right = shown_url(parts._replace(path=parts.path[: found.start()], query="").geturl())
+        raise ValueError(f"must end before {found[1]}, which is added: {right}")
+
+
+def same_origin(one: Any, other: Any) -> bool:
+    """Returns whether two base URLs surely have the same scheme, host and port; not with a variable in one of them."""
+    if not (isinstance(one, str) and isinstance(other, str)) or referenced(one) or referenced(other):
+        return False
+    try:
+        first, second = urlsplit(one), urlsplit(other)
+    except ValueError:
+        return False
+    return (first.scheme, first.netloc) == (second.scheme, second.netloc)
+
+
+def joined_url(base_url: str, path: str) -> str:
+    """Returns the URL of a path below a base URL. Both may have a query."""
+    base, _, query = base_url.partition("?")
+    path, _, more = path.partition("?")
+    queries = "&".join(filter(None, (query, more)))
+    return base + path + ("?" + queries if queries else "")
+
+
+def read_timeouts(value: Any) -> Any:
+    """Returns the `Timeouts` of a table. `inf` switches one off, because TOML has no null."""
+    if isinstance(value, Timeouts):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        value = {name: None if seconds == float("inf") else seconds for name, seconds in value.items()}
+    return read_table(Timeouts, value, POSITIVE)
+
+
+def timeouts_over(configured: Timeouts, given: Timeouts | Mapping[str, object] | None) -> Timeouts:
+    """Returns the timeouts of a request: a `Timeouts` replaces the configured ones, a mapping some of them.
+
+    Raises:
+        ConfigError: an unknown timeout, or a value that is not greater than 0.
+    """
+    if given is None:
+        return configured
+    if not isinstance(given, Timeouts | Mapping):
+        raise ConfigError(f'timeouts must be a Timeouts or a mapping such as {{"read": 5}}, not {type(given).__name__}')
+    members = asdict(given) if isinstance(given, Timeouts) else given
+    numbers = all(isinstance(value, float | int | None) for value in members.values())
+    read = _over if numbers else _over.__wrapped__  # other values may have no hash, and are mistakes
+    try:
+        return read(configured, tuple(members), *members.values())
+    except ValidationError as exc:
+        path, text = mistakes_in(exc)[0]
+        raise ConfigError(f"{spelled(('timeouts', *path))}: {text}") from None
+
+
+@lru_cache(maxsize=64, typed=True)
+def _over(configured: Timeouts, names: tuple[str, ...], *seconds: object) -> Timeouts:
+    """Reads the timeouts once that many requests have in common."""
+    timeouts: Timeouts = read_timeouts({**asdict(configured), **dict(zip(names, seconds, strict=True))})
+    return timeouts
+
+
+def read_prices(prices: Mapping[str, Any]) -> Prices:
+    """Returns the `Prices` of a table. Raises ValidationError for mistakes in it."""
+    try:
+        read: Prices = read_table(Prices, prices)
+    except ValueError as exc:
+        if isinstance(exc, ValidationError):
+            raise
+        raise invalid([((), str(exc))]) from None
+    return read
+
+
+def read_quirks(adapter: str, quirks: Mapping[str, Any]) -> Any:
+    """Returns the typed quirks of an adapter; None if it has none. Raises ValidationError for one that it lacks."""
+    kind = getattr(find_adapter(adapter), "Quirks", None)
+    if kind is not None:
+        return read_table(kind, quirks)
+    if quirks:
+        raise invalid([((), f"the adapter {adapter!r} has no quirks")])
+    return None
+
+
+def check_models(models: Iterable[ModelTable], adapter: str | None) -> None:
+    """Raises ValidationError for mistakes in the prices and quirks of tables of models.
+
+    Args:
+        adapter: whose quirks they are; None if that is a mistake itself.
+    """
+    mistakes = []
+    for index, table in enumerate(models):
+        try:
+            read_prices(table.prices)
+        except ValidationError as exc:
+            mistakes += [((index, "prices", *path), text) for path, text in mistakes_in(exc)]
+        try:
+            if adapter is not None:
+                read_quirks(adapter, table.quirks)
+        except ValidationError as exc:
+            mistakes += [((index, "quirks", *path), text) for path, text in mistakes_in(exc)]
+    if mistakes:
+        raise invalid(mistakes)

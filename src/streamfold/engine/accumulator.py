@@ -1,0 +1,436 @@
+"""Deltas to chunks: text passes through at once, everything else waits for the end.
+
+Calls wait in `tool_call_assembly.py` until the stream has ended in order, because nothing before that end is a sign
+that a call is
+whole: not its id and name, not arguments that parse, not even a finish reason, which some servers send after every
+call. What counts as an end in order:
+
+    a finish reason, then `Done` or the end of the input          finished
+    `Done` without a finish reason                                finished, reason "unknown"
+    the end of the input before either, or a `Failure`            an error, and no calls
+    a `Failure` or a broken connection after a finish reason      finished, with a warning
+    the same, if nothing but that reason has come                 an error
+    the same, inside a call that came after that reason           an error, and no calls
+
+Of several finish reasons the last one counts, except that `length` and `content_filter` stay: an answer that was cut
+does not become whole again. `tool_call_delivery.py` decides which calls are handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from ..text import join_surrogates
+from ..values import (
+    Call,
+    CallKind,
+    ChunkDetails,
+    Delta,
+    Done,
+    EmptyResponseError,
+    Extra,
+    Failure,
+    Finish,
+    HostedPart,
+    IncompleteStreamError,
+    Limits,
+    Meta,
+    Part,
+    ProtocolError,
+    ProtocolWarning,
+    ReadToolChoice,
+    Reasoning,
+    Refusal,
+    Reply,
+    Served,
+    Stopped,
+    StreamChunk,
+    StreamfoldError,
+    Summary,
+    Text,
+    ToolRequests,
+    Usage,
+    UsageUpdate,
+    Warn,
+    Writing,
+    listed,
+    upstream_error,
+    word,
+)
+from .blocks import Blocks
+from .call_deltas import Fragments
+from .call_match import Listener, Placement
+from .hosted_tools import HostedTools, in_order
+from .incoming_call import OpenCall
+from .text_buffer import Lane
+from .tool_call_assembly import Calls
+from .tool_call_delivery import Ending, WireNames, breaks_inside
+from .usage import AnswerUsage
+from .warnings import Warnings
+
+
+class Fold:
+    """Folds the deltas of one answer into chunks, and at its end into a `Reply`.
+
+    Args:
+        tool_names: the tools that the request declared.
+        tool_choice: the tool choice of the request. After "none" no call is handed out.
+        limits: how much is accepted.
+        names: what tools are called on the wire, where that is not their own name.
+        listener: called with the placement of each fragment of a call, and with each warning.
+        fragments: whether a chunk is made for each fragment of a call, too.
+
+    Attributes:
+        finished: whether the finished chunk has been made.
+        meta: id, model and time of the answer, as far as they are known.
+        identified: whether id, model and time are known, so that a `Meta` adds nothing.
+        stopped: whether the reader ended the answer, before the server did.
+        behind_reason: whether what is fed came after a finish reason, which may be fed later itself.
+        calls, blocks: the calls of the answer, and its blocks on wires that have some.
+        warn: notes a warning for the reply; the same one twice is one.
+    """
+
+    def __init__(
+        self,
+        *,
+        tool_names: Collection[str] = (),
+        tool_choice: ReadToolChoice = "auto",
+        limits: Limits | None = None,
+        names: WireNames | None = None,
+        listener: Listener | None = None,
+        fragments: bool = False,
+    ) -> None:
+        self._limits = limits = limits or Limits()
+        self.calls = Calls(tool_names, limits)
+        self._tool_choice = tool_choice
+        self._names = names or WireNames()
+        self._listener = listener
+        self._fragments = Fragments(tool_names, self._names) if fragments and tool_choice != "none" else None
+        self._text = Lane(limits.text_chars, "text_chars")
+        self._reasoning = Lane(limits.reasoning_chars, "reasoning_chars")
+        self._refusal = Lane(limits.other_chars, "other_chars")
+        self._reasoned = False
+        self._has_parts = False  # something has come that is neither text nor a call of a function
+        self._usage = AnswerUsage()
+        self._hosted = HostedTools(tool_names)
+        self._finish: Finish | None = None
+        self.meta = Meta()
+        self._begun = False
+        self._calls_begun = 0
+        self._marks: list[Extra] = []
+        self._late = False  # a call has begun, or a mark waits for the next chunk
+        self._extras: dict[str, list[Any]] = {}
+        self._places: set[int | None] = set()  # of extras among the parts of the answer
+        self._kept = 0  # characters of the extras
+        self._warnings = Warnings(limits.warnings, listener)
+        self.warn = self._warnings.add
+        self._reply: Reply | None = None
+        self.finished = self.identified = self.behind_reason = self.stopped = False
+        self.blocks = Blocks()
+
+    @property
+    def reply(self) -> Reply:
+        """The whole answer. Raises StreamfoldError before the finished chunk."""
+        if self._reply is None:
+            raise StreamfoldError("there is no reply yet: it exists once the finished chunk has been handed out")
+        return self._reply
+
+    def lane(self, kind: type[Text | Reasoning | Refusal]) -> Lane:
+        """The text of a kind so far."""
+        return self._text if kind is Text else self._reasoning if kind is Reasoning else self._refusal
+
+    def feed(self, delta: Delta) -> StreamChunk | None:
+        """Takes one delta. Returns the chunk that it makes, if it makes one.
+
+        Raises:
+            UpstreamError: the delta is a failure, and the answer is not finished.
+            EmptyResponseError: the server is done, and there was nothing before.
+            ProtocolError: a limit is exceeded.
+        """
+        if self.finished:  # the rest of the event that ended the answer
+            return None
+        if type(delta) is Text:  # nearly every event
+            self._begun = True
+            shown = self._text.add(delta.text)
+            if self._late and shown:
+                return StreamChunk(shown, details=self._place())
+            return StreamChunk(shown) if shown else None
+        if type(delta) is Meta:
+            self._identify(delta)
+            return None
+        if type(delta) is Reasoning:
+            self._begun = self._reasoned = True
+            shown = self._reasoning.add(delta.text)
+            if self._late and shown:
+                return StreamChunk(reasoning=shown, details=self._place())
+            return StreamChunk(reasoning=shown) if shown else None
+        if type(delta) is Call:
+            self._begun = True
+            placed = self.calls.feed(delta)
+            if placed and self.behind_reason:
+                placed.call.late = True
+            if self._listener and placed:
+                self._listener(placed)
+            if placed and placed.opened:
+                self._calls_begun, self._late = len(self.calls), True
+            return self._writing_chunk(placed, self._fragments) if placed and self._fragments else None
+        return self._feed_rare(delta)
+
+    def _feed_rare(self, delta: Delta) -> StreamChunk | None:
+        """Takes a delta of a kind that comes a few times in an answer."""
+        match delta:
+            case Usage():
+                self._usage.take(delta)
+            case Finish():
+                if self._finish is None or not self._finish.cut:
+                    self._finish = delta
+            case Refusal(text, part):
+                shown = self._refusal.add(text)
+                if shown and self._fragments:
+                    self._begun = True
+                    number = part and Part(number=part.number)
+                    return StreamChunk(details=ChunkDetails(self._calls_begun, part=number, refusal=shown))
+            case Summary(calls):
+                for placement in self.calls.settle(calls):
+                    if self._listener:
+                        self._listener(placement)
+            case Extra(name, value, whole, place):
+                self._places.add(place)
+                # Others that are whole say something about the answer: `container`, `stop_details`, sources.
+                items = value if isinstance(value, list) else ()
+                parts = items if whole and name == "output" else () if whole else (value,)
+                self._has_parts = self._has_parts or any(map(_says_something, parts))
+                if self._hosted.takes(delta):
+                    pass
+                elif whole:
+                    self._extras[name] = list(value)
+                else:
+                    self._extras.setdefault(name, []).append(value)
+                    if name == "output" and self._fragments:
+                        self._begun = True
+                        return StreamChunk(details=ChunkDetails(self._calls_begun, self._take_marks(), item=value))
+            case Warn(code, detail):
+                self.warn(code, detail)
+                return None
+            case HostedPart():
+                if self._hosted.is_new(delta):
+                    self._begun = self._has_parts = True
+                    return StreamChunk(details=ChunkDetails(self._calls_begun, hosted=(delta,)))
+            case Served(model):
+                self.meta.model = model
+            case ToolRequests(kind, number):
+                self._hosted.requests[kind] = number
+            case Failure():
+                return self._fail(delta)
+            case Done():
+                return self._done()
+            case Stopped(text):
+                return self._stop(text)
+        self._begun = True
+        return None
+
+    def _identify(self, said: Meta) -> None:
+        self._begun = True
+        meta = self.meta
+        meta.id, meta.model = meta.id or word(said.id), meta.model or word(said.model)
+        meta.created = meta.created or said.created
+        self.identified = bool(meta.id and meta.model and meta.created)
+
+    def confirm(self) -> None:
+        """Notes that a finish reason has come: what came until now is what the model said."""
+        self.behind_reason = True
+        self.calls.confirm()
+
+    def count_usage(self, update: UsageUpdate) -> None:
+        """Takes a usage object, or some of its members."""
+        self._begun = True
+        self._usage.update(update)
+
+    def finish(self, interrupted: str | None = None) -> StreamChunk | None:
+        """Ends the input. Returns the finished chunk, or None if it was handed out already.
+
+        Args:
+            interrupted: how the input broke off, if it did not end by itself.
+
+        Raises:
+            IncompleteStreamError: the answer was not finished.
+            EmptyResponseError: nothing came at all.
+        """
+        if self._reply is not None:
+            return None
+        how = interrupted or "the stream ended"
+        if self._finish is None:
+            if not self._begun and not interrupted:
+                raise EmptyResponseError("the answer is empty: no event came before its end", retryable=True)
+            raise IncompleteStreamError(f"{how} before the answer was finished", retryable=True)
+        if breaks_inside(self.calls.finish()):
+            raise IncompleteStreamError(f"{how} inside a tool call, after a finish reason", retryable=True)
+        if interrupted and not self._has_content(self._finish):
+            raise IncompleteStreamError(f"{how} before anything but a finish reason had come", retryable=True)
+        if interrupted:
+            self.warn("interrupted_after_finish", interrupted)
+        return self._finished()
+
+    def partial(self) -> Reply:
+        """Returns what has come so far, without tool calls."""
+        usage, invalid = self._usage.read()
+        if invalid:
+            self.warn("usage_invalid", f"not counted: {listed(invalid)}")
+        return Reply(
+            text=self._text.text,
+            reasoning=self._reasoning.text,
+            refusal=self._refusal.text or None,
+            raw_finish_reason=self._finish.raw if self._finish else None,
+            usage=usage,
+            warnings=self._warnings.all(),
+            id=self.meta.id,
+            model=self.meta.model,
+            extras={name: list(values) for name, values in self._extras.items()},
+            reasoned=self._reasoned,
+        )
+
+    @property
+    def calls_begun(self) -> int:
+        """How many calls have begun."""
+        return self._calls_begun
+
+    @property
+    def writing(self) -> tuple[Writing, ...]:
+        """The calls that the model is writing; none when the answer is finished."""
+        if self.finished or self._tool_choice == "none":
+            return ()
+        own, answer = self._names.own, self._names.answer
+        calls = (call for call in self.calls.finish() if call.name and call.name != answer)
+        functions = [
+            Writing(own.get(call.name, join_surrogates(call.name)), call.text_so_far, _kind(call)) for call in calls
+        ]
+        return (*functions, *self._hosted.writing)
+
+    @property
+    def warnings(self) -> tuple[ProtocolWarning, ...]:
+        """The warnings so far."""
+        return tuple(self._warnings.all())
+
+    def keep(self, chars: int, *, repeats: bool = False) -> None:
+        """Counts the size of an event whose content is kept beside the text and the calls.
+
+        Args:
+            repeats: the event repeats what came before it, and replaces that.
+
+        Raises:
+            ProtocolError: the limit is exceeded.
+        """
+        self._kept = max(self._kept, chars) if repeats else self._kept + chars
+        if self._kept > self._limits.other_chars:
+            raise ProtocolError(
+                f"the answer has more than {self._limits.other_chars} characters beside its text (limits.other_chars)"
+            )
+
+    def mark(self, mark: Extra) -> None:
+        """Notes something that has a place in the answer and no chunk of its own; the next chunk carries it."""
+        self._marks.append(mark)
+        self._late = True
+
+    def _fail(self, failure: Failure) -> StreamChunk | None:
+        info = failure.info
+        if self._finish and not failure.reason and self._has_content(self._finish):
+            if breaks_inside(self.calls.finish()):
+                said = f"the stream failed inside a tool call, after a finish reason: {info.message}"
+                raise IncompleteStreamError(said, retryable=info.retryable, body=failure.body)
+            self.warn("error_after_finish", info.message)
+            return self._finished()
+        raise upstream_error(info, body=failure.body)
+
+    def _done(self) -> StreamChunk:
+        if self._finish is None and not self._has_content():
+            what = "sent no part of an answer" if self._begun else "sent nothing"
+            raise EmptyResponseError(f"the answer is empty: the server said it was done and {what}", retryable=True)
+        if self._finish is None:
+            self.warn("missing_finish_reason", "the stream was declared done without a finish reason")
+        return self._finished()
+
+    def _has_content(self, finish: Finish | None = None) -> bool:
+        """Returns whether anything has come but a role, metadata, usage and empty pieces.
+
+        Args:
+            finish: the finish reason; calls of an answer that was cut don't count, because they are dropped.
+        """
+        lanes = (self._text, self._reasoning, self._refusal)
+        called = self.calls.finish() if finish is None or not finish.cut else ()
+        calls = (call for call in called if call.id or call.name or call.text_so_far)
+        blocks = self.blocks.content({}) if self.blocks else []
+        return self._has_parts or any(lane.raw for lane in lanes) or any(calls) or any(map(_says_something, blocks))
+
+    def _stop(self, text: str) -> StreamChunk:
+        """Ends the answer here. Calls that were begun, and what the server says of the whole answer, are not of it."""
+        if begun := [call.name or call.id for call in self.calls.finish()]:
+            self.warn("calls_dropped", f"the answer was ended at {text!r} before they were whole: {', '.join(begun)}")
+        self.calls, self._usage, self.blocks = Calls((), self._limits), AnswerUsage(), Blocks()
+        self._hosted = HostedTools()
+        self._extras.pop("output", None)
+        self._finish = Finish("stop", "stop")
+        self.stopped = True
+        return self._finished()
+
+    def _finished(self) -> StreamChunk:
+        text, reasoning = self._text.finish(), self._reasoning.finish()
+        self._refusal.finish()
+        self.calls.mark_strays()
+        ending = Ending(self.warn, self._tool_choice, self._names, self._finish, self.meta)
+        others, order = self._hosted.calls(self._extras, self._finish, self.warn)
+        calls, opened, reason, answer, others = ending.decide(self.calls.finish(), others)
+        text += self._text.add(answer or "")
+        if reason == "stop" and not (self._text.size or self._refusal.size or self._extras):
+            self.warn("empty_answer", "the answer has neither text nor tool calls")
+        reply = self.partial()
+        if self.blocks:
+            made = {call.index: whole for call, whole in zip(opened, calls, strict=True)}
+            reply.extras["blocks"] = self.blocks.content(made)
+        if self._hosted.used or self._hosted.requests:
+            reply.usage = self._hosted.count(reply.usage, reply.extras)
+        handed_out = in_order([*calls, *others], order) if others else calls
+        reply.answer, reply.tool_calls, reply.finish_reason = answer, handed_out, reason
+        self._reply, self.finished = reply, True
+        last = (text, handed_out or None, True, reasoning, reason, reply.usage)
+        ends = self._fragments.ends(list(zip(opened, calls, strict=True))) if self._fragments else ()
+        return StreamChunk(*last, self._place(ends) if self._late else None)
+
+    def _place(self, fragments: tuple[Call, ...] | Callable[[], tuple[Call, ...]] = ()) -> ChunkDetails:
+        return ChunkDetails(self._calls_begun, self._take_marks(), fragments)
+
+    def _writing_chunk(self, placed: Placement, fragments: Fragments) -> StreamChunk | None:
+        """The step in which a call grew; None for a repetition of what has come."""
+        part, call = placed.part, placed.call
+        if placed.opened:
+            fragments.begin(call, None if self.blocks else self._places)
+        elif part.whole or not part.arguments:
+            return None
+        text = "" if part.whole else part.arguments
+        name = None if call.name and call.name == self._names.answer else self._names.own.get(call.name, call.name)
+        shown, in_order = fragments.after(call, part), fragments.is_in_order(call)
+        details = ChunkDetails(
+            self._calls_begun, self._take_marks(), shown, call.number, name, text, placed=in_order, kind=_kind(call)
+        )
+        return StreamChunk("", None, False, "", None, None, details)
+
+    def _take_marks(self) -> tuple[Extra, ...]:
+        marks, self._marks = tuple(self._marks), []
+        self._late = self._calls_begun > 0
+        return marks
+
+
+def _kind(call: OpenCall) -> CallKind:
+    return "custom" if call.custom else "function"
+
+
+def _says_something(part: Any) -> bool:
+    """Returns whether a part of an answer is more than an empty text."""
+    if not isinstance(part, dict):
+        return bool(part)
+    content = part.get("content", part.get("summary"))
+    if part.get("type") in ("message", "reasoning"):
+        parts = content if isinstance(content, list) else (content,)
+        return bool(part.get("encrypted_content")) or any(map(_says_something, parts))
+    about = ("type", "id", "role", "status")
+    return any(value for name, value in part.items() if name not in about and isinstance(value, str | dict | list))

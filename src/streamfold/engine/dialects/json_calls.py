@@ -1,0 +1,174 @@
+"""Calls that are written as JSON objects: a name, perhaps an id, and the arguments as the model spelled them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, NoReturn
+
+from ..brackets import Brackets
+from .grammar import SPACES, Shape, lit
+from .reader import Reader, Verdict
+from .scanner import Reading, is_json, markers
+
+
+class Entry(NamedTuple):
+    """One call.
+
+    Attributes:
+        arguments: their own text, None if there are none. What was encoded twice has been decoded once.
+    """
+
+    name: str
+    id: str | None
+    arguments: str | None
+
+
+def read_entry(
+    text: str, keys: tuple[str, ...] = ("arguments", "parameters"), names: tuple[str, ...] = ("name",)
+) -> Entry | None:
+    """The call that a JSON object is; None if it has no name. The first of `keys` that is there has the arguments.
+
+    Raises:
+        ValueError: the text is not a JSON object.
+    """
+    value = _value(text)
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    name = next((value[key] for key in names if isinstance(value.get(key), str)), "")
+    call_id = value.get("id")
+    if not name:
+        return None
+    key = next((key for key in keys if key in value), None)
+    given = value.get(key)
+    found = None if key is None else given if isinstance(given, str) else _member(text.strip(), key)
+    return Entry(name, call_id if isinstance(call_id, str) else None, found)
+
+
+class EntryDraft:
+    """Shows the arguments of a call while it is written, where its name comes first.
+
+    Args:
+        show: takes the name and the next piece of the arguments.
+    """
+
+    def __init__(self, show: Callable[[str, str], None]) -> None:
+        self._show = show
+        self._head = ""
+        self._name = ""
+        self._brackets = Brackets()
+        self._ended = False
+
+    def feed(self, piece: str) -> None:
+        """Takes the next piece of the object."""
+        if self._ended:
+            return
+        if not self._name:
+            self._head += piece
+            found = _HEAD.match(self._head)
+            if found is None:
+                self._ended = len(self._head) > _LONGEST_HEAD
+                return
+            self._name, piece = found[1], self._head[found.end() :]
+        if (end := self._brackets.feed(piece)) >= 0:
+            self._ended, piece = True, piece[:end]
+        self._show(self._name, piece)
+
+
+def read_entries(text: Reader, keys: tuple[str, ...], begun: str = "") -> Reading[Verdict]:
+    """Reads an array of calls, or a single one. If it is cut off, only the complete calls count."""
+    value, closed = yield from text.value(begun)
+    try:
+        nothing = closed and _value(value) == []
+        whole = _objects(value) if value.startswith("[") else [value] if closed else []
+        calls = [entry for item in whole if (entry := read_entry(item, keys))]
+    except ValueError:
+        return Verdict.TEXT
+    if closed and not calls and not nothing:
+        return Verdict.TEXT
+    for entry in calls:
+        text.call(entry.name, entry.arguments or "", entry.id)
+    text.event()
+    return Verdict.TAKEN if closed else text.unfinished("a list of tool calls")
+
+
+def read_calls(
+    text: Reader, end: str, keys: tuple[str, ...], names: tuple[str, ...] = ("name",)
+) -> Reading[tuple[Verdict | None, str]]:
+    """Reads an array of calls, or a single one, that `end` may follow. If it is cut off, the complete calls count.
+
+    Returns the verdict and the text; the verdict is None if `end` came before the text was JSON.
+    """
+    body, mark = yield from text.body(markers(end), closes=True)
+    whole = is_json(body)
+    if mark and not whole:
+        return None, body
+    objects = _objects(body) if body.startswith("[") else [body] if whole else []
+    calls = [entry for item in objects if (entry := read_entry(item, keys, names))]
+    if whole and not calls:
+        return Verdict.TEXT, body
+    for entry in calls:
+        text.call(entry.name, entry.arguments or "")
+    if not whole:
+        return text.unfinished("a list of tool calls"), body
+    yield from text.match(Shape(SPACES, lit(end)))
+    return Verdict.TAKEN, body
+
+
+def _objects(text: str) -> Iterator[str]:
+    """The objects of a JSON array, each as its own text, as far as they are whole."""
+    at = 1
+    while True:
+        at = _between(text, at)
+        try:
+            value, end = _decode(text, at)
+        except ValueError:  # the bracket that closes the array, or where it was cut off
+            return
+        if isinstance(value, dict):
+            yield text[at:end]
+        at = end
+
+
+def _member(text: str, wanted: str) -> str:
+    """The text of one member of an object; of the last one, as everywhere, if there are several."""
+    found, at = "", _between(text, 1)
+    while text[at] != "}":
+        key, at = _decode(text, at)
+        at = _between(text, at)
+        _, end = _decode(text, at)
+        if key == wanted:
+            found = text[at:end]
+        at = _between(text, end)
+    return found
+
+
+def _value(text: str) -> Any:
+    text = text.strip()
+    value, end = _decode(text, 0)
+    if end < len(text):
+        raise ValueError("more than one value")
+    return value
+
+
+def _between(text: str, at: int) -> int:
+    """Returns the position of the next value in a JSON text."""
+    found = _SEPARATORS.match(text, at)
+    return found.end() if found else at
+
+
+def _decode(text: str, at: int) -> tuple[Any, int]:
+    try:
+        return _DECODER.raw_decode(text, at)
+    except RecursionError as exc:
+        raise ValueError("nested too deeply") from exc
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_LONGEST_HEAD = 1000  # characters
+_HEAD = re.compile(r'\{\s*"name"\s*:\s*"([^"\\]+)"\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\{)')
+_SEPARATORS = re.compile(r"[ \t\r\n,:]*")
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_int=float)  # int() refuses numbers of 5000 digits

@@ -1,0 +1,281 @@
+"""Values that are neither JSON nor plain text: Python's literals, and Gemma's notation.
+
+Both are read piece by piece and made into JSON. Nothing is ever evaluated.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...text import join_surrogates
+from .scanner import NOT_SPACE, Markers, Reading, Scanner, drop, is_json, markers
+from .typed_values import bare, items, joined, member, quoted
+
+_DEEPEST = 64  # brackets in brackets
+
+
+class Broken(Exception):
+    """What has been read is no value."""
+
+
+class CutOff(Exception):
+    """The input has ended inside a value."""
+
+
+def _fail(text: Scanner) -> Exception:
+    """The reason why something that must come does not."""
+    return CutOff() if text.broke_off() else Broken()
+
+
+def _next(text: Scanner, wanted: Markers) -> Reading[str]:
+    """The marker behind white space, "" if none stands there."""
+    yield from text.span(NOT_SPACE, drop)
+    return (yield from text.expect(wanted))
+
+
+def _row(text: Scanner, closer: str, item: Callable[[], Reading[None]]) -> Reading[None]:
+    """Reads items with commas between them, and perhaps one behind the last, up to the bracket that closes them."""
+    while not (yield from _next(text, markers(closer))):
+        yield from item()
+        mark = yield from _next(text, markers(",", closer))
+        if mark != ",":
+            if not mark:
+                raise _fail(text)
+            return
+
+
+class Delimited:
+    """Gemma's objects: strings between marks of their own or JSON's quotes, keys and simple values bare.
+
+    Args:
+        quote: the mark round a string, in which nothing is escaped.
+        root: the schema of the arguments.
+    """
+
+    def __init__(self, quote: str, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._quote = quote
+        self._quotes = markers(quote, '"')
+        self._begins = markers(quote, '"', "{", "[")
+
+    def value(self, text: Scanner, schema: Any, depth: int = 0) -> Reading[str]:
+        """Reads a value, and returns it as JSON. Raises Broken or CutOff."""
+        mark = yield from _next(text, self._begins)
+        if mark == "{":
+            return (yield from self.object(text, schema, depth + 1))
+        if mark == "[":
+            return (yield from self._list(text, schema, depth + 1))
+        if mark:
+            return quoted((yield from self._string(text, mark)))
+        pieces: list[str] = []
+        stop = yield from text.span(_BARE_END, pieces.append)
+        word = "".join(pieces).strip()
+        if not stop:
+            raise CutOff
+        if not word or stop in "{[":
+            raise Broken
+        return bare(word, schema, self._root)
+
+    def object(self, text: Scanner, schema: Any, depth: int = 0) -> Reading[str]:
+        """Reads an object behind its bracket."""
+        members: dict[str, str] = {}
+
+        def read() -> Reading[None]:
+            if mark := (yield from _next(text, self._quotes)):
+                key = yield from self._string(text, mark)
+            else:
+                pieces: list[str] = []
+                yield from text.span(_KEY_END, pieces.append)
+                key = "".join(pieces).strip()
+            if not (yield from _next(text, _COLON)) or not key:
+                raise _fail(text)
+            members[key] = yield from self.value(text, member(schema, key, self._root), depth)
+
+        if depth > _DEEPEST:
+            raise Broken
+        yield from _row(text, "}", read)
+        return joined(members.items())
+
+    def _list(self, text: Scanner, schema: Any, depth: int) -> Reading[str]:
+        found: list[str] = []
+        of = items(schema, self._root)
+
+        def read() -> Reading[None]:
+            found.append((yield from self.value(text, of, depth)))
+
+        if depth > _DEEPEST:
+            raise Broken
+        yield from _row(text, "]", read)
+        return f"[{', '.join(found)}]"
+
+    def _string(self, text: Scanner, mark: str) -> Reading[str]:
+        pieces: list[str] = []
+        if mark == self._quote:
+            if not (yield from text.until(markers(mark), pieces.append)):
+                raise CutOff
+            return "".join(pieces)
+        while (end := (yield from text.until(_JSON_STRING, pieces.append))) != '"':
+            if not end:
+                raise CutOff
+            pieces.append(end)
+        try:
+            return str(json.loads(f'"{"".join(pieces)}"'))
+        except ValueError:
+            raise Broken from None
+
+
+class Python:
+    """Python's literals as models write them: JSON's words count too, and quotes in strings may not be escaped.
+
+    Chat templates print strings as they are, so models do not escape quotes either. A quote closes a string only where
+    something may follow one: `,`, `)`, `]`, `}` or `:`.
+    """
+
+    @classmethod
+    def calls(cls, text: Scanner, found: list[tuple[str, str]]) -> Reading[None]:
+        """Reads calls up to the bracket that closes their list: name and arguments, for each that is whole."""
+
+        def item() -> Reading[None]:
+            found.append((yield from cls.call(text)))
+
+        yield from _row(text, "]", item)
+
+    @classmethod
+    def call(cls, text: Scanner) -> Reading[tuple[str, str]]:
+        """Reads a call with keywords and literals: the name, and the arguments as JSON."""
+        arguments: dict[str, str] = {}
+
+        def read() -> Reading[None]:
+            keyword = yield from _word(text, _NO_WORD)
+            equals = yield from _next(text, _EQUALS)
+            if not equals or not _NAME.fullmatch(keyword):
+                raise _fail(text)
+            arguments[keyword] = yield from cls.value(text)
+
+        name = yield from _word(text, _NO_NAME)
+        if not (yield from _next(text, _BRACKET)) or not all(map(_NAME.fullmatch, name.split("."))):
+            raise _fail(text)
+        yield from _row(text, ")", read)
+        return name, joined(arguments.items())
+
+    @classmethod
+    def value(cls, text: Scanner, depth: int = 0) -> Reading[str]:
+        """Reads a value, and returns it as JSON. Raises Broken or CutOff."""
+        mark = yield from _next(text, _PYTHON)
+        if depth > _DEEPEST:
+            raise Broken
+        if not mark:
+            return (yield from _simple(text))
+        if mark in "\"'":
+            return quoted((yield from _string(text, mark)))
+        found: list[str] = []
+        members: dict[str, str] = {}
+
+        def item() -> Reading[None]:
+            found.append((yield from cls.value(text, depth + 1)))
+
+        def pair() -> Reading[None]:
+            if not (quote := (yield from _next(text, _PYTHON_QUOTES))):
+                raise _fail(text)
+            key = yield from _string(text, quote)
+            if not (yield from _next(text, _COLON)):
+                raise _fail(text)
+            members[key] = yield from cls.value(text, depth + 1)
+
+        if mark == "{":
+            yield from _row(text, "}", pair)
+            return joined(members.items())
+        yield from _row(text, {"[": "]", "(": ")"}[mark], item)
+        return f"[{', '.join(found)}]"
+
+
+class _Literal(Scanner):
+    """A whole text that is one of Python's literals."""
+
+    result = ""
+
+    def read(self) -> Reading[None]:
+        try:
+            value = yield from Python.value(self)
+            # A comma has been put behind it: a quote closes a string only in front of something like it.
+            if (yield from _next(self, markers(","))) and not (yield from self.span(NOT_SPACE, drop)):
+                self.result = value
+        except (Broken, CutOff):
+            return
+
+
+def python_literal(text: str) -> str:
+    """A text that is one of Python's literals, as JSON; "" if it is anything else."""
+    reader = _Literal()
+    reader.push(text + ",")
+    reader.end()
+    return reader.result
+
+
+def _word(text: Scanner, stop: re.Pattern[str]) -> Reading[str]:
+    pieces: list[str] = []
+    yield from text.span(NOT_SPACE, drop)
+    yield from text.span(stop, pieces.append)
+    return "".join(pieces)
+
+
+def _simple(text: Scanner) -> Reading[str]:
+    """A number or a word."""
+    word = yield from _word(text, _NO_SIMPLE)
+    if text.at_end():
+        raise CutOff  # more of it might have come
+    if word in _WORDS:
+        return _WORDS[word]
+    if whole := _WHOLE.fullmatch(word):
+        return f"{whole[1]}{whole[2]}"
+    if not _FLOAT.fullmatch(word) or not is_json(number := json.dumps(float(word))):
+        raise Broken
+    return number
+
+
+def _string(text: Scanner, quote: str) -> Reading[str]:
+    """The rest of a string."""
+    pieces: list[str] = []
+    marks = markers(quote, "\\")
+    while mark := (yield from text.until(marks, pieces.append)):
+        if mark == "\\":
+            pieces.append((yield from _escaped(text)))
+            continue
+        space: list[str] = []
+        if (yield from text.span(NOT_SPACE, space.append)) in _MAY_FOLLOW:
+            return join_surrogates("".join(pieces))
+        pieces += [quote, *space]
+    raise CutOff
+
+
+def _escaped(text: Scanner) -> Reading[str]:
+    """The character that an escape stands for. An unknown escape stays as it is, as in Python."""
+    char = yield from text.take(1)
+    size = _SIZES.get(char)
+    if size is None:
+        if not char:
+            raise CutOff
+        return _ESCAPES.get(char, "\\" + char)
+    digits = yield from text.take(size)
+    if not re.fullmatch(f"[0-9a-fA-F]{{{size}}}", digits) or int(digits, 16) > 0x10FFFF:
+        raise _fail(text)
+    return chr(int(digits, 16))
+
+
+_BARE_END = re.compile(r"[,{}\[\]]")
+_KEY_END = re.compile(r"[:,{}\[\]]")
+_COLON, _EQUALS, _BRACKET = markers(":"), markers("="), markers("(")
+_JSON_STRING = markers('"', '\\"', "\\\\")
+_PYTHON = markers('"', "'", "[", "(", "{")
+_PYTHON_QUOTES = markers('"', "'")
+_MAY_FOLLOW = frozenset([*",)]}:", ""])
+_NO_WORD, _NO_NAME, _NO_SIMPLE = re.compile(r"\W"), re.compile(r"[^\w.]"), re.compile(r"[^\w.+\-]")
+_NAME = re.compile(r"[^\W\d]\w*")
+_WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
+_WHOLE = re.compile(r"\+?(-?)0*([0-9]+)")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_SIZES = {"x": 2, "u": 4, "U": 8}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "\n": ""} | {c: c for c in "\\'\""}

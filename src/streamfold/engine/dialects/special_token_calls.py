@@ -1,0 +1,117 @@
+"""Kimi K2 and DeepSeek: calls between special tokens, in a section of their own (`text_sections.py`).
+
+    header    up to the token in front of the arguments: the name, for Kimi with a number behind it
+    arguments up to a token that ends them (`Scanner.body`)
+
+The tokens that end something are removed where they stand in text.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from functools import partial
+from typing import ClassVar
+
+from .reader import Reader
+from .scanner import NOT_SPACE, Reading, is_json, is_object, markers
+from .text_sections import Sections
+
+
+class _Tokens(Sections):
+    """A family with tokens of its own."""
+
+    section_begin: ClassVar[tuple[str, ...]]
+    call_end: ClassVar[str]
+    arguments_begin: ClassVar[str]
+    fenced_header: ClassVar[str | None] = None  # the header in front of a name and arguments in a Markdown fence
+
+    @abstractmethod
+    def name(self, header: str) -> tuple[str, str | None]:
+        """Returns the name of the tool, "" if it is missing, and the id."""
+
+    def call(self, text: Reader, marker: str, *, alone: bool) -> Reading[str]:
+        text.event()
+        pieces: list[str] = []
+        ends = (*self.section_ends, *self.call_begins, self.call_end)
+        marker = yield from text.until(markers(*ends, self.arguments_begin), pieces.append)
+        header, arguments, fence = "".join(pieces).strip(), "", ""
+        whole = marker == self.call_end
+        if marker == self.arguments_begin:
+            fence = (yield from _fenced_name(text)) if header == self.fenced_header else ""
+            tool = fence or self.name(header)[0]
+            show = partial(text.draft, tool) if tool else None
+            arguments, marker = yield from text.body(markers(*ends, "```") if fence else markers(*ends), show)
+            # The end of the input is as good as a token if nothing can be missing. The next call is not.
+            whole = is_object(arguments) if not marker else marker not in self.call_begins or is_json(arguments)
+        if not marker and not whole:
+            text.unfinished("a tool call")
+            return ""
+        name, call_id = (fence, None) if fence else self.name(header)
+        if whole and name:
+            text.call(name, arguments, call_id)
+        else:
+            text.dropped(f"{'an unfinished call' if name else 'a call without a usable name'}: {header[:80]!r}")
+        return marker
+
+
+class Kimi(_Tokens):
+    """Kimi K2 to K2.7. The header is `functions.NAME:NUMBER`, and is the call's id as well."""
+
+    # The spelling in the singular is vLLM's and some fine-tunes'.
+    section_begin = ("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>")
+    section_ends = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
+    call_begins = ("<|tool_call_begin|>",)
+    call_end = "<|tool_call_end|>"
+    arguments_begin = "<|tool_call_argument_begin|>"
+
+    openers = interrupts = (*section_begin, *call_begins)
+    boundaries = section_begin
+    strays = (*section_ends, call_end, arguments_begin)
+
+    def name(self, header: str) -> tuple[str, str | None]:
+        base, colon, number = header.rpartition(":")
+        if base and colon and number.isdecimal():
+            names = [base.removeprefix("functions."), base, base.rpartition(".")[2]]
+            return next((name for name in names if name in self.tools), names[0].strip()), header
+        # The model has lost the name: it copies the ids of an odd history. A guess could run a tool it did not choose.
+        for name in (header.removeprefix("functions."), header):
+            if name in self.tools:
+                return name, None
+        if header.startswith("functions.") or len(self.tools) != 1:
+            return "", None
+        return next(iter(self.tools)), None
+
+
+class DeepSeek(_Tokens):
+    """DeepSeek V3, R1 and V3.1. V3 and R1 write `function`, then the name, then the arguments in a Markdown fence."""
+
+    section_begin = ("<｜tool▁calls▁begin｜>",)
+    section_ends = ("<｜tool▁calls▁end｜>",)
+    call_begins = ("<｜tool▁call▁begin｜>",)
+    call_end = "<｜tool▁call▁end｜>"
+    arguments_begin = "<｜tool▁sep｜>"
+    fenced_header = "function"
+
+    openers = (*section_begin, *call_begins)
+    strays = (*section_ends, call_end, arguments_begin)
+
+    def name(self, header: str) -> tuple[str, str | None]:
+        return header, None
+
+
+def _fenced_name(text: Reader) -> Reading[str]:
+    """Reads the name in front of a fence. Reads nothing and returns "" if it is missing (V3.1, a tool "function")."""
+    pieces: list[str] = []
+    name: list[str] = []
+    yield from text.span(NOT_SPACE, pieces.append)
+    yield from text.span(_NO_NAME, name.append)
+    pieces += name
+    yield from text.span(NOT_SPACE, pieces.append)
+    fence = yield from text.expect(markers("```json"))
+    if not fence or not name:
+        text.unread("".join(pieces) + fence)
+    return "".join(name).strip() if fence else ""
+
+
+_NO_NAME = re.compile(r"[\n`{<]")

@@ -1,0 +1,75 @@
+"""Calls between markers of their own, in a section: what Kimi, DeepSeek and MiniMax have in common.
+
+    section   calls one after another; anything else in it is noise, and is dropped
+    call      up to its own end, or to the next call or the end of the section, as its family says
+
+The section may be missing round a single call. Its end may be missing behind a call that is whole.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from .grammar import Shape
+from .reader import Family, Reader, Verdict
+from .scanner import Reading, drop, markers
+
+
+class Sections(Family, ABC):
+    """A family whose calls stand in sections.
+
+    Attributes:
+        section_ends: the markers that end a section.
+        call_begins: the markers that begin a call.
+        opening: what must follow a marker for a section, if it alone is not enough.
+        divided: whether that belongs to the mark itself: cut in two, it is no mark.
+    """
+
+    section_ends: ClassVar[tuple[str, ...]] = ()
+    call_begins: ClassVar[tuple[str, ...]]
+    opening: ClassVar[Shape | None] = None
+    divided: ClassVar[bool] = False
+
+    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+        if marker in self.call_begins:
+            return (yield from self._alone(text, marker))
+        if self.opening and not (yield from text.match(self.opening, take=False)):
+            certain = text.cut and not self.divided
+            return text.unfinished("a section of tool calls") if certain else Verdict.DECLINED
+        text.event()
+        ended = False
+        marker = yield from self.mark(text)
+        while marker in self.call_begins:
+            end = yield from self.call(text, marker, alone=False)
+            if end == "":
+                return Verdict.TAKEN
+            if end is None and text.cut:
+                return text.unfinished("a tool call")
+            ended = ended or end is not None
+            marker = end if end in self.call_begins + self.section_ends else (yield from self.mark(text))
+        if not marker and (not ended or text.cut):
+            return text.unfinished("a section of tool calls")
+        text.event()
+        return Verdict.TAKEN
+
+    def _alone(self, text: Reader, marker: str) -> Reading[Verdict]:
+        end = yield from self.call(text, marker, alone=True)
+        if end is None:
+            return text.unfinished("a tool call") if text.cut else Verdict.DECLINED
+        text.event()
+        if end in self.call_begins + self.section_ends:
+            text.unread(end)
+        return Verdict.TAKEN
+
+    def mark(self, text: Reader) -> Reading[str]:
+        """The next marker of a section, "" at the end of the input."""
+        return (yield from text.until(markers(*self.call_begins, *self.section_ends), drop))
+
+    @abstractmethod
+    def call(self, text: Reader, marker: str, *, alone: bool) -> Reading[str | None]:
+        """Reads a call behind its first marker.
+
+        Returns the marker that ended it; "" if the input did; None, and has read nothing that could not be put back,
+        if what follows the marker is no call.
+        """

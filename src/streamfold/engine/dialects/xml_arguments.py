@@ -1,0 +1,173 @@
+"""Qwen3-Coder, Seed and GLM: the name and each argument between tags, values as they are, nothing escaped.
+
+What the values are the tags don't say: the declared schema does (`typed_values.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import ClassVar
+
+from .grammar import SPACES, Shape, either, lit, opt, run
+from .python_literals import python_literal
+from .reader import Family, Reader, Verdict
+from .scanner import NOT_SPACE, Reading, drop, markers
+from .typed_values import declared_types, joined, member, quoted, typed
+from .xml_tags import QUOTED, VALUE, attribute
+
+_BEGIN, _END = "<tool_call>", "</tool_call>"
+_FUNCTION, _FUNCTION_END = "<function=", "</function>"
+_PARAMETER, _PARAMETER_END = "<parameter=", "</parameter>"
+_FUNCTION_NAMED, _PARAMETER_NAMED = "<function name=", "<parameter name="
+_ATTRIBUTES = Shape(VALUE, opt(SPACES, lit("string="), run(r"[^\s>]", "flag")), SPACES, lit(">"))
+_KEY, _KEY_END, _VALUE, _VALUE_END = "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"
+
+
+class _Tagged(Family):
+    def arguments(self, name: str, values: Mapping[str, str], texts: Collection[str] = ()) -> str:
+        """The arguments as a JSON object. `texts` are the keys of those that are strings, whatever their type."""
+        schema = self.tools.get(name, {})
+        return joined(
+            (key, quoted(text) if key in texts else self.value(text, member(schema, key, schema), schema))
+            for key, text in values.items()
+        )
+
+    def value(self, text: str, schema: object, root: Mapping[str, object]) -> str:
+        """One of them as JSON."""
+        return typed(text, schema, root)
+
+
+class Qwen3Coder(_Tagged):
+    """Qwen3-Coder and Qwen3.5: `<function=NAME>` with `<parameter=KEY>` in it; the tag around it may be missing."""
+
+    begin: ClassVar[str] = _BEGIN
+    end: ClassVar[str] = _END
+    openers = (_BEGIN, _FUNCTION)
+    followers = (_END,)
+
+    def unwrapped(self, text: str) -> str:
+        """Returns a value without the line feeds that its template prints before and behind it."""
+        return text.removeprefix("\n").removesuffix("\n")
+
+    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+        if marker == self.end:
+            text.event()
+            return Verdict.TAKEN
+        if marker == self.begin:
+            yield from text.span(NOT_SPACE, drop)
+            marker = yield from text.expect(markers(_FUNCTION, _FUNCTION_NAMED) if self.full else markers(_FUNCTION))
+            if not marker:
+                return text.unfinished("a tool call") if self.full and text.broke_off() else Verdict.DECLINED
+        name, _ = yield from _header(text, marker)
+        if not name:
+            return text.unfinished("a tool call") if text.at_end() else Verdict.DECLINED
+        values: dict[str, str] = {}
+        texts: set[str] = set()
+        inside = markers(_PARAMETER_NAMED if marker == _FUNCTION_NAMED else _PARAMETER, _FUNCTION_END, self.end)
+        yield from text.span(NOT_SPACE, drop)
+        tag = yield from text.expect(inside)
+        while tag in (_PARAMETER, _PARAMETER_NAMED):
+            key, is_text = yield from _header(text, tag)
+            if not key:
+                return text.unfinished("a tool call") if text.at_end() else Verdict.TEXT
+            pieces: list[str] = []
+            tag = yield from text.until(markers(_PARAMETER_END, tag, _FUNCTION_END), pieces.append)
+            values[key] = self.unwrapped("".join(pieces))
+            if is_text:
+                texts.add(key)
+            if tag == _PARAMETER_END:
+                yield from text.span(NOT_SPACE, drop)
+                tag = yield from text.expect(inside)
+        if tag:
+            return text.call(name, self.arguments(name, values, texts))
+        return text.unfinished("a tool call") if text.broke_off() else Verdict.TEXT
+
+
+class Seed(Qwen3Coder):
+    """Seed-OSS: Qwen3-Coder's tags within one of its own. Its template prints lists and objects as Python does.
+
+    Its template prints nothing between a tag and a value. Some models put a line feed on either side, as Qwen's do:
+    that pair is not part of the value, a single one is. Doubao Seed 2 writes the same with attributes,
+    `<function name="NAME"><parameter name="KEY" string="true">` (https://github.com/sipeed/picoclaw/issues/3153).
+    """
+
+    begin, end = "<seed:tool_call>", "</seed:tool_call>"
+    openers = (begin, _FUNCTION)
+    followers = (end,)
+    interrupts = boundaries = (begin,)
+    full = {
+        begin: Shape(
+            SPACES,
+            either((lit(_FUNCTION), run(r"[^<>\n]", least=1), lit(">")), (lit(_FUNCTION_NAMED), *QUOTED)),
+            SPACES,
+            lit(_PARAMETER, _PARAMETER_NAMED, _FUNCTION_END, end),
+        )
+    }
+    think = {"<seed:think>": "</seed:think>"}
+
+    def unwrapped(self, text: str) -> str:
+        return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "\n" else text
+
+    def value(self, text: str, schema: object, root: Mapping[str, object]) -> str:
+        found = typed(text, schema, root)
+        types = declared_types(schema, root)
+        if found.startswith('"') and types and "string" not in types:
+            literal = python_literal(text.strip())
+            if (literal[:1] == "[" and "array" in types) or (literal[:1] == "{" and "object" in types):
+                return literal
+        return found
+
+
+class GLM(_Tagged):
+    """GLM-4.5 and later: `<tool_call>NAME`, then pairs of `<arg_key>` and `<arg_value>`."""
+
+    openers = (_BEGIN,)
+
+    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+        yield from text.span(NOT_SPACE, drop)
+        if text.at_end():
+            return Verdict.DECLINED
+        pieces: list[str] = []
+        yield from text.span(_NO_NAME, pieces.append)
+        name = "".join(pieces)
+        yield from text.span(NOT_SPACE, drop)
+        tag = yield from text.expect(_IN_CALL)
+        if not name or not (tag or text.broke_off()):
+            return Verdict.DECLINED
+        values: dict[str, str] = {}
+        while tag == _KEY:
+            keys: list[str] = []
+            found: list[str] = []
+            yield from text.until(markers(_KEY_END), keys.append)
+            yield from text.span(NOT_SPACE, drop)
+            tag = yield from text.expect(markers(_VALUE))
+            if tag and (yield from text.until(markers(_VALUE_END), found.append)):
+                values["".join(keys).strip()] = "".join(found)
+                yield from text.span(NOT_SPACE, drop)
+                tag = yield from text.expect(_IN_CALL)
+        if tag == _END:
+            return text.call(name, self.arguments(name, values))
+        return text.unfinished("a tool call") if text.broke_off() else Verdict.TEXT
+
+
+_IN_CALL = markers(_KEY, _END)
+_NO_NAME = re.compile(r"[^\w.\-]")
+_BRACKET = re.compile(r"[<>\n]")
+
+
+def _header(text: Reader, tag: str) -> Reading[tuple[str, bool]]:
+    """Returns the name in a tag, or "" if there is none, and whether the tag says that the value is a string."""
+    if tag not in (_FUNCTION_NAMED, _PARAMETER_NAMED):
+        return (yield from _up_to_bracket(text)), False
+    found = yield from text.match(_ATTRIBUTES)
+    if found is None:
+        return "", False
+    return attribute(found), (found["flag"] or "").strip("\"'") == "true"
+
+
+def _up_to_bracket(text: Reader) -> Reading[str]:
+    """A name and the bracket behind it; "" if there is no name, or no bracket."""
+    pieces: list[str] = []
+    yield from text.span(_BRACKET, pieces.append)
+    return "".join(pieces).strip() if (yield from text.expect(markers(">"))) else ""

@@ -1,0 +1,218 @@
+"""DSML, XTML and MiniMax's tags: calls with a tag for each argument, in a section (`text_sections.py`).
+
+All three are one grammar: a header that has the name, then arguments, each between a header that has its key and an
+end; anything else between them is noise. What ends what, and how a value is to be understood, is in the tables.
+
+    DSML      DeepSeek V3.2, V4     `string="true"` in the header says that a value is text
+    XTML      Kimi K3               `type="..."` in the header says what a value is
+    MiniMax   MiniMax M2            the declared schema says it
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from .grammar import SPACES, Shape, either, lit, opt, run
+from .reader import Reader
+from .scanner import NOT_SPACE, Reading, drop, markers
+from .text_sections import Sections
+from .typed_values import joined, json_or_text, member, quoted, typed
+
+
+class _Tags(Sections):
+    """The grammar.
+
+    Attributes:
+        header: what follows the marker that begins a call.
+        call_ends: the markers that end a call.
+        keys: the markers that begin an argument, with those that end it.
+        key: what follows the former.
+        value_ends: further markers that end an argument.
+        wholes: those of the keys whose value is the arguments as a whole.
+        bodies: whether a JSON object may stand in place of the arguments.
+        declared_alone: whether a call outside of a section counts only if its tool is declared.
+    """
+
+    header: ClassVar[Shape]
+    call_ends: ClassVar[tuple[str, ...]]
+    keys: ClassVar[Mapping[str, tuple[str, ...]]]
+    key: ClassVar[Shape]
+    value_ends: ClassVar[tuple[str, ...]]
+    wholes: ClassVar[tuple[str, ...]] = ()
+    bodies: ClassVar[bool] = False
+    declared_alone: ClassVar[bool] = False
+
+    def name(self, header: re.Match[str]) -> str:
+        """The name of the tool, "" if it is missing."""
+        return attribute(header)
+
+    @abstractmethod
+    def value(self, text: str, key: re.Match[str], schema: Mapping[str, Any]) -> tuple[str | None, str]:
+        """The name of an argument, None if it is missing, and its value as JSON."""
+
+    def call(self, text: Reader, marker: str, *, alone: bool) -> Reading[str | None]:
+        header = yield from text.match(self.header)
+        if header is None or (alone and self.declared_alone and self.name(header) not in self.tools):
+            return None
+        text.event()
+        name, ends = self.name(header), self.call_ends + self.section_ends
+        arguments: str | None = ""
+        end = self.call_ends[0]
+        if not header.group().endswith("/>"):
+            if self.bodies and (yield from text.span(NOT_SPACE, drop)) == "{":
+                arguments, end = yield from text.body(markers(*ends))
+            else:
+                arguments, end = yield from self._arguments(text, self.tools.get(name, {}))
+        if not end:
+            text.unfinished("a tool call")
+        elif name and arguments is not None:
+            text.call(name, arguments)
+        else:
+            what = (
+                f"a call of {name!r}, because the tag of an argument can't be read" if name else "a call without a name"
+            )
+            text.dropped(what)
+            text.event()
+        return end
+
+    def _arguments(self, text: Reader, schema: Mapping[str, Any]) -> Reading[tuple[str | None, str]]:
+        """The arguments as JSON, None if one can't be read; and the marker that ended the call."""
+        inside = markers(*self.keys, *self.call_ends, *self.section_ends, *self.call_begins)
+        values: dict[str | None, str] = {}
+        body, readable = "", True
+        tag = yield from text.until(inside, drop)
+        while closers := self.keys.get(tag):
+            begin = tag
+            key = yield from text.match(self.key)
+            if key is None:
+                readable = False
+            else:
+                pieces: list[str] = []
+                tag = yield from text.until(markers(*closers, *self.value_ends), pieces.append)
+                if begin in self.wholes:
+                    body = "".join(pieces)
+                else:
+                    name, value = self.value("".join(pieces), key, schema)
+                    values[name] = value
+            if key is None or tag in closers:
+                tag = yield from text.until(inside, drop)
+        if not readable:
+            return None, tag
+        return body or joined((name, value) for name, value in values.items() if name is not None), tag
+
+
+def attribute(header: re.Match[str]) -> str:
+    """The attribute in a header, whatever quotes it has."""
+    found = header.groupdict()
+    return next(
+        (found[name] for name in ("double", "single", "bare", "name") if found.get(name) is not None), ""
+    ).strip()
+
+
+VALUE = either(
+    (lit('"'), run(r'[^"\n]', "double"), lit('"')),
+    (lit("'"), run(r"[^'\n]", "single"), lit("'")),
+    (run(r"""[^\s"'<>]""", "bare", least=1),),
+)
+_NAMED = SPACES, lit("name="), VALUE
+QUOTED = VALUE, SPACES, lit(">")
+
+_DSML_MARK = "｜DSML｜"
+_SECTIONS = ("function_calls", "tool_calls", " calls", "calls", "toolcalls", "tool")
+
+
+def _dsml(*tags: str) -> tuple[str, ...]:
+    """Tags of DSML, each with and without the blank that V4.1 puts in front of its name."""
+    return tuple(tag.replace("@", _DSML_MARK + blank) for tag in tags for blank in ("", " "))
+
+
+class DSML(_Tags):
+    """DeepSeek V3.2, V4 and V4.1. The last puts a blank in front of each tag's name."""
+
+    section_begins = tuple(f"<{_DSML_MARK}{word}>" for word in _SECTIONS)
+    section_ends = tuple(f"</{_DSML_MARK}{word}>" for word in _SECTIONS)
+    call_begins = _dsml("<@invoke ", "<@invoke\n")
+    call_ends = _dsml("</@invoke>")
+    header = Shape(*_NAMED, SPACES, lit("/>", ">"))
+    keys = dict.fromkeys(_dsml("<@parameter ", "<@parameter\n"), _dsml("</@parameter>"))
+    key = Shape(*_NAMED, opt(SPACES, lit("string="), run(r"[^\s>]", "flag")), SPACES, lit(">"))
+    value_ends = (*keys, *call_ends, *section_ends)
+    bodies = True
+
+    openers = (*section_begins, *call_begins)
+    interrupts = boundaries = section_begins
+
+    def value(self, text: str, key: re.Match[str], schema: Mapping[str, Any]) -> tuple[str, str]:
+        name, flag = attribute(key), key["flag"]
+        declared = member(schema, name, schema)
+        if flag and flag.strip("\"'") == "true":
+            return name, quoted(text)
+        return name, typed(text, declared, schema) if flag is None and declared else json_or_text(text)
+
+
+_OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
+
+
+def _closed(tag: str) -> str:
+    return f"{_CLOSE}{tag}{_SEP}"
+
+
+class XTML(_Tags):
+    """Kimi K3. Reasoning and the answer stand in channels of their own, whose marks are never text."""
+
+    section_begins = (f"{_OPEN}tools{_SEP}",)
+    section_ends = (_closed("tools"), _closed("message"))
+    call_begins = (f"{_OPEN}call",)
+    call_ends = (_closed("call"),)
+    header = key = Shape(opt(run(r"\s", least=1), run(r"[^<]|<(?!\|sep\|>)", "attributes")), lit(_SEP))
+    keys = {f"{_OPEN}argument": (_closed("argument"),), f"{_OPEN}json": (_closed("json"),)}
+    value_ends = call_ends
+    wholes = (f"{_OPEN}json",)
+
+    openers = (*section_begins, *call_begins)
+    strays = (_closed("tools"),)
+    frames = (f"{_OPEN}response{_SEP}", _closed("response"), _closed("message"), "<|end_of_msg|>")
+    interrupts = boundaries = (*section_begins, *frames)
+    think = {f"{_OPEN}think{_SEP}": _closed("think")}
+
+    def name(self, header: re.Match[str]) -> str:
+        return _attributes(header).get("tool") or (next(iter(self.tools)) if len(self.tools) == 1 else "")
+
+    def value(self, text: str, key: re.Match[str], schema: Mapping[str, Any]) -> tuple[str | None, str]:
+        given = _attributes(key)
+        return given.get("key"), quoted(text) if given.get("type", "string") == "string" else json_or_text(text)
+
+
+def _attributes(header: re.Match[str]) -> dict[str, str]:
+    """The attributes in a header. Nothing else is escaped in this language."""
+    found = _ATTRIBUTE.findall(header["attributes"] or "")
+    return {key: (long or short).replace("&quot;", '"').replace("&amp;", "&") for key, long, short in found}
+
+
+_ATTRIBUTE = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s"<]+))')
+
+_SECTION, _INVOKE, _PARAMETER, _INVOKE_END = "<minimax:tool_call>", "<invoke name=", "<parameter name=", "</invoke>"
+
+
+class MiniMax(_Tags):
+    """MiniMax M2. Its tags are ordinary characters, so a section is one only in front of a call."""
+
+    section_ends = ("</minimax:tool_call>",)
+    call_begins = (_INVOKE,)
+    call_ends = (_INVOKE_END,)
+    header = key = Shape(*QUOTED)
+    keys = {_PARAMETER: ("</parameter>",)}
+    value_ends = (_PARAMETER, _INVOKE_END)
+    opening = Shape(SPACES, lit(_INVOKE), *QUOTED)
+    declared_alone = True
+
+    openers = (_SECTION, _INVOKE)
+    interrupts = boundaries = (_SECTION,)
+    full = {_SECTION: Shape(SPACES, lit(_INVOKE))}
+
+    def value(self, text: str, key: re.Match[str], schema: Mapping[str, Any]) -> tuple[str, str]:
+        name = attribute(key)
+        return name, typed(text, member(schema, name, schema), schema)

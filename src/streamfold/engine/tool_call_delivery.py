@@ -1,0 +1,234 @@
+"""What is handed out when the stream has ended in order: the only maker of a `ToolCall`.
+
+    the finish reason                                   the calls
+    --------------------------------------------------  -------------------------------------------------------------
+    `stop`, `tool_calls`                                all of them
+    `length`, `content_filter`                          none: they may be cut
+    none before `[DONE]`, or a word that nobody knows   those whose arguments came as a whole object
+    any, after a request with `tool_choice="none"`      none
+
+If the stream breaks off inside a call that begins or grows behind the finish reason, the answer has failed: nothing of
+it is handed out (`breaks_inside`). Never handed out: a call without a name, and one that the server
+itself says is not complete. Every call that is dropped is a warning. A call whose arguments are not a JSON object, or
+may have lost a part, is handed out with `error` set: it can't be run by accident, and can be reported to the model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from ..text import ParsedArguments, join_surrogates, read_arguments, unparsed
+from ..values import (
+    AllowedTools,
+    CallKind,
+    Finish,
+    FinishReason,
+    Meta,
+    NamedTool,
+    ReadToolChoice,
+    ToolCall,
+    WarningCode,
+)
+from .incoming_call import OpenCall
+
+
+class WireNames(NamedTuple):
+    """What tools are called on the wire, where that is not their own name.
+
+    Attributes:
+        own: the tools' own names by those on the wire.
+        answer: the tool whose arguments are the text of the answer, where that was asked for as a call.
+    """
+
+    own: Mapping[str, str] = {}
+    answer: str | None = None
+
+
+class Outcome(NamedTuple):
+    """The end of an answer.
+
+    Attributes:
+        opened: for each call the one that was opened for it.
+        others: calls of tools that are no functions.
+        answer: text that came as the arguments of a call, see `WireNames`.
+    """
+
+    calls: list[ToolCall]
+    opened: list[OpenCall]
+    reason: FinishReason
+    answer: str | None
+    others: list[ToolCall]
+
+
+@dataclass(slots=True)
+class Ending:
+    """Decides what is handed out of the calls that were opened.
+
+    Args:
+        warn: takes a warning, and the call that it is about.
+        tool_choice, names: of the request.
+        finish: the finish reason; None if the stream was declared done without one.
+        meta: of the answer; fresh ids are made from it.
+    """
+
+    warn: Callable[[WarningCode, str, OpenCall | None], None]
+    tool_choice: ReadToolChoice
+    names: WireNames
+    finish: Finish | None
+    meta: Meta
+    _ids: set[str] = field(default_factory=set, init=False)
+    _taken: set[str] = field(default_factory=set, init=False)
+
+    def decide(self, opened: list[OpenCall], others: list[ToolCall]) -> Outcome:
+        """Returns the calls to hand out, the finish reason that goes with them, and the answer among the calls.
+
+        Args:
+            others: calls of tools that are no functions, which always come whole.
+        """
+        reason: FinishReason = self.finish.reason if self.finish else "unknown"
+        if not opened and not others and reason != "tool_calls" and self.tool_choice in ("auto", "none"):
+            return Outcome([], [], reason, None, others)  # a text alone, as nearly always
+        wanted, answer = self._take_answer(opened)
+        kept = self._handed_out(wanted, reason)
+        self._taken = {call.id for call, _ in kept}
+        calls = [self._tool_call(call, arguments) for call, arguments in kept]
+        if others and (why := self._cut(reason)):
+            self._drop(others, why)
+            others = []
+        others = [replace(call, id=self._own_id(call.id, call.name, call)) for call in others]
+        if (opened and self.tool_choice == "none") or (answer is not None and not calls):
+            reason = "stop" if reason == "tool_calls" else reason
+        if (calls or others) and reason == "stop":
+            reason = "tool_calls"  # vLLM and others end so after a named tool choice: the calls decide, not the word
+        if reason == "tool_calls" and not (calls or others):
+            raw = self.finish.raw if self.finish else None
+            self.warn("missing_tool_calls", f"finish reason {raw!r}, and no tool call to hand out", None)
+        if reason not in ("length", "content_filter") and answer is None:
+            self._check_choice([call.name for call in (*calls, *others)])
+        return Outcome(calls, [call for call, _ in kept], reason, answer, others)
+
+    def _check_choice(self, called: Collection[str]) -> None:
+        match self.tool_choice:
+            case NamedTool(hosted=tool) if tool is not None and tool.kind != "custom":
+                return  # what the provider runs is no call
+            case NamedTool(name) if self.names.own.get(name, name) not in called:
+                self.warn("tool_choice_unmet", f"the request demanded a call of {name}, and none came", None)
+            case "required" | AllowedTools(mode="required") if not called:
+                self.warn("tool_choice_unmet", "the request demanded a tool call, and none came", None)
+
+    def _take_answer(self, opened: list[OpenCall]) -> tuple[list[OpenCall], str | None]:
+        """Separates the call that stands for the answer, whole or cut off like any text, from the others."""
+        name = self.names.answer
+        if not name or not (answers := [call for call in opened if call.name == name]):
+            return opened, None
+        read = _read(answers[0])
+        if read.repair:
+            self.warn("repaired_arguments", f"{name}: {read.repair}", answers[0])
+        if len(answers) > 1:
+            self.warn("calls_dropped", f"the answer was given {len(answers)} times: the first one counts", None)
+        return [call for call in opened if call.name != name], read.raw
+
+    def _handed_out(self, opened: list[OpenCall], reason: FinishReason) -> list[tuple[OpenCall, ParsedArguments]]:
+        """The calls to hand out, with their arguments, by the table above."""
+        named = [call for call in opened if call.name]
+        if len(named) < len(opened):
+            nameless = [call.id or call.text[:80] or "(no id)" for call in opened if not call.name]
+            self.warn("calls_dropped", f"a call without a name can't be run: {', '.join(nameless)}", None)
+        if why := self._cut(reason):
+            self._drop(named, why)
+            return []
+        self._drop((call for call in named if call.broken_off), "the server says that they are not complete")
+        read = [(call, _read(call)) for call in named if not call.broken_off]
+        if reason == "unknown":
+            why = f"unknown finish reason {self.finish.raw!r}" if self.finish else "no finish reason came"
+            doubtful = [call for call, arguments in read if not _is_whole(call, arguments)]
+            self._drop(doubtful, f"{why}, the arguments may be cut off")
+            read = [(call, arguments) for call, arguments in read if call not in doubtful]
+        return read
+
+    def _cut(self, reason: FinishReason) -> str | None:
+        """Returns why no call at all is handed out."""
+        if self.tool_choice == "none":
+            return "the request forbade tool calls"
+        return {"length": "the answer was cut off", "content_filter": "the answer was filtered"}.get(reason)
+
+    def _drop(self, calls: Iterable[OpenCall | ToolCall], why: str) -> None:
+        if names := [call.name for call in calls]:
+            self.warn("calls_dropped", f"{why}: {', '.join(names)}", None)
+
+    def _tool_call(self, call: OpenCall, read: ParsedArguments) -> ToolCall:
+        call_id, name, value = self._id_of(call), join_surrogates(call.name), read.value
+        if read.differ or call.emptied:
+            self.warn("arguments_mismatch", f"{call.name}: the arguments as pieces and as a whole differ", call)
+        if read.repair:
+            self.warn("repaired_arguments", f"{call.name}: {read.repair}", call)
+        if call.guessed:
+            self.warn("guessed_call", f"{call.name}: nothing says for sure which call a fragment is of", call)
+        if call.lost_pieces:
+            value = unparsed(read.raw)
+            self.warn("invalid_arguments", f"{call.name}: a part of the arguments may be missing", call)
+        elif not read.valid:
+            self.warn("invalid_arguments", f"{call.name}: the arguments are not a JSON object", call)
+        kind: CallKind = "custom" if call.custom else "function"
+        return ToolCall(join_surrogates(call_id), self.names.own.get(name, name), value, read.raw, call.extra, kind)
+
+    def _id_of(self, call: OpenCall) -> str:
+        """The server's id, or a fresh one where it sent none, or one that an earlier call has."""
+        call_id, name = call.id, call.name
+        if call.other_id:
+            self.warn("changed_id", f"{name}: first {call_id!r}, then {call.other_id!r}; the first counts", call)
+        return self._own_id(call_id, name, call)
+
+    def _own_id(self, call_id: str, name: str, of: OpenCall | ToolCall) -> str:
+        """Returns an id that no other call of the answer has: the given one, or a fresh one, with a warning."""
+        if call_id and call_id not in self._ids:  # as nearly every one
+            self._ids.add(call_id)
+            return call_id
+        call = of if isinstance(of, OpenCall) else None
+        if not call_id and not (call and call.markup):
+            self.warn("missing_id", f"{name} came without an id", call)
+        elif call_id:
+            self.warn("duplicate_id", f"{call_id!r} stands for two calls; that of {name} was given a fresh id", call)
+        number, text = (of.number, of.text) if isinstance(of, OpenCall) else (len(self._ids), of.raw_arguments)
+        call_id = self._fresh_id(f"{number}|{name}|{text}")
+        self._ids.add(call_id)
+        return call_id
+
+    def _fresh_id(self, said: str) -> str:
+        # Made from the answer, not at random: a recording folds to the same ids every time.
+        meta = self.meta
+        seed = f"{meta.id}|{meta.created}|{meta.model}|{said}"
+        while True:
+            fresh = "call_" + hashlib.sha256(seed.encode("utf-8", "replace")).hexdigest()[:24]
+            if fresh not in self._taken:
+                self._taken.add(fresh)
+                return fresh
+            seed += "|"
+
+
+def breaks_inside(opened: Iterable[OpenCall]) -> bool:
+    """Whether a stream that breaks off after its finish reason does so inside a call that came behind that."""
+    return any(call.late and (call.broken_off or not (call.name and _is_whole(call, _read(call)))) for call in opened)
+
+
+def _read(call: OpenCall) -> ParsedArguments:
+    if call.custom:
+        text = call.wholes[-1] if call.wholes else call.text
+        differ = bool(call.pieces) and call.text != text
+        text = join_surrogates(text)
+        return ParsedArguments({"input": text}, text, differ=differ)
+    torn = call.gap_at is not None and call.wholes  # an event is missing: the wholes alone say what they are
+    return read_arguments(() if torn else call.pieces, call.wholes, repair=not call.markup)
+
+
+def _is_whole(call: OpenCall, read: ParsedArguments) -> bool:
+    """Whether the arguments came, as an object: the head of a call alone may be all that is left of it.
+
+    Free text for a custom tool never shows that it is complete.
+    """
+    if call.custom:
+        return not call.lost_pieces and (call.done or call.came_whole)
+    return read.valid and not call.lost_pieces and (call.done or read.raw.lstrip().startswith("{"))

@@ -1,0 +1,31 @@
+"""How many tokens a request has, for clients that only want to know whether it will fit."""
+
+from __future__ import annotations
+
+from ..requests import estimated_tokens
+from ..values import APIError, BadRequestError, ConfigError
+from .api import AtOnce, ClientRequest, Wire
+from .http_errors import of_error
+from .members import with_operator_members
+from .models import Served
+
+_SECONDS = 10.0  # that a client waits for a count; it asks often
+
+
+async def counted_tokens(wire: Wire, member: str, asked: ClientRequest, served: Served) -> AtOnce:
+    """Returns the provider's count as an answer with this member, or an estimate if the provider does not count.
+
+    Raises:
+        Refused: the provider refused the request itself.
+    """
+    sent, _ = with_operator_members(wire.for_provider(asked, served.adapters)[0], served.endpoints)
+    request = sent.request
+    why = "no provider was asked, because its API can't count tokens"
+    try:
+        if (number := await served.count(request, {"total": _SECONDS})) is not None:
+            return AtOnce({member: number}, "counted by the provider")
+    except BadRequestError as error:
+        raise of_error(error) from error
+    except (APIError, ConfigError) as error:
+        why = f"the provider could not count ({type(error).__name__})"
+    return AtOnce({member: estimated_tokens(asked.request)}, f"estimated: {why}", exact=False)

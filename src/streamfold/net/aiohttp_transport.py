@@ -1,0 +1,270 @@
+"""aiohttp below httpx: its connections and its parser, which is written in C, for the clients that providers make.
+
+This is the only module that knows both. It sends what httpx would send, byte by byte,
+and raises httpx's exceptions. httpx-aiohttp does the same for any program; it costs a generator and a second buffer for
+each piece of a body, calls every lost connection a `ConnectTimeout`, and rewrites the escapes of URLs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Any
+from weakref import finalize
+
+import aiohttp
+import httpx
+from yarl import URL
+
+from .framing import MalformedHead, ResponseFraming
+from .stale_connections import has_decrypted, is_readable
+from .stream_bodies import Pieces
+from .transport_errors import MalformedResponse, caused_by
+from .urls import sent_url
+
+_PIECE = 2**18  # bytes of a request that are handed to aiohttp at once: it warns of more, which block the event loop
+_ONE_WRITE = 2**15  # a request of up to so many bytes is written whole or not at all
+_KEEPALIVE = 5.0  # seconds that an idle connection is kept: what httpx does by default
+_HEAD = 100 * 1024  # bytes of a header, as httpcore accepts them
+_AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # headers that aiohttp would add
+
+# Those further down are also exceptions of those further up: the last one that fits counts.
+_ERRORS: tuple[tuple[type[Exception], type[httpx.TransportError]], ...] = (
+    (aiohttp.ClientError, httpx.ReadError),
+    (aiohttp.ClientPayloadError, httpx.RemoteProtocolError),
+    (aiohttp.ClientResponseError, MalformedResponse),
+    (aiohttp.ServerDisconnectedError, httpx.RemoteProtocolError),
+    (aiohttp.InvalidURL, httpx.UnsupportedProtocol),
+    (TimeoutError, httpx.ConnectTimeout),  # the only timeout that aiohttp is given
+    (aiohttp.ClientConnectorError, httpx.ConnectError),
+    (aiohttp.ClientProxyConnectionError, httpx.ProxyError),
+    (aiohttp.ClientHttpProxyError, httpx.ProxyError),
+)
+
+
+def aiohttp_transport(*, verify: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
+    """Returns a transport that sends with aiohttp, with as many connections as there are streams at once.
+
+    Args:
+        verify: the TLS settings.
+        proxy: URL of an HTTP proxy for all requests.
+    """
+    verify.set_alpn_protocols(["http/1.1"])  # as httpcore does: some servers want it
+    return _Transport(verify, proxy)
+
+
+class _Transport(httpx.AsyncBaseTransport):
+    def __init__(self, verify: ssl.SSLContext, proxy: str | None) -> None:
+        self._verify = verify
+        self._proxy = proxy
+        self._session: aiohttp.ClientSession | None = None
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        body = await request.aread()
+        await asyncio.sleep(0)  # in which a server's end of the connection that was used last is often noticed
+        try:
+            try:
+                response = await self._send(request, body)
+            except aiohttp.ClientOSError as exc:
+                if len(body) > _ONE_WRITE or not caused_by(exc, aiohttp.ClientConnectionResetError):
+                    raise
+                # An idle connection was closed when it was about to be used: nothing was sent.
+                response = await self._send(request, body)
+        except httpx.TransportError:
+            raise
+        except Exception as exc:
+            raise _mapped(exc) from exc
+        if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
+            response.close()
+            raise MalformedResponse("the server switches to another protocol, which was not requested")
+        connection = response.connection  # None: the whole response has arrived
+        extensions = {} if connection is None else {"streamfold.connection": connection.transport}  # for its socket
+        return httpx.Response(
+            response.status, headers=list(response.raw_headers), stream=_Body(response), extensions=extensions
+        )
+
+    async def _send(self, request: httpx.Request, body: bytes) -> aiohttp.ClientResponse:
+        session = self._session or self._open()
+        return await session.request(
+            request.method,
+            URL(sent_url(request.url), encoded=True),
+            headers=[(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw],
+            data=Pieces(body, _PIECE) if len(body) > _PIECE else body or None,
+            allow_redirects=False,
+            proxy=self._proxy,
+            timeout=aiohttp.ClientTimeout(total=None, connect=request.extensions["timeout"]["connect"]),
+        )
+
+    async def aclose(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def _open(self) -> aiohttp.ClientSession:
+        """Makes the session on the event loop that it belongs to."""
+        connector = _Connector(
+            limit=0, ssl=self._verify, keepalive_timeout=_KEEPALIVE, resolver=aiohttp.ThreadedResolver()
+        )
+        session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            skip_auto_headers=_AUTOMATIC,
+            max_line_size=_HEAD,
+            max_field_size=_HEAD,
+        )
+        finalize(self, _forget, session)
+        self._session = session
+        return session
+
+
+def _forget(session: aiohttp.ClientSession) -> None:
+    """Lets go of a session that nobody can close any more: aiohttp would log an error, which httpx does not."""
+    connector = session.connector
+    session.detach()
+    if connector is not None:
+        connector.__exit__()  # closes it at once; `close` would make a task, for a loop that may never run again
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Gives out connections that are new or silent, each with a `_Wire`."""
+
+    async def connect(self, *args: Any, **options: Any) -> Any:
+        while True:
+            connection = await super().connect(*args, **options)
+            transport, protocol = connection.transport, connection.protocol
+            if transport is None or protocol is None:
+                return connection  # it is new and was closed at once, which whoever writes to it will notice
+            wire = transport.get_protocol()
+            if not isinstance(wire, _Wire):
+                wire = _Wire(transport, protocol)
+                transport.set_protocol(wire)
+            elif not wire.is_silent():
+                connection.close()
+                continue
+            wire.begin(connection)
+            return connection
+
+
+class _Wire(asyncio.Protocol):
+    """Between a connection and aiohttp's protocol for it, which is given the bytes of its responses and no others.
+
+    aiohttp does not look at what arrives while a connection is unused. With bytes behind the end of a response it
+    either forgets the response, or keeps what it has parsed of the next one, where nobody can see it.
+    """
+
+    def __init__(self, transport: asyncio.Transport, protocol: Any) -> None:
+        self.reader: _Body | None = None
+        self._transport = transport
+        self._protocol = protocol
+        self._framing = ResponseFraming()
+        self._unused = True
+
+    def is_silent(self) -> bool:
+        """Whether there is nothing to read from the connection, which nobody uses."""
+        tls = self._transport.get_extra_info("ssl_object")
+        return not (tls and has_decrypted(tls)) and not is_readable(self._transport.get_extra_info("socket"))
+
+    def begin(self, connection: Any) -> None:
+        """Expects a response, until the connection is given back."""
+        self._unused = False
+        self._framing.begin()
+        connection.add_callback(self._released)
+
+    def _released(self) -> None:
+        self.reader, self._unused = None, True
+        if self._framing.surplus or not self._framing.ended:
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for piece in self._framing.feed(data):
+                self._protocol.data_received(piece)
+        except MalformedHead as exc:
+            self._protocol.set_exception(MalformedResponse(str(exc)))
+            self._transport.close()
+        if self._unused and self._framing.surplus:
+            self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._protocol.connection_lost(exc)
+        if self.reader is not None:
+            self.reader.lost()
+
+    def eof_received(self) -> None:
+        self._protocol.eof_received()
+
+    def pause_writing(self) -> None:
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._protocol.resume_writing()
+
+
+class _Body(httpx.AsyncByteStream):
+    """The body of a response. Each step returns all that has arrived."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self._content = response.content
+        connection = response.connection
+        self._protocol = None if connection is None else connection.protocol
+        if connection is not None:
+            wire = None if connection.transport is None else connection.transport.get_protocol()
+            if isinstance(wire, _Wire):
+                wire.reader = self
+            else:
+                self.lost()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            data = await self._content.readany()
+        except Exception as exc:
+            data = self._content._read_nowait(-1)  # what came before the error; aiohttp's public methods only raise it
+            if not data:
+                mapped = _mapped(self._reason(exc))
+                if mapped is exc:
+                    raise
+                raise mapped from exc
+        if not data:
+            raise StopAsyncIteration
+        return data
+
+    async def aclose(self) -> None:
+        connection = self._response.connection
+        if connection is None:
+            return  # it was given back at the end of the body, or closed before
+        transport = connection.transport
+        self._response.close()
+        if transport is not None:
+            transport.abort()
+            await asyncio.sleep(0)  # in which the socket is closed
+
+    def lost(self) -> None:
+        """Ends the wait of a reader when the connection is lost.
+
+        aiohttp (3.14) does not where it closes the connection itself, because of a chunk that breaks HTTP's rules.
+        """
+        if not self._content.is_eof() and self._content.exception() is None:
+            self._content.set_exception(self._reason(aiohttp.ClientPayloadError("the connection was closed")))
+
+    def _reason(self, exc: Exception) -> Exception:
+        """Returns what went wrong with a connection that is lost; `exc` if that is not known."""
+        lost = self._protocol is not None and not self._protocol.connected
+        known = self._protocol.exception() if self._protocol is not None and lost else None
+        return known if isinstance(known, Exception) else exc
+
+
+def _mapped(exc: Exception) -> Exception:
+    """Returns httpx's exception for one of aiohttp's; any other one as it is."""
+    kinds = [kind for of, kind in _ERRORS if isinstance(exc, of)]
+    if not kinds and type(exc).__module__.partition(".")[0] == "aiohttp":  # of its parser, which is not public
+        kinds = [MalformedResponse]
+    if not kinds:
+        return exc
+    said = getattr(exc, "message", exc)  # without the URL
+    return kinds[-1](" ".join(str(said).split()))

@@ -1,0 +1,132 @@
+"""Keeps secrets out of exceptions: out of their texts, and out of the local variables that many tools print."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import wraps
+from types import FrameType, TracebackType
+from typing import Any, TypeVar
+
+from ..values import APIError, StreamError, StreamfoldError
+from .redaction import Redactor
+from .split_secrets import redacted_events
+from .transport_errors import is_network_error
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Of other projects, whose frames hold requests with their headers and what a server has sent, or may.
+_PACKAGES = {
+    "httpx", "httpcore", "httpx_aiohttp", "aiohttp", "anyio", "h11", "h2", "hpack", "hyperframe", "asyncio",
+    "contextlib", "json", "trio", "ssl", "yarl", "socksio", "pydantic", "botocore", "google", "httpx2", "httpcore2",
+}  # fmt: skip
+
+
+def redact_error(error: APIError, redactor: Redactor) -> None:
+    """Removes secrets from everything that an error shows, and from the errors that led to it.
+
+    The tracebacks stay, as `forget_locals` leaves them. An error of another library that still shows a secret is taken
+    out of the chain.
+    """
+    forget_locals(error)
+    for exc in _chain(error):
+        hidden = exc.__suppress_context__
+        if exc.__cause__ is not None and not _clean(exc.__cause__, redactor):
+            exc.__cause__ = None
+        if exc.__context__ is not None and not _clean(exc.__context__, redactor):
+            exc.__context__ = None
+        exc.__suppress_context__ = hidden
+    if isinstance(error, StreamError):
+        error.transcript = tuple(redacted_events(error.transcript, redactor))
+    _clean(error, redactor)
+
+
+def _clean(exc: BaseException, redactor: Redactor) -> bool:
+    """Removes secrets from one exception as far as it allows; returns whether none are left."""
+    for name, value in vars(exc).items():
+        # Of other libraries' exceptions we don't know what else they hold.
+        if isinstance(value, str | bytes) or isinstance(exc, APIError):
+            vars(exc)[name] = redactor.value(value)
+    args = tuple(redactor.value(part) if isinstance(part, str | bytes) else part for part in exc.args)
+    if args != exc.args:
+        exc.args = args
+    return not redactor.spans(f"{exc!r} {exc}")
+
+
+def forget_locals(error: BaseException) -> None:
+    """Removes the local variables of our frames, and all frames of HTTP libraries, from the tracebacks of an error.
+
+    Requests keep their keys out of our variables, but what a server has sent, which may repeat a key, is in those of
+    parsers. Frames that are running keep their variables. An exception that `raise ... from None` hides is dropped.
+
+    Frames of others are not cleared, nor ours in an error of the network: httpcore raises one error in several tasks,
+    so that its traceback may have frames of coroutines that are still suspended, which that would end. They are left
+    out.
+    """
+    for exc in _chain(error):
+        if exc.__suppress_context__ and exc.__cause__ is None:
+            exc.__context__ = None
+            exc.__suppress_context__ = True
+        shared = isinstance(exc, Exception) and not isinstance(exc, StreamfoldError) and is_network_error(exc)
+        kept: list[TracebackType] = []
+        step: TracebackType | None = exc.__traceback__
+        while step is not None:
+            package = step.tb_frame.f_globals.get("__name__", "").partition(".")[0]
+            if package == "streamfold" and not shared:
+                _clear(step.tb_frame)
+            if package not in _PACKAGES and not (package == "streamfold" and shared):
+                kept.append(step)
+            step = step.tb_next
+        for one, following in zip(kept, [*kept[1:], None], strict=False):
+            one.tb_next = following
+        exc.__traceback__ = kept[0] if kept else None
+
+
+def _clear(frame: FrameType) -> None:
+    with suppress(RuntimeError):  # it is running
+        frame.clear()
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yields an exception and all that led to it, members of groups included."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        exc = waiting.pop()
+        if id(exc) in seen:
+            continue
+        seen.add(id(exc))
+        yield exc
+        waiting += [led for led in (exc.__cause__, exc.__context__) if led is not None]
+        if isinstance(exc, BaseExceptionGroup):
+            waiting += exc.exceptions
+
+
+def hides_arguments(function: F) -> F:
+    """Decorates a public function: its arguments, which may be keys, are in no traceback that passes through it."""
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def call(*args: Any, **options: Any) -> Any:
+            try:
+                return await function(*args, **options)
+            except BaseException as exc:
+                args = ()
+                options.clear()
+                forget_locals(exc)
+                raise
+
+    else:
+
+        @wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            try:
+                return function(*args, **options)
+            except BaseException as exc:
+                args = ()
+                options.clear()
+                forget_locals(exc)
+                raise
+
+    return call  # type: ignore[return-value]

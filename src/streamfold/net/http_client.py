@@ -1,0 +1,158 @@
+"""The HTTP clients that providers make for themselves: httpx, with its own connections, those of aiohttp, or httpx2."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from importlib.util import find_spec
+from urllib.request import getproxies, proxy_bypass
+
+import httpx
+
+from ..text import shown_url
+from ..values import ConfigError, __version__
+from .deadlines import event_loop
+from .httpx2_transport import httpx2_transport
+from .redaction import Redactor
+from .secrets import secrets_in_url
+from .stale_connections import guard_connections
+
+_OLDEST_AIOHTTP, _TOO_NEW_AIOHTTP = (3, 14), (4, 0)  # as in pyproject.toml: aiohttp_transport.py knows its insides
+
+MakeTransport = Callable[[ssl.SSLContext, "str | None"], httpx.AsyncBaseTransport]  # given TLS settings and a proxy
+
+
+def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.AsyncClient:
+    """Returns a client without a limit on its connections: a full pool would look like a slow server.
+
+    It keeps no cookies: they would belong to whoever sent the last request.
+
+    Args:
+        transport: "httpx", "httpx2" or "aiohttp".
+        http2: offer HTTP/2 (not with aiohttp).
+
+    Raises:
+        ConfigError: an extra is not installed.
+    """
+    if http2 and find_spec("h2") is None:
+        raise ConfigError("http2 = true needs the extra: pip install 'streamfold[http2]'")
+    make = _aiohttp() if transport == "aiohttp" else _httpx(transport, http2)
+    return httpx.AsyncClient(
+        transport=_ProxyTransport(make),
+        timeout=None,
+        headers={"User-Agent": f"streamfold/{__version__}"},
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+    )
+
+
+def aiohttp_problem(url: str) -> str | None:
+    """Returns why requests to a URL can't be sent with aiohttp here; None if they can."""
+    if event_loop() is None:
+        return "the event loop is trio's"
+    try:
+        _aiohttp()
+    except ConfigError as exc:
+        return str(exc)
+    proxy = _proxy_for(_environment_proxies(), httpx.URL(url))
+    return None if proxy is None or proxy.startswith("http://") else "the proxy is not an http:// one"
+
+
+def _httpx(transport: str, http2: bool) -> MakeTransport:
+    def make(verify: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
+        try:
+            if transport == "httpx2":
+                return httpx2_transport(verify, http2=http2, proxy=proxy)
+            import httpcore  # which httpx itself needs
+
+            sender = httpx.AsyncHTTPTransport(verify=verify, http2=http2, proxy=proxy)
+            guard_connections(sender, httpcore, verify, http2=http2, proxy=proxy)
+            return sender
+        except ImportError as exc:
+            raise ConfigError(
+                "the SOCKS proxy that is set in the environment needs the extra: pip install 'streamfold[socks]'"
+            ) from exc
+
+    return make
+
+
+def _aiohttp() -> MakeTransport:
+    try:
+        from aiohttp import __version__ as version
+
+        if not (_OLDEST_AIOHTTP <= tuple(int(part) for part in version.split(".")[:2]) < _TOO_NEW_AIOHTTP):
+            raise ConfigError(
+                f'transport "aiohttp" needs aiohttp 3.14 or later and before 4, not {version}: pip install'
+                " 'streamfold[aiohttp]'"
+            )
+        from .aiohttp_transport import aiohttp_transport
+    except ImportError:
+        raise ConfigError("transport \"aiohttp\" needs the extra: pip install 'streamfold[aiohttp]'") from None
+
+    def make(verify: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
+        if event_loop() is None:
+            raise ConfigError('transport "aiohttp" needs asyncio: use transport "httpx" on trio')
+        if proxy is not None and not proxy.startswith("http://"):  # aiohttp would fail with each request
+            raise ConfigError(
+                'transport "aiohttp" supports http:// proxies only: set HTTP_PROXY and HTTPS_PROXY to one, or use'
+                ' transport "httpx"'
+            )
+        return aiohttp_transport(verify=verify, proxy=proxy)
+
+    return make
+
+
+class _ProxyTransport(httpx.AsyncBaseTransport):
+    """Sends requests through the proxies of the environment. httpx itself does so only without a transport of ours.
+
+    Takes out of the head of a response what httpx would stumble over or log: it parses the target of a redirect even if
+    that is not followed, and raises errors of other libraries for odd ones; it logs the reason phrase, in which a
+    server may echo a key.
+    """
+
+    def __init__(self, make: MakeTransport) -> None:
+        self._proxies = _environment_proxies()
+        self._verify = cache(httpx.create_ssl_context)  # reads all certificates, which takes a while
+        self._make = make
+        self._transports: dict[tuple[bool, str | None], httpx.AsyncBaseTransport] = {}
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        proxy = _proxy_for(self._proxies, request.url)
+        try:
+            response = await self._to(request.url, proxy).handle_async_request(request)
+        except (httpx.ProxyError, httpx.ConnectError) as exc:
+            if proxy is None:
+                raise
+            text = Redactor(secrets_in_url(proxy)).text(str(exc))
+            raise type(exc)(f"the proxy {shown_url(proxy)}: {text}") from exc
+        response.extensions.pop("reason_phrase", None)
+        if "location" in response.headers:
+            response.extensions["location"] = response.headers.pop("location")
+        return response
+
+    def _to(self, url: httpx.URL, proxy: str | None) -> httpx.AsyncBaseTransport:
+        """Returns the transport for a URL."""
+        secure = url.scheme == "https" or (proxy or "").startswith("https:")
+        if (transport := self._transports.get((secure, proxy))) is None:
+            # Without TLS: settings that trust nobody.
+            verify = self._verify() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            transport = self._transports[secure, proxy] = self._make(verify, proxy)
+        return transport
+
+    async def aclose(self) -> None:
+        for transport in self._transports.values():
+            await transport.aclose()
+
+
+def _environment_proxies() -> dict[str, str]:
+    """Returns the proxies of the environment by scheme: "http", "https" or "all"."""
+    found = {scheme: url for scheme, url in getproxies().items() if scheme in ("http", "https", "all") and url}
+    return {scheme: url if "://" in url else f"http://{url}" for scheme, url in found.items()}
+
+
+def _proxy_for(proxies: dict[str, str], url: httpx.URL) -> str | None:
+    """Returns the proxy for a URL; None for a host that `NO_PROXY` names."""
+    if not proxies or proxy_bypass(url.host if url.port is None else f"{url.host}:{url.port}"):
+        return None
+    return proxies.get(url.scheme) or proxies.get("all")

@@ -1,0 +1,322 @@
+"""Rewrites a request for its endpoint: tool names, schemas and response formats. Every change is a warning.
+
+An adapter gives its `Rules`, the request has the capabilities of its model; the steps are the same for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from ..values import (
+    AllowedTools,
+    ConfigError,
+    Message,
+    NamedTool,
+    ProtocolWarning,
+    ReadToolChoice,
+    Tool,
+    listed,
+    system,
+)
+from .hosted_tools import HostedForm
+from .option_fitting import refuse_if_strict
+from .options import ResponseFormat, read_response_format
+from .request import Request
+from .required_capabilities import is_forced
+from .schema import ROUTINE, Passed, check_shapes, drop_keywords, inline_refs, openai_strict, strict_problems
+
+if TYPE_CHECKING:
+    from ..values import WarningCode
+
+_Pass: TypeAlias = Callable[..., Passed]  # (schema, *, at=...)
+
+# https://platform.openai.com/docs/api-reference/chat/create: "a-z, A-Z, 0-9, or contain underscores and dashes, with a
+# maximum length of 64". Names with dots and slashes come from MCP servers.
+_OPENAI_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What an endpoint accepts.
+
+    Attributes:
+        tool_name: the pattern of a tool name that it accepts.
+        response_format: how a schema for the answer is requested.
+        format_names: whether a schema for the answer is sent with a name and a description beside it.
+        json_mode: whether any JSON object can be requested: "says_json": only if a message says "json".
+        strict_tools: convert the schemas of tools with `strict=True` to OpenAI's strict subset.
+        strict_output: convert response schemas generated from pydantic models to OpenAI's strict subset.
+        passes: other passes for every schema.
+        problems: returns why a schema would still be refused.
+        hosted: the tools that the provider runs, by their kind.
+    """
+
+    tool_name: re.Pattern[str] = _OPENAI_NAME
+    response_format: Literal["json_schema", "json_object", "tool"] = "json_schema"
+    format_names: bool = True
+    json_mode: Literal["yes", "says_json", "no"] = "yes"
+    strict_tools: bool = False
+    strict_output: bool = False
+    passes: tuple[_Pass, ...] = ()
+    problems: Callable[..., list[str]] | None = None
+    hosted: Mapping[str, HostedForm] = field(default_factory=dict)
+
+
+def schema_passes(*, inline: bool, unsupported: Collection[str]) -> tuple[_Pass, ...]:
+    """Returns the schema passes for a server's quirks."""
+    passes: list[_Pass] = [partial(inline_refs, why="the provider takes no $ref")] if inline else []
+    return (*passes, partial(drop_keywords, keywords=unsupported)) if unsupported else tuple(passes)
+
+
+def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ProtocolWarning]]:
+    """Returns the request as the endpoint accepts it, and the changes. Raises ConfigError for what it would refuse."""
+    form = _form(request, rules)
+    request, warnings = _named(request, rules.tool_name)
+    tools: list[Tool] = []
+    for tool in request.tools:
+        with _not_too_deep(f"the tool {tool.name!r}"):
+            tools.append(_tool(tool, rules, warnings))
+    wanted = read_response_format(request.options.response_format)
+    if wanted is not None and wanted.schema is not None:
+        with _not_too_deep("response_format"):
+            wanted = _format(wanted, replace(rules, response_format=form), warnings)
+    if tools or wanted is not None:
+        request = replace(request, tools=tuple(tools), options=replace(request.options, response_format=wanted))
+    if wanted is not None and wanted.schema is not None and form != "json_schema":
+        step = _by_instruction if form == "json_object" else _by_tool
+        request = step(request, wanted, warnings)
+    if wanted is not None and wanted.schema is None:
+        request = _any_json(request, rules, warnings)
+    if request.capabilities.forced_choice == "no":
+        request = drop_force(request, "takes no forced tool choice", warnings)
+    return request, warnings
+
+
+# --- what the model can't ---------------------------------------------------------------------------------------------
+
+
+def emulated(request: Request, rules: Rules) -> frozenset[str]:
+    """Returns the capabilities that `apply_rules` can emulate, with a warning, if the model lacks them."""
+    form = _form(request, rules)
+    by_other_means = form == "json_object" or (form == "tool" and request.capabilities.tools != "no")
+    return frozenset(
+        {"forced_choice", "parallel_calls", "reasoning", *(["structured_output"] if by_other_means else [])}
+    )
+
+
+def drop_force(request: Request, why: str, warnings: list[ProtocolWarning]) -> Request:
+    """Returns the request with the tool choice left to the model. The warning says `why`."""
+    if not is_forced(request):
+        return request
+    choice = request.tool_choice
+    free: ReadToolChoice = AllowedTools(choice.names) if isinstance(choice, AllowedTools) else "auto"
+    dropped = ProtocolWarning("forced_choice_dropped", f"{request.model} {why}: auto was sent")
+    refuse_if_strict(request.options, [dropped])
+    warnings.append(dropped)
+    return replace(request, tool_choice=free)
+
+
+def _form(request: Request, rules: Rules) -> Literal["json_schema", "json_object", "tool"]:
+    """Returns how a schema for the answer is requested: as configured, unless this model supports no schemas."""
+    can = request.capabilities
+    if rules.response_format == "json_schema" and can.structured_output == "no":
+        # JSON mode may be refused as well; a call that can be forced is known to work.
+        return "tool" if can.tools == can.forced_choice == "yes" else "json_schema"
+    return rules.response_format
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+
+def _tool(tool: Tool, rules: Rules, warnings: list[ProtocolWarning]) -> Tool:
+    if tool.kind != "function":
+        return tool
+    strict = bool(tool.strict and rules.strict_tools)
+    passes = (*rules.passes, openai_strict) if strict else rules.passes
+    schema, changes = _passed(tool.parameters, passes, "parameters")
+    problems = strict_problems(schema) if strict else []
+    problems = problems or (rules.problems(schema) if rules.problems else [])
+    if problems:
+        raise ConfigError(f"the schema of the tool {tool.name!r} would be refused: {'; '.join(problems)}")
+    _report(warnings, "schema_changed", f"the tool {tool.name}", _surprising(changes) if tool.model else changes)
+    return replace(tool, parameters=schema) if changes else tool
+
+
+def _format(wanted: ResponseFormat, rules: Rules, warnings: list[ProtocolWarning]) -> ResponseFormat:
+    at = "response_format"
+    schema, changes = _passed(wanted.schema or {}, rules.passes, at)
+    if rules.problems and (problems := rules.problems(schema, at=at)):
+        raise ConfigError(f"the schema of response_format would be refused: {'; '.join(problems)}")
+    strict = wanted.strict
+    if wanted.model and rules.strict_output and rules.response_format == "json_schema":
+        closed, more = openai_strict(schema, at=at)
+        problems = strict_problems(closed, at=at)
+        strict = not problems
+        if strict:
+            schema, changes = closed, changes + _surprising(more)
+        else:  # the answer will most likely fit even so, and will be validated
+            changes = [*changes, f"{at}: strict mode is not asked for ({'; '.join(problems)})"]
+    _report(warnings, "schema_changed", wanted.name, changes)
+    if rules.response_format == "json_schema" and not rules.format_names:
+        schema = _without_name(wanted, schema, warnings)
+    return replace(wanted, schema=schema, strict=strict)
+
+
+def _without_name(wanted: ResponseFormat, schema: dict[str, Any], warnings: list[ProtocolWarning]) -> dict[str, Any]:
+    """Returns the schema for an API that has no name and no description beside it."""
+    changes = [] if wanted.model or wanted.name == ResponseFormat().name else ["the name is not sent"]
+    if wanted.description is not None:
+        kept = "description" in schema
+        changes.append("the description is not sent" if kept else "the description is sent inside the schema")
+        schema = schema if kept else {**schema, "description": wanted.description}
+    _report(warnings, "response_format_changed", wanted.name, changes)
+    return schema
+
+
+def _surprising(changes: list[str]) -> list[str]:
+    """Returns the changes of a pydantic model's schema without those that every such schema needs."""
+    return [change for change in changes if not any(words in change for words in ROUTINE)]
+
+
+@contextmanager
+def _not_too_deep(what: str) -> Iterator[None]:
+    """Raises ConfigError if a schema is nested so deeply that no pass can walk through it."""
+    try:
+        yield
+    except RecursionError:
+        raise ConfigError(f"the schema of {what} is nested too deeply") from None
+
+
+def _passed(schema: Mapping[str, Any], passes: tuple[_Pass, ...], at: str) -> Passed:
+    if passes:
+        check_shapes(schema, at)
+    made, changes = dict(schema), list[str]()
+    for one in passes:
+        made, more = one(made, at=at)
+        changes += more
+    return made, changes
+
+
+def _report(warnings: list[ProtocolWarning], code: WarningCode, what: str, changes: list[str]) -> None:
+    if changes:
+        warnings.append(ProtocolWarning(code, f"{what}: {listed(changes, '; ')}"))
+
+
+# --- the form of the answer -------------------------------------------------------------------------------------------
+
+
+def _by_instruction(request: Request, wanted: ResponseFormat, warnings: list[ProtocolWarning]) -> Request:
+    """Requests JSON mode and puts the schema into an instruction, for servers without schemas."""
+    schema = json.dumps(wanted.schema, ensure_ascii=False)
+    about = f"{wanted.description}\n\n" if wanted.description else ""
+    text = f"{about}Answer with one JSON object that fits this JSON schema, and with nothing else:\n{schema}"
+    _report(warnings, "response_format_changed", wanted.name, ["sent as JSON mode and an instruction with the schema"])
+    return _with_format(_instructed(request, text), ResponseFormat())
+
+
+def _any_json(request: Request, rules: Rules, warnings: list[ProtocolWarning]) -> Request:
+    """Requests a JSON object by an instruction where there is no JSON mode, or none without the word in a message."""
+    if rules.json_mode == "yes" or (rules.json_mode == "says_json" and _says_json(request.messages)):
+        return request
+    means = "JSON mode and an instruction" if rules.json_mode == "says_json" else "an instruction"
+    changed = ProtocolWarning("response_format_changed", f"response_format='json' was sent as {means}")
+    refuse_if_strict(request.options, [changed])
+    warnings.append(changed)
+    request = _instructed(request, "Answer with one JSON object, and with nothing else.")
+    return request if rules.json_mode == "says_json" else _with_format(request, None)
+
+
+def _says_json(messages: Iterable[Message]) -> bool:
+    return any("json" in str(message.content or "").lower() for message in messages)
+
+
+def _with_format(request: Request, wanted: ResponseFormat | None) -> Request:
+    return replace(request, options=replace(request.options, response_format=wanted))
+
+
+def _instructed(request: Request, text: str) -> Request:
+    """Returns the request with another instruction to the model."""
+    messages = list(request.messages)
+    first = messages[0]
+    if first.role in ("system", "developer") and isinstance(first.content, str):  # some templates take only one
+        messages[0] = replace(first, content=f"{first.content}\n\n{text}")
+    else:
+        messages.insert(0, system(text))
+    return replace(request, messages=tuple(messages))
+
+
+def _by_tool(request: Request, wanted: ResponseFormat, warnings: list[ProtocolWarning]) -> Request:
+    """Adds a tool whose arguments are the answer. The model must call it, or one of the other tools."""
+    names = {tool.name for tool in request.tools}
+    name = next(name for name in (wanted.name, "final_answer", "final_answer_2") if name not in names)
+    about = "Gives the final answer, in this form."
+    answer = Tool(name, f"{about} {wanted.description}" if wanted.description else about, wanted.schema or {})
+    tools, choice = (*request.tools, answer), request.tool_choice
+    if choice == "none" or not request.tools:
+        tools, choice = (answer,), NamedTool(name)
+    elif choice in ("auto", "required"):
+        choice = "required"
+    elif isinstance(choice, AllowedTools):
+        choice = AllowedTools((*choice.names, name), "required")
+    _report(warnings, "response_format_changed", wanted.name, [f"sent as the tool {name}, which the model must call"])
+    options = replace(request.options, response_format=None)
+    return replace(request, tools=tools, tool_choice=choice, options=options, answer_tool=name)
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def _named(request: Request, rule: re.Pattern[str]) -> tuple[Request, list[ProtocolWarning]]:
+    """Renames tools to names that the endpoint accepts, everywhere in the request."""
+    taken = {tool.name for tool in request.tools}
+    wire: dict[str, str] = {}
+    for tool in request.tools:
+        if tool.kind != "function" or tool.name in wire or rule.fullmatch(tool.name):
+            continue
+        wire[tool.name] = made = _wire_name(tool.name, rule, taken)
+        taken.add(made)
+    if not wire:
+        return request, []
+    request = replace(
+        request,
+        tools=tuple(replace(tool, name=wire.get(tool.name, tool.name)) for tool in request.tools),
+        tool_choice=_renamed_choice(request.tool_choice, wire),
+        messages=tuple(_renamed_message(message, wire) for message in request.messages),
+        names={**request.names, **{made: name for name, made in wire.items()}},
+    )
+    detail = ", ".join(f"{name!r} as {made!r}" for name, made in wire.items())
+    return request, [ProtocolWarning("tool_renamed", f"sent under names that the provider takes: {detail}")]
+
+
+def _wire_name(name: str, rule: re.Pattern[str], taken: set[str]) -> str:
+    made = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+    mark = sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+    candidates = (made, f"tool_{made}", f"{made[:50]}_{mark}", f"tool_{made[:40]}_{mark}") if name else ()
+    for candidate in candidates:
+        if rule.fullmatch(candidate) and candidate not in taken:
+            return candidate
+    raise ConfigError(f"no tool can be called {name!r} with this provider: choose another name")
+
+
+def _renamed_choice(choice: ReadToolChoice, wire: Mapping[str, str]) -> ReadToolChoice:
+    match choice:
+        case NamedTool(name):
+            return replace(choice, name=wire.get(name, name))
+        case AllowedTools(names, mode):
+            return AllowedTools(tuple(wire.get(name, name) for name in names), mode)
+        case _:
+            return choice
+
+
+def _renamed_message(message: Message, wire: Mapping[str, str]) -> Message:
+    """Returns a copy with the calls of earlier turns under the same names as the tools."""
+    if not any(call.name in wire for call in message.tool_calls):
+        return message
+    return replace(message, tool_calls=tuple(replace(c, name=wire.get(c.name, c.name)) for c in message.tool_calls))

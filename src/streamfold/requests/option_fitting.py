@@ -1,0 +1,283 @@
+"""What becomes of an option that a model or its endpoint does not take: one policy for every wire format.
+
+It is renamed (by the adapter), clamped, emulated, or left out, each with a warning; or it is an error, because without
+it the request would mean something else. With `unsupported_options = "strict"`, each change is an error.
+docs/guides/options.md has the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ..values import ConfigError, ProtocolWarning
+from .model_facts import EFFORTS, Family
+from .options import NO_OPTIONS, Options, ReasoningEffort
+from .reasoning_state import thinks
+
+if TYPE_CHECKING:
+    from ..values import WarningCode
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRules:
+    """What an endpoint has a place for, whichever model it serves.
+
+    Attributes:
+        chat: whether it is Chat Completions, on which some models take less than on the Responses API.
+        sampling: `temperature` and `top_p`.
+        seed: a seed.
+        stops: the most texts to stop at; None: any number, 0: none.
+        stop_bytes: the length of the longest one, in bytes.
+        blank_stops: whether one may be white space.
+        parallel_calls: whether it can be told to make one call at a time.
+        efforts: whether levels of effort can be sent; else thinking is a switch at most.
+        switch: whether thinking can be switched on and off.
+        budgets: whether the tokens of thinking can be sent, as a number.
+        least_output_tokens: the smallest limit of an answer.
+    """
+
+    chat: bool = False
+    sampling: bool = True
+    seed: bool = True
+    stops: int | None = None
+    stop_bytes: int | None = None
+    blank_stops: bool = True
+    parallel_calls: bool = True
+    efforts: bool = True
+    switch: bool = False
+    budgets: bool = False
+    least_output_tokens: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitting:
+    """One request while its options are fitted: what is known, and what was changed so far."""
+
+    model: str
+    family: Family
+    rules: OptionRules
+    tools: bool
+    warnings: list[ProtocolWarning] = field(default_factory=list)
+
+    def say(self, code: WarningCode, detail: str) -> None:
+        self.warnings.append(ProtocolWarning(code, f"{self.model} {detail}"))
+
+
+def fit(
+    options: Options, family: Family, rules: OptionRules, *, model: str = "", tools: bool = False
+) -> tuple[Options, list[ProtocolWarning]]:
+    """Returns the options as a model takes them at an endpoint, and a warning for each that was changed.
+
+    Args:
+        family: what is known of the model. What is unknown is sent.
+        rules: what the endpoint has a place for.
+        model: its name in warnings and errors.
+        tools: whether the request has tools.
+
+    Raises:
+        ConfigError: the model does not take what the request means; or an option would be changed, and the policy is
+            "strict".
+    """
+    if options is NO_OPTIONS and not tools:
+        return options, []
+    fitting = _Fitting(model or "the model", family, rules, tools)
+    for step in _STEPS:
+        options = step(options, fitting)
+    refuse_if_strict(options, fitting.warnings)
+    return options, fitting.warnings
+
+
+def refuse_if_strict(options: Options, changes: list[ProtocolWarning]) -> None:
+    """Raises ConfigError for the first change of an option, if the policy is that none may be changed."""
+    if changes and options.unsupported_options == "strict":
+        raise ConfigError(f'{changes[0].detail} (it is an error because unsupported_options is "strict")')
+
+
+def nearest_effort(wanted: ReasoningEffort, levels: tuple[ReasoningEffort, ...]) -> ReasoningEffort:
+    """Returns the lowest level that is not below the one that is wanted, else the highest. Never less than was asked.
+
+    >>> nearest_effort("medium", ("none", "low", "high")), nearest_effort("max", ("low", "high"))
+    ('high', 'high')
+    """
+    known = [level for level in EFFORTS if level in levels and level != "none"]
+    return next((level for level in known if EFFORTS.index(level) >= EFFORTS.index(wanted)), known[-1])
+
+
+# --- reasoning_effort -------------------------------------------------------------------------------------------------
+
+
+def _beside_tools(options: Options, fitting: _Fitting) -> Options:
+    """Chat Completions takes no tools of some models, or none while they think:
+    https://github.com/openai/openai-openapi/issues/541"""
+    family, model, asked = fitting.family, fitting.model, options.reasoning_effort
+    if not (fitting.rules.chat and fitting.tools):
+        return options
+    instead = 'use the Responses API: provider "openai-responses", or wire = "responses"'
+    if family.tools_on_chat == "no" or (family.wires is not None and "chat" not in family.wires):
+        raise ConfigError(f"{model} takes no tools on Chat Completions: {instead}")
+    if family.tools_on_chat != "effort_none" or asked == "none" or "reasoning_effort" in options.extra_body:
+        return options
+    if asked is not None:
+        raise ConfigError(f"{model} takes no tools beside reasoning_effort={asked!r} on Chat Completions: {instead}")
+    if family.default_effort == "none":
+        return options
+    fitting.say("option_changed", "takes tools on Chat Completions only without thinking: reasoning_effort='none' sent")
+    return replace(options, reasoning_effort="none")
+
+
+def _effort(options: Options, fitting: _Fitting) -> Options:
+    family, rules, wanted = fitting.family, fitting.rules, options.reasoning_effort
+    if wanted is None:
+        return options
+    if family.capabilities.reasoning == "no":
+        fitting.say("option_dropped", "does not reason: no effort was sent")
+        return replace(options, reasoning_effort=None)
+    if family.budget is not None:
+        return _by_budget(options, fitting)
+    levels = (family.efforts_on_chat if rules.chat else None) or family.efforts
+    levels = levels if rules.efforts else ()
+    if wanted == "none":
+        return _no_thinking(options, levels, fitting)
+    if levels is None:
+        return options
+    if levels:
+        return _with_level(options, nearest_effort(wanted, levels), fitting)
+    if rules.switch:
+        fitting.say("option_changed", f"has no levels of effort: for reasoning_effort={wanted!r}, thinking is on")
+        return options
+    fitting.say("option_dropped", f"has no levels of effort: reasoning_effort={wanted!r} was not sent")
+    return replace(options, reasoning_effort=None)
+
+
+def _by_budget(options: Options, fitting: _Fitting) -> Options:
+    """A number of tokens stands for each level; at an endpoint without numbers, the server finds one."""
+    if fitting.rules.budgets and options.reasoning_effort == "none" and fitting.family.thinking == "always":
+        fitting.say("option_changed", "can't stop thinking: for reasoning_effort='none', the smallest budget was sent")
+    return options
+
+
+def _no_thinking(options: Options, levels: tuple[ReasoningEffort, ...] | None, fitting: _Fitting) -> Options:
+    family = fitting.family
+    if family.thinking != "always" or (levels and "none" in levels):
+        return options
+    if levels:
+        return _with_level(options, nearest_effort("minimal", levels), fitting)
+    fitting.say("option_dropped", "always thinks: reasoning_effort='none' was not sent")
+    return replace(options, reasoning_effort=None)
+
+
+def _with_level(options: Options, level: ReasoningEffort, fitting: _Fitting) -> Options:
+    wanted = options.reasoning_effort
+    if level == wanted:
+        return options
+    why = "always thinks" if wanted == "none" else "does not have the level"
+    fitting.say("option_changed", f"{why}: for reasoning_effort={wanted!r}, {level!r} was sent")
+    return replace(options, reasoning_effort=level)
+
+
+# --- sampling ---------------------------------------------------------------------------------------------------------
+
+
+def _sampling(options: Options, fitting: _Fitting) -> Options:
+    if options.temperature is None and options.top_p is None:
+        return options
+    both = {"temperature": options.temperature, "top_p": options.top_p}
+    given = {name: value for name, value in both.items() if value is not None}
+    if (why := _fixed(options, fitting)) is not None:
+        at_one = fitting.family.sampling not in ("no", "ignored") and fitting.rules.sampling  # it samples with 1 anyway
+        if lost := [name for name, value in given.items() if value != 1 or not at_one]:
+            fitting.say("option_dropped", f"{why}: {' and '.join(lost)} not sent")
+        return replace(options, temperature=None, top_p=None)
+    if fitting.family.sampling == "one_of" and len(given) == 2:
+        name = "temperature" if given["temperature"] == 1 else "top_p"
+        if given[name] != 1:
+            fitting.say("option_dropped", "takes temperature or top_p, not both: top_p not sent")
+        dropped: dict[str, Any] = {name: None}
+        options = replace(options, **dropped)
+    most, temperature = fitting.family.temperature_max, options.temperature
+    if most is None or temperature is None or not (temperature < 0 or temperature > most):
+        return options
+    sent = most if temperature > most else 0.0
+    said = f"takes a temperature of 0 to {most:g}: for temperature={temperature}, {sent:g} was sent"
+    fitting.say("option_changed", said)
+    return replace(options, temperature=sent)
+
+
+def _fixed(options: Options, fitting: _Fitting) -> str | None:
+    """Returns why the model takes no sampling options; None if it does."""
+    family = fitting.family
+    if family.sampling in ("no", "default") or not fitting.rules.sampling:
+        return "fixes its sampling"
+    if family.sampling == "ignored":
+        return "ignores sampling options"
+    thinking = family.samples_while_thinking is False and thinks(options, family) is not False
+    return "fixes its sampling while it thinks (reasoning_effort='none' stops that)" if thinking else None
+
+
+def _seed(options: Options, fitting: _Fitting) -> Options:
+    if options.seed is None or fitting.rules.seed:
+        return options
+    fitting.say("option_dropped", f"is served without a seed: seed={options.seed} was not sent")
+    return replace(options, seed=None)
+
+
+# --- the end of the answer --------------------------------------------------------------------------------------------
+
+
+def _limit(options: Options, fitting: _Fitting) -> Options:
+    """A limit bounds the bill: it is clamped, and never left out."""
+    asked, most = options.max_output_tokens, fitting.family.max_output_tokens
+    if asked is None:
+        return options
+    sent = max(fitting.rules.least_output_tokens, asked if most is None else min(asked, most))
+    if sent == asked:
+        return options
+    bound = "at least" if sent > asked else "at most"
+    fitting.say("option_changed", f"takes {bound} {sent} max_output_tokens: for {asked}, {sent} was sent")
+    return replace(options, max_output_tokens=sent)
+
+
+def _stop(options: Options, fitting: _Fitting) -> Options:
+    """Texts that can't be sent are found by the reader, which ends the answer there."""
+    if options.stop is None:
+        return options
+    rules = fitting.rules
+    texts = list(dict.fromkeys([options.stop] if isinstance(options.stop, str) else options.stop))
+    most = 0 if fitting.family.stop == "no" else rules.stops
+    sent = [text for text in texts if text and _can_be_sent(text, rules)][:most]
+    cut = tuple(text for text in texts if text and text not in sent)
+    if cut:
+        where = ", ".join(map(repr, cut))
+        fitting.say("option_emulated", f"is not told to stop at {where}: the answer is cut there as it is read")
+    if len(sent) == len(texts):
+        return options
+    if "" in texts:
+        fitting.say("option_dropped", "can't stop at an empty text")
+    return replace(options, stop=sent or None, cut_at=cut or None)
+
+
+def _can_be_sent(text: str, rules: OptionRules) -> bool:
+    fits = rules.stop_bytes is None or len(text.encode("utf-8", "replace")) <= rules.stop_bytes
+    return fits and (rules.blank_stops or bool(text.strip()))
+
+
+def _parallel(options: Options, fitting: _Fitting) -> Options:
+    wanted = options.parallel_tool_calls
+    if wanted is None:
+        return options
+    if not fitting.tools and "tools" not in options.extra_body:
+        return replace(options, parallel_tool_calls=None)  # it means nothing, and OpenAI refuses it then
+    if fitting.family.capabilities.parallel_calls == "no":
+        fitting.say("option_dropped", "makes one call at a time: parallel_tool_calls was not sent")
+    elif fitting.rules.parallel_calls:
+        return options
+    elif not wanted:
+        fitting.say("option_dropped", "can't be told to make one call at a time: parallel_tool_calls=False not sent")
+    return replace(options, parallel_tool_calls=None)
+
+
+_STEPS: tuple[Callable[[Options, _Fitting], Options], ...] = (
+    _beside_tools, _effort, _sampling, _seed, _limit, _stop, _parallel
+)  # fmt: skip

@@ -1,0 +1,44 @@
+"""Whether a model thinks about a request: what decides which sampling and which tool choices it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .model_facts import Family
+from .options import Options
+
+
+def thinks(options: Options, family: Family) -> bool | None:
+    """Returns whether the model thinks about a request with these options; None if nobody knows.
+
+    >>> thinks(Options(), Family(thinking="asked")), thinks(Options(reasoning_effort="low"), Family())
+    (False, True)
+    >>> thinks(Options(extra_body={"thinking": {"type": "disabled"}}), Family(thinking="default"))
+    False
+    """
+    if (said := _own_words(options.extra_body)) is not None:
+        return said
+    if family.thinking in ("never", "always"):
+        return family.thinking == "always"
+    effort = options.reasoning_effort or family.default_effort
+    if effort is not None:
+        return effort != "none"
+    return None if family.thinking is None else family.thinking == "default"
+
+
+def _own_words(body: Mapping[str, Any]) -> bool | None:
+    """Returns what the caller's own members of the body say of thinking, in the words of any wire format."""
+    for name, off in (("reasoning_effort", "none"), ("enable_thinking", False)):
+        if name in body:
+            return bool(body[name] != off)
+    for name, member, off in (
+        ("thinking", "type", "disabled"),
+        ("reasoning", "enabled", False),
+        ("reasoning", "effort", "none"),
+        ("chat_template_kwargs", "thinking", False),
+        ("chat_template_kwargs", "enable_thinking", False),
+    ):
+        if isinstance(own := body.get(name), Mapping) and member in own:
+            return bool(own[member] != off)
+    return None

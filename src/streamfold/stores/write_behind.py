@@ -1,0 +1,140 @@
+"""What a store could not take waits in this process until it can."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from time import monotonic
+from typing import NoReturn
+
+import anyio
+
+from ..net import Interrupted, run_within
+from .memory import MemoryStore
+from .store import Retention, Store, StoreError, joined_key
+from .threaded import PATIENCE
+
+_AGAIN = 1.0  # seconds between two looks whether a store is back
+_PAUSE = 8.0  # seconds for which a record is not tried again, at most, that the store did not take
+
+_logger = logging.getLogger("streamfold.stores")
+
+
+class WaitingStore:
+    """A store that may be out of reach for a while.
+
+    What can't be put there is kept in this process, where it is found too, and put there when the store is back: by
+    `keep_trying`, or with values that the store takes. What must be unique (`new`) is not: only the store can tell.
+
+    Args:
+        store: the store.
+        retention: how much may wait.
+    """
+
+    def __init__(self, store: Store, retention: Retention | None = None) -> None:
+        self.store = store
+        self.name = store.name
+        self._waiting = MemoryStore(retention)
+        self._waits = self._moving = False
+        self._next = 0.0  # when what waits is moved at the earliest
+        self._paused: dict[tuple[str, str], tuple[float, float]] = {}  # records that rest: until when, and how long
+
+    async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
+        """Returns the values of those keys that are known. What waits is among `found` of a StoreError too."""
+        waiting = await self._waiting.get(owner, keys) if self._waits else {}
+        missing = [key for key in keys if key not in waiting]
+        if not missing:
+            return waiting
+        try:
+            return {**await self.store.get(owner, missing), **waiting}
+        except StoreError as error:
+            raise StoreError(error.message, waiting) from error
+
+    async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
+        """Keeps values, all or none. Returns whether they are kept."""
+        if new:
+            return await self.store.put(owner, values, new=True, ahead=ahead)
+        if not self._moving:  # else an older value could be put behind this one
+            try:
+                kept = await self.store.put(owner, values, ahead=ahead)
+            except StoreError as error:
+                if not self._waits:
+                    _logger.warning("%s; what is to be kept waits in this process until it is back", error.message)
+            else:
+                if self._waits:
+                    self._waiting.forget(owner, values)
+                    await self._move_soon()
+                return kept
+        self._waits = True
+        return await self._waiting.put(owner, values, ahead=ahead)
+
+    async def parts(self, owner: str, key: str, after: str = "") -> Mapping[str, bytes]:
+        """Returns the parts of a record whose names sort behind `after`, in the order of their names."""
+        waiting = await self._waiting.parts(owner, key, after) if self._waits else {}
+        return dict(sorted({**await self.store.parts(owner, key, after), **waiting}.items()))
+
+    async def delete(self, owner: str, key: str) -> bool:
+        """Forgets a record. Returns whether there was one."""
+        waited = await self._waiting.delete(owner, key)
+        return await self.store.delete(owner, key) or waited
+
+    async def runs(self, name: str) -> bool:
+        """Returns whether the opening of that name is still in use."""
+        return await self.store.runs(name)
+
+    async def move(self) -> None:
+        """Puts what waits into the store, the smallest first. Raises StoreError if that can't be used yet."""
+        if self._moving or not self._waits:
+            return
+        self._moving = True
+        try:
+            for owner, name in self._waiting.names():
+                parts = self._waiting.record(owner, name)
+                if parts is not None and monotonic() >= self._paused.get((owner, name), (0.0, 0.0))[0]:
+                    await self._move_record(owner, name, parts)
+            self._waits = bool(self._waiting.names())
+            if not self._waits:
+                self._paused.clear()
+                _logger.warning("%r can be used again", self.store)
+        finally:
+            self._moving = False
+
+    async def _move_record(self, owner: str, name: str, parts: Mapping[str, bytes]) -> None:
+        values = {joined_key(name, part): value for part, value in parts.items()}
+        try:
+            await self.store.put(owner, values)
+        except StoreError:  # it may be this record that the store can't take, and others are to go before it
+            pause = min(_PAUSE, 2 * self._paused.get((owner, name), (0.0, _AGAIN / 2))[1])
+            self._paused[owner, name] = monotonic() + pause, pause
+            raise
+        self._paused.clear()  # the store is back: others were refused because it was away
+        self._waiting.forget(owner, values, unless_newer=True)
+
+    async def keep_trying(self) -> NoReturn:
+        """Puts what waits into the store as soon as that is back. For a task of its own."""
+        while True:
+            await anyio.sleep(_AGAIN)
+            with suppress(StoreError):  # it has been logged when it went away
+                await self.move()
+
+    async def aclose(self) -> None:
+        """Closes the store. What could not be put there is lost, and logged."""
+        self._paused.clear()
+        try:
+            with anyio.CancelScope(shield=True), suppress(Interrupted):
+                await run_within(self.move, PATIENCE)
+        except StoreError as error:
+            _logger.error("%d records could not be kept: %s", len(self._waiting.names()), error.message)
+        finally:
+            await self.store.aclose()
+
+    async def _move_soon(self) -> None:
+        """Moves what waits, where nobody keeps trying; but no answer after the other waits for that."""
+        if monotonic() >= self._next:
+            self._next = monotonic() + _AGAIN
+            with suppress(StoreError, Interrupted):
+                await run_within(self.move, PATIENCE)
+
+    def __repr__(self) -> str:
+        return repr(self.store)

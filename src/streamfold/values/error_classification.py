@@ -1,0 +1,234 @@
+"""What the words of a server's error mean: the prompt is too long, a filter stopped it, an option is not taken.
+
+The words are data, `providers/facts/errors.toml`. The code decides first, then the type, then the message: Mistral's
+code 3051 stands for two things, so that it is in no row, and its words are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from typing import Any, Literal
+
+from .catalogue_path import catalogue_folder
+
+MeaningKind = Literal["context_length", "content_filter", "unsupported_option", "model_not_found", "quota"]
+
+_GROUPS = {  # none begins inside a word or a number: a hostile text costs no more than its length
+    "tokens": r"(?<!\d)\d{1,3}(?:[,_]\d{3})+|(?<!\d)\d{1,12}",
+    "limit": r"(?<!\d)\d{1,3}(?:[,_]\d{3})+|(?<!\d)\d{1,12}",
+    "least": r"-?\d{1,15}(?:\.\d{1,9})?",
+    "most": r"-?\d{1,15}(?:\.\d{1,9})?",
+    "bound": "inclusive|exclusive",
+    "param": r"(?<![\w.\]-])\w(?:[\w.\[\]-]{0,98}[\w\]])?",
+    "name": r"(?<!\w)(?-i:[a-z]+(?:_[a-z]+)+|[a-z]+(?:[A-Z][a-z]+)+|temperature|seed|stop|effort|thinking|reasoning)",
+    "instead": r"\w{1,100}",
+    "loc": r"[\w'\", .-]{1,300}",
+    "allowed": r"['\"`][\w'\"`, -]{1,300}",
+    "category": r"\w{1,100}",
+}
+_PLACEHOLDER = re.compile(f"<({'|'.join(_GROUPS)})>")
+_QUOTED = re.compile(r"""['"`](\w+)['"`]""")
+_NUMBERED = re.compile(r"_\d+$")
+# An error of these kinds is the same error with a status of 500: some servers fail over a prompt that they can't take.
+_BY_ANY_STATUS: tuple[MeaningKind, ...] = ("context_length", "content_filter")
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorMeaning:
+    """What a server has refused, and why.
+
+    Attributes:
+        tokens, limit: the size of the prompt and of the model's window.
+        categories: what a filter found.
+        param: the member of the request, by its path, written with underscores.
+        instead: the name that the server wants for it.
+        least, most: the bounds of its value.
+        allowed: the values that it may have.
+    """
+
+    kind: MeaningKind
+    tokens: int | None = None
+    limit: int | None = None
+    categories: tuple[str, ...] = ()
+    param: str | None = None
+    instead: str | None = None
+    least: float | None = None
+    most: float | None = None
+    allowed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row of the table."""
+
+    kind: str
+    words: tuple[str, ...]
+    says: re.Pattern[str] | None
+    has: str | None
+    member: str | None
+    param: str | None
+
+    def fits(self, message: str, body: Any) -> re.Match[str] | bool | None:
+        """Returns whether the message, or the body, is what the row describes."""
+        if self.has is not None:
+            return any(path == self.has or path.endswith(f".{self.has}") for path, _ in _members(body))
+        if self.says is None:
+            return bool(self.words)
+        if self.member is not None:
+            ends = f".{self.member}"
+            named = (value for path, value in _members(body) if path.endswith(ends) and isinstance(value, str))
+            return any(self.says.search(value) for value in named)
+        return self.says.search(message)
+
+
+def read_meaning(
+    words: Sequence[str], message: str, *, param: str | None = None, status: int | None = None, body: Any = None
+) -> ErrorMeaning | None:
+    """Returns what the words of an error mean, or None if they are about something else.
+
+    Args:
+        words: the code and the type, in this order.
+        param: the member of the request that the server names beside them.
+        status: the HTTP status, if there is one.
+        body: the whole error body.
+
+    >>> read_meaning([], "prompt is too long: 210000 tokens > 200000 maximum").limit
+    200000
+    >>> read_meaning(["unsupported_value"], "no", param="temperature").param
+    'temperature'
+    """
+    row = _deciding(words, message, status, body)
+    if row is None and status in (None, 400, 422):
+        return next((_option(found, None) for found in _invalid_members(body)), None)
+    if row is None or row.kind == "none":
+        return None
+    found: dict[str, str] = {}
+    for other in _rows():
+        if other.kind == row.kind and other.says is not None and other.member is None:
+            match = other.says.search(message)
+            for name, value in (match.groupdict() if match else {}).items():
+                if value is not None:
+                    found.setdefault(_NUMBERED.sub("", name), value)
+    if row.kind == "unsupported_option":
+        return _option(found, row.param or param or None)
+    kind: Any = row.kind
+    tokens, limit = _number(found.get("tokens")), _number(found.get("limit"))
+    said = (found["category"],) if "category" in found else ()
+    return ErrorMeaning(kind, tokens, limit, (*said, *_categories(body)) if kind == "content_filter" else ())
+
+
+def _deciding(words: Sequence[str], message: str, status: int | None, body: Any) -> _Row | None:
+    rows = [row for row in _rows() if _possible(row, status)]
+    for word in words:
+        named = [row for row in rows if word.lower() in row.words and row.fits(message, body)]
+        if named:
+            return named[0]
+    if status == 401:
+        return None
+    return next((row for row in rows if not row.words and row.fits(message, body)), None)
+
+
+def _possible(row: _Row, status: int | None) -> bool:
+    """Whether an answer with this status may mean it. Too many requests, and a key, are other matters."""
+    if row.kind in ("quota", "none") or status is None:
+        return True
+    return row.kind in _BY_ANY_STATUS if status >= 500 else status not in (401, 429)
+
+
+def _option(found: Mapping[str, str], param: str | None) -> ErrorMeaning:
+    place = [part.strip("'\" ") for part in found.get("loc", "").split(",")]
+    param = param or ".".join(part for part in place if part != "body") or found.get("param") or found.get("name")
+    least, most = (float(found[name]) if name in found else None for name in ("least", "most"))
+    if most is not None and found.get("bound") == "exclusive":
+        most = most - 1 if most.is_integer() else int(most * 100) / 100
+    return ErrorMeaning(
+        "unsupported_option",
+        param=None if param is None else _underscored(param),
+        instead=found.get("instead"),
+        least=least,
+        most=most,
+        allowed=tuple(_QUOTED.findall(found.get("allowed", ""))),
+    )
+
+
+def _invalid_members(body: Any) -> Iterator[dict[str, str]]:
+    """Yields the members of the request that pydantic refuses, where a server reports its list (Mistral, FastAPI)."""
+    for _, value in _members(body):
+        if not isinstance(value, Mapping) or not isinstance(place := value.get("loc"), list):
+            continue
+        names = [str(part) for part in place if part != "body"]
+        context = value.get("ctx")
+        bounds: Mapping[str, Any] = context if isinstance(context, Mapping) else {}
+        wanted = {"most": bounds.get("le"), "least": bounds.get("ge"), "allowed": bounds.get("expected")}
+        kind, found = value.get("type"), {name: str(each) for name, each in wanted.items() if each is not None}
+        if kind == "extra_forbidden" or (len(names) == 1 and found):
+            yield {"param": ".".join(names), **found}
+
+
+def _categories(body: Any) -> Iterator[str]:
+    """Yields what a filter found: the categories that Azure marks, and the reasons of OpenRouter."""
+    for path, value in _members(body):
+        if path.endswith("metadata.reasons") and isinstance(value, list):
+            yield from (reason for reason in value if isinstance(reason, str))
+        parent, _, name = path.rpartition(".")
+        if parent.endswith(("content_filter_result", "content_filter_results")) and isinstance(value, Mapping):
+            yield from (name for mark in ("filtered", "detected") if value.get(mark) is True)
+
+
+def _members(body: Any) -> Iterator[tuple[str, Any]]:
+    """Yields all members of a body, with their paths."""
+    waiting: list[tuple[str, Any]] = [("", body)]
+    while waiting:
+        path, value = waiting.pop(0)
+        yield path, value
+        if isinstance(value, Mapping):
+            waiting += [(f"{path}.{name}", inner) for name, inner in value.items()]
+        elif isinstance(value, list):
+            waiting += [(f"{path}.{at}", inner) for at, inner in enumerate(value)]
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(re.sub(r"\D", "", text))
+
+
+def _underscored(name: str) -> str:
+    """Returns a name as most wires write it: `reasoningEffort` is `reasoning_effort`."""
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda found: f"_{found[1].lower()}", name)
+
+
+def passes_by(word: str) -> bool | None:
+    """Returns whether an error with this code or type, in lower case, may be over later; None: the word is unknown."""
+    return True if word in _table()["transient"] else False if word in _table()["final"] else None
+
+
+@cache
+def _table() -> dict[str, Any]:
+    import tomllib  # an error of a server is rare
+
+    return tomllib.loads((catalogue_folder() / "facts" / "errors.toml").read_text("utf-8"))
+
+
+@cache
+def _rows() -> tuple[_Row, ...]:
+    return tuple(
+        _Row(
+            row["kind"],
+            tuple(word.lower() for word in row.get("words", ())),
+            _compiled(row["says"]) if "says" in row else None,
+            row.get("has"),
+            row.get("member"),
+            row.get("param"),
+        )
+        for row in _table()["errors"]
+    )
+
+
+def _compiled(text: str) -> re.Pattern[str]:
+    """Returns the pattern of a row. A name may be in it several times, so that the groups are numbered."""
+    numbers = count()
+    written = _PLACEHOLDER.sub(lambda found: f"(?P<{found[1]}_{next(numbers)}>{_GROUPS[found[1]]})", text)
+    return re.compile(written, re.IGNORECASE | re.DOTALL)
