@@ -52,7 +52,9 @@ class Hedge(Middleware):
     def _stream(self, arguments: Arguments) -> ChatStream:
         names = (self.model.name, self.other.name)
         sources = (open_answer(self.model, arguments), open_answer(self.other, arguments))
-        return ChatStream(_HedgedAnswer(names, sources, self.hedge_after), fragments=arguments.fragments)
+        return ChatStream(
+            _HedgedAnswer(names, sources, self.hedge_after), yields_call_deltas=arguments.partial_tool_calls
+        )
 
 
 class _Runner:
@@ -96,7 +98,7 @@ class _HedgedAnswer(WrappedAnswer):
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
         """Yields the chunks of the winner."""
         for source in self._sources:
-            source.fragments = source.fragments or self.fragments
+            source.yields_call_deltas = source.yields_call_deltas or self.yields_call_deltas
         runners = [_Runner(name, source) for name, source in zip(self._names, self._sources, strict=True)]
         winner = await self._race(*runners)
         self._source = winner.source

@@ -38,8 +38,8 @@ from .values import (
     FilePart,
     ImagePart,
     Message,
-    ProtocolWarning,
     Reply,
+    ReplyWarning,
     StreamChunk,
     TextPart,
     ToolCall,
@@ -348,7 +348,7 @@ class Recalled:
 
     messages: tuple[Message, ...]
     changed: tuple[int, ...] = ()
-    warnings: tuple[ProtocolWarning, ...] = ()
+    warnings: tuple[ReplyWarning, ...] = ()
 
 
 class TurnCache:
@@ -414,10 +414,10 @@ class TurnCache:
         if lost:
             given = "; ".join(f"messages[{at}]: {', '.join(missing)}" for at, missing in lost.items())
             detail = f"given back from the turn cache, as the conversation came without it: {given}"
-            warnings.append(ProtocolWarning("turn_restored", detail))
+            warnings.append(ReplyWarning("turn_restored", detail))
         return Recalled(tuple(_with_result_ids(made, messages, [*lost])), tuple(lost), tuple(warnings))
 
-    async def remember(self, messages: Sequence[Message], reply: Reply) -> ProtocolWarning | None:
+    async def remember(self, messages: Sequence[Message], reply: Reply) -> ReplyWarning | None:
         """Remembers the answer to a conversation, if it has anything that could be left out of it.
 
         Returns:
@@ -485,10 +485,10 @@ class RememberedAnswer(WrappedAnswer):
         self._open = open_source
         self._own = self._source.warnings
         self._recalled = False
-        self._added: list[ProtocolWarning] = []
+        self._added: list[ReplyWarning] = []
 
     @property
-    def warnings(self) -> tuple[ProtocolWarning, ...]:
+    def warnings(self) -> tuple[ReplyWarning, ...]:
         """The warnings so far."""
         return tuple(self._shown_warnings(self._source.warnings))
 
@@ -516,7 +516,7 @@ class RememberedAnswer(WrappedAnswer):
             error.warnings = self._shown_warnings(error.warnings)
             raise
 
-    def _shown_warnings(self, warnings: Sequence[ProtocolWarning]) -> list[ProtocolWarning]:
+    def _shown_warnings(self, warnings: Sequence[ReplyWarning]) -> list[ReplyWarning]:
         if not self._recalled:
             return [*self._added, *warnings]
         own = [warning for warning in self._own if warning.code in _OF_RESTORED_PARTS]
@@ -525,10 +525,10 @@ class RememberedAnswer(WrappedAnswer):
 
 
 # About parts that the client did not send: whether the provider takes them is not the client's concern.
-_OF_RESTORED_PARTS = ("reasoning_dropped", "extras_dropped")
+_OF_RESTORED_PARTS = ("reasoning_dropped", "provider_data_dropped")
 
 
-async def _within(work: Awaitable[object], done: str) -> ProtocolWarning | None:
+async def _within(work: Awaitable[object], done: str) -> ReplyWarning | None:
     """Waits for a store, but not long. Returns a warning if it fails."""
     try:
         try:
@@ -541,7 +541,7 @@ async def _within(work: Awaitable[object], done: str) -> ProtocolWarning | None:
             "the cache of earlier turns could not be %s: %s", done, error, exc_info=None if known else error
         )
         detail = f"the cache of earlier turns could not be {done}: {type(error).__name__}"
-        return ProtocolWarning("turn_cache_failed", detail)
+        return ReplyWarning("turn_cache_failed", detail)
     return None
 
 

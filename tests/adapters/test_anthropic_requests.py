@@ -75,8 +75,8 @@ def test_a_late_system_message_keeps_its_place() -> None:
     body = sent(talk)
     assert "system" not in body
     assert body["messages"][2]["content"] == [{"type": "text", "text": text} for text in ("Be brief.", "Go on.")]
-    assert codes(talk) == ["history_doubtful"]
-    assert codes(talk, quirks={"inline_system": True}) == ["history_doubtful"]  # it would have to stand behind the user
+    assert codes(talk) == ["history_mismatch"]
+    assert codes(talk, quirks={"inline_system": True}) == ["history_mismatch"]  # it would have to stand behind the user
 
 
 @pytest.mark.parametrize("after", [[], [assistant("Hello."), user("Go on.")]])
@@ -88,7 +88,7 @@ def test_a_late_system_message_behind_the_user(after: list[Message]) -> None:
         {"role": "system", "content": [{"type": "text", "text": text}]} for text in ("Be brief.", "Be kind.")
     ]
     assert codes(talk, quirks={"inline_system": True}) == []
-    assert codes(talk) == ["history_doubtful"]
+    assert codes(talk) == ["history_mismatch"]
 
 
 def test_results_that_failed_or_show_images() -> None:
@@ -167,13 +167,13 @@ def test_the_history_has_to_fit() -> None:
 
 
 def test_the_ends_of_a_history_are_repaired() -> None:
-    """With `repair=True` what stands before the first user message is left out, and a user message is added."""
-    made = preview([assistant("Hello."), user("Hi"), assistant("Hel")], repair=True)
+    """With `repair_history=True` what stands before the first user message is left out, and a user message is added."""
+    made = preview([assistant("Hello."), user("Hi"), assistant("Hel")], repair_history=True)
     assert [(turn["role"], turn["content"][0]["text"]) for turn in json.loads(made.body)["messages"]] == [
         ("user", "Hi"), ("assistant", "Hel"), ("user", "Continue."),
     ]  # fmt: skip
     assert [warning.code for warning in made.warnings] == ["history_repaired", "history_repaired"]
-    assert len(sent([user("Hi"), assistant("Hel")], quirks={"prefill": True}, repair=True)["messages"]) == 2
+    assert len(sent([user("Hi"), assistant("Hel")], quirks={"prefill": True}, repair_history=True)["messages"]) == 2
 
 
 def strict_tool(name: str, optional: int = 0, unions: int = 0) -> Tool:
@@ -246,7 +246,7 @@ def test_forced_choice_and_manual_thinking() -> None:
     given: dict[str, Any] = {"quirks": {"thinking": "manual"}, "reasoning_effort": "high", "tool_choice": "required"}
     assert "tool_choice" not in sent("Hi", [TIME], **given)
     assert codes("Hi", [TIME], **given) == ["forced_choice_dropped"]
-    body = sent("Hi", [TIME], force_by_disabling_thinking=True, **given)
+    body = sent("Hi", [TIME], disable_thinking_for_forced_tools=True, **given)
     assert (body["thinking"], body["tool_choice"]) == ({"type": "disabled"}, {"type": "any"})
 
 

@@ -338,7 +338,7 @@ def test_na34_na35_calls_and_results_that_were_torn_apart(talk: list[Message]) -
     """A call without its result, or a result without its call, is refused before sending, or repaired if allowed."""
     with pytest.raises(ConfigError, match="messages"):
         preview(talk)
-    assert "history_repaired" in changes(talk, repair=True)
+    assert "history_repaired" in changes(talk, repair_history=True)
 
 
 def test_na37_na38_results_are_one_message_and_first() -> None:

@@ -130,13 +130,14 @@ def test_no_forced_choice_while_thinking(choice: Any) -> None:
     body, warnings = sent(NOT_THINKING, tools=[WEATHER], choice=choice)
     assert (body["tool_choice"], [code for code, _ in warnings]) == ("auto", ["forced_choice_dropped"])
     assert warnings[0][1] == (
-        "m takes no forced tool choice while it thinks (reasoning_effort='none', or force_by_disabling_thinking=True):"
+        "m takes no forced tool choice while it thinks"
+        " (reasoning_effort='none', or disable_thinking_for_forced_tools=True):"
         " auto was sent"
     )
     forced = sent(ChatQuirks(), tools=[WEATHER], choice=choice)[0]["tool_choice"]
     for options in (
         {"reasoning_effort": "none"},
-        {"force_by_disabling_thinking": True},
+        {"disable_thinking_for_forced_tools": True},
         {"extra_body": {"thinking": {"type": "disabled"}}},
     ):
         body, warnings = sent(NOT_THINKING, tools=[WEATHER], choice=choice, **options)

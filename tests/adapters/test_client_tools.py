@@ -291,7 +291,7 @@ def test_items_of_a_providers_servers_are_left_out() -> None:
     asked = parsed(input=[{"role": "user", "content": "Hi"}, search, said])
     assert [message.content for message in asked.request.messages] == ["Hi", "Sunny."]
     assert [(warning.code, "web_search_call" in warning.detail) for warning in asked.warnings] == [
-        ("extras_dropped", True)
+        ("provider_data_dropped", True)
     ]
 
 

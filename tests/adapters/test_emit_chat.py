@@ -16,9 +16,9 @@ from streamfold import (
     IncompleteStreamError,
     NamedTool,
     ProtocolError,
-    ProtocolWarning,
     RateLimitError,
     Reply,
+    ReplyWarning,
     ServerError,
     ToolCall,
     UpstreamError,
@@ -172,7 +172,7 @@ def test_details_of_reasoning_do_not_repeat_it() -> None:
     body = emit("chat", said)
     assert fold(body).reasoning == "Hm."
     assert fold(body).extras == {"reasoning_details": [{"type": "reasoning.encrypted", "data": "E"}]}
-    assert [line.partition(": ")[0] for line in comments(body)] == ["streamfold warning extras_dropped"]
+    assert [line.partition(": ")[0] for line in comments(body)] == ["streamfold warning provider_data_dropped"]
 
 
 @each_row(
@@ -328,7 +328,7 @@ def test_warnings_are_comments(wire: str) -> None:
         "streamfold warning duplicate_id: x",
     ]
     assert read(wire, body).warnings == []
-    reply = Reply("Hi", finish_reason="stop", warnings=[ProtocolWarning("missing_id", "x")])
+    reply = Reply("Hi", finish_reason="stop", warnings=[ReplyWarning("missing_id", "x")])
     assert comments(emit_reply(wire, reply)) == ["streamfold warning missing_id: x"]
 
 

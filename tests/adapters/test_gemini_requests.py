@@ -68,7 +68,7 @@ def test_system_messages() -> None:
     body = sent(talk)
     assert body["systemInstruction"] == {"parts": [{"text": "One."}, {"text": "Two."}]}
     assert [content["role"] for content in body["contents"]] == ["user", "model", "user"]
-    assert codes(talk) == ["history_doubtful"]
+    assert codes(talk) == ["history_mismatch"]
     gemma = sent([system("One."), user("Hi")], quirks={"system_instruction": False})
     assert gemma["contents"][0]["parts"] == [{"text": "One."}, {"text": "Hi"}]
 
@@ -97,12 +97,12 @@ def test_images_in_results() -> None:
     assert response["parts"][0]["inlineData"]["mimeType"] == "image/png"
     old = sent(talk, [TIME], quirks=OLD)["contents"]
     assert ["inlineData" in part for part in old[3]["parts"]] == [False, True]
-    assert codes(talk, [TIME], quirks=OLD) == ["parts_moved"]
+    assert codes(talk, [TIME], quirks=OLD) == ["tool_images_moved"]
 
 
 def test_the_ends_of_a_history_are_repaired() -> None:
-    """With `repair=True` what stands before the first user message is left out, and a user message is added."""
-    made = preview([assistant("Hello."), user("Hi"), assistant("Hel")], repair=True)
+    """With `repair_history=True` what stands before the first user message is left out, and a user message is added."""
+    made = preview([assistant("Hello."), user("Hi"), assistant("Hel")], repair_history=True)
     assert json.loads(made.body)["contents"] == [
         {"role": "user", "parts": [{"text": "Hi"}]},
         {"role": "model", "parts": [{"text": "Hel"}]},
@@ -110,7 +110,7 @@ def test_the_ends_of_a_history_are_repaired() -> None:
     ]
     assert [warning.code for warning in made.warnings] == ["history_repaired", "history_repaired"]
     talk = [assistant(None, tool_calls=[A]), tool_result(A, "sunny"), user("Hi")]
-    assert [content["role"] for content in sent(talk, repair=True)["contents"]] == ["user"]
+    assert [content["role"] for content in sent(talk, repair_history=True)["contents"]] == ["user"]
 
 
 def test_strict_tools() -> None:
@@ -247,7 +247,11 @@ def test_one_id_for_two_calls() -> None:
     def ids(*turns: Message) -> list[tuple[str, Any]]:
         results = [[tool_result(call, "done") for call in message.tool_calls] for message in turns]
         history = [one for message, answers in zip(turns, results, strict=True) for one in (message, *answers)]
-        parts = [part for content in sent([user("Hi"), *history], repair=True)["contents"] for part in content["parts"]]
+        parts = [
+            part
+            for content in sent([user("Hi"), *history], repair_history=True)["contents"]
+            for part in content["parts"]
+        ]
         return [(kind, part[kind].get("id")) for part in parts for kind in part if kind.startswith("function")]
 
     call, result = ("functionCall", "x"), ("functionResponse", "x")

@@ -73,10 +73,10 @@ def test_forced_choice_while_thinking_is_dropped_and_said(choice: Any) -> None:
 
 def test_forced_choice_by_disabling_thinking() -> None:
     """With the caller's leave, thinking is switched off for the one request, and the force is sent."""
-    body, warnings = encode(tools=[WEATHER], tool_choice="required", force_by_disabling_thinking=True)
+    body, warnings = encode(tools=[WEATHER], tool_choice="required", disable_thinking_for_forced_tools=True)
     assert (body["tool_choice"], body["thinking"], warnings) == ("required", {"type": "disabled"}, [])
     body, warnings = encode(
-        tools=[WEATHER], tool_choice="required", force_by_disabling_thinking=True, model="kimi-k2.7-code"
+        tools=[WEATHER], tool_choice="required", disable_thinking_for_forced_tools=True, model="kimi-k2.7-code"
     )
     assert (body["tool_choice"], warnings) == ("auto", ["forced_choice_dropped"])
 

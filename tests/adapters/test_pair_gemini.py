@@ -19,7 +19,7 @@ from google_sdk import google_answer, google_client
 from mirror import payloads, read
 from planned_calls import PlannedCall, planned_calls
 from sdks import genai
-from streamfold import ProtocolWarning, Reply, StreamDecoder, UpstreamError, Usage
+from streamfold import Reply, ReplyWarning, StreamDecoder, UpstreamError, Usage
 from streamfold.adapters.gemini import GeminiEmitter, google_error, read_google_error
 from streamfold.adapters.serializing import end_deltas
 from streamfold.values import Call, Delta, ErrorInfo, Extra, Failure, Finish, Reasoning, Refusal, Text
@@ -100,7 +100,7 @@ def test_an_answer_that_is_not_streamed() -> None:
 
 def test_events_look_as_googles() -> None:
     """Lines end with CR LF, and there is nothing but data: no names of events, no comments."""
-    warned = ProtocolWarning("option_dropped", "x: not sent")
+    warned = ReplyWarning("option_dropped", "x: not sent")
     body = emit(Text("a\u2028b"), *end_deltas(Reply("ab", warnings=[warned], finish_reason="stop")))
     assert re.fullmatch(rb"(data: \{[^\r\n]*\}\r\n\r\n)+", body)
     assert payloads(body)[-1]["streamfoldWarnings"] == ["streamfold warning option_dropped: x: not sent"]

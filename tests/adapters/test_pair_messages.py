@@ -19,7 +19,7 @@ from folding import bytewise
 from mirror import payloads, read, whole
 from planned_calls import PlannedCall, planned_calls
 from sdks import anthropic
-from streamfold import ProtocolWarning, Reply, StreamDecoder, ToolCall, Usage
+from streamfold import Reply, ReplyWarning, StreamDecoder, ToolCall, Usage
 from streamfold.adapters.anthropic import MessagesEmitter, messages_error
 from streamfold.adapters.serializing import Order, ReplyWriter, end_deltas
 from streamfold.values import Call, Delta, ErrorInfo, Extra, Failure, Finish, Reasoning, Text
@@ -161,7 +161,7 @@ def test_the_blocks_of_an_answer_come_as_they_came() -> None:
         {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "z"}},
         {"type": "text", "text": "cited", "citations": [{"type": "char_location", "cited_text": "z"}]},
     ]
-    decoder = StreamDecoder("anthropic", fragments=True)
+    decoder = StreamDecoder("anthropic", partial_tool_calls=True)
     answer = {"type": "message", "role": "assistant", "content": blocks, "stop_reason": "tool_use"}
     chunks = [*decoder.feed(json.dumps(answer).encode()), *decoder.close()]
 
@@ -185,7 +185,7 @@ def test_an_answer_that_fails_raises_in_the_client(info: ErrorInfo) -> None:
 
 def test_warnings_are_comments() -> None:
     """They stand where no client trips over them."""
-    reply = Reply("a", warnings=[ProtocolWarning("option_dropped", "x: not sent")], finish_reason="stop")
+    reply = Reply("a", warnings=[ReplyWarning("option_dropped", "x: not sent")], finish_reason="stop")
     body = emit([Text("a"), *end_deltas(reply)])
     assert b": streamfold warning option_dropped: x: not sent" in body
     assert said(anthropic_message(body))[0] == "a"
@@ -205,7 +205,7 @@ def test_blocks_pass_through(recorded: Path | str) -> None:
     found: all that its client has to send back.
     """
     path = recorded if isinstance(recorded, Path) else corpus.folder() / recorded
-    decoder, again = StreamDecoder("anthropic", fragments=True), StreamDecoder("anthropic")
+    decoder, again = StreamDecoder("anthropic", partial_tool_calls=True), StreamDecoder("anthropic")
     writer, body = ReplyWriter(MessagesEmitter(id="msg_0", model="m")), b""
     for piece in bytewise(path.read_bytes()) if path.stat().st_size < 5000 else [path.read_bytes()]:
         body += b"".join(map(writer.feed, decoder.feed(piece)))

@@ -44,9 +44,9 @@ def test_what_is_written_is_read(number: int, schemas: Any) -> None:
     given = conversation(number, plain=True)
     adapter = GeminiAdapter(GeminiQuirks(schemas=schemas, signatures="optional"))
     asked = Request.read("m", given["messages"], given["tools"], given["tool_choice"], {})
-    once = json.loads(adapter.prepare(asked, repair=True).body)
+    once = json.loads(adapter.prepare(asked, repair_history=True).body)
     read = parse_gemini_request(once, "m")
-    again = json.loads(adapter.prepare(read, repair=True).body)
+    again = json.loads(adapter.prepare(read, repair_history=True).body)
     for body in (once, again):  # ids come back where the client has sent them
         for part in (part for content in body["contents"] for part in content["parts"]):
             for name in ("functionCall", "functionResponse"):

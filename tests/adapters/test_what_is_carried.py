@@ -70,7 +70,7 @@ def test_a_name_without_a_place_is_dropped_with_a_warning(adapter: str, quirks: 
         return
     assert "Ada" not in preview.body.decode()
     [warning] = preview.warnings
-    assert warning.code == "extras_dropped"
+    assert warning.code == "provider_data_dropped"
     assert "messages[0].name" in warning.detail
 
 

@@ -101,7 +101,7 @@ async def test_an_answer_that_is_cut_anywhere(way: Any, coalesce: bool) -> None:
     for at in sorted({len(WHOLE) - len(END) - 2, len(WHOLE) - len(END) - 1, *rng.sample(range(1, len(WHOLE)), 25)}):
         async with provider(WHOLE[:at], WHOLE[:at]) as model:
             asked = way(model)
-            _, _, error = await read(ask(asked, coalesce=coalesce, fragments=rng.random() < 0.5))
+            _, _, error = await read(ask(asked, coalesce=coalesce, partial_tool_calls=rng.random() < 0.5))
             if error is not None and way is not Shout:  # which of its chunks it keeps depends on how they are cut
                 with pytest.raises(StreamError) as raised:
                     await asked.chat("?", TOOLS)

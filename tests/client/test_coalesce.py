@@ -68,10 +68,10 @@ async def test_models_that_wrap_others_hand_the_option_on() -> None:
 
 
 async def test_pieces_of_calls_are_not_joined() -> None:
-    """With `fragments` each of them is still a chunk, and the call is whole at the end."""
+    """With `partial_tool_calls` each of them is still a chunk, and the call is whole at the end."""
     pieces = [call(entry(0, "c", "f", "")), *(call(entry(0, arguments=piece)) for piece in ('{"a"', ": ", "1}"))]
     async with client([b"".join(pieces) + text("a") + text("b"), fin("tool_calls") + DONE]) as http_client:
-        chunks = [chunk async for chunk in provider(http_client).chat_stream("Hi", fragments=True)]
+        chunks = [chunk async for chunk in provider(http_client).chat_stream("Hi", partial_tool_calls=True)]
     assert [chunk.details.text for chunk in chunks if chunk.details is not None and chunk.silent] == [
         "",
         '{"a"',

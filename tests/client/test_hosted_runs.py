@@ -16,8 +16,8 @@ from streamfold import (
     ConfigError,
     CustomTool,
     GeneratedFile,
+    HostedMcpServer,
     HostedTool,
-    McpServer,
     Message,
     ProtocolError,
     Provider,
@@ -105,7 +105,7 @@ async def test_a_model_that_only_pauses_is_left_after_ten_times() -> None:
 # --- approvals --------------------------------------------------------------------------------------------------------
 
 ASKED = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "drop", "server_label": "db", "arguments": '{"t":1}'}
-SERVER = McpServer("db", "https://db.test/mcp", require_approval="always")
+SERVER = HostedMcpServer("db", "https://db.test/mcp", require_approval="always")
 
 
 @pytest.mark.parametrize("approve", [True, False])
@@ -155,7 +155,7 @@ def test_an_approval_is_answered_in_words_too() -> None:
     for content, wanted in said:
         sent = provider.preview([user("q"), turn, tool_result(call, content)], [SERVER]).json()["input"]
         assert sent[1:] == [ASKED, {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", **wanted}]
-    unanswered = provider.preview([user("q"), turn, user("go on")], [SERVER], repair=True).json()["input"]
+    unanswered = provider.preview([user("q"), turn, user("go on")], [SERVER], repair_history=True).json()["input"]
     assert (unanswered[1], unanswered[2]["approve"]) == (ASKED, False)
 
 

@@ -403,7 +403,7 @@ async def test_parts_that_the_provider_takes_no_more_bring_no_warnings() -> None
         messages.append({"role": "tool", "tool_call_id": first.tool_calls[0].id, "content": "seen"})
         with pytest.raises(BadRequestError) as failed:
             await other.chat(messages, TOOLS)
-    assert not {warning.code for warning in failed.value.warnings} & {"reasoning_dropped", "extras_dropped"}
+    assert not {warning.code for warning in failed.value.warnings} & {"reasoning_dropped", "provider_data_dropped"}
 
 
 @pytest.mark.parametrize("method", ["get", "put"])

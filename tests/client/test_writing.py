@@ -24,16 +24,16 @@ from streamfold import (
     ConfigError,
     Fallback,
     IncompleteStreamError,
+    PartialToolCall,
     Provider,
     StreamfoldError,
     ToolCall,
-    Writing,
     run_tools,
     sync,
 )
 from streamfold.testing import ScriptedProvider, say
 from streamfold.testing import call as scripted_call
-from streamfold.types import Growth
+from streamfold.types import PartialUpdate
 from streamfold.values import Call, Delta, Finish
 from tables import each_row
 
@@ -97,15 +97,15 @@ async def test_calls_under_way(wire: str) -> None:
     """Name, text and value so far, on every wire; they grow with the chunks, and are gone at the end."""
     async with (
         client(written(wire)) as http_client,
-        provider(http_client, adapter=wire).chat_stream("Hello", [write_files], fragments=True) as stream,
+        provider(http_client, adapter=wire).chat_stream("Hello", [write_files], partial_tool_calls=True) as stream,
     ):
-        assert stream.writing == ()
+        assert stream.partial_tool_calls == ()
         texts, values = [], []
         async for chunk in stream:
             if chunk.finished:
-                assert (stream.writing, chunk.tool_calls) == ((), stream.reply.tool_calls)
-            elif stream.writing:
-                (one,) = stream.writing
+                assert (stream.partial_tool_calls, chunk.tool_calls) == ((), stream.reply.tool_calls)
+            elif stream.partial_tool_calls:
+                (one,) = stream.partial_tool_calls
                 assert (one.name, chunk.delta, chunk.tool_calls) == ("write_files", "", None)
                 texts.append(one.text)
                 values.append(one.value)
@@ -122,18 +122,18 @@ async def test_calls_under_way(wire: str) -> None:
 
 async def test_a_number_is_there_when_it_is_complete() -> None:
     """1 may be the beginning of 18."""
-    assert Writing("f", '{"a":"x","b":1').value == {"a": "x"}
-    assert Writing("f", '{"a":"x","b":18}').value == {"a": "x", "b": 18}
-    assert Writing("f", "").value is None
-    assert Writing("f", "no JSON").value is None
+    assert PartialToolCall("f", '{"a":"x","b":1').value == {"a": "x"}
+    assert PartialToolCall("f", '{"a":"x","b":18}').value == {"a": "x", "b": 18}
+    assert PartialToolCall("f", "").value is None
+    assert PartialToolCall("f", "no JSON").value is None
 
 
 async def test_nothing_is_shown_that_was_not_asked_for() -> None:
-    """Without the option a call makes no chunks, and `writing` is there all the same, at any time."""
-    seen: list[tuple[Writing, ...]] = []
+    """Without the option a call makes no chunks, and `partial_tool_calls` is there all the same, at any time."""
+    seen: list[tuple[PartialToolCall, ...]] = []
 
     async def gate() -> None:
-        seen.append(stream.writing)
+        seen.append(stream.partial_tool_calls)
 
     events = chat(("a", "write_files", TEXT))
     async with (
@@ -142,7 +142,7 @@ async def test_nothing_is_shown_that_was_not_asked_for() -> None:
     ):
         chunks = [chunk async for chunk in stream]
     assert [chunk.delta for chunk in chunks] == ["I write. ", ""]
-    assert seen[3] == (Writing("write_files", TEXT[:14]),)
+    assert seen[3] == (PartialToolCall("write_files", TEXT[:14]),)
     assert [len(one) for one in seen] == [0, *[1] * (len(events) - 3), 1, 0][: len(seen)]
 
 
@@ -152,8 +152,8 @@ async def test_an_answer_that_breaks_off(fragments: bool) -> None:
     events = chat(("a", "write_files", TEXT), ("b", "other", "{}"))[:5]
     async with client(events) as http_client:
         with pytest.raises(IncompleteStreamError) as caught:
-            await provider(http_client).chat("Hello", [write_files], fragments=fragments)
-    assert caught.value.writing == (Writing("write_files", TEXT[:21]),)
+            await provider(http_client).chat("Hello", [write_files], partial_tool_calls=fragments)
+    assert caught.value.partial_tool_calls == (PartialToolCall("write_files", TEXT[:21]),)
     assert caught.value.partial is not None
     assert (caught.value.partial.text, caught.value.partial.tool_calls) == ("I write. ", [])
 
@@ -164,37 +164,39 @@ async def test_secrets_are_not_in_it() -> None:
     async with client(events) as http_client:
         with pytest.raises(IncompleteStreamError) as caught:
             await provider(http_client).chat("Hello", [write_files])
-    assert caught.value.writing[0].text == '{"x":"***",'
+    assert caught.value.partial_tool_calls[0].text == '{"x":"***",'
 
 
 async def test_calls_that_may_not_come_are_not_shown() -> None:
     """After `tool_choice="none"` nobody gets them."""
     async with (
         client(chat(("a", "write_files", TEXT))) as http_client,
-        provider(http_client).chat_stream("Hello", [write_files], tool_choice="none", fragments=True) as stream,
+        provider(http_client).chat_stream(
+            "Hello", [write_files], tool_choice="none", partial_tool_calls=True
+        ) as stream,
     ):
         async for _ in stream:
-            assert stream.writing == ()
+            assert stream.partial_tool_calls == ()
 
 
 # --- watch ------------------------------------------------------------------------------------------------------------
 
 
-async def watched(stream: ChatStream, path: str = "files[].content", **options: Any) -> list[Growth]:
-    seen: list[Growth] = []
+async def watched(stream: ChatStream, path: str = "files[].content", **options: Any) -> list[PartialUpdate]:
+    seen: list[PartialUpdate] = []
     stream.watch(path, seen.append, **options)
     async with stream:
         assert [chunk.delta async for chunk in stream if chunk.delta or not chunk.finished] == ["I write. "]
     return seen
 
 
-def check(seen: list[Growth], tool: str | None = "write_files", number: int | None = 0) -> None:
+def check(seen: list[PartialUpdate], tool: str | None = "write_files", number: int | None = 0) -> None:
     """The files as they should have been shown."""
     first, second = ([one for one in seen if one.path == ("files", at, "content")] for at in (0, 1))
     assert [*first, *second] == seen
     assert "".join(one.delta for one in first) == CONTENT
     assert [one.done for one in first] == [*[False] * (len(first) - 1), True]
-    assert (first[-1].value, second) == (CONTENT, [Growth(("files", 1, "content"), "", True, "", tool, number)])
+    assert (first[-1].value, second) == (CONTENT, [PartialUpdate(("files", 1, "content"), "", True, "", tool, number)])
 
 
 async def test_a_file_as_it_is_written() -> None:
@@ -216,7 +218,7 @@ async def test_a_file_as_it_is_written() -> None:
     ids=["mixed", "the second first", "a gap", "from one"],
 )
 async def test_the_number_of_a_call_is_its_place(events: list[bytes]) -> None:
-    """`growth.call` is the position in `reply.tool_calls`, in whatever order the calls began."""
+    """`update.call` is the position in `reply.tool_calls`, in whatever order the calls began."""
     async with client([text("I write. "), *events, fin("tool_calls"), DONE]) as http_client:
         stream = provider(http_client).chat_stream("Hello")
         seen = await watched(stream, "x")
@@ -243,7 +245,7 @@ async def test_parallel_calls_and_one_tool() -> None:
 @each_row("wire", ["chat", "kimi", "responses", "anthropic", "gemini"])
 async def test_every_wire(wire: str) -> None:
     """In pieces, or at the end where a server sends whole calls."""
-    seen: list[Growth] = []
+    seen: list[PartialUpdate] = []
     async with client(written(wire)) as http_client, provider(http_client, adapter=wire) as model:
         stream = model.chat_stream("Hello", [write_files])
         stream.watch("files[].content", seen.append)
@@ -270,9 +272,9 @@ async def test_calls_in_markup(dialect: str) -> None:
     async with client(events) as http_client:
         model = provider(http_client, dialect=dialect)
         seen = await watched(model.chat_stream("Hello", [write_files]))
-        async with model.chat_stream("Hello", [write_files], fragments=True) as stream:
+        async with model.chat_stream("Hello", [write_files], partial_tool_calls=True) as stream:
             async for _ in stream:
-                texts += [writing.text for writing in stream.writing]
+                texts += [writing.text for writing in stream.partial_tool_calls]
     check(seen)
     assert len(seen) > 40 or dialect == "mistral"
     assert texts[-1].strip() == TEXT
@@ -285,7 +287,7 @@ async def test_an_answer_that_breaks_off_in_markup() -> None:
     async with client([text(markup)]) as http_client:
         with pytest.raises(IncompleteStreamError) as caught:
             await provider(http_client, dialect="kimi", max_retries=0).chat("Hello", [write_files])
-    assert caught.value.writing == (Writing("write_files", TEXT[:30]),)
+    assert caught.value.partial_tool_calls == (PartialToolCall("write_files", TEXT[:30]),)
 
 
 @each_row("fence", ["", "```json\n", "  \n"])
@@ -293,7 +295,7 @@ async def test_a_structured_answer(fence: str) -> None:
     """The text of the answer is read where it is JSON; a fence round it does not matter."""
     end = "\n```" if fence.strip() else ""
     events = [*map(text, pieces_of(fence + TEXT + end, 3)), fin("stop"), DONE]
-    seen: list[Growth] = []
+    seen: list[PartialUpdate] = []
     async with client(events) as http_client:
         stream = provider(http_client).chat_stream("Hello", response_format="json")
         stream.watch("files[].content", seen.append)
@@ -309,7 +311,7 @@ async def test_a_structured_answer_that_comes_as_a_call() -> None:
         files: list[dict[str, str]]
         count: int
 
-    seen: list[Growth] = []
+    seen: list[PartialUpdate] = []
     async with ScriptedProvider(
         say(ARGUMENTS), provider="anthropic:claude-sonnet-4-5", quirks={"response_format": "tool"}
     ) as model:
@@ -327,17 +329,17 @@ async def test_fallbacks_and_tool_runs() -> None:
         model = Fallback(provider(broken, max_retries=0), provider(http_client))
         check(await watched(model.chat_stream("Hello", [write_files])))
     scripted = ScriptedProvider(scripted_call("write_files", files=[], count=1), "Done.")
-    async with scripted, run_tools(scripted, "Hello", [write_files], fragments=True) as run:
+    async with scripted, run_tools(scripted, "Hello", [write_files], partial_tool_calls=True) as run:
         written = [chunk.details.tool async for chunk in run if chunk.details is not None and chunk.silent]
     assert set(written) == {"write_files"}
     scripted = ScriptedProvider(
         *[scripted_call("write_files", files=[{"content": "x"}], count=at) for at in (1, 2)], "Done."
     )
-    seen: list[Growth] = []
+    seen: list[PartialUpdate] = []
     async with scripted, run_tools(scripted, "Hello", [write_files]) as run:
         run.watch("files[].content", seen.append)
         assert [chunk.finished async for chunk in run if not chunk.delta] == [True, True, True]
-        assert run.writing == ()
+        assert run.partial_tool_calls == ()
     assert [one.value for one in seen if one.done] == ["x", "x"]
     assert run.reply.text == "Done."
 
@@ -371,7 +373,7 @@ async def test_a_function_that_raises() -> None:
 
 async def test_a_whole_that_differs_is_the_truth() -> None:
     """What was shown is not taken back: the call at the end is what counts."""
-    seen: list[Growth] = []
+    seen: list[PartialUpdate] = []
     events = [call(entry(0, "a", "f", '{"x":"ab"}')), call(entry(0, arguments='{"x":"ab"}')), fin("stop"), DONE]
     async with client(events) as http_client:
         stream = provider(http_client).chat_stream("Hello")
@@ -401,7 +403,7 @@ async def test_a_large_argument() -> None:
     async with client(counted()) as http_client:
         stream = provider(http_client).chat_stream("Hello")
         stream.watch("path", lambda _: shown_at.append(sent))
-        stream.watch("content", lambda growth: last.append(growth.value) if growth.done else None)
+        stream.watch("content", lambda update: last.append(update.value) if update.done else None)
         async for _ in stream:
             pass
     assert len(pieces) > scale.pick(20_000, 2_000)
@@ -431,13 +433,13 @@ def test_what_a_watcher_costs() -> None:
 
 
 def test_without_async() -> None:
-    """The functions are called in the thread that reads, as the pieces come; `writing` is there too."""
+    """The functions are called in the thread that reads, as the pieces come; `partial_tool_calls` is there too."""
     threads: set[int] = set()
-    seen: list[Growth] = []
+    seen: list[PartialUpdate] = []
 
-    def show(growth: Growth) -> None:
+    def show(update: PartialUpdate) -> None:
         threads.add(threading.get_ident())
-        seen.append(growth)
+        seen.append(update)
 
     http_client = client(chat(("a", "write_files", TEXT)))
     config = {"base_url": "http://test/v1", "model": "m", "api_key": "k"}
@@ -451,9 +453,9 @@ def test_without_async() -> None:
         stream.watch("files[].content", show)
         assert stream.read().tool_calls[0].arguments == ARGUMENTS
         check(seen)
-        with model.chat_stream("Hello", [write_files], fragments=True) as stream:
-            assert [one.text for _ in stream for one in stream.writing][-1] == TEXT
-            assert stream.writing == ()
+        with model.chat_stream("Hello", [write_files], partial_tool_calls=True) as stream:
+            assert [one.text for _ in stream for one in stream.partial_tool_calls][-1] == TEXT
+            assert stream.partial_tool_calls == ()
     assert threads == {threading.get_ident()}
 
 
@@ -468,7 +470,7 @@ async def test_an_answer_in_a_fence_however_it_is_cut(size: int, lead: str) -> N
         seen: list[str] = []
         async with client(reads) as http_client:
             stream = provider(http_client).chat_stream("?", coalesce=True)
-            stream.watch("files[].content", lambda growth, seen=seen: seen.append(growth.delta))  # type: ignore[misc]
+            stream.watch("files[].content", lambda update, seen=seen: seen.append(update.delta))  # type: ignore[misc]
             async for _ in stream:
                 pass
         assert "".join(seen) == "long " * 60
@@ -479,10 +481,10 @@ async def test_what_is_shown_of_a_call_only_grows() -> None:
     pieces = ['{"a":"x', "<ud83d>", "<udc4b> -", "1", '2 y"}']
     events = [call(entry(0, "a", "f", "")), *(call(entry(0, arguments=piece)) for piece in pieces), fin("stop"), DONE]
     events = [one.replace(b"<ud83d>", b"\\ud83d").replace(b"<udc4b>", b"\\udc4b") for one in events]
-    shown: list[Writing] = []
-    async with client(events) as http_client, provider(http_client).chat_stream("?", fragments=True) as stream:
+    shown: list[PartialToolCall] = []
+    async with client(events) as http_client, provider(http_client).chat_stream("?", partial_tool_calls=True) as stream:
         async for _ in stream:
-            shown += stream.writing
+            shown += stream.partial_tool_calls
     texts = [one.text for one in shown]
     values = [(one.value or {}).get("a", "") for one in shown]
     for said in (texts, values):

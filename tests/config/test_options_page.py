@@ -20,7 +20,7 @@ EVERYTHING: dict[str, Any] = {
     "parallel_tool_calls": False, "reasoning_effort": "xhigh", "extra_headers": {"X-A": "b"},
     "extra_body": {"x_own": 1},
     "timeouts": {"read": 5},
-    "repair": True, "fragments": True, "force_by_disabling_thinking": False,
+    "repair_history": True, "partial_tool_calls": True, "disable_thinking_for_forced_tools": False,
     "unsupported_options": "adapt",
 }  # fmt: skip
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}

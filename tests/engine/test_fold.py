@@ -14,7 +14,7 @@ from streamfold import (
 )
 from streamfold.engine.accumulator import Fold
 from streamfold.values.deltas import Call, Delta, Done, Extra, Finish, Meta, Reasoning, Refusal, Text, Warn
-from streamfold.values.replies import ProtocolWarning
+from streamfold.values.replies import ReplyWarning
 from tables import each_row
 
 A_CALL = Call(0, "a", "f", '{"x":1}')
@@ -134,7 +134,7 @@ def test_the_reply():
         finish_reason="tool_calls",
         raw_finish_reason="tool_calls",
         usage=usage,
-        warnings=[ProtocolWarning("extra_choice", "choice 1")],
+        warnings=[ReplyWarning("extra_choice", "choice 1")],
         id="r1",
         model="m1",
         extras={"annotations": [{"url": "u"}, {"url": "v"}]},

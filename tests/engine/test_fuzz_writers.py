@@ -242,7 +242,7 @@ def written(wire: str, target: str, body: bytes, rng: Random) -> tuple[bytes, St
     if target == REPAIR:
         repair = Repairs(fragments=rng.random() < 0.8).stream(wire, {"stream": True})
         return b"".join(map(repair.feed, pieces)) + repair.close(), repair.repaired.error  # type: ignore[return-value]
-    rewriter = Rewriter(wire, emitter(target), fragments=rng.random() < 0.8)
+    rewriter = Rewriter(wire, emitter(target), partial_tool_calls=rng.random() < 0.8)
     return b"".join(map(rewriter.feed, pieces)) + rewriter.close(), rewriter.error
 
 

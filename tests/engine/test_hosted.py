@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamfold import HostedPart, Message, Reply, StreamDecoder, ToolCall, Usage, Writing
+from streamfold import HostedPart, Message, PartialToolCall, Reply, StreamDecoder, ToolCall, Usage
 from streamfold.adapters import find_adapter
 from streamfold.requests import Request
 from streamfold.types import CallKind
@@ -193,10 +193,10 @@ def test_a_custom_call_of_chat_completions_is_shown_as_it_is_written() -> None:
     """It is among the calls that the model is writing, and what comes behind its beginning knows so."""
     head = {"index": 0, "id": "x", "type": "custom", "custom": {"name": "sql", "input": "sel"}}
     text = {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
-    reader = StreamDecoder("chat", fragments=True)
+    reader = StreamDecoder("chat", partial_tool_calls=True)
     chunks = reader.feed(chat_piece(head) + chat_piece({"index": 0, "custom": {"input": "ect 1"}}))
-    assert reader.writing == (Writing("sql", "select 1", "custom"),)
-    assert (reader.writing[0].value, reader.calls_begun) == ({"input": "select 1"}, 1)
+    assert reader.partial_tool_calls == (PartialToolCall("sql", "select 1", "custom"),)
+    assert (reader.partial_tool_calls[0].value, reader.calls_begun) == ({"input": "select 1"}, 1)
     grown = [
         (one.details.call, one.details.tool, one.details.text) for one in chunks if one.details and one.details.tool
     ]
@@ -205,7 +205,7 @@ def test_a_custom_call_of_chat_completions_is_shown_as_it_is_written() -> None:
     assert (behind.delta, behind.calls_before) == ("Hi", 1)
     reader.feed(chat_piece(finish="tool_calls") + b"data: [DONE]\n\n")
     reader.close()
-    assert (reader.writing, reader.reply.tool_calls) == ((), [CUSTOM])
+    assert (reader.partial_tool_calls, reader.reply.tool_calls) == ((), [CUSTOM])
 
 
 def test_a_custom_call_without_an_end_is_not_run() -> None:
@@ -228,8 +228,8 @@ def test_a_custom_call_of_responses_is_shown_as_it_is_written() -> None:
     ]  # fmt: skip
     reader = StreamDecoder("responses")
     reader.feed("".join(f"data: {json.dumps(event)}\n\n" for event in said).encode())
-    assert reader.writing == (Writing("sql", "select 1", "custom"),)
+    assert reader.partial_tool_calls == (PartialToolCall("sql", "select 1", "custom"),)
     done = {**item, "input": "select 1", "status": "completed"}
     reader.feed(b"\n\n".join(events(done).split(b"\n\n")[2:]))  # the item as it is done, and the end
     reader.close()
-    assert (reader.writing, [call.raw_arguments for call in reader.reply.tool_calls]) == ((), ["select 1"])
+    assert (reader.partial_tool_calls, [call.raw_arguments for call in reader.reply.tool_calls]) == ((), ["select 1"])

@@ -81,11 +81,11 @@ async def test_it_goes_back_to_its_maker_and_to_nobody_else(wire: str) -> None:
         message = await answered(PROFILES[wire], made.body)
         turns = [user("Hi"), message, *(results(message) or [user("On")])]
         for name, other in others.items():
-            preview = other.preview(turns, [F], repair=True)
+            preview = other.preview(turns, [F], repair_history=True)
             if name == wire:
                 sent = sent_back(name, preview.json())
                 assert back(wire, sent) == back(wire, made.back), seed
-                assert not [one for one in preview.warnings if one.code == "extras_dropped"], seed
+                assert not [one for one in preview.warnings if one.code == "provider_data_dropped"], seed
                 continue
             written = json.dumps(preview.json(), ensure_ascii=False)
             assert not [word for word in SECRETS if word in written], (seed, name)

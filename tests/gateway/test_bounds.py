@@ -256,7 +256,7 @@ async def test_adversary_32_infinity_in_an_answer(wire: str, stream: bool, where
     assert answer.status_code == 200
     assert read(wire, answer.content).text == "hi"
     told = " ".join(comments(answer.content)) if stream else answer.headers["x-streamfold-warnings"]
-    assert f"extras_dropped: {where}: JSON has no NaN and no Infinity" in told
+    assert f"provider_data_dropped: {where}: JSON has no NaN and no Infinity" in told
     assert b"NaN" not in answer.content.replace(b"no NaN", b"")
 
 

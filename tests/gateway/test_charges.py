@@ -143,7 +143,7 @@ class Noted:
 
     ends: list[Any] = field(default_factory=list)
 
-    def settle(self, usage: Usage | None, cost: Cost | None, *, partial: bool) -> None:
+    def charge(self, usage: Usage | None, cost: Cost | None, *, partial: bool) -> None:
         assert usage is not None
         self.ends.append((usage.input_tokens, usage.output_tokens, cost and float(cost.amount), partial))
 

@@ -143,7 +143,7 @@ async def test_a_model_of_a_programs_own_gives_whole_calls(wire: str) -> None:
             self.inner = inner
 
         def chat_stream(self, *args: Any, **options: Any) -> ChatStream:
-            assert "fragments" not in options
+            assert "partial_tool_calls" not in options
             return self.inner.chat_stream(*args, **options)
 
     async def body() -> AsyncIterator[bytes]:

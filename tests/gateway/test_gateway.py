@@ -365,7 +365,7 @@ async def test_a_conversation_that_the_provider_would_refuse() -> None:
     async with behind(HELLO) as client:
         answer = await ask(client, "chat", messages=lonely)
         assert (answer.status_code, answer.json()["error"]["message"][:11]) == (400, "messages[1]")
-    async with behind(HELLO, repair=True) as client:
+    async with behind(HELLO, repair_history=True) as client:
         answer = await ask(client, "chat", messages=lonely)
         assert answer.headers["x-streamfold-warnings"].startswith("history_repaired: messages[1]")
 
@@ -384,7 +384,7 @@ async def test_empty_turns_are_left_out() -> None:
             upstream = json.loads(client.upstream.requests[-1].content)  # type: ignore[attr-defined]
             assert [message["content"] for message in upstream["messages"]] == sent
         lonely = [{"role": "user", "content": "?"}, {"role": "tool", "tool_call_id": "x", "content": "18"}]
-        assert "repair=True" not in (await ask(client, "chat", messages=lonely)).text
+        assert "repair_history=True" not in (await ask(client, "chat", messages=lonely)).text
 
 
 async def test_an_error_in_the_block_of_an_app_is_raised_as_it_is() -> None:

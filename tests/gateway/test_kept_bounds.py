@@ -169,7 +169,7 @@ async def test_a_long_answer_is_not_held_many_times(kind: type[Text | Reasoning 
     kept = KeptResponse("resp_1", "me", [], None, {"status": "queued"})
     running = Running(responses, Memory(5 * length), kept, {"background": True})
     running.emitter = ResponsesEmitter(id="resp_1", model="m", listener=running.note, returns=False)
-    fold, writer = Fold(fragments=True), ReplyWriter(running.emitter)
+    fold, writer = Fold(partial_tool_calls=True), ReplyWriter(running.emitter)
 
     def feed(delta: Any) -> None:
         chunk = fold.feed(delta)

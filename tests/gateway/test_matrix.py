@@ -281,7 +281,7 @@ async def _check_history(client: str, provider: str, cached: Any) -> None:
     assert came_back == (provider in REASONING_BACK[client] or remembered)
     if not came_back:  # the client itself left it out, or the gateway had to
         told = {warning.code for warning in reply.warnings} | _told(tap.bodies[1])
-        assert told & {"reasoning_dropped", "lost_reasoning", "extras_dropped"}, told
+        assert told & {"reasoning_dropped", "lost_reasoning", "provider_data_dropped"}, told
 
 
 def test_the_guide_says_what_comes_back() -> None:

@@ -147,7 +147,7 @@ async def test_a_run_that_fails_ends_with_an_error(failure: Any) -> None:
 async def test_arguments_are_shown_while_they_are_written() -> None:
     """Pieces come before the end of the answer, and together they are the model's text."""
     model = ScriptedProvider([say("I look."), call("get_weather", city="Oslo, in the north")], "Warm.")
-    run = run_tools(model, "Tidy up", [get_weather], fragments=True)
+    run = run_tools(model, "Tidy up", [get_weather], partial_tool_calls=True)
     events = await written(run)
     pieces = [event["delta"] for event in events if event["type"] == "TOOL_CALL_ARGS"]
     assert len(pieces) > 2
@@ -159,7 +159,7 @@ async def test_arguments_are_shown_while_they_are_written() -> None:
 async def test_a_call_that_was_shown_and_cut_off_is_not_closed(failure: Any) -> None:
     """The run ends with an error; what the client keeps of the call can't be run, and is not asked about."""
     steps = [call("delete", path="a long path", other="more"), failure]
-    events = await written(run_tools(ScriptedProvider(steps), "x", [delete], fragments=True))
+    events = await written(run_tools(ScriptedProvider(steps), "x", [delete], partial_tool_calls=True))
     assert "TOOL_CALL_ARGS" in kinds(events)
     assert events[-1]["type"] == "RUN_ERROR"
     assert not {"TOOL_CALL_END", "RUN_FINISHED"} & set(kinds(events))

@@ -112,7 +112,7 @@ async def test_a_stream_that_breaks_is_an_error_and_has_no_call(caplog: pytest.L
 async def test_arguments_are_shown_while_they_are_written() -> None:
     """Pieces come as `tool-input-delta`, without the end of the text; the whole call is `tool-input-available`."""
     model = ScriptedProvider([call("get_weather", city="Oslo, in the north"), say("I look.")], "Warm.")
-    run = run_tools(model, "x", [get_weather], fragments=True)
+    run = run_tools(model, "x", [get_weather], partial_tool_calls=True)
     events = await written(run)
     pieces = "".join(event["inputTextDelta"] for event in events if event["type"] == "tool-input-delta")
     raw = run.messages[1].tool_calls[0].raw_arguments
@@ -127,7 +127,7 @@ async def test_arguments_are_shown_while_they_are_written() -> None:
 async def test_a_call_that_was_shown_and_cut_off_is_never_available(failure: Any) -> None:
     """Its part stays as it was: still being written."""
     steps = [call("delete", path="a long path", other="more"), failure]
-    events = await written(run_tools(ScriptedProvider(steps), "x", [delete], fragments=True))
+    events = await written(run_tools(ScriptedProvider(steps), "x", [delete], partial_tool_calls=True))
     assert "tool-input-delta" in kinds(events)
     assert "tool-input-available" not in kinds(events)
     assert kinds(events)[-1] == ("finish" if failure == finish("length") else "error")
@@ -136,7 +136,7 @@ async def test_a_call_that_was_shown_and_cut_off_is_never_available(failure: Any
 async def test_text_behind_a_call_is_not_lost_when_the_answer_breaks_off() -> None:
     """A call of an unknown tool is held back, and so is the text behind it; an error gives the text out."""
     steps = [say("Well. "), call("nope", path="a long path"), say("And then"), fail(IncompleteStreamError)]
-    events = await written(run_tools(ScriptedProvider(steps), "x", [get_weather], fragments=True))
+    events = await written(run_tools(ScriptedProvider(steps), "x", [get_weather], partial_tool_calls=True))
     assert "".join(event["delta"] for event in events if event["type"] == "text-delta") == "Well. And then"
     assert events[-1]["type"] == "error"
 

@@ -169,7 +169,7 @@ def test_a_thread_with_an_empty_turn_goes_on() -> None:
         for provider in ("openai:gpt-5", "kimi", "anthropic:claude-sonnet-4-5", "gemini:gemini-2.5-pro"):
             model = ChatStreamfold(client=ScriptedProvider("Yes.", provider=provider))
             assert model.invoke(history).content == "Yes."
-    strict = ChatStreamfold(client=ScriptedProvider("Yes."), options={"repair": False})
+    strict = ChatStreamfold(client=ScriptedProvider("Yes."), options={"repair_history": False})
     with pytest.raises(ConfigError, match="has no content"):
         strict.invoke([HumanMessage("")])
 

@@ -39,7 +39,7 @@ def asked(recording: Recording) -> dict[str, Any]:
 
 
 async def body_of(protocol: Any, recording: Recording, *, fragments: bool) -> bytes:
-    source = model(recording).chat_stream([user("?")], **asked(recording), fragments=fragments)
+    source = model(recording).chat_stream([user("?")], **asked(recording), partial_tool_calls=fragments)
     if protocol is aisdk:
         return b"".join([piece async for piece in aisdk.stream(source)])
     request = agui.read_request({"threadId": "thread", "runId": "run", "messages": []})
@@ -82,7 +82,7 @@ async def test_every_stream_of_the_corpus(reader: Any) -> None:
     """The same is true of real providers' streams."""
     paths = sorted(path for path in (folder() / "corpus").glob("*/*.sse"))
     recordings = [Recording(f"{path.parent.name}/{path.stem}", path.read_bytes(), path.parent.name) for path in paths]
-    await check(reader, recordings, fragments=True)
+    await check(reader, recordings, partial_tool_calls=True)
 
 
 async def check(reader: Any, recordings: list[Recording], *, fragments: bool) -> None:

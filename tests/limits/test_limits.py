@@ -508,7 +508,7 @@ async def test_a_budget_that_is_spent() -> None:
     limiter = RateLimiter("a", max_cost_per_day=0.3, store=MemoryLimitStore(Clock()), label="main")
     for _ in range(3):
         async with limiter.reserve() as reservation:
-            reservation.settle(Usage(10, 10, 20), Cost(Decimal("0.1")))
+            reservation.charge(Usage(10, 10, 20), Cost(Decimal("0.1")))
     with pytest.raises(BudgetExceededError) as caught:
         await limiter.acquire()
     assert str(caught.value) == (
@@ -525,7 +525,7 @@ async def test_a_large_budget(where: str, tmp_path: Path, request: pytest.Fixtur
     url = urls.get(where) or request.getfixturevalue("valkey_url")
     limiter = _on(url, name=f"large {tmp_path}", max_cost_per_day=10**9)
     async with limiter.reserve() as reservation:
-        reservation.settle(None, Cost(Decimal("999999999.9999994"), "JPY"))
+        reservation.charge(None, Cost(Decimal("999999999.9999994"), "JPY"))
     with pytest.raises(BudgetExceededError, match=r"the budget of 1000000000 JPY per day is spent \(1000000000 of it"):
         await limiter.acquire()
     await limiter.store.aclose()
@@ -538,7 +538,7 @@ async def test_a_cost_that_can_not_be(cost: str) -> None:
     limiter = RateLimiter("a", max_cost_per_day=10, store=store)
     for each in ("2", cost):
         async with limiter.reserve() as reservation:
-            reservation.settle(Usage(10, 10, 20), Cost(Decimal(each)))
+            reservation.charge(Usage(10, 10, 20), Cost(Decimal(each)))
     assert store.apply("a", Batch(budgeted=True)).spent == 4_000_000
 
 
@@ -548,7 +548,7 @@ async def test_a_usage_that_can_not_be(total: Any) -> None:
     limiter = RateLimiter("a", tpm=1_000_000, store=MemoryLimitStore(Clock()))
     for each in (100, total):
         async with limiter.reserve(max_wait=1) as reservation:
-            reservation.settle(Usage(total_tokens=each))
+            reservation.charge(Usage(total_tokens=each))
     async with limiter.reserve(max_wait=0):
         pass
 
@@ -560,7 +560,7 @@ async def test_a_budget_survives_a_restart(where: str, tmp_path: Path, request: 
     for _ in range(2):
         limiter = _on(url, name=str(tmp_path), max_cost_per_day=0.5)
         async with limiter.reserve() as reservation:
-            reservation.settle(Usage(10, 10, 20), Cost(Decimal("0.2")))
+            reservation.charge(Usage(10, 10, 20), Cost(Decimal("0.2")))
         await limiter.store.aclose()
     limiter = _on(url, name=str(tmp_path), max_cost_per_day=0.5)
     with pytest.raises(BudgetExceededError, match=r"\(0.4 of it, and an answer costs about 0.2\)"):
@@ -577,13 +577,13 @@ async def test_unknown_costs() -> None:
     """A budget can't be held without them: the next request says so, instead of being sent."""
     limiter = RateLimiter("a", max_cost_per_day=1, store=MemoryLimitStore(Clock()))
     async with limiter.reserve() as reservation:
-        reservation.settle(Usage(10, 10, 20), None)
+        reservation.charge(Usage(10, 10, 20), None)
     with pytest.raises(ConfigError, match="max_cost_per_day: what an answer costs is not known: give its prices"):
         await limiter.acquire()
     limiter = RateLimiter("a", max_cost_per_day=1, store=MemoryLimitStore(Clock()))
     for currency in ("USD", "CNY"):
         async with limiter.reserve() as reservation:
-            reservation.settle(None, Cost(Decimal("0.01"), currency))
+            reservation.charge(None, Cost(Decimal("0.01"), currency))
     with pytest.raises(ConfigError, match="costs are in USD and in CNY, which can't be added"):
         await limiter.acquire()
 
@@ -607,7 +607,7 @@ def test_a_grant_in_memory_does_not_wait() -> None:
 
     async def ask() -> None:
         async with limiter.reserve() as reservation:
-            reservation.settle(Usage(input_tokens=10, output_tokens=10))
+            reservation.charge(Usage(input_tokens=10, output_tokens=10))
 
     for _ in range(3):
         with pytest.raises(StopIteration):
@@ -652,11 +652,11 @@ async def test_a_store_out_of_reach_locally() -> None:
     async with limiter.reserve(max_wait=0) as reservation:
         with pytest.raises(LimitReachedError, match="is reserved for requests in flight"):
             await limiter.acquire(max_wait=0)  # no cost is known
-        reservation.settle(None, Cost(Decimal("0.1")))
+        reservation.charge(None, Cost(Decimal("0.1")))
     async with limiter.reserve(max_wait=0) as reservation, limiter.reserve(max_wait=0):
         with pytest.raises(LimitReachedError, match="requests at once is reached"):
             await limiter.acquire(max_wait=0)
-        reservation.settle(None, Cost(Decimal("0.5")))
+        reservation.charge(None, Cost(Decimal("0.5")))
     with pytest.raises(BudgetExceededError):
         await limiter.acquire()
     await limiter.aclose()
@@ -674,7 +674,7 @@ async def test_a_file_that_can_not_be_opened(tmp_path: Path, monkeypatch: pytest
         store = f"sqlite:///{path}"
         here = RateLimiter("a", max_cost_per_day=1, store=store)
         async with here.reserve() as reservation:
-            reservation.settle(None, Cost(Decimal("1")))
+            reservation.charge(None, Cost(Decimal("1")))
         with pytest.raises(BudgetExceededError):
             await here.acquire()
         refusing = RateLimiter("b", rpm=5, store=store, on_store_error="refuse")
@@ -723,7 +723,7 @@ def try_again(limiter: RateLimiter) -> None:
 
 async def _spend(limiter: RateLimiter, cost: str) -> None:
     async with limiter.reserve() as reservation:
-        reservation.settle(None, Cost(Decimal(cost)))
+        reservation.charge(None, Cost(Decimal(cost)))
 
 
 @pytest.mark.parametrize("away", ["before", "after"])
@@ -760,7 +760,7 @@ async def test_what_was_reserved_before_the_store_went_away(tmp_path: Path, on_s
     for away, reservation in zip(("after", "before", "before"), reservations, strict=True):
         store.away = away
         if ends == "answered":
-            reservation.settle(None, Cost(Decimal("1")))
+            reservation.charge(None, Cost(Decimal("1")))
         elif ends == "cancelled":
             reservation.cancel()
         await reservation.aclose()
@@ -1010,7 +1010,7 @@ async def test_nothing_that_was_spent_is_forgotten(tmp_path: Path, monkeypatch: 
                 else:
                     cost = Decimal(dice.randrange(600)) / 100
                     spent += cost
-                    reservation.settle(None, Cost(cost))
+                    reservation.charge(None, Cost(cost))
                 await reservation.aclose()
     for reservation in held:
         reservation.cancel()

@@ -259,7 +259,7 @@ class Model(RuleBasedStateMachine):
             return
         _, reservation, reserved, day = self.open.pop(which % len(self.open))
         if sent:
-            reservation.settle(None, Cost(Decimal(cost)))
+            reservation.charge(None, Cost(Decimal(cost)))
         else:
             reservation.cancel()
             cost = 0

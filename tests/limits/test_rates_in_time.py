@@ -231,7 +231,7 @@ def test_tokens_are_used_up_and_no_more() -> None:
             await trio.sleep(dice.uniform(0.3, 1.5))
             tokens = min(4096, int(dice.lognormvariate(6.9, 0.8)))
             used.append((began, tokens))
-            reservation.settle(Usage(total_tokens=tokens))
+            reservation.charge(Usage(total_tokens=tokens))
 
         await load(limiters(4, tpm=600_000), 10, pick(150, 90), ask)
 

@@ -192,7 +192,7 @@ async def test_cancelled_delivers_none(wire: str, how: str) -> None:
     for wanted in (1, 2, 0):  # 0: after all that there is
         sent, seen = anyio.Event(), list[StreamChunk]()
         async with serving(server(before, sent)) as peer, peer.provider(adapter=wire) as provider:
-            answer = provider.chat_stream("Hi", fragments=True)
+            answer = provider.chat_stream("Hi", partial_tool_calls=True)
             with anyio.fail_after(20), anyio.CancelScope() as scope:
 
                 async def leave() -> None:

@@ -94,7 +94,10 @@ MESSAGES: list[Row] = [
     ),
     (
         lambda: ask([user("Hi"), Message("tool", "18")]),
-        "messages[1] has no tool_call_id, which says which call it answers; pass repair=True to have this repaired",
+        (
+            "messages[1] has no tool_call_id, which says which call it answers;"
+            " pass repair_history=True to have this repaired"
+        ),
     ),
     (
         lambda: ask([user("Hi"), assistant("It", partial=True)]),
@@ -242,9 +245,11 @@ OPTIONS: list[Row] = [
         lambda: ask(shape="round"),
         (
             "unknown option 'shape': allowed: temperature, top_p, max_output_tokens, stop, seed,"
-            " parallel_tool_calls, reasoning_effort, response_format, force_by_disabling_thinking, unsupported_options,"
+            " parallel_tool_calls, reasoning_effort, response_format,"
+            " disable_thinking_for_forced_tools, unsupported_options,"
             " extra_body, model,"
-            " extra_headers, timeouts, repair, fragments, coalesce. Anything else goes into extra_body={'shape': ...}"
+            " extra_headers, timeouts, repair_history, partial_tool_calls, coalesce."
+            " Anything else goes into extra_body={'shape': ...}"
         ),
     ),
     (lambda: ask(n=2), "n must be 1: one stream carries one answer. Send several requests instead"),

@@ -109,7 +109,7 @@ def test_no_more_than_four() -> None:
         True,
     ]
     (warning,) = found.warnings
-    assert warning.code == "extras_dropped"
+    assert warning.code == "provider_data_dropped"
     assert "messages[1], messages[3], messages[5]" in warning.detail
 
 

@@ -219,7 +219,7 @@ def test_result_with_an_image() -> None:
         },
         {"role": "user", "content": "Thanks."},
     ]
-    assert said == ["parts_moved: messages[2]: an image of the result of call_1 went into a user message"]
+    assert said == ["tool_images_moved: messages[2]: an image of the result of call_1 went into a user message"]
 
 
 def test_positions_are_the_callers() -> None:
@@ -404,7 +404,7 @@ def _dropped(message: Message, *, reasoning: bool, items: bool = True) -> list[s
     places = ", ".join(f"messages[1].{name}{named.get(name, '')}" for name in opaque)
     return [
         *([REASONING] if reasoning and message.reasoning else []),
-        *([f"extras_dropped: {places}: {NO_PLACE}"] if opaque else []),
+        *([f"provider_data_dropped: {places}: {NO_PLACE}"] if opaque else []),
     ]
 
 

@@ -339,7 +339,7 @@ CONVERSATIONS = [
         [user("Oslo?")],
         tools=(WEATHER, CLOCK),
         tool_choice=NamedTool("get_weather"),
-        options={"force_by_disabling_thinking": True},
+        options={"disable_thinking_for_forced_tools": True},
         chat=chat(
             {"role": "user", "content": "Oslo?"},
             tools=CHAT_TOOLS,

@@ -44,7 +44,7 @@ def refused(wire: str, messages: Any, **options: Any) -> str | None:
 
 
 def mended(wire: str, messages: Any) -> tuple[list[Any], list[str]]:
-    """The conversation as it is sent with `repair=True`, and what is said about it."""
+    """The conversation as it is sent with `repair_history=True`, and what is said about it."""
     read = Request.read("m", messages, None, "auto", {}).messages
     sent, found = check_history(read, rules(wire, messages), repair=True)
     assert refused(wire, list(sent)) is None or wire == "kimi"
@@ -81,7 +81,7 @@ def test_conversations_in_order(wire: str, messages: Any) -> None:
 
 # --- on every wire ----------------------------------------------------------------------------------------------------
 
-MEND = "; pass repair=True to have this repaired"
+MEND = "; pass repair_history=True to have this repaired"
 
 
 @each_row("wire", WIRES)
@@ -215,7 +215,7 @@ def test_an_id_again_in_a_later_turn() -> None:
     """Local servers count from 0 in each turn, which strict ones refuse:
     https://github.com/agno-agi/agno/issues/5116."""
     why = "messages[3] has a call with the id 'a', which another call of messages[1] has too"
-    assert refused("chat", AGAIN) == f"(history_doubtful) {why}"
+    assert refused("chat", AGAIN) == f"(history_mismatch) {why}"
     assert refused("responses", AGAIN) == why + MEND
     assert refused("kimi", AGAIN) is None
     for wire in ("chat", "responses"):
@@ -261,7 +261,7 @@ def test_empty_turns() -> None:
     why = "messages[1] is an assistant's turn with neither text nor calls"
     blank = [user("Hi"), assistant(""), user("Hello?")]
     assert refused("chat", EMPTY) == refused("kimi", EMPTY) == refused("kimi", blank) == why + MEND
-    assert refused("chat", blank) == f"(history_doubtful) {why}"
+    assert refused("chat", blank) == f"(history_mismatch) {why}"
     searched = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}  # of Claude's, and only that
     assert (
         refused("kimi", [user("Hi"), Message("assistant", "", extras={"blocks": [searched]}), user("Hello?")])
@@ -438,7 +438,7 @@ async def test_mistakes_raise_at_the_call() -> None:
         with pytest.raises(ConfigError, match=r"messages\[1\] answers the call 'a'"):
             provider.chat_stream([user("Hi"), tool_result(A, "18")])
         assert not route.called
-        reply = await provider.chat([user("Hi"), tool_result(A, "18")], repair=True)
+        reply = await provider.chat([user("Hi"), tool_result(A, "18")], repair_history=True)
     assert [(warning.code, warning.detail) for warning in reply.warnings] == [
         (
             "history_repaired",

@@ -12,8 +12,8 @@ from streamfold import (
     ConfigError,
     CustomTool,
     FileSearch,
+    HostedMcpServer,
     HostedTool,
-    McpServer,
     Message,
     NamedTool,
     Provider,
@@ -44,7 +44,7 @@ def preview(profile: str, *tools: Any, **options: Any) -> Any:
     return provider.preview("Hi", list(tools), **options)
 
 
-MCP = McpServer("wiki", "https://wiki.test/mcp", authorization="t0ken", allowed_tools=["ask"])
+MCP = HostedMcpServer("wiki", "https://wiki.test/mcp", authorization="t0ken", allowed_tools=["ask"])
 MCP_LIST = {
     "server_label": "wiki",
     "server_url": "https://wiki.test/mcp",
@@ -67,7 +67,7 @@ CELLS: list[tuple[str, Any, Any]] = [
      {"type": "file_search", "vector_store_ids": ["vs"], "max_num_results": 3,
       "filters": {"type": "eq", "key": "a", "value": 1}}),
     ("openai-responses", MCP, {"type": "mcp", **MCP_LIST}),
-    ("openai-responses", McpServer("wiki", "https://w.test", headers={"a": "b"}, require_approval="always"),
+    ("openai-responses", HostedMcpServer("wiki", "https://w.test", headers={"a": "b"}, require_approval="always"),
      {"type": "mcp", "server_label": "wiki", "server_url": "https://w.test", "headers": {"a": "b"},
       "require_approval": "always"}),
     ("openai-responses", CustomTool("sql", "Runs SQL."),
@@ -137,9 +137,9 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("anthropic", FileSearch(["a"]), "It has: code_execution, mcp, web_fetch, web_search"),
     ("anthropic", CustomTool("sql"), "CustomTool: provider \"anthropic\""),
     ("anthropic", CodeExecution(files=["a"]), "CodeExecution(files=...)"),
-    ("anthropic", McpServer("w", "https://w.test", headers={"a": "b"}), "McpServer(headers=...)"),
-    ("anthropic", McpServer("w", "https://w.test", require_approval="always"), "Anthropic asks for no approvals"),
-    ("gemini", McpServer("w", "https://w.test"), "McpServer: provider \"gemini\""),
+    ("anthropic", HostedMcpServer("w", "https://w.test", headers={"a": "b"}), "HostedMcpServer(headers=...)"),
+    ("anthropic", HostedMcpServer("w", "https://w.test", require_approval="always"), "Anthropic asks for no approvals"),
+    ("gemini", HostedMcpServer("w", "https://w.test"), "HostedMcpServer: provider \"gemini\""),
     ("gemini", WebSearch(allowed_domains=["a"]), "WebSearch(allowed_domains=...)"),
     ("minimax-anthropic", CodeExecution(), "It has: web_search"),
     ("xai-responses", UrlContext(), "UrlContext: provider \"xai-responses\""),
@@ -217,7 +217,7 @@ def test_gemini_is_told_of_functions_beside_its_own_tools() -> None:
         (lambda: WebSearch(allowed_domains=["a"], blocked_domains=["b"]), "not both"),
         (lambda: CodeExecution(["f"], "c"), "not both"),
         (lambda: FileSearch([]), "needs the name of a store"),
-        (lambda: McpServer("", "https://w.test"), "name is a string"),
+        (lambda: HostedMcpServer("", "https://w.test"), "name is a string"),
         (lambda: CustomTool(""), "name is a string"),
         (lambda: HostedTool({}), "takes the tool as an object"),
     ],
@@ -265,10 +265,10 @@ def test_steps_of_tools_go_back_to_their_maker_alone() -> None:
     for maker, (extras, named) in SEARCHED.items():
         turn = Message("assistant", "Hi", extras=extras, origin=maker)
         for name, model in EVERYWHERE.items():
-            provider = Provider.from_config(name, api_key="x", model=model, origin=name)
+            provider = Provider.from_config(name, api_key="x", model=model, issuer=name)
             sent = provider.preview([user("q"), turn, user("go on")])
             assert "Hi" in str(sent.json())
-            said = [warning.detail for warning in sent.warnings if warning.code == "extras_dropped"]
+            said = [warning.detail for warning in sent.warnings if warning.code == "provider_data_dropped"]
             steps = next(iter(extras.values()))[:-1]
             if name == maker:
                 assert said == []
@@ -294,7 +294,13 @@ CHOICES: list[tuple[Any, dict[str, Any]]] = [
 
 def test_a_choice_names_any_kind_of_tool() -> None:
     """Each in the words of its kind; one in the provider's own words goes as it is."""
-    tools = [F, CustomTool("sql"), McpServer("docs", "https://a.b"), WebSearch(), HostedTool({"type": "apply_patch"})]
+    tools = [
+        F,
+        CustomTool("sql"),
+        HostedMcpServer("docs", "https://a.b"),
+        WebSearch(),
+        HostedTool({"type": "apply_patch"}),
+    ]
     for choice, written in CHOICES:
         assert preview("openai-responses", *tools, tool_choice=choice).json()["tool_choice"] == written
     sent = preview("anthropic", F, WebSearch(), tool_choice=NamedTool("web_search")).json()

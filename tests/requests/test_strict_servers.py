@@ -131,7 +131,7 @@ async def test_no_refusal_over_three_turns(wire: str, came: str) -> None:
     turns = [strict(wire, refused, think("Hm."), say("Wait."), *calls(str(number))) for number in range(3)]
     model = scripted(wire, *turns, strict(wire, refused, "Done."))
     for _ in range(4):
-        reply = await model.chat(talk, [TIME], repair=True, reasoning_effort="high")
+        reply = await model.chat(talk, [TIME], repair_history=True, reasoning_effort="high")
         talk += [reply.message, *results(reply)]
     assert refused == []
     model.assert_done()

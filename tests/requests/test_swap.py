@@ -99,7 +99,7 @@ def test_nothing_is_lost_without_a_warning(name: str) -> None:
 def test_nothing_is_lost_in_a_repair(name: str) -> None:
     """A result too many, a call too few, an empty turn: what is mended is told."""
     messages = (user("Hi."), RICH.messages[2], tool_result(CALLS[0], "the first"), assistant(""), user("Well?"))
-    outcome = check_swap(profile(name), Conversation(messages, RICH.tools, "auto", {"repair": True}))
+    outcome = check_swap(profile(name), Conversation(messages, RICH.tools, "auto", {"repair_history": True}))
     assert (outcome.error, silent(outcome)) == (None, [])
     assert "history_repaired" in [warning.code for warning in outcome.warnings]
 

@@ -72,7 +72,7 @@ def conversations(draw: st.DrawFn) -> Turn:
 def sent(provider: Provider, messages: Any, *, repair: bool) -> Any:
     """The body and the warnings, or why nothing would be sent."""
     try:
-        preview = provider.preview(messages, [TOOL], repair=repair)
+        preview = provider.preview(messages, [TOOL], repair_history=repair)
     except ConfigError as error:
         return str(error)
     return preview.body, preview.warnings

@@ -15,21 +15,21 @@ __all__ = ["announced", "overruled", "speaks_of"]
 
 # The warnings that speak of a fact of each kind: that it is not there, and that it is there in another form.
 _LOST: dict[FactKind, tuple[WarningCode, ...]] = {
-    "text": ("extras_dropped",),
+    "text": ("provider_data_dropped",),
     "reasoning": ("reasoning_dropped",),
-    "value": ("extras_dropped",),
-    "extra": ("extras_dropped", "reasoning_dropped"),
+    "value": ("provider_data_dropped",),
+    "extra": ("provider_data_dropped", "reasoning_dropped"),
     "tool": ("tool_choice_changed",),
     "option": ("option_dropped",),
 }
 _CHANGED: dict[FactKind, tuple[WarningCode, ...]] = {
-    "text": ("parts_moved", "response_format_changed", "invalid_utf8"),
+    "text": ("tool_images_moved", "response_format_changed", "invalid_utf8"),
     "reasoning": ("invalid_utf8",),
-    "data": ("parts_moved",),
-    "value": ("parts_moved", "invalid_utf8"),
+    "data": ("tool_images_moved",),
+    "value": ("tool_images_moved", "invalid_utf8"),
     "call": ("ids_renumbered", "tool_renamed", "invalid_utf8"),
     "result": ("ids_renumbered",),
-    "tool": ("tool_renamed", "schema_changed", "extras_dropped"),
+    "tool": ("tool_renamed", "schema_changed", "provider_data_dropped"),
     "choice": ("forced_choice_dropped", "tool_choice_changed", "tool_renamed", "response_format_changed"),
     "option": ("option_changed", "schema_changed", "response_format_changed"),
 }

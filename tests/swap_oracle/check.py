@@ -9,7 +9,7 @@ from typing import Any
 
 from streamfold.config import Profile
 from streamfold.text import shown_url
-from streamfold.values import ConfigError, ProtocolWarning
+from streamfold.values import ConfigError, ReplyWarning
 
 from .announced import speaks_of
 from .conversation import Conversation
@@ -29,7 +29,7 @@ class Outcome:
     """
 
     body: Mapping[str, Any] | None
-    warnings: tuple[ProtocolWarning, ...] = ()
+    warnings: tuple[ReplyWarning, ...] = ()
     error: str | None = None
     findings: tuple[Finding, ...] = ()
 
@@ -47,7 +47,9 @@ def check_swap(profile: Profile, conversation: Conversation) -> Outcome:
     asked = replace(conversation.request(model), origin=origin, capabilities=profile.capabilities_of(model))
     facts = facts_of(asked)
     try:
-        ready = adapter.prepare(asked, repair=bool(conversation.options.get("repair")), endpoint=profile)
+        ready = adapter.prepare(
+            asked, repair_history=bool(conversation.options.get("repair_history")), endpoint=profile
+        )
     except ConfigError as exc:
         return Outcome(None, error=str(exc), findings=tuple(_refused(facts, str(exc))))
     findings = Search(asked, ready).run(facts)

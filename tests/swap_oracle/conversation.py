@@ -27,5 +27,5 @@ class Conversation:
 
     def request(self, model: str) -> Request:
         """Returns it as a request. Raises ConfigError."""
-        options = {name: value for name, value in self.options.items() if name not in ("model", "repair")}
+        options = {name: value for name, value in self.options.items() if name not in ("model", "repair_history")}
         return Request.read(model, self.messages, list(self.tools), self.tool_choice, options)

@@ -39,7 +39,7 @@ def option_state(fact: Fact, body: Mapping[str, Any]) -> tuple[Literal["kept", "
         return ("kept", "", False) if same else ("lost", "", True)
     if fact.path == "response_format":
         return _format_state(fact, body)
-    if fact.path == "force_by_disabling_thinking":
+    if fact.path == "disable_thinking_for_forced_tools":
         off = any(_at(body, place) == off for place, off in _SWITCHES.items())
         return ("kept", "thinking is switched off", False) if off else ("kept", "there was no need", False)
     for place in _PLACES.get(fact.path, (fact.path,)):

@@ -19,10 +19,11 @@ from streamfold import (
     Limits,
     Message,
     NamedTool,
+    PartialToolCall,
     Preview,
-    ProtocolWarning,
     Provider,
     Reply,
+    ReplyWarning,
     StreamChunk,
     StreamDecoder,
     StreamError,
@@ -33,7 +34,6 @@ from streamfold import (
     ToolRun,
     Usage,
     WarningCode,
-    Writing,
     assistant,
     audio,
     file,
@@ -83,8 +83,8 @@ async def stream(provider: Provider) -> None:
         "Hello", [Tool.from_model(Weather), tool(get_time)], tool_choice=NamedTool("Weather"), temperature=0.5
     )
     assert_type(chat, ChatStream)
-    assert_type(chat.writing, tuple[Writing, ...])
-    chat.watch("files[].content", lambda growth: (growth.delta, growth.path[-1]), tool="write")
+    assert_type(chat.partial_tool_calls, tuple[PartialToolCall, ...])
+    chat.watch("files[].content", lambda update: (update.delta, update.path[-1]), tool="write")
     async with chat as stream:
         async for chunk in stream:
             assert_type(chunk, StreamChunk)
@@ -144,7 +144,7 @@ def without_async(client: httpx.AsyncClient) -> None:
             for chunk in stream.start():
                 assert_type(chunk, StreamChunk)
                 assert_type(stream.partial(Weather), Partial[Weather] | None)
-            assert_type(stream.warnings, tuple[ProtocolWarning, ...])
+            assert_type(stream.warnings, tuple[ReplyWarning, ...])
             assert_type(stream.reply, Reply)
         run = sync.run_tools(provider, "Hello", [get_time], max_turns=3, seed=1)
         assert_type(run, sync.ToolRun)
@@ -194,7 +194,7 @@ async def with_any_model(provider: Provider, scripted: ScriptedProvider) -> None
     for model in models:
         stream = await model.chat_stream("Hello", **options).start()
         assert_type(stream, ChatStream)
-        assert_type(stream.warnings, tuple[ProtocolWarning, ...])
+        assert_type(stream.warnings, tuple[ReplyWarning, ...])
         assert_type(stream.warnings[0].code, WarningCode)
         reply = await model.chat("Hello", response_format=Weather, reasoning_effort="low", stop=["a"])
         assert_type(reply, Reply)

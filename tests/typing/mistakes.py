@@ -21,7 +21,7 @@ from streamfold import (
     tool_result,
 )
 from streamfold.testing import ScriptedProvider
-from streamfold.types import Growth
+from streamfold.types import PartialUpdate
 
 
 class Weather:
@@ -101,7 +101,7 @@ def hooks(reply: Reply) -> None:
 
 
 async def unfinished(stream: ChatStream, error: StreamError, made: Tool) -> None:
-    for writing in (*stream.writing, *error.writing):
+    for writing in (*stream.partial_tool_calls, *error.partial_tool_calls):
         await made.call(writing)  # mistake
         tool_result(writing, "done")  # mistake
         calls: list[ToolCall] = [writing]  # mistake
@@ -109,7 +109,7 @@ async def unfinished(stream: ChatStream, error: StreamError, made: Tool) -> None
         assert writing.id  # mistake
         assert writing.arguments or calls  # mistake
 
-    def of_two(growth: Growth, more: str) -> None: ...
+    def of_two(update: PartialUpdate, more: str) -> None: ...
 
     stream.watch("path", of_two)  # mistake
     stream.watch("path", print, tool=made)  # mistake

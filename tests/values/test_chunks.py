@@ -23,7 +23,7 @@ HEAD = fragments('0 a f {"x":', "0 - - 1}") + text("after")
 
 
 def chunks() -> list[StreamChunk]:
-    decoder = StreamDecoder("chat", fragments=True)
+    decoder = StreamDecoder("chat", partial_tool_calls=True)
     return [*decoder.feed(text("before") + HEAD), *decoder.feed(fin("tool_calls") + DONE), *decoder.close()]
 
 

@@ -25,7 +25,7 @@ PATTERNS = [path_pattern(path) for path in ("", "files[].content", "*", "*.*", "
 
 
 class Grown(NamedTuple):
-    """A `Growth` with the number of its pattern."""
+    """A `PartialUpdate` with the number of its pattern."""
 
     pattern: int
     path: tuple[str | int, ...]

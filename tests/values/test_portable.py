@@ -23,14 +23,14 @@ from streamfold import (
     APIError,
     IncompleteStreamError,
     InvalidReplyError,
-    ProtocolWarning,
+    PartialToolCall,
     RateLimitError,
     Reply,
+    ReplyWarning,
     StreamError,
     StreamfoldError,
     ToolCall,
     Usage,
-    Writing,
 )
 from streamfold.testing import ScriptedProvider, fail, say
 from streamfold.types import Attempt
@@ -39,7 +39,7 @@ from streamfold.values.error_variants import BeforeStream, Denied, InStream
 from tables import each_row
 
 CALL = ToolCall("a", "f", {"x": 1}, '{"x": 1}', extra={"s": "t"})
-PARTIAL = Reply(text="It", usage=Usage(1, 2, 3), warnings=[ProtocolWarning("missing_id", "d")], reasoned=True)
+PARTIAL = Reply(text="It", usage=Usage(1, 2, 3), warnings=[ReplyWarning("missing_id", "d")], reasoned=True)
 # What the errors are made with, by the names of the arguments of their `__init__`.
 SAMPLES: dict[str, Any] = {
     "message": "slow down",
@@ -102,8 +102,8 @@ def made(kind: type[BaseException]) -> BaseException:
     error = kind(*(SAMPLES[name] for name in first), **{name: SAMPLES[name] for name in named})
     if isinstance(error, APIError):
         error.attempts = (Attempt("a", "b", "RateLimitError", 1.0),)
-        error.warnings = (ProtocolWarning("option_dropped", "d"),)
-        error.writing = (Writing("f", '{"x"'),)
+        error.warnings = (ReplyWarning("option_dropped", "d"),)
+        error.partial_tool_calls = (PartialToolCall("f", '{"x"'),)
         error.url, error.hint = "https://example.com", "look"
     if isinstance(error, StreamError):
         error.transcript = ("data: {}",)

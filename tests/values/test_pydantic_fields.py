@@ -21,8 +21,9 @@ from streamfold import (
     Limits,
     Message,
     NamedTool,
-    ProtocolWarning,
+    PartialToolCall,
     Reply,
+    ReplyWarning,
     StreamChunk,
     StreamDecoder,
     Timeouts,
@@ -30,7 +31,6 @@ from streamfold import (
     Tool,
     ToolCall,
     Usage,
-    Writing,
     assistant,
     image,
     system,
@@ -39,7 +39,7 @@ from streamfold import (
     types,
     user,
 )
-from streamfold.types import Attempt, AudioPart, FilePart, Growth, ImagePart, Prices, TextPart
+from streamfold.types import Attempt, AudioPart, FilePart, ImagePart, PartialUpdate, Prices, TextPart
 from streamfold.values import Extra, RateLimit, RateLimitWindow
 from tables import each_row
 
@@ -56,7 +56,7 @@ def look(place: str) -> str:
 
 
 def chunks() -> list[StreamChunk]:
-    decoder = StreamDecoder("chat", fragments=True)
+    decoder = StreamDecoder("chat", partial_tool_calls=True)
     return [*decoder.feed(BODY), *decoder.close()]
 
 
@@ -64,7 +64,7 @@ def reply() -> Reply:
     return dataclasses.replace(
         fold(BODY),
         usage=Usage(1, 2, 3, raw={"cost": 0.1}),
-        warnings=[ProtocolWarning("missing_id", "d")],
+        warnings=[ReplyWarning("missing_id", "d")],
         timing=Timing(0.1, 0.2, 0.3),
         rate_limit=RateLimit((RateLimitWindow("tokens", 5.0),), 1.0),
         extras={"blocks": [{"type": "x"}]},
@@ -94,7 +94,7 @@ VALUES: list[Any] = [
     Tool("f", "d", {"type": "object"}, True, cache="5m"),
     NamedTool("f"),
     AllowedTools(("f", "g"), "required"),
-    ProtocolWarning("missing_id", "d"),
+    ReplyWarning("missing_id", "d"),
     TextPart("a", cache=True),
     ImagePart(data=PNG, media_type="image/png"),
     FilePart(url="https://example.com/a.pdf"),
@@ -105,8 +105,8 @@ VALUES: list[Any] = [
     Prices(1.0, 2.0, tiers=({"above": 10.0, "input": 2.0},), date=date(2026, 1, 2)),
     Limits(text_chars=5),
     Timeouts(total=5.0),
-    Writing("f", '{"x'),
-    Growth(("files", 0), "d", True, {"x": 1}, "f", 0),
+    PartialToolCall("f", '{"x'),
+    PartialUpdate(("files", 0), "d", True, {"x": 1}, "f", 0),
     Extra("signature", {"x": 1}),
 ]
 
@@ -235,8 +235,8 @@ def test_all_public_values() -> None:
         "DialectContext",
         "ModelFacts",
         "EndpointFacts",
-        "Arguments",
+        "ChatParams",
         *local,
     }  # 3.12 has one for the last
-    assert running - set(without) <= {"Arguments"}
+    assert running - set(without) <= {"ChatParams"}
     assert set(without) <= running

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
     from ..requests import Family, Request
-    from ..values import Delta, GeneratedFile, Limits, ProtocolWarning
+    from ..values import Delta, GeneratedFile, Limits, ReplyWarning
     from .batches import BatchAPI, BatchSettings
 
 # Imported on first use.
@@ -118,7 +118,7 @@ class Adapter(ABC):
     maker: ClassVar[str | None] = None
     sends: ClassVar[Collection[str]] = ()
     counts_tokens: ClassVar[bool] = False
-    refused: tuple[ProtocolWarning, ...] = ()
+    refused: tuple[ReplyWarning, ...] = ()
     kind_follows_text: bool = False
 
     @cached_property
@@ -128,41 +128,43 @@ class Adapter(ABC):
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def prepare(self, request: Request, *, repair: bool = False, endpoint: Endpoint | None = None) -> Prepared:
+    def prepare(self, request: Request, *, repair_history: bool = False, endpoint: Endpoint | None = None) -> Prepared:
         """Returns the HTTP request for an answer, and a warning for everything that had to be changed.
 
         Args:
             request: what the application asks for. Never changed; `Prepared.request` is a copy.
-            repair: repair a conversation that the endpoint would refuse, instead of raising.
+            repair_history: repair a conversation that the endpoint would refuse, instead of raising.
             endpoint: named in errors about missing capabilities.
 
         Raises:
             ConfigError: the request can't be sent to this endpoint.
         """
-        ready, changes = self._ready(request, repair, endpoint)
+        ready, changes = self._ready(request, repair_history, endpoint)
         changes += report_unsent(ready, self.sends, self.name)
         body, replaced = in_utf8(write_body(renamed(self.encode(ready), ready.renames), ready.options.extra_body))
         path, headers = self.request_path(ready), self.headers(ready)
         return Prepared(ready, self.method, path, headers, body, (*changes, *replaced, *self.refused))
 
-    def prepare_count(self, request: Request, *, repair: bool = False, endpoint: Endpoint | None = None) -> Prepared:
+    def prepare_count(
+        self, request: Request, *, repair_history: bool = False, endpoint: Endpoint | None = None
+    ) -> Prepared:
         """Returns the HTTP request that asks how many tokens a prompt has. Takes the arguments of `prepare`.
 
         Raises:
             ConfigError: the wire format has no such request, or the prompt can't be sent to this endpoint.
         """
-        ready, changes = self._ready(request, repair, endpoint)
+        ready, changes = self._ready(request, repair_history, endpoint)
         body, replaced = in_utf8(write_body(self.encode_count(ready), ready.options.extra_body))
         headers = {**self.headers(ready), "Accept": "application/json"}
         return Prepared(ready, self.method, self.count_path(ready), headers, body, (*changes, *replaced))
 
     def _ready(
-        self, request: Request, repair: bool, endpoint: Endpoint | None
-    ) -> tuple[Request, list[ProtocolWarning]]:
+        self, request: Request, repair_history: bool, endpoint: Endpoint | None
+    ) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         self._check_capabilities(request, endpoint)
         dropped = check_hosted(request.tools, self.rules(request).hosted, self.name, endpoint) if request.tools else []
-        messages, found = check_history(request.messages, self.history_rules(request), repair=repair)
+        messages, found = check_history(request.messages, self.history_rules(request), repair=repair_history)
         if messages is not request.messages:
             request = replace(request, messages=messages)
         ready, changes = self.rewrite(request)
@@ -200,7 +202,7 @@ class Adapter(ABC):
         """Returns the missing capabilities that `rewrite` can emulate, with a warning. Others are an error."""
         return emulated(request, self.rules(request))
 
-    def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+    def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change.
 
         Raises:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..requests import refuse_if_strict
 from ..text import join_surrogates
-from ..values import ConfigError, ProtocolWarning, as_count
+from ..values import ConfigError, ReplyWarning, as_count
 
 if TYPE_CHECKING:
     from ..requests import Request
@@ -36,10 +36,10 @@ class Prepared:
     path: str
     headers: Mapping[str, str]
     body: bytes
-    warnings: tuple[ProtocolWarning, ...] = ()
+    warnings: tuple[ReplyWarning, ...] = ()
 
 
-def report_unsent(request: Request, sends: Collection[str], adapter: str) -> list[ProtocolWarning]:
+def report_unsent(request: Request, sends: Collection[str], adapter: str) -> list[ReplyWarning]:
     """Returns a warning for each option of a request that its adapter does not send.
 
     Args:
@@ -56,12 +56,12 @@ def report_unsent(request: Request, sends: Collection[str], adapter: str) -> lis
             continue  # it means nothing then
         if name in _ESSENTIAL:
             raise _not_sent(name, adapter)
-        warnings.append(ProtocolWarning("option_dropped", f"{name}: adapter {adapter!r} does not send it"))
+        warnings.append(ReplyWarning("option_dropped", f"{name}: adapter {adapter!r} does not send it"))
     if request.tools and "tools" not in sends:
         raise _not_sent("tools", adapter)
     if request.tools and "tool_choice" not in sends and request.tool_choice not in ("auto", "none"):
         detail = f'adapter {adapter!r} sends no tool choice, which means "auto" to the server'
-        warnings.append(ProtocolWarning("forced_choice_dropped", detail))
+        warnings.append(ReplyWarning("forced_choice_dropped", detail))
     refuse_if_strict(request.options, warnings)
     return warnings
 
@@ -91,7 +91,7 @@ def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
         raise ConfigError(f"the request can't be written as JSON: {where}") from exc
 
 
-def in_utf8(text: str) -> tuple[bytes, list[ProtocolWarning]]:
+def in_utf8(text: str) -> tuple[bytes, list[ReplyWarning]]:
     """Returns a body as it is sent, and a warning if it had half of a surrogate pair in it."""
     if text.isascii():
         return text.encode(), []
@@ -99,7 +99,7 @@ def in_utf8(text: str) -> tuple[bytes, list[ProtocolWarning]]:
     if whole.count("\ufffd") == text.count("\ufffd"):
         return whole.encode(), []
     detail = "the request contains half of a surrogate pair, which JSON text can't carry: sent as U+FFFD"
-    return whole.encode(), [ProtocolWarning("invalid_utf8", detail)]
+    return whole.encode(), [ReplyWarning("invalid_utf8", detail)]
 
 
 def whole_number(body: Any, name: str) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..values import AudioPart, FilePart, ImagePart, Message, ProtocolWarning, hosted_kind, listed
+from ..values import AudioPart, FilePart, ImagePart, Message, ReplyWarning, hosted_kind, listed
 
 
 @dataclass(slots=True)
@@ -25,15 +25,15 @@ class DroppedParts:
     reasoning: list[str] = field(default_factory=list)
     members: list[str] = field(default_factory=list)
 
-    def warnings(self) -> list[ProtocolWarning]:
+    def warnings(self) -> list[ReplyWarning]:
         """Returns at most one warning of each kind, with the places."""
         found = []
         if self.reasoning:
             detail = f"{listed(self.reasoning)}: the reasoning was not sent, this provider takes none back"
-            found.append(ProtocolWarning("reasoning_dropped", detail))
+            found.append(ReplyWarning("reasoning_dropped", detail))
         if self.members:
             detail = f"{listed(self.members)}: not sent, this provider has no place for it or can't read it"
-            found.append(ProtocolWarning("extras_dropped", detail))
+            found.append(ReplyWarning("provider_data_dropped", detail))
         return found
 
 

@@ -66,17 +66,19 @@ class BaseChatModel(AsyncContext, ABC):
         """
         return self._stream(Arguments.read(messages, tools, tool_choice, options))
 
-    def stream_request(self, request: Request, *, repair: bool = False, fragments: bool = False) -> ChatStream:
+    def stream_request(
+        self, request: Request, *, repair_history: bool = False, partial_tool_calls: bool = False
+    ) -> ChatStream:
         """Returns a streamed answer to a request that was read already, as the gateway's are.
 
         Args:
             request: its model "" stands for the configured one.
-            repair, fragments: see `ChatOptions`.
+            repair_history, partial_tool_calls: see `ChatOptions`.
 
         Raises:
             ConfigError: the request can't be sent as it is.
         """
-        return self._stream(Arguments(request, repair, fragments, many=True))
+        return self._stream(Arguments(request, repair_history, partial_tool_calls, many=True))
 
     @hides_arguments
     async def chat(

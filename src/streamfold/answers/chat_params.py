@@ -17,14 +17,14 @@ class Arguments:
 
     Attributes:
         request: conversation, tools and options; its model is empty where the provider's own is meant.
-        repair, fragments, coalesce, timeouts, extra_headers: see `ChatOptions`.
+        repair_history, partial_tool_calls, coalesce, timeouts, extra_headers: see `ChatOptions`.
         many: requests of many conversations come this way, so that one says nothing about the next one's cache.
         fail_fast: another model can answer, so that waiting for a limit of the server is an error instead.
     """
 
     request: Request
-    repair: bool = False
-    fragments: bool = False
+    repair_history: bool = False
+    partial_tool_calls: bool = False
     coalesce: bool | None = None
     timeouts: Timeouts | TimeoutOptions | None = None
     extra_headers: Mapping[str, str] | None = field(default=None, repr=False)  # their values are often secrets
@@ -49,7 +49,7 @@ class Arguments:
         check_stream(stream)
         options: dict[str, Any] = dict(given)
         model = options.pop("model", None)
-        repair, fragments = bool(options.pop("repair", False)), bool(options.pop("fragments", False))
+        repair, fragments = bool(options.pop("repair_history", False)), bool(options.pop("partial_tool_calls", False))
         coalesce = options.pop("coalesce", None)
         timeouts, headers = options.pop("timeouts", None), options.pop("extra_headers", None)
         if headers is not None:
@@ -63,7 +63,7 @@ class Arguments:
         """The options as keywords for another model."""
         values = {each.name: getattr(self.request.options, each.name) for each in fields(Options)}
         options = {name: value for name, value in values.items() if value != getattr(_NONE, name)}
-        names = ("repair", "fragments", "coalesce", "timeouts", "extra_headers")
+        names = ("repair_history", "partial_tool_calls", "coalesce", "timeouts", "extra_headers")
         chosen = {"model": self.request.model, **{name: getattr(self, name) for name in names}}
         return cast(
             "ChatOptions",

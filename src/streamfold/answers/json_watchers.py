@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 
-from ..values import ChunkDetails, ConfigError, GrowingJSON, Growth, PathPattern, StreamChunk, path_pattern
+from ..values import ChunkDetails, ConfigError, GrowingJSON, PartialUpdate, PathPattern, StreamChunk, path_pattern
 
 _LONGEST_FENCE = 100  # characters of the line that opens a code fence
 
-Watcher: TypeAlias = Callable[[Growth], object]
+Watcher: TypeAlias = Callable[[PartialUpdate], object]
 
 
 def checked_watcher(function: Any) -> Watcher:
@@ -38,8 +38,8 @@ class _Watched:
     reader: GrowingJSON
 
     def feed(self, text: str) -> None:
-        for number, growth in self.reader.feed(text):
-            self.watches[number].function(growth)
+        for number, update in self.reader.feed(text):
+            self.watches[number].function(update)
 
 
 class Watchers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
-from ..values import ProtocolWarning, Reply, StreamChunk, Writing
+from ..values import PartialToolCall, Reply, ReplyWarning, StreamChunk
 
 
 class ChunkSource(Protocol):
@@ -14,20 +14,20 @@ class ChunkSource(Protocol):
     Attributes:
         reply: the whole answer, once its last chunks have been yielded.
         warnings: the warnings so far.
-        writing: the tool calls that the model is writing.
-        fragments: whether chunks of fragments are wanted; may be set until `batches` is called.
+        partial_tool_calls: the tool calls that the model is writing.
+        yields_call_deltas: whether chunks of fragments are wanted; may be set until `batches` is called.
     """
 
-    fragments: bool
+    yields_call_deltas: bool
 
     @property
     def reply(self) -> Reply | None: ...
 
     @property
-    def warnings(self) -> tuple[ProtocolWarning, ...]: ...
+    def warnings(self) -> tuple[ReplyWarning, ...]: ...
 
     @property
-    def writing(self) -> tuple[Writing, ...]: ...
+    def partial_tool_calls(self) -> tuple[PartialToolCall, ...]: ...
 
     def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
         """Yields the chunks, grouped by network read. Called once."""

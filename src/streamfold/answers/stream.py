@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from ..net import forget_locals
 from ..text import whole_characters
-from ..values import APIError, CallKind, ChunkDetails, ProtocolWarning, Reply, StreamChunk, StreamfoldError, Writing
+from ..values import (
+    APIError,
+    CallKind,
+    ChunkDetails,
+    PartialToolCall,
+    Reply,
+    ReplyWarning,
+    StreamChunk,
+    StreamfoldError,
+)
 from .async_hints import AsyncContext, AsyncIteration
 from .json_watchers import Watcher, Watchers
 from .partial import Partial, PartialReader
@@ -36,14 +45,14 @@ class ChatStream(AsyncIteration, AsyncContext):
 
     Attributes:
         source: where the chunks come from; for models that wrap other models.
-        fragments: whether the chunks of `ChatOptions.fragments` are among them.
+        yields_call_deltas: whether the chunks of `ChatOptions.yields_call_deltas` are among them.
     """
 
-    def __init__(self, source: ChunkSource, *, fragments: bool = False) -> None:
+    def __init__(self, source: ChunkSource, *, yields_call_deltas: bool = False) -> None:
         self.source = source
-        self.fragments = fragments
-        if fragments:
-            source.fragments = True
+        self.yields_call_deltas = yields_call_deltas
+        if yields_call_deltas:
+            source.yields_call_deltas = True
         self._watchers: Watchers | None = None
         self._writing: dict[
             int, tuple[str, list[str], CallKind]
@@ -70,10 +79,10 @@ class ChatStream(AsyncIteration, AsyncContext):
     @property
     def ready(self) -> bool:
         """Whether the next chunk has arrived already, so that a writer may wait for it and write once for both."""
-        return length_hint(self._ready) > 0 and (self.fragments or not self.source.fragments)
+        return length_hint(self._ready) > 0 and (self.yields_call_deltas or not self.source.yields_call_deltas)
 
     @property
-    def warnings(self) -> tuple[ProtocolWarning, ...]:
+    def warnings(self) -> tuple[ReplyWarning, ...]:
         """The warnings so far.
 
         What had to be changed in the request is there before the first chunk; at the end it is all of `reply.warnings`.
@@ -81,28 +90,28 @@ class ChatStream(AsyncIteration, AsyncContext):
         return self.source.warnings
 
     @property
-    def writing(self) -> tuple[Writing, ...]:
+    def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
         """The tool calls that the model is writing, for showing them; empty when the answer has ended.
 
         May be read at any time, also from another task. A loop over the chunks wakes up for each piece of a call with
-        the option `fragments`. It costs nothing as long as nobody asks, and then as much as there is text so far: for
-        long arguments use `watch`.
+        the option `yields_call_deltas`. It costs nothing as long as nobody asks, and then as much as there is text so
+        far: for long arguments use `watch`.
         """
         if self._ended:
             return ()
         if self._writing:
             return tuple(
-                Writing(name, whole_characters("".join(text)), kind)
+                PartialToolCall(name, whole_characters("".join(text)), kind)
                 for name, text, kind in self._writing.values()
                 if name
             )
-        return self.source.writing
+        return self.source.partial_tool_calls
 
     def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
         """Calls a function as a value grows that the model is writing: in its calls, or in a structured answer.
 
-            def show(growth: Growth) -> None:
-                print(growth.delta, end="")
+            def show(update: PartialUpdate) -> None:
+                print(update.delta, end="")
 
             async with provider.chat_stream("Write hello.py", [write_files]) as stream:
                 stream.watch("files[].content", show)
@@ -115,7 +124,7 @@ class ChatStream(AsyncIteration, AsyncContext):
         Args:
             path: names, with `[]` for every item of a list, `[0]` for its first one, `*` for every member of an object;
                 the empty path is the whole value.
-            function: takes a `Growth`. What it raises is raised by the iteration.
+            function: takes a `PartialUpdate`. What it raises is raised by the iteration.
             tool: only the calls of this tool; None: all calls, and the answer's text if it is JSON.
 
         Raises:
@@ -126,7 +135,7 @@ class ChatStream(AsyncIteration, AsyncContext):
             raise StreamfoldError("watch() must be called before the stream is read")
         watchers = self._watchers or Watchers()
         watchers.add(path, function, tool)
-        self._watchers, self.source.fragments = watchers, True
+        self._watchers, self.source.yields_call_deltas = watchers, True
 
     async def start(self) -> Self:
         """Sends the request and waits for the first chunk, which is then the first one of the iteration.
@@ -254,11 +263,11 @@ class ChatStream(AsyncIteration, AsyncContext):
         if call is not None:
             if self._watchers is not None:
                 self._watchers.feed_call(call, details)
-            if self.fragments:
+            if self.yields_call_deltas:
                 text = self._writing[call][1] if call in self._writing else []
                 text.append(details.text)
                 self._writing[call] = (details.tool or "", text, details.kind)
-        return self.fragments or details.is_for_all
+        return self.yields_call_deltas or details.is_for_all
 
     async def _rest(self) -> Reply:
         """Reads to the end, for a caller who wants none of the chunks."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from ..values import ProtocolWarning, Reply, StreamChunk, Writing
+from ..values import PartialToolCall, Reply, ReplyWarning, StreamChunk
 from .source import ChunkSource
 
 
@@ -17,17 +17,17 @@ class WrappedAnswer(ABC):
         self._source = source
         self._closed = False
         self.reply: Reply | None = None
-        self.fragments = False
+        self.yields_call_deltas = False
 
     @property
-    def warnings(self) -> tuple[ProtocolWarning, ...]:
+    def warnings(self) -> tuple[ReplyWarning, ...]:
         """The warnings so far."""
         return self._source.warnings
 
     @property
-    def writing(self) -> tuple[Writing, ...]:
+    def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
         """The tool calls that the model is writing."""
-        return self._source.writing
+        return self._source.partial_tool_calls
 
     @property
     def window(self) -> int | None:
@@ -45,7 +45,7 @@ class WrappedAnswer(ABC):
 
     def _opened(self) -> aclosing[AsyncGenerator[list[StreamChunk], None]]:
         """Returns the chunks of the source, for an `async with`."""
-        self._source.fragments = self._source.fragments or self.fragments
+        self._source.yields_call_deltas = self._source.yields_call_deltas or self.yields_call_deltas
         return aclosing(self._source.batches())
 
 

@@ -10,7 +10,7 @@ from ..adapters import Adapter, Prepared
 from ..adapters.batches import BatchAPI, BatchResult
 from ..engine import StreamDecoder
 from ..net import Redactor, redact_error
-from ..values import APIError, ProtocolWarning, Reply, status_error, upstream_error
+from ..values import APIError, Reply, ReplyWarning, status_error, upstream_error
 from .pricing import ProfilePricing
 
 
@@ -57,7 +57,7 @@ class BatchRequest:
         decoder.feed(json.dumps(result.answer).encode())
         decoder.close()
         reply = decoder.reply
-        warnings: list[ProtocolWarning] = [*self.prepared.warnings, *reply.warnings]
+        warnings: list[ReplyWarning] = [*self.prepared.warnings, *reply.warnings]
         return replace(
             reply,
             request_id=result.request_id,

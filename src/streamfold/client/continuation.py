@@ -16,7 +16,7 @@ def continued_arguments(arguments: Arguments, error: APIError) -> Arguments:
         StreamfoldError: it has nothing that could be continued.
     """
     partial = error.partial or Reply()
-    writing = getattr(error, "writing", ())
+    writing = getattr(error, "partial_tool_calls", ())
     if writing:
         names = ", ".join(call.name for call in writing)
         raise StreamfoldError(

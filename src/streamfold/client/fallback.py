@@ -71,7 +71,7 @@ class Fallback(BaseChatModel):
 
     def _stream(self, arguments: Arguments) -> ChatStream:
         answer = self._failover.answer(candidates(self.models, arguments))
-        return ChatStream(answer, fragments=arguments.fragments)
+        return ChatStream(answer, yields_call_deltas=arguments.partial_tool_calls)
 
     async def aclose(self) -> None:
         """Closes all of the models."""

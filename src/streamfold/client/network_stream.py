@@ -12,13 +12,13 @@ from ..net import Exchange, HTTPRequest
 from ..requests import estimated_tokens, text_tokens
 from ..values import (
     APIError,
-    ProtocolWarning,
+    PartialToolCall,
     Reply,
+    ReplyWarning,
     StreamChunk,
     StreamError,
     Timing,
     Usage,
-    Writing,
 )
 from .downgrade_retry import MilderRequests
 from .hooks import Notifier
@@ -52,7 +52,7 @@ class NetworkAnswer:
         continuation: Callable[[APIError], object] | None = None,
         limiter: RateLimiter | None = None,
     ) -> None:
-        self.fragments = False
+        self.yields_call_deltas = False
         self._plan = plan
         self._notifier = notifier
         self._milder = milder
@@ -63,7 +63,7 @@ class NetworkAnswer:
         self._failed = self._over = False
 
     @property
-    def warnings(self) -> tuple[ProtocolWarning, ...]:
+    def warnings(self) -> tuple[ReplyWarning, ...]:
         """Those of the request, and those that the answer has brought so far."""
         if self.reply is not None:
             return tuple(self.reply.warnings)
@@ -80,9 +80,9 @@ class NetworkAnswer:
         return self._plan.sent.family.context_tokens
 
     @property
-    def writing(self) -> tuple[Writing, ...]:
+    def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
         """The tool calls that the model is writing."""
-        return self._decoder.writing if self._decoder else ()
+        return self._decoder.partial_tool_calls if self._decoder else ()
 
     def hurry(self) -> None:
         """Must be called if the caller knows better what to do than to wait when the server has too many requests."""
@@ -129,9 +129,7 @@ class NetworkAnswer:
                 self._notifier.notify("on_close")
 
     def _reply(self, reply: Reply, exchange: Exchange, first_chunk: float) -> Reply:
-        unmet = (
-            [ProtocolWarning("parallel_calls_unmet", _UNMET)] if self._plan.one_call and reply.tool_calls[1:] else []
-        )
+        unmet = [ReplyWarning("parallel_calls_unmet", _UNMET)] if self._plan.one_call and reply.tool_calls[1:] else []
         reply.request_id, reply.rate_limit = exchange.request_id, exchange.rate_limit
         reply.timing = Timing(self._attempts.headers_after, first_chunk, self._attempts.elapsed())
         reply.warnings = [*self._plan.warnings, *exchange.warnings, *reply.warnings, *unmet]
@@ -160,7 +158,7 @@ class NetworkAnswer:
             reply.usage,
             [reply.text, reply.reasoning or "", *(call.raw_arguments for call in reply.tool_calls)],
         )
-        written = sum(map(text_tokens, (*texts, *(call.text for call in self.writing))))
+        written = sum(map(text_tokens, (*texts, *(call.text for call in self.partial_tool_calls))))
         written = max(written, (told and told.output_tokens) or 0)
         read = told.input_tokens if told is not None and told.input_tokens is not None else None
         read = estimated_tokens(self._plan.sent) if read is None else read
@@ -170,7 +168,7 @@ class NetworkAnswer:
     def _attempt(self) -> Callable[[Exchange], Awaitable[tuple[Exchange, AnswerReader, list[StreamChunk]]]]:
         """Returns the reader of a new attempt, which brings its first chunks."""
         plan = self._plan
-        decoder = self._decoder = plan.decoder(self.fragments)
+        decoder = self._decoder = plan.decoder(self.yields_call_deltas)
 
         async def read(exchange: Exchange) -> tuple[Exchange, AnswerReader, list[StreamChunk]]:
             self._notifier.info.redactor = exchange.redactor

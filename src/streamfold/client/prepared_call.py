@@ -9,7 +9,7 @@ from ..adapters import Adapter
 from ..engine import StreamDecoder
 from ..net import HTTPRequest
 from ..requests import Request
-from ..values import ProtocolWarning
+from ..values import ReplyWarning
 from .pricing import ProfilePricing
 
 
@@ -34,7 +34,7 @@ class Plan(NamedTuple):  # half as dear to make as a frozen dataclass, and each 
     request: HTTPRequest
     decoder: Callable[[bool], StreamDecoder]
     reconnect: Callable[[str, int], HTTPRequest | None]
-    warnings: Sequence[ProtocolWarning] = ()
+    warnings: Sequence[ReplyWarning] = ()
     origin: str | None = None
     pricing: ProfilePricing | None = None
     one_call: bool = False

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..values import ProtocolWarning
+from ..values import ReplyWarning
 
 HIDDEN = "***"
 
@@ -27,7 +27,7 @@ class Preview:
     url: str
     headers: Mapping[str, str]
     body: bytes = field(repr=False)
-    warnings: tuple[ProtocolWarning, ...] = ()
+    warnings: tuple[ReplyWarning, ...] = ()
 
     def json(self) -> Any:
         """Returns the body as JSON data."""

@@ -89,7 +89,7 @@ class Provider(BaseChatModel):
         A name is looked up in `streamfold.toml`, then in the catalogue. Without a name, `STREAMFOLD_PROVIDER` names the
         provider, else the file's `default`. A mapping is used as it is; no file is read for it.
 
-        Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, auth, origin,
+        Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, auth, issuer,
         model, model_family, families, wire, dialect, escape_special_tokens, renders_templates, quirks, headers,
         options, unsupported_options, extra_body, timeouts, max_retries, limits, transport, http2, coalesce, rpm, tpm,
         max_concurrent, max_cost_per_day, rate_limits, fallback, capabilities, prices, batches, models, turn_cache; a
@@ -269,7 +269,7 @@ class Provider(BaseChatModel):
     def _stream(self, arguments: Arguments) -> ChatStream:
         cache = self.turn_cache
         source = self._source(arguments) if cache is None else RememberedAnswer(cache, arguments, self._source)
-        return ChatStream(source, fragments=arguments.fragments)
+        return ChatStream(source, yields_call_deltas=arguments.partial_tool_calls)
 
     def _source(self, arguments: Arguments) -> ChunkSource:
         """Returns the answer of this provider, or of the first fallback that can give one. Raises ConfigError."""

@@ -121,6 +121,6 @@ class AnswerReader:
             if error is None:
                 raise
             if isinstance(error, APITimeoutError):
-                error.partial, error.writing = incomplete.partial, incomplete.writing
+                error.partial, error.partial_tool_calls = incomplete.partial, incomplete.partial_tool_calls
                 raise error from error.__cause__
             raise incomplete from error

@@ -29,7 +29,7 @@ from ..requests import (
     with_lessons,
 )
 from ..text import shown_url
-from ..values import APIError, ConfigError, Limits, ProtocolWarning, StreamfoldError, Timeouts
+from ..values import APIError, ConfigError, Limits, ReplyWarning, StreamfoldError, Timeouts
 from .api_calls import WholeRequest, json_reader, patient
 from .batch_request import BatchRequest
 from .continuation import ContinuedAnswer, continued_arguments
@@ -96,7 +96,7 @@ class Requester:
         known = self.restrictions.find(request.model, owner, request)
         adapter = known.adapter or self._adapter(request.model)
         ready = self._prepared(adapter, request, arguments, known)
-        changed: list[ProtocolWarning] = []
+        changed: list[ReplyWarning] = []
         hooks = self._hooks
         if not arguments.many and has_cache_marks(request):
             changed = self._prefixes.changed(request)
@@ -150,7 +150,7 @@ class Requester:
         """Returns the count of the prompt's tokens, before anything is sent. Raises ConfigError."""
         request = self._chosen(arguments)
         adapter = self._adapter(request.model)
-        ready = adapter.prepare_count(request, repair=arguments.repair, endpoint=self._profile)
+        ready = adapter.prepare_count(request, repair_history=arguments.repair_history, endpoint=self._profile)
         return WholeRequest(
             self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts),
             self._notifier(ready, request, ()),  # hooks are told of answers
@@ -232,7 +232,7 @@ class Requester:
             made = profile.make_adapter(model)
             family, made.family = made.family, NO_FAMILY  # it is shared: each request says what its model is
             self._adapters.setdefault(quirks, made)
-            origin = profile.origin or f"{wire} {shown_url(profile.base_url)}"
+            origin = profile.issuer or f"{wire} {shown_url(profile.base_url)}"
             facts = self._models[model] = _Model(wire, family, origin, quirks, ModelPrices.of(profile, model))
         return facts
 
@@ -269,10 +269,10 @@ class Requester:
         if restrictions.lessons and not self._is_strict(request):
             request, taught = with_lessons(request, restrictions.lessons)
             changes = [*changes, *taught]
-        ready = adapter.prepare(request, repair=arguments.repair, endpoint=self._profile)
+        ready = adapter.prepare(request, repair_history=arguments.repair_history, endpoint=self._profile)
         return replace(ready, warnings=(*changes, *ready.warnings)) if changes else ready
 
-    def _escaped(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+    def _escaped(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request with the model's special tokens escaped in its messages, if that is configured."""
         profile = self._profile
         if not profile.escape_special_tokens:
@@ -291,7 +291,7 @@ class Requester:
         ready: Prepared,
         request: Request,
         arguments: Arguments,
-        changed: Iterable[ProtocolWarning],
+        changed: Iterable[ReplyWarning],
     ) -> Plan:
         wanted = request.options.parallel_tool_calls
         return Plan(
@@ -313,7 +313,7 @@ class Requester:
         self,
         request: Request,
         arguments: Arguments,
-        changed: Iterable[ProtocolWarning],
+        changed: Iterable[ReplyWarning],
         restrictions: Restrictions,
     ) -> Plan:
         adapter = restrictions.adapter or self._adapter(request.model)
@@ -331,7 +331,9 @@ class Requester:
         ready = Prepared(request, "GET", path, headers, b"")
         return self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts)
 
-    def _decoder(self, adapter: Adapter, request: Request, coalesce: bool | None, fragments: bool) -> StreamDecoder:
+    def _decoder(
+        self, adapter: Adapter, request: Request, coalesce: bool | None, partial_tool_calls: bool
+    ) -> StreamDecoder:
         return StreamDecoder(
             adapter,
             dialect=self._profile.dialect,
@@ -340,7 +342,7 @@ class Requester:
             limits=self._profile.limits,
             stop=request.options.cut_at or (),
             names=WireNames(request.names, request.answer_tool),
-            fragments=fragments,
+            partial_tool_calls=partial_tool_calls,
             coalesce=self._profile.coalesce if coalesce is None else coalesce,
         )
 

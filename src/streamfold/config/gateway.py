@@ -90,7 +90,7 @@ class GatewayOptions(Table):
         hosts: names that a request's `Host` header may have, without a port; `"*"` allows any. Without `hosts`, a
             server that listens on a loopback address and asks for no key accepts loopback names only, so that no web
             page can reach it under a name of its own (DNS rebinding).
-        repair: repair conversations that a provider would refuse, with a warning (see `ChatOptions`).
+        repair_history: repair conversations that a provider would refuse, with a warning (see `ChatOptions`).
         keepalive: seconds of silence after which a stream gets a comment (on the Messages API: a ping), so that proxies
             keep it open; 0: never.
         turn_cache: where turns of the model are kept, to give back what clients leave out of them (reasoning,
@@ -124,7 +124,7 @@ class GatewayOptions(Table):
     aliases: dict[str, str] = Field(default={})
     allow_models: Names = ("*",)
     hosts: Names = ()
-    repair: Flag = False
+    repair_history: Flag = False
     keepalive: Seconds = 15.0
     turn_cache: StoreName = Field(default=True, repr=False)  # may have a password
     turn_cache_turns: PositiveCount = 20_000

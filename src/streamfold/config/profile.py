@@ -140,7 +140,7 @@ class Profile(ModelsOfEndpoint, Table):
             Responses API for models that take no tools on the other, or are served there alone, at the maker's own
             address; "chat" or "responses": always that one. Default: what `adapter` says. Where it is another wire than
             that of `adapter`, the quirks of this provider do not count.
-        origin: name of whoever makes the answers, where several endpoints share it: what only they can read (such as
+        issuer: name of whoever makes the answers, where several endpoints share it: what only they can read (such as
             signed thinking) may go to any of them. Default: the adapter and the base URL.
         model: model to use when a call names none.
         model_family: name of a model whose facts hold for `model`, where that is a name that says nothing, such as that
@@ -210,7 +210,7 @@ class Profile(ModelsOfEndpoint, Table):
     key_header: Annotated[str, accepted_by(_is_header)] = "Authorization"
     auth: Literal["key", "sigv4", "google"] = "key"
     wire: Literal["auto", "chat", "responses"] | None = None
-    origin: str | None = None
+    issuer: str | None = None
     model: Annotated[str, accepted_by(check_references)] | None = None
     model_family: str | None = None
     families: Annotated[str, accepted_by(_is_file)] | None = None

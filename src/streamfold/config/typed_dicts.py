@@ -98,7 +98,7 @@ class ProviderConfig(TypedDict, total=False):
     key_header: str | None
     auth: Literal["key", "sigv4", "google"] | None
     wire: Literal["auto", "chat", "responses"] | None
-    origin: str | None
+    issuer: str | None
     model: str | None
     model_family: str | None
     families: str | None

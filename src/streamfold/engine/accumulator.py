@@ -37,12 +37,13 @@ from ..values import (
     Limits,
     Meta,
     Part,
+    PartialToolCall,
     ProtocolError,
-    ProtocolWarning,
     ReadToolChoice,
     Reasoning,
     Refusal,
     Reply,
+    ReplyWarning,
     Served,
     Stopped,
     StreamChunk,
@@ -53,7 +54,6 @@ from ..values import (
     Usage,
     UsageUpdate,
     Warn,
-    Writing,
     listed,
     upstream_error,
     word,
@@ -79,7 +79,7 @@ class Fold:
         limits: how much is accepted.
         names: what tools are called on the wire, where that is not their own name.
         listener: called with the placement of each fragment of a call, and with each warning.
-        fragments: whether a chunk is made for each fragment of a call, too.
+        partial_tool_calls: whether a chunk is made for each fragment of a call, too.
 
     Attributes:
         finished: whether the finished chunk has been made.
@@ -99,14 +99,14 @@ class Fold:
         limits: Limits | None = None,
         names: WireNames | None = None,
         listener: Listener | None = None,
-        fragments: bool = False,
+        partial_tool_calls: bool = False,
     ) -> None:
         self._limits = limits = limits or Limits()
         self.calls = Calls(tool_names, limits)
         self._tool_choice = tool_choice
         self._names = names or WireNames()
         self._listener = listener
-        self._fragments = Fragments(tool_names, self._names) if fragments and tool_choice != "none" else None
+        self._fragments = Fragments(tool_names, self._names) if partial_tool_calls and tool_choice != "none" else None
         self._text = Lane(limits.text_chars, "text_chars")
         self._reasoning = Lane(limits.reasoning_chars, "reasoning_chars")
         self._refusal = Lane(limits.other_chars, "other_chars")
@@ -296,19 +296,20 @@ class Fold:
         return self._calls_begun
 
     @property
-    def writing(self) -> tuple[Writing, ...]:
+    def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
         """The calls that the model is writing; none when the answer is finished."""
         if self.finished or self._tool_choice == "none":
             return ()
         own, answer = self._names.own, self._names.answer
         calls = (call for call in self.calls.finish() if call.name and call.name != answer)
         functions = [
-            Writing(own.get(call.name, join_surrogates(call.name)), call.text_so_far, _kind(call)) for call in calls
+            PartialToolCall(own.get(call.name, join_surrogates(call.name)), call.text_so_far, _kind(call))
+            for call in calls
         ]
-        return (*functions, *self._hosted.writing)
+        return (*functions, *self._hosted.partial_tool_calls)
 
     @property
-    def warnings(self) -> tuple[ProtocolWarning, ...]:
+    def warnings(self) -> tuple[ReplyWarning, ...]:
         """The warnings so far."""
         return tuple(self._warnings.all())
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ..values import Call, ProtocolWarning
+from ..values import Call, ReplyWarning
 from .incoming_call import OpenCall
 
 # The rows of the tables in `tool_call_assembly.py`. The inspector of the lab has a sentence for each.
@@ -53,5 +53,5 @@ class Placement:
     rival: OpenCall | None = None
 
 
-Listener: TypeAlias = Callable[[Placement | tuple[ProtocolWarning, OpenCall | None]], None]
+Listener: TypeAlias = Callable[[Placement | tuple[ReplyWarning, OpenCall | None]], None]
 """Called with every placement of a fragment, and with every warning and the call that it is about."""

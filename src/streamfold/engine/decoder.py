@@ -13,15 +13,15 @@ from ..values import (
     Delta,
     Limits,
     Meta,
+    PartialToolCall,
     ProtocolError,
-    ProtocolWarning,
     Reply,
+    ReplyWarning,
     StreamChunk,
     StreamError,
     StreamfoldError,
     ToolChoice,
     ToolLike,
-    Writing,
     as_tools,
     read_tool_choice,
 )
@@ -55,7 +55,8 @@ class StreamDecoder:
         limits: how much is accepted before ProtocolError is raised.
         names: what the request calls tools on the wire, where that is not their own name.
         listener: called with the placement of each fragment of a call, and with each warning; for explanations.
-        fragments: also return a chunk for each fragment of a call: for showing a call that is written, not to run it.
+        partial_tool_calls: also return a chunk for each fragment of a call: for showing a call that is written, not to
+            run it.
         coalesce: return consecutive text of one `feed` as one chunk, and reasoning, instead of one for each event.
 
     Attributes:
@@ -79,7 +80,7 @@ class StreamDecoder:
         limits: Limits | None = None,
         names: WireNames | None = None,
         listener: Listener | None = None,
-        fragments: bool = False,
+        partial_tool_calls: bool = False,
         coalesce: bool = False,
     ) -> None:
         self._adapter = find_adapter(adapter)() if isinstance(adapter, str) else adapter
@@ -87,7 +88,7 @@ class StreamDecoder:
         read_tools = as_tools(tools)
         choice = read_tool_choice(tool_choice, read_tools)
         names = names or WireNames()
-        self._drafts = Drafts(names.own, chunks=fragments)
+        self._drafts = Drafts(names.own, chunks=partial_tool_calls)
         read: set[str] = set()
         functions = tuple(tool for tool in read_tools if tool.hosted is None)
         context = DialectContext(functions, choice, start_in_reasoning, self._drafts.feed)
@@ -101,7 +102,7 @@ class StreamDecoder:
             limits=self._limits,
             names=names,
             listener=listener,
-            fragments=fragments,
+            partial_tool_calls=partial_tool_calls,
         )
         self._pipeline = Pipeline(
             self._fold,
@@ -136,16 +137,16 @@ class StreamDecoder:
         return self._fold.finished or self._error is not None
 
     @property
-    def warnings(self) -> tuple[ProtocolWarning, ...]:
+    def warnings(self) -> tuple[ReplyWarning, ...]:
         """The warnings so far; at the end those of the reply."""
         return self._fold.warnings
 
     @property
-    def writing(self) -> tuple[Writing, ...]:
+    def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
         """The tool calls that the model is writing; none when the answer is finished."""
         if self._fold.finished:
             return ()
-        return self._fold.writing or self._drafts.writing
+        return self._fold.partial_tool_calls or self._drafts.partial_tool_calls
 
     @property
     def meta(self) -> Meta:
@@ -354,5 +355,5 @@ class StreamDecoder:
         if self._error is not None:
             self._error.partial = self._error.partial or self._fold.partial()
             self._error.transcript = tuple(self._transcript[-_TRANSCRIPT:])
-            self._error.writing = self.writing
+            self._error.partial_tool_calls = self.partial_tool_calls
             raise self._error

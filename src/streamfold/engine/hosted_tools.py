@@ -15,10 +15,10 @@ from ..values import (
     CallKind,
     Finish,
     HostedPart,
+    PartialToolCall,
     ToolCall,
     Usage,
     WarningCode,
-    Writing,
     arguments_text,
     call_order,
     hosted_parts,
@@ -49,10 +49,12 @@ class HostedTools:
         self.requests: dict[str, int] = {}
 
     @property
-    def writing(self) -> tuple[Writing, ...]:
+    def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
         """The calls of custom tools that have begun and that the client will run."""
         return tuple(
-            one for one in self._items.writing if one.name and (not self._declared or one.name in self._declared)
+            one
+            for one in self._items.partial_tool_calls
+            if one.name and (not self._declared or one.name in self._declared)
         )
 
     def is_new(self, part: HostedPart) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ..text import whole_characters
-from ..values import PLAIN_ITEMS, Extra, WarningCode, Writing, item_part, word
+from ..values import PLAIN_ITEMS, Extra, PartialToolCall, WarningCode, item_part, word
 
 PIECES = "item_pieces"  # the name of an `Extra` that says a piece of an item
 # The member that comes in pieces, by the type of the item.
@@ -87,10 +87,10 @@ class OutputItems:
         return extra.name == PIECES
 
     @property
-    def writing(self) -> tuple[Writing, ...]:
+    def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
         """The calls of custom tools that have begun, for showing them."""
         begun = [item for item in self._begun if item.begun.get("type") == "custom_tool_call"]
-        return tuple(Writing(word(item.begun.get("name")) or "", item.text_so_far, "custom") for item in begun)
+        return tuple(PartialToolCall(word(item.begun.get("name")) or "", item.text_so_far, "custom") for item in begun)
 
     def complete(
         self, items: list[Any], warn: Callable[[WarningCode, str], None], *, finished: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..text import whole_characters
-from ..values import ChunkDetails, StreamChunk, Writing
+from ..values import ChunkDetails, PartialToolCall, StreamChunk
 
 
 class Drafts:
@@ -38,6 +38,6 @@ class Drafts:
         return chunks
 
     @property
-    def writing(self) -> tuple[Writing, ...]:
+    def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
         """The calls so far."""
-        return tuple(Writing(name, whole_characters("".join(text))) for name, text in self._calls.values())
+        return tuple(PartialToolCall(name, whole_characters("".join(text))) for name, text in self._calls.values())

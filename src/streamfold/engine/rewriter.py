@@ -6,7 +6,7 @@ from typing import Any
 
 from ..adapters import Adapter
 from ..adapters.serializing import Emitter, Passage, ReplyWriter, StreamPatcher, error_delta
-from ..values import Extra, ProtocolWarning, Reply, StreamChunk, StreamError
+from ..values import Extra, Reply, ReplyWarning, StreamChunk, StreamError
 from .decoder import StreamDecoder
 
 
@@ -20,7 +20,8 @@ class Rewriter:
         adapter: the wire format that is read.
         emitter: writes the events, or hands on those that came (`Passage`). Id, model and time of the answer
             are those of the server, if it names them.
-        options: further arguments of `StreamDecoder`. Without `fragments=False`, calls are written as they come.
+        options: further arguments of `StreamDecoder`. Without `partial_tool_calls=False`, calls are written as they
+            come.
 
     Attributes:
         error: why the answer failed; None as long as it did not.
@@ -34,7 +35,7 @@ class Rewriter:
     """
 
     def __init__(self, adapter: str | Adapter, emitter: Emitter | Passage, **options: Any) -> None:
-        self._decoder = StreamDecoder(adapter, **{"fragments": True, **options})
+        self._decoder = StreamDecoder(adapter, **{"partial_tool_calls": True, **options})
         self._emitter = emitter
         self._writer = ReplyWriter(emitter)
         self._ended = False
@@ -57,7 +58,7 @@ class Rewriter:
         return self._decoder.reply
 
     @property
-    def warnings(self) -> tuple[ProtocolWarning, ...]:
+    def warnings(self) -> tuple[ReplyWarning, ...]:
         """The warnings so far."""
         return self._decoder.warnings
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..values import ProtocolWarning, WarningCode
+from ..values import ReplyWarning, WarningCode
 from .call_match import Listener
 from .incoming_call import OpenCall
 
@@ -18,12 +18,12 @@ class Warnings:
     def __init__(self, limit: int, listener: Listener | None = None) -> None:
         self._limit = limit
         self._listener = listener
-        self._found: dict[ProtocolWarning, None] = {}  # a set that keeps its order
+        self._found: dict[ReplyWarning, None] = {}  # a set that keeps its order
         self._more = 0
 
     def add(self, code: WarningCode, detail: str, about: OpenCall | None = None) -> None:
         """Notes a warning if it is a new one and there is room for it."""
-        warning = ProtocolWarning(code, detail)
+        warning = ReplyWarning(code, detail)
         if warning in self._found:
             return
         if len(self._found) >= self._limit:
@@ -33,8 +33,8 @@ class Warnings:
         if self._listener:
             self._listener((warning, about))
 
-    def all(self) -> list[ProtocolWarning]:
+    def all(self) -> list[ReplyWarning]:
         """Returns the warnings so far; the last one may say how many more there were."""
         if not self._more:
             return list(self._found)
-        return [*self._found, ProtocolWarning("more_warnings", f"{self._more} further warnings are not listed")]
+        return [*self._found, ReplyWarning("more_warnings", f"{self._more} further warnings are not listed")]

@@ -102,7 +102,7 @@ class Exchange:
                 waiting.clear()
 
         try:
-            reply = await self._read(write, fragments=self.wire.fragments)
+            reply = await self._read(write, partial_tool_calls=self.wire.streams_partial_calls)
             await self._end(sink, writer.finish(reply))
             self.log.completed(reply)
         except ClientGone:
@@ -137,7 +137,7 @@ class Exchange:
             deltas.extend(order.feed(chunk))
 
         try:
-            reply = await self._read(keep, fragments=self.wire.fragments)
+            reply = await self._read(keep, partial_tool_calls=self.wire.streams_partial_calls)
             emitter = self.wire.emitter(self.asked)
             reply = with_kinds(reply, emitter.call_kinds)
             rest = order.end(reply, emitter)
@@ -150,7 +150,7 @@ class Exchange:
         self.log.completed(reply)
 
     async def _read(
-        self, take: Callable[[StreamChunk, ChatStream], Awaitable[None]], *, fragments: bool = False
+        self, take: Callable[[StreamChunk, ChatStream], Awaitable[None]], *, partial_tool_calls: bool = False
     ) -> Reply:
         """Gives all chunks to `take`, and returns the whole answer.
 
@@ -161,7 +161,10 @@ class Exchange:
         charge = self.charge
         try:
             stream = self.served.stream(
-                self.asked.request, repair=self.options.repair, fragments=fragments, turn_cache=self.turn_cache
+                self.asked.request,
+                repair_history=self.options.repair_history,
+                partial_tool_calls=partial_tool_calls,
+                turn_cache=self.turn_cache,
             )
             if charge is not None:
                 charge.begin(stream)

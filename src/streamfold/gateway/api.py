@@ -17,14 +17,14 @@ from ..values import (
     APIConnectionError,
     ErrorInfo,
     IncompleteStreamError,
-    ProtocolWarning,
+    ReplyWarning,
     Tool,
     UpstreamError,
 )
 from .http_errors import Refused
 from .models import Served
 
-Warnings: TypeAlias = list[ProtocolWarning]
+Warnings: TypeAlias = list[ReplyWarning]
 
 _TEMPORARY = re.compile(
     "overloaded|rate.?limit|too many requests|(server|internal|connection) error|service unavailable", re.IGNORECASE
@@ -83,7 +83,7 @@ class ClientRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
     keeper: Keeper | None = None
-    dropped: tuple[ProtocolWarning, ...] = ()
+    dropped: tuple[ReplyWarning, ...] = ()
     end_user: str = ""
     turns_cached: bool = False
 
@@ -123,7 +123,7 @@ class Wire(ABC):
         path: where its requests are sent, with the names of parameters in braces.
         adapter: the name of the adapter that speaks it to a provider.
         asks_model: whether a model gives its answers.
-        fragments: whether its streams have calls in fragments.
+        streams_partial_calls: whether its streams have calls in fragments.
         returns_ids: whether all its clients send the ids of earlier calls.
         says_types: whether an error has the type that its provider gave it.
         continues: whether a last turn of the assistant is the beginning of the answer.
@@ -136,7 +136,7 @@ class Wire(ABC):
     path: ClassVar[str]
     adapter: ClassVar[str]
     asks_model: ClassVar[bool] = True
-    fragments: ClassVar[bool] = True
+    streams_partial_calls: ClassVar[bool] = True
     returns_ids: ClassVar[bool] = True
     says_types: ClassVar[bool] = True
     continues: ClassVar[bool] = False
@@ -273,7 +273,7 @@ def not_sent(members: Mapping[str, Any], api: str) -> Warnings:
     """Returns the warning about members of a request that only this API has; none if they ask for nothing."""
     lost = [name for name, value in members.items() if value not in (None, [], {}, False)]
     detail = f"{' and '.join(lost)}: only {api} has this; it was not sent to the provider"
-    return [ProtocolWarning("option_dropped", detail)] if lost else []
+    return [ReplyWarning("option_dropped", detail)] if lost else []
 
 
 def listed(value: Mapping[str, Any], name: str) -> list[Any]:

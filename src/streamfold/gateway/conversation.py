@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any
 
 from ..requests import GO_ON, GO_ON_MESSAGE, says_nothing
-from ..values import Message, ProtocolWarning, TextPart
+from ..values import Message, ReplyWarning, TextPart
 
 _REASONING = ("reasoning", "thinking", "redacted_thinking")
 _GO_ON_WITH_TEXTS = {"anthropic", "gemini"}  # adapters of APIs that continue a last text of the assistant, or refuse it
@@ -17,7 +17,7 @@ _ROLES = ("system", "developer")  # two words for the same; only OpenAI's newer 
 
 def for_providers(
     messages: tuple[Message, ...], adapters: Collection[str], *, own: str, continues: bool
-) -> tuple[tuple[Message, ...], list[ProtocolWarning]]:
+) -> tuple[tuple[Message, ...], list[ReplyWarning]]:
     """Returns a conversation without what clients leave in one, and most providers refuse; and what was mended.
 
     Of an answer that broke off there stays a turn of nothing but reasoning (Codex 0.169; Claude Code 2.1 after it has
@@ -27,13 +27,13 @@ def for_providers(
         own: the adapter of the client's API. Only its providers can read a turn of nothing but reasoning.
         continues: whether a last turn of the assistant is the beginning of the answer in that API.
     """
-    warnings: list[ProtocolWarning] = []
+    warnings: list[ReplyWarning] = []
     kept = messages
     if set(adapters) != {own}:
         kept = tuple(message for message in messages if not _is_lone_reasoning(message))
     if len(kept) < len(messages):
         detail = "a turn of nothing but reasoning was not sent: its answer broke off, or was left out by the client"
-        warnings.append(ProtocolWarning("reasoning_dropped", detail))
+        warnings.append(ReplyWarning("reasoning_dropped", detail))
     said = tuple(message for message in kept if not _is_empty(message))
     repaired = ["turns without content were not sent"] if len(said) < len(kept) else []
     unasked = repaired and not any(message.role == "user" for message in said)
@@ -41,7 +41,7 @@ def for_providers(
         said = (*said, GO_ON_MESSAGE)
         repaired.append(f'"{GO_ON}" was added')
     if repaired:
-        warnings.append(ProtocolWarning("history_repaired", "; ".join(repaired)))
+        warnings.append(ReplyWarning("history_repaired", "; ".join(repaired)))
     return said, warnings
 
 

@@ -29,7 +29,7 @@ class GeminiWire(Wire):
     adapter = "gemini"
     id_prefix = "gen-"
     members = GEMINI_MEMBERS
-    fragments = False  # a call is one part
+    streams_partial_calls = False  # a call is one part
     returns_ids = False
     says_types = False
     keep_alive = GeminiEmitter.keep_alive

@@ -18,7 +18,7 @@ from ..client import requests_of
 from ..config import GatewayOptions
 from ..text import parse_object
 from ..turn_cache import TurnCache, named_end_user
-from ..values import ConfigError, ProtocolWarning
+from ..values import ConfigError, ReplyWarning
 from .answering import Exchange
 from .api import ClientRequest, Keeper, Wire
 from .auth import Access
@@ -222,7 +222,7 @@ class RequestHandler:
             if len(model) > _LONGEST_NAME:
                 raise refused(400, f"the model's name has {len(model)} characters; allowed are {_LONGEST_NAME}")
             log.model = model
-        dropped: tuple[ProtocolWarning, ...] = ()
+        dropped: tuple[ReplyWarning, ...] = ()
         user = named_end_user(value, headers) if isinstance(value, Mapping) else ""  # also by members that are not sent
         any_model = client.may_ask_anything and "*" in self.options.allow_models
         try:

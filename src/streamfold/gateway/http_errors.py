@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ..adapters.serializing import error_delta
-from ..values import APIError, APIStatusError, APITimeoutError, ErrorInfo, PortableError, ProtocolWarning, UpstreamError
+from ..values import APIError, APIStatusError, APITimeoutError, ErrorInfo, PortableError, ReplyWarning, UpstreamError
 
 LONGEST_HEADER = 2000  # characters of warnings
 
@@ -64,7 +64,7 @@ def of_error(error: APIError) -> Refused:
     return Refused(status, info if info.status is None else replace(info, status=status), headers)
 
 
-def warning_header(warnings: Iterable[ProtocolWarning], *others: str) -> dict[str, str]:
+def warning_header(warnings: Iterable[ReplyWarning], *others: str) -> dict[str, str]:
     """Returns the header that lists the warnings of an answer; no header if there are none."""
     text = "; ".join([*(f"{warning.code}: {warning.detail}" for warning in warnings), *filter(None, others)])
     return {"x-streamfold-warnings": text[:LONGEST_HEADER]} if text else {}

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 from ..stores import StoreError
-from ..values import APIError, Attempt, ConfigError, ProtocolWarning, Reply
+from ..values import APIError, Attempt, ConfigError, Reply, ReplyWarning
 from .http_errors import Refused
 from .request_outcome import Observer, Outcome
 
@@ -131,7 +131,7 @@ class RequestLog:
             for observe in self.observers:
                 observe(outcome)
 
-    def _warnings(self, warnings: Iterable[ProtocolWarning]) -> None:
+    def _warnings(self, warnings: Iterable[ReplyWarning]) -> None:
         if codes := _codes(warnings):
             # Their details may quote the answer; the client has them. What was given back is nothing to look after.
             level = logging.INFO if codes == ("turn_restored",) else logging.WARNING
@@ -141,7 +141,7 @@ class RequestLog:
         log.log(level, "%s %s: %s", self.id, one_line(self.model), one_line(text))
 
 
-def _codes(warnings: Iterable[ProtocolWarning]) -> tuple[str, ...]:
+def _codes(warnings: Iterable[ReplyWarning]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(warning.code for warning in warnings))
 
 

@@ -8,13 +8,13 @@ from typing import Any
 from ..adapters import Known, MemberFilter
 from ..answers import EndpointFacts
 from ..config import KeyOptions
-from ..values import ProtocolWarning
+from ..values import ReplyWarning
 from .api import ClientRequest, Warnings
 
 
 def permitted_members(
     body: Mapping[str, Any], known: Known, key: KeyOptions, *, any_model: bool
-) -> tuple[dict[str, Any], tuple[ProtocolWarning, ...]]:
+) -> tuple[dict[str, Any], tuple[ReplyWarning, ...]]:
     """Returns a request body without the members that its client may not send, and the warnings about them.
 
     Args:
@@ -69,6 +69,6 @@ def _merged(mine: Any, operators: Any, where: str, lost: list[str]) -> Any:
     return operators
 
 
-def _not_sent(paths: list[str], why: str) -> ProtocolWarning:
+def _not_sent(paths: list[str], why: str) -> ReplyWarning:
     named = ", ".join(path[:80] for path in paths[:10]) + (", ..." if len(paths) > 10 else "")
-    return ProtocolWarning("option_dropped", f"{named}: not sent, because {why}")
+    return ReplyWarning("option_dropped", f"{named}: not sent, because {why}")

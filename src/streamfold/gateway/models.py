@@ -84,24 +84,28 @@ class Served:
         return facts is not None and not facts.changed and isinstance(self.model, BaseChatModel)
 
     def stream(
-        self, request: Request, *, repair: bool, fragments: bool, turn_cache: TurnCache | None = None
+        self, request: Request, *, repair_history: bool, partial_tool_calls: bool, turn_cache: TurnCache | None = None
     ) -> ChatStream:
         """Returns the streamed answer to a client's request. Raises ConfigError if it can't be sent.
 
         Args:
-            repair, fragments: see `ChatOptions`. A model of a program's own is not asked for fragments: one that
-                changes what another model says (a filter, a cache) would have to know of them.
+            repair_history, partial_tool_calls: see `ChatOptions`. A model of a program's own is not asked for
+                fragments: one that changes what another model says (a filter, a cache) would have to know of them.
             turn_cache: gives earlier turns back what they have lost. Models of a program's own get them as they are.
         """
-        arguments = Arguments(replace(request, model=self.other or ""), repair=repair, fragments=fragments)
+        arguments = Arguments(
+            replace(request, model=self.other or ""),
+            repair_history=repair_history,
+            partial_tool_calls=partial_tool_calls,
+        )
         model = self.model
         if not self.takes_arguments or not isinstance(model, BaseChatModel):
-            options = replace(arguments, fragments=False).given()
+            options = replace(arguments, partial_tool_calls=False).given()
             return model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **options)
         if turn_cache is None:
             return _stream(model, arguments)
         answer = RememberedAnswer(turn_cache, arguments, lambda ready: _stream(model, ready).source)
-        return ChatStream(answer, fragments=fragments)
+        return ChatStream(answer, yields_call_deltas=partial_tool_calls)
 
     async def count(self, request: Request, timeouts: TimeoutOptions) -> int | None:
         """Returns how many tokens a client's request has; None where the API of the first provider can't count.
@@ -251,4 +255,6 @@ def _is_pattern(name: str) -> bool:
 
 
 def _stream(model: BaseChatModel, asked: Arguments) -> ChatStream:
-    return model.stream_request(asked.request, repair=asked.repair, fragments=asked.fragments)
+    return model.stream_request(
+        asked.request, repair_history=asked.repair_history, partial_tool_calls=asked.partial_tool_calls
+    )

@@ -89,7 +89,7 @@ class Charge:
     def _counted(self) -> int:
         """Returns the tokens of the answer that were seen."""
         calls = self._reply.tool_calls if self._reply else ()
-        written = self._stream.writing if self._stream else ()
+        written = self._stream.partial_tool_calls if self._stream else ()
         texts = [*(call.raw_arguments for call in calls), *(call.text for call in written)]
         return self._written + sum(map(text_tokens, texts))
 

@@ -146,7 +146,8 @@ class ChatStreamfold(BaseChatModel):
             "max_output_tokens": self.max_tokens,
             "stop": stop or self.stop,
             "timeouts": None if self.timeout is None else {"total": self.timeout},
-            "repair": True,  # a thread that the provider refuses once would be stuck: its checkpoint has it for good
+            # a thread that the provider refuses once would be stuck: its checkpoint has it for good
+            "repair_history": True,
             **self.options,
             **{name: value for name, value in kwargs.items() if name not in _LANGCHAINS_OWN},
         }

@@ -76,11 +76,11 @@ class Shown(Adapter):
         deltas = [] if is_unknown else list(self._adapter.decode(event))
         if "\\" in event.data and _HALF.search(json.dumps(payload, ensure_ascii=False)):
             self.right = False
-        if self.right and self._skips and self._overlay.repeats(payload):  # nothing to hear but text
+        if self.right and self._skips and self._overlay.is_duplicate(payload):  # nothing to hear but text
             return deltas
         self.failed = isinstance(payload, dict) and (bool(payload.get("error")) or payload.get("type") in _FAILURES)
         self.right = self.right and (self.failed or self._overlay.reads(payload, event.event))
-        self._overlay.see(payload)
+        self._overlay.note_extras(payload)
         self._heard(deltas, payload)
         return deltas
 
@@ -98,8 +98,8 @@ class Shown(Adapter):
         return self.known
 
     def decode_body(self, body: Any) -> Iterable[Delta]:
-        if not self._knows(body) or self._overlay.leaves(body):
+        if not self._knows(body) or self._overlay.is_unfinished(body):
             raise UnreadError
         deltas = list(self._adapter.decode_body(body))
-        self._overlay.see(body)
+        self._overlay.note_extras(body)
         return deltas

@@ -195,7 +195,7 @@ class StreamfoldModel(Model[Any]):
         history = [turn for message in messages for turn in turns(message)]
         at = next((at for at, turn in enumerate(history) if turn.role != "system"), len(history))
         history[at:at] = [Message("system", part.content) for part in instructions]
-        return {"messages": history, "repair": True, **request}
+        return {"messages": history, "repair_history": True, **request}
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------

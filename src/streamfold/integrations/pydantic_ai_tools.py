@@ -31,7 +31,7 @@ from streamfold import (
     CodeExecution,
     ConfigError,
     FileSearch,
-    McpServer,
+    HostedMcpServer,
     NamedTool,
     Provider,
     Reply,
@@ -72,7 +72,7 @@ _EXAMPLES: dict[type[AbstractNativeTool], Any] = {
     WebFetchTool: UrlContext(),
     CodeExecutionTool: CodeExecution(),
     FileSearchTool: FileSearch(["store"]),
-    MCPServerTool: McpServer("server", "https://example.com/mcp"),
+    MCPServerTool: HostedMcpServer("server", "https://example.com/mcp"),
 }
 NATIVE_TOOLS = frozenset(_EXAMPLES)
 
@@ -93,7 +93,9 @@ def _hosted(tool: AbstractNativeTool) -> Any:
         case FileSearchTool():
             return FileSearch(list(tool.file_store_ids), tool.max_num_results)
         case MCPServerTool():
-            return McpServer(tool.id, tool.url, tool.authorization_token, tool.headers, tool.allowed_tools, "never")
+            return HostedMcpServer(
+                tool.id, tool.url, tool.authorization_token, tool.headers, tool.allowed_tools, "never"
+            )
     raise UserError(f"{type(tool).__name__} can't be used with streamfold: write it as HostedTool of a provider")
 
 

@@ -27,8 +27,8 @@ from ..values import (
     EmptyResponseError,
     Limits,
     ProtocolError,
-    ProtocolWarning,
     Reply,
+    ReplyWarning,
     StreamError,
     UpstreamError,
     WarningCode,
@@ -51,7 +51,7 @@ class Repaired:
         error: how it failed, if it did.
     """
 
-    warnings: tuple[ProtocolWarning, ...] = ()
+    warnings: tuple[ReplyWarning, ...] = ()
     reply: Reply | None = None
     error: APIError | None = field(default=None, repr=False)
 
@@ -155,7 +155,7 @@ class _Repair:
             "limits": repairs.limits,
         }
 
-    def _report(self, warnings: Iterable[ProtocolWarning], reply: Reply | None, error: StreamError | None) -> None:
+    def _report(self, warnings: Iterable[ReplyWarning], reply: Reply | None, error: StreamError | None) -> None:
         self.repaired.warnings, self.repaired.reply, self.repaired.error = tuple(warnings), reply, error
         for warning in self.repaired.warnings:
             _log.info("repaired an answer: %s: %s", warning.code, self._redactor.text(warning.detail))
@@ -173,7 +173,7 @@ class StreamRepair(_Repair):
     def __init__(self, repairs: Repairs, *others: Any) -> None:
         super().__init__(repairs, *others)
         self._passage = self._adapter.passage = Passage(self._emitter, texts=repairs.dialect is not None)
-        self._rewriter = Rewriter(self._adapter, self._passage, fragments=repairs.fragments, **self._options)
+        self._rewriter = Rewriter(self._adapter, self._passage, partial_tool_calls=repairs.fragments, **self._options)
         self._scanner = EventScanner()
         self._raw = b""  # of the event that is arriving
         self._warnings = 0  # so many have been looked at
@@ -328,7 +328,7 @@ class WholeRepair(_Repair):
         given = json.loads(body)
         if not isinstance(given, dict):  # Gemini's chunks in one array
             return body
-        made = self._emitter.mend(given, decoder.reply)
+        made = self._emitter.patch_body(given, decoder.reply)
         return body if made == given else json.dumps(made, ensure_ascii=False).encode()
 
 

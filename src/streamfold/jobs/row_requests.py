@@ -91,7 +91,7 @@ class Asking:
                 try:
                     reply, cost = await self._reply(row)
                     reservation.answered(reply.rate_limit)
-                    reservation.settle(reply.usage, cost)
+                    reservation.charge(reply.usage, cost)
                     return row.answer(reply, cost, tries, monotonic() - began, self._settings.check)
                 except _HOPELESS as error:
                     reservation.failed()
@@ -108,7 +108,7 @@ class Asking:
                     raise
                 except StreamfoldError as error:
                     if (partial := getattr(error, "partial", None)) is not None:
-                        reservation.settle(partial.usage, partial.cost, partial=True)
+                        reservation.charge(partial.usage, partial.cost, partial=True)
                     if tries >= self._settings.tries or not (isinstance(error, APIError) and error.retryable):
                         seconds = monotonic() - began
                         return Answer(row.id, row.number, None, error_members(error), tries, seconds)

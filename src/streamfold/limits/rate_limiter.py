@@ -49,7 +49,7 @@ class RateLimiter:
         limiter = RateLimiter("openai", rpm=500, max_cost_per_day=20, store="valkey://127.0.0.1:6379")
         async with limiter.reserve() as reservation:
             reply = await ask()
-            reservation.settle(reply.usage, reply.cost)
+            reservation.charge(reply.usage, reply.cost)
 
     `Provider` makes one by itself from the keys of its configuration.
 

@@ -89,7 +89,7 @@ class Middleware(BaseChatModel):
         return f"<{type(self).__name__} {self.model!r}>"
 
     def _stream(self, arguments: Arguments) -> ChatStream:
-        return ChatStream(_ChangedAnswer(self, arguments), fragments=arguments.fragments)
+        return ChatStream(_ChangedAnswer(self, arguments), yields_call_deltas=arguments.partial_tool_calls)
 
 
 class _ChangedAnswer(WrappedAnswer):

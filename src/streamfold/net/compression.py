@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import httpx
 
-from ..values import ProtocolError, ProtocolWarning, Reply
+from ..values import ProtocolError, Reply, ReplyWarning
 
 _PIECE = 64 * 1024  # bytes that are unpacked at once
 _MOST_CODINGS = 5  # of one body
@@ -32,14 +32,14 @@ def body_codings(headers: Iterable[tuple[str, str]]) -> list[str]:
     return [name for part in reversed(names) if (name := part.strip()) not in ("", "identity")]
 
 
-def unrequested_codings(codings: list[str], accepted: str) -> tuple[ProtocolWarning, ...]:
+def unrequested_codings(codings: list[str], accepted: str) -> tuple[ReplyWarning, ...]:
     """Returns a warning if the request's `Accept-Encoding` does not name all these codings."""
     known = {part.partition(";")[0].strip().lower() for part in accepted.split(",")}
     if "*" in known or known.issuperset(name.removeprefix("x-") for name in codings):
         return ()
     names = ", ".join(reversed(codings))
     detail = f"the response has the content-encoding {names!r}, which was not requested; it was unpacked"
-    return (ProtocolWarning("unrequested_encoding", detail),)
+    return (ReplyWarning("unrequested_encoding", detail),)
 
 
 def unpacked(raw: AsyncIterator[bytes], codings: list[str], *, is_unpacked: bool = False) -> AsyncIterator[bytes]:

@@ -27,9 +27,9 @@ from ..values import (
     ErrorInfo,
     Limits,
     ProtocolError,
-    ProtocolWarning,
     RateLimit,
     Reply,
+    ReplyWarning,
     Timeouts,
     error_info,
     status_error,
@@ -131,7 +131,7 @@ class Exchange:
         self.closed = False
         self.request_id: str | None = None
         self.rate_limit: RateLimit | None = None
-        self.warnings: tuple[ProtocolWarning, ...] = ()
+        self.warnings: tuple[ReplyWarning, ...] = ()
         self.redactor = request.redactor
 
     async def pause(self, seconds: float) -> None:

@@ -19,8 +19,8 @@ from ..values import (
     ConfigError,
     Message,
     NamedTool,
-    ProtocolWarning,
     ReadToolChoice,
+    ReplyWarning,
     Tool,
     listed,
     system,
@@ -75,7 +75,7 @@ def schema_passes(*, inline: bool, unsupported: Collection[str]) -> tuple[_Pass,
     return (*passes, partial(drop_keywords, keywords=unsupported)) if unsupported else tuple(passes)
 
 
-def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ProtocolWarning]]:
+def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarning]]:
     """Returns the request as the endpoint accepts it, and the changes. Raises ConfigError for what it would refuse."""
     form = _form(request, rules)
     request, warnings = _named(request, rules.tool_name)
@@ -111,13 +111,13 @@ def emulated(request: Request, rules: Rules) -> frozenset[str]:
     )
 
 
-def drop_force(request: Request, why: str, warnings: list[ProtocolWarning]) -> Request:
+def drop_force(request: Request, why: str, warnings: list[ReplyWarning]) -> Request:
     """Returns the request with the tool choice left to the model. The warning says `why`."""
     if not is_forced(request):
         return request
     choice = request.tool_choice
     free: ReadToolChoice = AllowedTools(choice.names) if isinstance(choice, AllowedTools) else "auto"
-    dropped = ProtocolWarning("forced_choice_dropped", f"{request.model} {why}: auto was sent")
+    dropped = ReplyWarning("forced_choice_dropped", f"{request.model} {why}: auto was sent")
     refuse_if_strict(request.options, [dropped])
     warnings.append(dropped)
     return replace(request, tool_choice=free)
@@ -135,7 +135,7 @@ def _form(request: Request, rules: Rules) -> Literal["json_schema", "json_object
 # --- schemas ----------------------------------------------------------------------------------------------------------
 
 
-def _tool(tool: Tool, rules: Rules, warnings: list[ProtocolWarning]) -> Tool:
+def _tool(tool: Tool, rules: Rules, warnings: list[ReplyWarning]) -> Tool:
     if tool.kind != "function":
         return tool
     strict = bool(tool.strict and rules.strict_tools)
@@ -149,7 +149,7 @@ def _tool(tool: Tool, rules: Rules, warnings: list[ProtocolWarning]) -> Tool:
     return replace(tool, parameters=schema) if changes else tool
 
 
-def _format(wanted: ResponseFormat, rules: Rules, warnings: list[ProtocolWarning]) -> ResponseFormat:
+def _format(wanted: ResponseFormat, rules: Rules, warnings: list[ReplyWarning]) -> ResponseFormat:
     at = "response_format"
     schema, changes = _passed(wanted.schema or {}, rules.passes, at)
     if rules.problems and (problems := rules.problems(schema, at=at)):
@@ -169,7 +169,7 @@ def _format(wanted: ResponseFormat, rules: Rules, warnings: list[ProtocolWarning
     return replace(wanted, schema=schema, strict=strict)
 
 
-def _without_name(wanted: ResponseFormat, schema: dict[str, Any], warnings: list[ProtocolWarning]) -> dict[str, Any]:
+def _without_name(wanted: ResponseFormat, schema: dict[str, Any], warnings: list[ReplyWarning]) -> dict[str, Any]:
     """Returns the schema for an API that has no name and no description beside it."""
     changes = [] if wanted.model or wanted.name == ResponseFormat().name else ["the name is not sent"]
     if wanted.description is not None:
@@ -204,15 +204,15 @@ def _passed(schema: Mapping[str, Any], passes: tuple[_Pass, ...], at: str) -> Pa
     return made, changes
 
 
-def _report(warnings: list[ProtocolWarning], code: WarningCode, what: str, changes: list[str]) -> None:
+def _report(warnings: list[ReplyWarning], code: WarningCode, what: str, changes: list[str]) -> None:
     if changes:
-        warnings.append(ProtocolWarning(code, f"{what}: {listed(changes, '; ')}"))
+        warnings.append(ReplyWarning(code, f"{what}: {listed(changes, '; ')}"))
 
 
 # --- the form of the answer -------------------------------------------------------------------------------------------
 
 
-def _by_instruction(request: Request, wanted: ResponseFormat, warnings: list[ProtocolWarning]) -> Request:
+def _by_instruction(request: Request, wanted: ResponseFormat, warnings: list[ReplyWarning]) -> Request:
     """Requests JSON mode and puts the schema into an instruction, for servers without schemas."""
     schema = json.dumps(wanted.schema, ensure_ascii=False)
     about = f"{wanted.description}\n\n" if wanted.description else ""
@@ -221,12 +221,12 @@ def _by_instruction(request: Request, wanted: ResponseFormat, warnings: list[Pro
     return _with_format(_instructed(request, text), ResponseFormat())
 
 
-def _any_json(request: Request, rules: Rules, warnings: list[ProtocolWarning]) -> Request:
+def _any_json(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> Request:
     """Requests a JSON object by an instruction where there is no JSON mode, or none without the word in a message."""
     if rules.json_mode == "yes" or (rules.json_mode == "says_json" and _says_json(request.messages)):
         return request
     means = "JSON mode and an instruction" if rules.json_mode == "says_json" else "an instruction"
-    changed = ProtocolWarning("response_format_changed", f"response_format='json' was sent as {means}")
+    changed = ReplyWarning("response_format_changed", f"response_format='json' was sent as {means}")
     refuse_if_strict(request.options, [changed])
     warnings.append(changed)
     request = _instructed(request, "Answer with one JSON object, and with nothing else.")
@@ -252,7 +252,7 @@ def _instructed(request: Request, text: str) -> Request:
     return replace(request, messages=tuple(messages))
 
 
-def _by_tool(request: Request, wanted: ResponseFormat, warnings: list[ProtocolWarning]) -> Request:
+def _by_tool(request: Request, wanted: ResponseFormat, warnings: list[ReplyWarning]) -> Request:
     """Adds a tool whose arguments are the answer. The model must call it, or one of the other tools."""
     names = {tool.name for tool in request.tools}
     name = next(name for name in (wanted.name, "final_answer", "final_answer_2") if name not in names)
@@ -273,7 +273,7 @@ def _by_tool(request: Request, wanted: ResponseFormat, warnings: list[ProtocolWa
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
-def _named(request: Request, rule: re.Pattern[str]) -> tuple[Request, list[ProtocolWarning]]:
+def _named(request: Request, rule: re.Pattern[str]) -> tuple[Request, list[ReplyWarning]]:
     """Renames tools to names that the endpoint accepts, everywhere in the request."""
     taken = {tool.name for tool in request.tools}
     wire: dict[str, str] = {}
@@ -292,7 +292,7 @@ def _named(request: Request, rule: re.Pattern[str]) -> tuple[Request, list[Proto
         names={**request.names, **{made: name for name, made in wire.items()}},
     )
     detail = ", ".join(f"{name!r} as {made!r}" for name, made in wire.items())
-    return request, [ProtocolWarning("tool_renamed", f"sent under names that the provider takes: {detail}")]
+    return request, [ReplyWarning("tool_renamed", f"sent under names that the provider takes: {detail}")]
 
 
 def _wire_name(name: str, rule: re.Pattern[str], taken: set[str]) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Literal
 
-from ..values import ConfigError, Message, ProtocolWarning, TextPart, ToolCall, listed
+from ..values import ConfigError, Message, ReplyWarning, TextPart, ToolCall, listed
 
 _ALL_ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 _SYSTEM = ("system", "developer")
@@ -59,7 +59,7 @@ class HistoryRules:
 
 def check_history(
     messages: tuple[Message, ...], rules: HistoryRules, *, repair: bool = False, open_calls: bool = False
-) -> tuple[tuple[Message, ...], list[ProtocolWarning]]:
+) -> tuple[tuple[Message, ...], list[ReplyWarning]]:
     """Returns the conversation as it may be sent, and warnings about what was repaired or is doubtful.
 
     Args:
@@ -134,10 +134,10 @@ class _Check:
             turn.calls = [_Call(turn, number, call.id) for number, call in enumerate(turn.message.tool_calls)]
         self._errors: list[str] = []
         self._repairable = True
-        self._warnings: list[ProtocolWarning] = []
+        self._warnings: list[ReplyWarning] = []
         self._goes_on = False  # a user's message is added at the end
 
-    def run(self) -> tuple[tuple[Message, ...], list[ProtocolWarning]]:
+    def run(self) -> tuple[tuple[Message, ...], list[ReplyWarning]]:
         self._check_roles()
         self._check_refusals()
         self._check_empty_turns()
@@ -148,7 +148,7 @@ class _Check:
         self._check_reasoning()
         if self._errors:
             refused = ConfigError(listed(self._errors, "; ", "more problems"))
-            refused.hint = "pass repair=True to have this repaired" if self._repairable else ""
+            refused.hint = "pass repair_history=True to have this repaired" if self._repairable else ""
             raise refused
         if not any(warning.code == "history_repaired" for warning in self._warnings):
             return self._messages, self._warnings
@@ -159,14 +159,14 @@ class _Check:
     def _wrong(self, problem: str, repaired: str | None, *, harmless: bool = False) -> bool:
         """Notes an error, or its repair. Returns whether to repair it. A harmless repair is always made."""
         if repaired and (self._repair or harmless):
-            self._warnings.append(ProtocolWarning("history_repaired", f"{problem}: {repaired}"))
+            self._warnings.append(ReplyWarning("history_repaired", f"{problem}: {repaired}"))
             return True
         self._errors.append(problem)
         self._repairable = self._repairable and repaired is not None
         return False
 
     def _doubtful(self, problem: str) -> None:
-        self._warnings.append(ProtocolWarning("history_doubtful", problem))
+        self._warnings.append(ReplyWarning("history_mismatch", problem))
 
     # --- what is found ------------------------------------------------------------------------------------------------
 
@@ -314,7 +314,7 @@ class _Check:
         bare = [turn.name for turn in self._turns if turn.calls and turn.message.reasoning is None]
         if bare:
             detail = f"{', '.join(bare)}: calls without the reasoning before them, which the model wants back"
-            self._warnings.append(ProtocolWarning("lost_reasoning", f"{detail}; an empty one was sent"))
+            self._warnings.append(ReplyWarning("lost_reasoning", f"{detail}; an empty one was sent"))
 
     # --- what is repaired ---------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..values import ConfigError, HostedTool, ProtocolWarning, ServerTool, Tool, hosted_tool
+from ..values import ConfigError, HostedTool, ReplyWarning, ServerTool, Tool, hosted_tool
 from .options import Options
 
 
@@ -43,7 +43,7 @@ class HostedEndpoint(Protocol):
 
 def check_hosted(
     tools: Collection[Tool], forms: Mapping[str, HostedForm], adapter: str, endpoint: HostedEndpoint | None
-) -> list[ProtocolWarning]:
+) -> list[ReplyWarning]:
     """Returns a warning for each argument that is not sent.
 
     Raises:
@@ -59,7 +59,7 @@ def check_hosted(
             raise ConfigError(f"{what}({', '.join(f'{name}=...' for name in limiting)}): {where} has no such limit")
         if lost:
             detail = f"{what}: {', '.join(lost)} not sent, {where} has no such argument"
-            warnings.append(ProtocolWarning("option_dropped", detail))
+            warnings.append(ReplyWarning("option_dropped", detail))
     return warnings
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..values import ErrorMeaning, Message, ProtocolWarning, WarningCode
+from ..values import ErrorMeaning, Message, ReplyWarning, WarningCode
 from .endpoint_rules import drop_force
 from .model_facts import EFFORTS
 from .option_fitting import nearest_effort
@@ -114,9 +114,9 @@ def _option(param: str, sent: Request, body: Mapping[str, Any]) -> str | None:
     return option if option is not None and getattr(sent.options, option) is not None else None
 
 
-def with_lessons(request: Request, lessons: Iterable[Lesson]) -> tuple[Request, list[ProtocolWarning]]:
+def with_lessons(request: Request, lessons: Iterable[Lesson]) -> tuple[Request, list[ReplyWarning]]:
     """Returns the request as the model takes it, after what was learned about it, and a warning for each change."""
-    warnings: list[ProtocolWarning] = []
+    warnings: list[ReplyWarning] = []
     for lesson in lessons:
         match lesson.option:
             case "stop":  # never left out: the reader ends the answer there
@@ -130,7 +130,7 @@ def with_lessons(request: Request, lessons: Iterable[Lesson]) -> tuple[Request, 
     return request, warnings
 
 
-def _option_sent_otherwise(request: Request, lesson: Lesson, warnings: list[ProtocolWarning]) -> Request:
+def _option_sent_otherwise(request: Request, lesson: Lesson, warnings: list[ReplyWarning]) -> Request:
     name, value = lesson.option, getattr(request.options, lesson.option)
     if value is None and not lesson.unasked:
         return request
@@ -143,7 +143,7 @@ def _option_sent_otherwise(request: Request, lesson: Lesson, warnings: list[Prot
     code: WarningCode = "option_dropped" if new is None else "option_changed"
     what = "was not sent" if new is None else f"is sent as {new!r}"
     said = f"{name} {what}" if value is None else f"{name}={value!r} {what}"
-    warnings.append(ProtocolWarning(code, f"{said}: {request.model} refused it ({lesson.why})"))
+    warnings.append(ReplyWarning(code, f"{said}: {request.model} refused it ({lesson.why})"))
     options: dict[str, Any] = {name: new}
     return replace(request, options=replace(request.options, **options))
 
@@ -166,12 +166,12 @@ def _bounded(value: Any, lesson: Lesson) -> Any:
     return value
 
 
-def _without_reasoning(request: Request, lesson: Lesson, warnings: list[ProtocolWarning]) -> Request:
+def _without_reasoning(request: Request, lesson: Lesson, warnings: list[ReplyWarning]) -> Request:
     """Leaves out the reasoning of earlier turns, which some servers refuse as a member that they don't know."""
     if not any(message.reasoning for message in request.messages):
         return request
     detail = f"the reasoning of earlier turns was not sent: {request.model} refused it ({lesson.why})"
-    warnings.append(ProtocolWarning("reasoning_dropped", detail))
+    warnings.append(ReplyWarning("reasoning_dropped", detail))
     return replace(request, messages=tuple(map(_bare, request.messages)))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..values import ConfigError, ProtocolWarning
+from ..values import ConfigError, ReplyWarning
 from .model_facts import EFFORTS, Family
 from .options import NO_OPTIONS, Options, ReasoningEffort
 from .reasoning_state import thinks
@@ -59,15 +59,15 @@ class _Fitting:
     family: Family
     rules: OptionRules
     tools: bool
-    warnings: list[ProtocolWarning] = field(default_factory=list)
+    warnings: list[ReplyWarning] = field(default_factory=list)
 
     def say(self, code: WarningCode, detail: str) -> None:
-        self.warnings.append(ProtocolWarning(code, f"{self.model} {detail}"))
+        self.warnings.append(ReplyWarning(code, f"{self.model} {detail}"))
 
 
 def fit(
     options: Options, family: Family, rules: OptionRules, *, model: str = "", tools: bool = False
-) -> tuple[Options, list[ProtocolWarning]]:
+) -> tuple[Options, list[ReplyWarning]]:
     """Returns the options as a model takes them at an endpoint, and a warning for each that was changed.
 
     Args:
@@ -89,7 +89,7 @@ def fit(
     return options, fitting.warnings
 
 
-def refuse_if_strict(options: Options, changes: list[ProtocolWarning]) -> None:
+def refuse_if_strict(options: Options, changes: list[ReplyWarning]) -> None:
     """Raises ConfigError for the first change of an option, if the policy is that none may be changed."""
     if changes and options.unsupported_options == "strict":
         raise ConfigError(f'{changes[0].detail} (it is an error because unsupported_options is "strict")')

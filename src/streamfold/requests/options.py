@@ -65,7 +65,7 @@ class ChatOptions(TypedDict, total=False):
 
     The dicts that Chat Completions and Responses take are read, too."""
 
-    force_by_disabling_thinking: bool | None
+    disable_thinking_for_forced_tools: bool | None
     """For models that accept no forced tool choice while they think (Kimi): disable thinking for this request.
     Otherwise `tool_choice` becomes "auto", with the warning `forced_choice_dropped`."""
 
@@ -83,13 +83,13 @@ class ChatOptions(TypedDict, total=False):
     timeouts: Timeouts | TimeoutOptions | None
     """Timeouts for this request. A dict, `{"read": 5}`, changes only the timeouts it names."""
 
-    repair: bool
+    repair_history: bool
     """Repair a conversation that the provider would refuse (results without a call, calls without a result, empty
     turns, repeated ids), with a warning for each change. Otherwise such a conversation raises ConfigError."""
 
-    fragments: bool
-    """Yield a chunk for each fragment of a tool call too, so that `stream.writing` can be read while a call is
-    written. These chunks have no text. The calls themselves are on the last chunk, as always."""
+    partial_tool_calls: bool
+    """Yield a chunk for each fragment of a tool call too, so that `stream.partial_tool_calls` can be read while a call
+    is written. These chunks have no text. The calls themselves are on the last chunk, as always."""
 
     coalesce: bool | None
     """Whether text that arrived in one read of the network is one chunk, so that a reader who is behind gets larger
@@ -115,7 +115,7 @@ class Options:
     parallel_tool_calls: bool | None = None
     reasoning_effort: ReasoningEffort | None = None
     response_format: Any = None
-    force_by_disabling_thinking: bool = False
+    disable_thinking_for_forced_tools: bool = False
     unsupported_options: Literal["adapt", "strict"] | None = None
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     cut_at: tuple[str, ...] | None = None
@@ -217,7 +217,7 @@ _TAKES: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: value in get_args(ReasoningEffort),
         f"one of {', '.join(get_args(ReasoningEffort))}",
     ),
-    "force_by_disabling_thinking": (lambda value: isinstance(value, bool), "true or false"),
+    "disable_thinking_for_forced_tools": (lambda value: isinstance(value, bool), "true or false"),
     "unsupported_options": (lambda value: value in ("adapt", "strict"), '"adapt" or "strict"'),
     "extra_body": (lambda value: isinstance(value, Mapping), "a mapping"),
 }

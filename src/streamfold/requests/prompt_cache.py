@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from ..values import Message, ProtocolWarning, write_part
+from ..values import Message, ReplyWarning, write_part
 from .request import Request
 
 _MOST_MODELS = 100
@@ -46,7 +46,7 @@ class CachedPrefixes:
             if len(self._last) > _MOST_MODELS:
                 del self._last[next(iter(self._last))]
 
-    def changed(self, request: Request) -> list[ProtocolWarning]:
+    def changed(self, request: Request) -> list[ReplyWarning]:
         """Returns a warning if the prefix that the last request had marked is not the beginning of this one.
 
         Another conversation with the same tools and instructions is no change, because it has a cache of its own.
@@ -59,7 +59,7 @@ class CachedPrefixes:
             return []
         where = now[at].where if at < len(now) else f"{last[at].where} (left out)"
         detail = f"{where} is not what the last request had there: the provider's cache is of no use from there on"
-        return [ProtocolWarning("cache_prefix_changed", detail)]
+        return [ReplyWarning("cache_prefix_changed", detail)]
 
 
 def has_cache_marks(request: Request) -> bool:

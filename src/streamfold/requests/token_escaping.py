@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from ..values import FilePart, Message, ProtocolWarning, TextPart, to_base64
+from ..values import FilePart, Message, ReplyWarning, TextPart, to_base64
 from .request import Request
 
 _WORD_JOINER = "\u2060"
@@ -21,7 +21,7 @@ _WORD_JOINER = "\u2060"
 
 def escape_special_tokens(
     request: Request, text: re.Pattern[str], history: re.Pattern[str] | None
-) -> tuple[Request, list[ProtocolWarning]]:
+) -> tuple[Request, list[ReplyWarning]]:
     """Returns the request without special tokens in its messages, and warnings that say where some were.
 
     Args:
@@ -39,8 +39,7 @@ def escape_special_tokens(
                     messages[at] = changed
                     found.setdefault("assistant" if role == "assistant" else "text", []).append(at)
     warnings = [
-        ProtocolWarning("special_tokens_escaped", _DETAILS[kind].format(_places(places)))
-        for kind, places in found.items()
+        ReplyWarning("special_tokens_escaped", _DETAILS[kind].format(_places(places))) for kind, places in found.items()
     ]
     return (replace(request, messages=tuple(messages)), warnings) if found else (request, [])
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..requests import GO_ON_MESSAGE, Request, check_history, read_messages
-from ..values import ConfigError, Message, Messages, ProtocolWarning, listed
+from ..values import ConfigError, Message, Messages, ReplyWarning, listed
 from .formats import ApiFormat, Format, Serialized, find_format
 
 _INSTRUCTIONS = ("system", "developer")
@@ -75,7 +75,7 @@ def _remove_last(items: list[dict[str, Any]], content: str | None) -> None:
         items.pop()
 
 
-def _changed_ids(messages: tuple[Message, ...], items: list[dict[str, Any]], form: Format) -> list[ProtocolWarning]:
+def _changed_ids(messages: tuple[Message, ...], items: list[dict[str, Any]], form: Format) -> list[ReplyWarning]:
     """Returns a warning if Gemini's contents lack ids of calls: only those that Gemini made are written."""
     if form.content != "parts":
         return []
@@ -83,4 +83,4 @@ def _changed_ids(messages: tuple[Message, ...], items: list[dict[str, Any]], for
     written = {part.get("id") for part in parts}
     lost = [call.id for message in messages for call in message.tool_calls if call.id not in written]
     detail = f"{listed(lost)}: ids of calls that Gemini did not make are not written; its results go by name and order"
-    return [ProtocolWarning("ids_renumbered", detail)] if lost else []
+    return [ReplyWarning("ids_renumbered", detail)] if lost else []

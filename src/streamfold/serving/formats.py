@@ -16,7 +16,7 @@ from ..adapters.gemini import parse_conversation as parse_gemini
 from ..adapters.responses import ResponsesAdapter, ResponsesEmitter
 from ..adapters.serializing import Emitter
 from ..requests import read_messages
-from ..values import ConfigError, Message, ProtocolWarning, nearest, system
+from ..values import ConfigError, Message, ReplyWarning, nearest, system
 
 ApiFormat: TypeAlias = Literal["chat", "responses", "anthropic", "gemini"]
 
@@ -31,7 +31,7 @@ class Serialized:
     """
 
     body: dict[str, Any]
-    warnings: tuple[ProtocolWarning, ...] = ()
+    warnings: tuple[ReplyWarning, ...] = ()
 
 
 class _ChatHistory(ChatAdapter):

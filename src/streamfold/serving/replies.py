@@ -68,7 +68,8 @@ async def serialize_stream(
 ) -> AsyncIterator[dict[str, Any]]:
     """Yields the payloads of the events that a server of an API sends while an answer arrives.
 
-    Calls are complete in one event after the text, or in fragments if the stream was requested with `fragments=True`.
+    Calls are complete in one event after the text, or in fragments if the stream was requested with
+    `partial_tool_calls=True`.
 
     Args:
         stream: what `chat_stream()` returns. It is not closed at the end: use it as a context manager.

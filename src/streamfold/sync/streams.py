@@ -11,7 +11,17 @@ from ..answers import ChatStream as AsyncChatStream
 from ..answers import Partial, Watcher, checked_watcher
 from ..tools import PendingCall
 from ..tools import ToolRun as AsyncToolRun
-from ..values import APIError, Growth, Message, ProtocolWarning, Reply, StreamChunk, StreamfoldError, Usage, Writing
+from ..values import (
+    APIError,
+    Message,
+    PartialToolCall,
+    PartialUpdate,
+    Reply,
+    ReplyWarning,
+    StreamChunk,
+    StreamfoldError,
+    Usage,
+)
 from .thread import LoopThread
 
 if TYPE_CHECKING:
@@ -110,18 +120,18 @@ class ChatStream(Chunks[AsyncChatStream]):
 
     def __init__(self, owner: object, thread: LoopThread, source: AsyncChatStream) -> None:
         super().__init__(owner, thread, source)
-        self._grown: deque[tuple[Watcher, Growth]] = deque()
+        self._grown: deque[tuple[Watcher, PartialUpdate]] = deque()
         self._watching = self._hidden = False  # hidden: the caller did not ask for the chunks of fragments
 
     @property
-    def warnings(self) -> tuple[ProtocolWarning, ...]:
+    def warnings(self) -> tuple[ReplyWarning, ...]:
         """The warnings so far. See `streamfold.ChatStream.warnings`."""
         return self._source.warnings
 
     @property
-    def writing(self) -> tuple[Writing, ...]:
-        """The tool calls that the model is writing. See `streamfold.ChatStream.writing`."""
-        return self._source.writing
+    def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
+        """The tool calls that the model is writing. See `streamfold.ChatStream.partial_tool_calls`."""
+        return self._source.partial_tool_calls
 
     def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
         """Calls a function as a value grows that the model is writing. See `streamfold.ChatStream.watch`.
@@ -133,10 +143,10 @@ class ChatStream(Chunks[AsyncChatStream]):
             StreamfoldError: the stream has been read already.
         """
         watcher = checked_watcher(function)
-        self._source.watch(path, lambda growth: self._grown.append((watcher, growth)), tool=tool)
+        self._source.watch(path, lambda update: self._grown.append((watcher, update)), tool=tool)
         if not self._watching:
-            self._watching, self._hidden = True, not self._source.fragments
-            self._source.fragments = True  # this thread has to wake up for them
+            self._watching, self._hidden = True, not self._source.yields_call_deltas
+            self._source.yields_call_deltas = True  # this thread has to wake up for them
 
     def _run(self, function: Callable[[AsyncChatStream], Awaitable[T]]) -> T:
         try:
@@ -166,8 +176,8 @@ class ChatStream(Chunks[AsyncChatStream]):
 
     def _call_watchers(self) -> None:
         while self._grown:
-            function, growth = self._grown.popleft()
-            function(growth)
+            function, update = self._grown.popleft()
+            function(update)
 
     def start(self) -> Self:
         """Sends the request and waits for the first chunk, which is then the first one of the iteration.

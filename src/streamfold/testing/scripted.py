@@ -110,7 +110,7 @@ class ScriptedProvider(SpyProvider):
         """Says data as this provider's models do: some endpoints take a `response_format` as a tool to be called."""
         if asked.options.response_format is None:
             return steps
-        tool = self.profile.make_adapter(asked.model).prepare(asked, repair=True).request.answer_tool
+        tool = self.profile.make_adapter(asked.model).prepare(asked, repair_history=True).request.answer_tool
         if tool is None:
             return steps
         return [ToolCallStep(tool, step.text) if isinstance(step, Said) and step.is_data else step for step in steps]

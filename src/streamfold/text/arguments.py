@@ -64,7 +64,7 @@ def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair:
     full = (reading for reading in readings if reading.valid and reading.value)
     empty = (reading for reading in readings if reading.valid)
     chosen = next(full, None) or next(iter(damaged), None) or next(empty, readings[0])
-    return chosen._replace(differ=len(readings) > 1)
+    return chosen._replace(has_conflict=len(readings) > 1)
 
 
 def is_empty(arguments: str) -> bool:

@@ -62,7 +62,7 @@ def run_tools(
         on_tool_error: called with the call and the exception when a tool raises; may be async. The text that it returns
             is sent to the model; None sends the default text. What it raises ends the run.
         approve: decides about calls that need an approval, so that the run does not pause for them: those of tools that
-            say so, and those that the provider asks about (`McpServer(require_approval=...)`). Plain or async.
+            say so, and those that the provider asks about (`HostedMcpServer(require_approval=...)`). Plain or async.
         journal: records which calls were started, so that no copy of this run's saved state starts them again.
         owner: the user or tenant whose run it is, as your application knows them. It is part of everything that is kept
             of the run, and of its saved state. By default all runs have one owner.

@@ -15,6 +15,7 @@ from ..values import (
     ConfigError,
     Cost,
     Message,
+    PartialToolCall,
     Reply,
     StreamChunk,
     StreamfoldError,
@@ -23,7 +24,6 @@ from ..values import (
     ToolLike,
     TurnLimitError,
     Usage,
-    Writing,
     as_tools,
     total_cost,
 )
@@ -144,9 +144,9 @@ class ToolRun(AsyncIteration, AsyncContext):
         return self._turn.pending if self._stream is None else ()
 
     @property
-    def writing(self) -> tuple[Writing, ...]:
-        """The tool calls that the model is writing, for showing them. See `ChatStream.writing`."""
-        return self._stream.writing if self._stream is not None else ()
+    def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
+        """The tool calls that the model is writing, for showing them. See `ChatStream.partial_tool_calls`."""
+        return self._stream.partial_tool_calls if self._stream is not None else ()
 
     def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
         """Calls a function as a value grows that the model is writing, in any turn. See `ChatStream.watch`.

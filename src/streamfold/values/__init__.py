@@ -74,9 +74,9 @@ from .hosted import (
     CustomTool,
     FileSearch,
     GeneratedFile,
+    HostedMcpServer,
     HostedPart,
     HostedTool,
-    McpServer,
     ServerTool,
     UrlContext,
     WebSearch,
@@ -116,11 +116,11 @@ from .messages import (
     tool_result,
     user,
 )
-from .partial_calls import Growth, Writing
+from .partial_calls import PartialToolCall, PartialUpdate
 from .picklable_errors import PortableError
 from .public_module import set_public_module
 from .rate_limit import RateLimit, RateLimitResource, RateLimitWindow
-from .replies import Attempt, InvalidReplyError, Pricing, ProtocolWarning, Reply, Timing, WarningCode, total_cost
+from .replies import Attempt, InvalidReplyError, Pricing, Reply, ReplyWarning, Timing, WarningCode, total_cost
 from .suggestions import listed, nearest
 from .tool_calls import KINDS, CallKind, InvalidToolArgumentsError, ToolCall
 from .tools import (

@@ -36,7 +36,7 @@ class ChunkDetails:
         part: the place of the text, where it is not that of the event that made the chunk.
         hosted: see `StreamChunk.hosted`.
         placed: whether `call` is the place of the call in the answer; if not, its place is known only at the end.
-        refusal: the next piece of a refusal, with the option `fragments`.
+        refusal: the next piece of a refusal, with the option `partial_tool_calls`.
     """
 
     __slots__ = (
@@ -128,7 +128,7 @@ class ChunkDetails:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        names = [name for name in _Written.__slots__ if name != "fragments"]
+        names = [name for name in _Written.__slots__ if name != "partial_tool_calls"]
         return f"ChunkDetails({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
 
@@ -198,7 +198,8 @@ class StreamChunk(Slotted):
 
     @property
     def fragments(self) -> tuple[Call, ...]:
-        """Fragments of calls that may be written on, with the option `fragments` alone. See `engine/call_deltas.py`."""
+        """Fragments of calls that may be written on, with the option `partial_tool_calls` alone. See
+        `engine/call_deltas.py`."""
         return () if self.details is None else self.details.fragments
 
     @property
@@ -213,7 +214,8 @@ class StreamChunk(Slotted):
 
     @property
     def item(self) -> Any:
-        """A part of the answer that is neither text nor a call, complete, with the option `fragments` alone."""
+        """A part of the answer that is neither text nor a call, complete, with the option `partial_tool_calls`
+        alone."""
         return None if self.details is None else self.details.item
 
     @property

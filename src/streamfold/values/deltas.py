@@ -21,7 +21,7 @@ from .usage import Usage
 
 
 class Part(NamedTuple):
-    """Which part of an answer a text belongs to, on wires that name its parts. `parts.py` sorts them.
+    """Which part of an answer a text belongs to, on wires that name its parts. `engine/deduplication.py` sorts them.
 
     Attributes:
         output: the position of the item among those of the answer, if the server sent it.

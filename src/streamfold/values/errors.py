@@ -34,9 +34,9 @@ from .config_errors import StreamfoldError
 from .error_info import ErrorInfo
 
 if TYPE_CHECKING:
-    from .partial_calls import Writing
+    from .partial_calls import PartialToolCall
     from .rate_limit import RateLimit
-    from .replies import Attempt, ProtocolWarning, Reply
+    from .replies import Attempt, Reply, ReplyWarning
 
 TimeoutPhase = Literal["connect", "first_event", "read", "stall", "total"]
 
@@ -63,7 +63,7 @@ class APIError(StreamfoldError):
         body: what the server sent, parsed if it is JSON, cut to the configured limit.
         info: the server's error object as it was read; None if the server sent none.
         partial: what had arrived, without tool calls; None before the first chunk.
-        writing: the tool calls that the model was writing, for showing; empty if there were none.
+        partial_tool_calls: the tool calls that the model was writing, for showing; empty if there were none.
         attempts: earlier attempts that failed, and providers that were passed over.
         warnings: what had to be changed in the request, and what was odd in the answer.
         url: the address of the request, without secrets; None if no request was made.
@@ -73,8 +73,8 @@ class APIError(StreamfoldError):
     attempts: Sequence[Attempt] = ()
     _local = frozenset({"continuation"})  # it holds the provider
     continuation: Callable[[APIError], Any] | None = None  # made by the client; see `resume`
-    warnings: Sequence[ProtocolWarning] = ()
-    writing: tuple[Writing, ...] = ()
+    warnings: Sequence[ReplyWarning] = ()
+    partial_tool_calls: tuple[PartialToolCall, ...] = ()
     url: str | None = None
     hint: str | None = None
 
@@ -203,7 +203,7 @@ class StreamError(APIError):
     """The answer began and did not end well.
 
     Attributes:
-        partial: what had arrived, without tool calls; never None. The calls that had begun are in `writing`.
+        partial: what had arrived, without tool calls; never None. The calls that had begun are in `partial_tool_calls`.
         transcript: the last events as they were received, without secrets.
     """
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from pydantic_core import from_json
 
 from ..text import join_surrogates, parse_object
-from .partial_calls import Growth
+from .partial_calls import PartialUpdate
 
 _Step: TypeAlias = Callable[["GrowingJSON", str, int], int]
 PathPattern: TypeAlias = tuple[str | int | None, ...]  # None: any member or position
@@ -80,7 +80,7 @@ class GrowingJSON:
 
     Args:
         patterns: the places that are watched.
-        tool, call: what is written, see `Growth`.
+        tool, call: what is written, see `PartialUpdate`.
 
     Attributes:
         ended: the value is complete; what follows is not read.
@@ -106,11 +106,11 @@ class GrowingJSON:
         self._text: list[str] = []  # of the string or literal that is open
         self._escape = ""  # an escape that is not complete
         self._half = ""  # half a character, whose other half may come
-        self._out: list[tuple[int, Growth]] = []
+        self._out: list[tuple[int, PartialUpdate]] = []
         self.ended = False
         self.broken = False
 
-    def feed(self, text: str) -> list[tuple[int, Growth]]:
+    def feed(self, text: str) -> list[tuple[int, PartialUpdate]]:
         """Returns how the watched values grew, each time with the number of the pattern that it fits."""
         for level in self._captured:
             level.begun = 0
@@ -303,7 +303,7 @@ class GrowingJSON:
         return tuple([level.step for level in self._levels])
 
     def _report(self, delta: str, *, done: bool, value: Any) -> None:
-        grown = Growth(self._path, delta, done, value, self._tool, self._call)
+        grown = PartialUpdate(self._path, delta, done, value, self._tool, self._call)
         for number in self._watched:
             self._out.append((number, grown))
 

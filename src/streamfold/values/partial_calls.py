@@ -10,7 +10,7 @@ from .tool_calls import CallKind
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class PartialToolCall:
     """A tool call that the model is still writing. It is for showing; the call to run is a `ToolCall`, at the end.
 
     It has no id and can't be parsed as a model, because nobody knows yet whether it will be whole, or be handed out at
@@ -37,7 +37,7 @@ class Writing:
         return {"input": self.text} if self.kind == "custom" else partial_value(self.text)
 
 
-class Growth(NamedTuple):
+class PartialUpdate(NamedTuple):
     """How a value grew that the model is writing: see `ChatStream.watch`.
 
     Attributes:

@@ -74,16 +74,17 @@ WarningCode = Literal[
     "tool_renamed",  # the provider does not accept the name of a tool; calls have the tool's own name
     "cache_prefix_changed",  # what stands before a cache mark is not what the last request had there: the cache misses
     # the conversation
-    "history_repaired",  # `repair=True`: a message was dropped, moved, added or given another id; the detail says which
-    "history_doubtful",  # some providers would refuse this conversation, or misread it; this one may not
+    # `repair_history=True`: a message was dropped, moved, added or given another id; the detail says which
+    "history_repaired",
+    "history_mismatch",  # some providers would refuse this conversation, or misread it; this one may not
     "lost_reasoning",  # the provider wants the reasoning of an earlier turn back, but the turn has none
     "reasoning_dropped",  # the reasoning of earlier turns was not sent: the provider does not accept it
-    "extras_dropped",  # something that only another provider can read was not sent
+    "provider_data_dropped",  # something that only another provider can read was not sent
     "special_tokens_escaped",  # special tokens of the model in the conversation were sent as text
     "turn_restored",  # the turn cache gave back what earlier turns had lost: reasoning, signatures, encrypted items
     "turn_cache_failed",  # what earlier turns have lost could not be looked up, or the answer not be remembered
     "ids_renumbered",  # calls and results were sent with ids in the provider's own style
-    "parts_moved",  # images of a tool's result were sent in a user's message, the only place that accepts them
+    "tool_images_moved",  # images of a tool's result were sent in a user's message, the only place that accepts them
     # the wire
     "usage_invalid",  # a count or a cost is negative, not finite, too large or not a number; it is not counted
     "text_mismatch",  # a text in pieces and its repetition as a whole differ; what was shown stays
@@ -99,7 +100,7 @@ WarningCode = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class ProtocolWarning:
+class ReplyWarning:
     """Something that the server did wrong, and how it was handled. `code` is from a closed set."""
 
     code: WarningCode
@@ -199,7 +200,7 @@ class Reply(FieldValue, Slotted):
     finish_reason: FinishReason = "unknown"
     raw_finish_reason: str | None = None
     usage: Usage | None = None
-    warnings: list[ProtocolWarning] = field(default_factory=list)
+    warnings: list[ReplyWarning] = field(default_factory=list)
     id: str | None = None
     model: str | None = None
     request_id: str | None = None

@@ -20,7 +20,7 @@ from streamfold.values import ConfigError, Message, MessageLike, WarningCode, ne
 
 _LONGEST = 300  # characters of one text in a body that is shown
 _KEYS = ("messages", "tools", "tool_choice", "options")
-_LOSSES: tuple[WarningCode, ...] = ("reasoning_dropped", "extras_dropped", "option_dropped")
+_LOSSES: tuple[WarningCode, ...] = ("reasoning_dropped", "provider_data_dropped", "option_dropped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def read_conversation(data: Any, where: str) -> dict[str, Any]:
             raise ConfigError(f"{where}: {key} must be {allowed}")
     messages = [_read_message(message, f"messages[{at}]") for at, message in enumerate(data.get("messages", []))]
     tools, choice, options = data.get("tools", []), data.get("tool_choice", "auto"), data.get("options", {})
-    known = {name: value for name, value in options.items() if name not in ("model", "repair")}
+    known = {name: value for name, value in options.items() if name not in ("model", "repair_history")}
     Request.read("any", messages, tools, choice, known)  # an error in it is reported once, not for each provider
     return {"messages": messages, "tools": tools, "tool_choice": choice, **options}
 

@@ -188,7 +188,9 @@ def prepare(
     """Returns a request as the adapter prepares it, and its body with the edit of the probe."""
     given = {name: value for name, value in ask.options.items() if name not in avoided}
     asked = Request.read(profile.sent_model() or "", ask.messages, ask.tools, ask.tool_choice, given)
-    prepared = adapter.prepare(replace(asked, options=asked.options.over(profile.default_options())), repair=True)
+    prepared = adapter.prepare(
+        replace(asked, options=asked.options.over(profile.default_options())), repair_history=True
+    )
     body = json.loads(prepared.body)
     return prepared, body if ask.edit is None else ask.edit(body)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamfold.adapters import Adapter
 from streamfold.engine import OpenCall, Placement
-from streamfold.values import Delta, ProtocolWarning
+from streamfold.values import Delta, ReplyWarning
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -61,17 +61,17 @@ class Notes:
 
     def __init__(self) -> None:
         self.placements: list[Placement] = []
-        self.warned: list[tuple[ProtocolWarning, OpenCall | None]] = []
+        self.warned: list[tuple[ReplyWarning, OpenCall | None]] = []
         self.opened: dict[int, OpenCall] = {}
 
-    def __call__(self, what: Placement | tuple[ProtocolWarning, OpenCall | None]) -> None:
+    def __call__(self, what: Placement | tuple[ReplyWarning, OpenCall | None]) -> None:
         if isinstance(what, Placement):
             self.placements.append(what)
             self.opened[what.call.number] = what.call
         else:
             self.warned.append(what)
 
-    def take(self) -> tuple[list[Placement], list[tuple[ProtocolWarning, OpenCall | None]]]:
+    def take(self) -> tuple[list[Placement], list[tuple[ReplyWarning, OpenCall | None]]]:
         """Returns the placements and the warnings since the last time."""
         taken = self.placements, self.warned
         self.placements, self.warned = [], []

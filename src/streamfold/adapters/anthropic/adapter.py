@@ -29,7 +29,7 @@ from ...values import (
     GeneratedFile,
     Message,
     NamedTool,
-    ProtocolWarning,
+    ReplyWarning,
     Tool,
     ToolCall,
     listed,
@@ -118,7 +118,7 @@ class AnthropicAdapter(EventReader, Adapter):
         """Returns what is known of a model, and what is assumed where nothing is known of it."""
         return family.filled(_UNKNOWN).over(self.quirks.facts())
 
-    def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+    def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         dropped = self._dropped(request)
         request, changes = super().rewrite(request)
@@ -129,15 +129,15 @@ class AnthropicAdapter(EventReader, Adapter):
         warnings = [*dropped, *changes, *only, *fitted, *marks, *loose]
         if ids := changed_ids(request.messages):
             detail = f"ids of calls were sent as the API accepts them: {listed(ids)}"
-            warnings.append(ProtocolWarning("ids_renumbered", detail))
+            warnings.append(ReplyWarning("ids_renumbered", detail))
         rest = split_system(request.messages)[1]
         inline = inline_places(rest) if self.quirks.inline_system else ()
         if late := [f"messages[{at}]" for at, message in rest if is_system(message) and at not in inline]:
             detail = f"{', '.join(late)}: a system message inside the conversation was sent as text of the user"
-            warnings.append(ProtocolWarning("history_doubtful", detail))
+            warnings.append(ReplyWarning("history_mismatch", detail))
         return request, warnings
 
-    def _dropped(self, request: Request) -> list[ProtocolWarning]:
+    def _dropped(self, request: Request) -> list[ReplyWarning]:
         def loses_reasoning(message: Message) -> bool:
             if self.quirks.thinking_history == "required":
                 return False

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ...requests import HostedForm
-from ...values import CodeExecution, ConfigError, McpServer, Tool, UrlContext, WebSearch
+from ...values import CodeExecution, ConfigError, HostedMcpServer, Tool, UrlContext, WebSearch
 
 if TYPE_CHECKING:
     from ...requests import Request
@@ -35,9 +35,9 @@ def _fetch(tool: UrlContext) -> dict[str, Any]:
     return {"type": "web_fetch_20260318", "name": "web_fetch", **_domains(tool), **more}
 
 
-def _mcp(tool: McpServer) -> dict[str, Any]:
+def _mcp(tool: HostedMcpServer) -> dict[str, Any]:
     if tool.require_approval not in (None, "never"):
-        raise ConfigError("McpServer(require_approval=...): Anthropic asks for no approvals; list allowed_tools")
+        raise ConfigError("HostedMcpServer(require_approval=...): Anthropic asks for no approvals; list allowed_tools")
     out: dict[str, Any] = {"type": "mcp_toolset", "mcp_server_name": tool.name}
     if tool.allowed_tools is not None:
         allowed = {name: {"enabled": True} for name in tool.allowed_tools}
@@ -65,7 +65,7 @@ def hosted_forms(web_search: str) -> dict[str, HostedForm]:
 
 def uses_mcp(tools: Iterable[Tool]) -> bool:
     """Returns whether an MCP server is among the tools, which a header has to allow."""
-    return any(isinstance(tool.hosted, McpServer) for tool in tools)
+    return any(isinstance(tool.hosted, HostedMcpServer) for tool in tools)
 
 
 def add_hosted_members(body: dict[str, Any], request: Request) -> None:
@@ -73,7 +73,7 @@ def add_hosted_members(body: dict[str, Any], request: Request) -> None:
     servers = [
         {"type": "url", **_given(url=mcp.url, name=mcp.name, authorization_token=mcp.authorization)}
         for mcp in [tool.hosted for tool in request.tools]
-        if isinstance(mcp, McpServer)
+        if isinstance(mcp, HostedMcpServer)
     ]
     if servers:
         body["mcp_servers"] = servers

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...values import CacheMark, Message, ProtocolWarning
+from ...values import CacheMark, Message, ReplyWarning
 from ..content_blocks import cache_mark
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def mark_last(blocks: list[dict[str, Any]], mark: CacheMark) -> list[dict[str, A
     return blocks
 
 
-def limit_marks(request: Request) -> tuple[Request, list[ProtocolWarning]]:
+def limit_marks(request: Request) -> tuple[Request, list[ReplyWarning]]:
     """Returns the request without the marks that are too many, and a warning.
 
     A later mark covers what an earlier one does. So the earliest of the conversation are left out first, and those of
@@ -55,7 +55,7 @@ def limit_marks(request: Request) -> tuple[Request, list[ProtocolWarning]]:
     )
     messages = tuple(_without(message, f"messages[{at}]", dropped) for at, message in enumerate(request.messages))
     detail = f"the API takes {_MOST} cache marks in a request: not sent for {', '.join(dropped[:20])}"
-    return replace(request, tools=tools, messages=messages), [ProtocolWarning("extras_dropped", detail)]
+    return replace(request, tools=tools, messages=messages), [ReplyWarning("provider_data_dropped", detail)]
 
 
 def _is_marked(part: Any) -> bool:

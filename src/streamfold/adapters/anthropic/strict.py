@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...requests.schema import rebuilt
-from ...values import ProtocolWarning, Tool
+from ...values import ReplyWarning, Tool
 
 if TYPE_CHECKING:
     from ...requests import Request
@@ -30,7 +30,7 @@ def closed_schema(schema: Mapping[str, Any]) -> Any:
     return rebuilt(schema, "", visit)
 
 
-def fit_strict(request: Request) -> tuple[Request, list[ProtocolWarning]]:
+def fit_strict(request: Request) -> tuple[Request, list[ReplyWarning]]:
     """Returns the request with as many strict tools as the API takes, and a warning about the others."""
     if not any(tool.strict for tool in request.tools):
         return request, []
@@ -48,7 +48,7 @@ def fit_strict(request: Request) -> tuple[Request, list[ProtocolWarning]]:
         used += needs
         tools.append(replace(tool, parameters=closed_schema(tool.parameters)))
     detail = f"the API takes no more strict tools: strict was not sent for {', '.join(dropped[:20])}"
-    return replace(request, tools=tuple(tools)), [ProtocolWarning("option_dropped", detail)] if dropped else []
+    return replace(request, tools=tuple(tools)), [ReplyWarning("option_dropped", detail)] if dropped else []
 
 
 def _needs(schema: Mapping[str, Any]) -> Counter[str]:

@@ -11,7 +11,7 @@ from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Any
 
 from ...requests import drop_force, is_forced, refuse_if_strict, thinks
-from ...values import Message, ProtocolWarning
+from ...values import Message, ReplyWarning
 from ..chat.thinking import without_thinking
 from .encode_messages import assistant_blocks
 from .quirks import AnthropicQuirks
@@ -56,7 +56,7 @@ def thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Mappi
     return {**extra, "thinking": {**thinking, **details}}
 
 
-def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ProtocolWarning]]:
+def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
     """Returns the request with an effort and a tool choice that go together, and what was changed."""
     request, warnings = _possible_budget(request, quirks)
     request, lost = _without_lost_thinking(request, quirks)
@@ -70,18 +70,18 @@ def output_limit(request: Request, quirks: AnthropicQuirks) -> int:
     return next((limit for limit in limits if limit is not None), _DEFAULT_LIMIT)
 
 
-def _possible_budget(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ProtocolWarning]]:
+def _possible_budget(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
     """Switches thinking off where the answer is too short for it."""
     limit = output_limit(request, quirks)
     if request.family.budget is None or request.options.reasoning_effort in (None, "none") or limit > _SMALLEST_BUDGET:
         return request, []
     detail = f"max_output_tokens={limit} leaves no room for thinking ({_SMALLEST_BUDGET} tokens at least): it is off"
-    changed = [ProtocolWarning("option_changed", detail)]
+    changed = [ReplyWarning("option_changed", detail)]
     refuse_if_strict(request.options, changed)
     return _with_effort(request, "none"), changed
 
 
-def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ProtocolWarning]]:
+def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
     """Switches manual thinking off where a tool loop is open whose thinking is lost.
 
     "Expected `thinking` or `redacted_thinking`, but found `text`" (pydantic/pydantic-ai#2040). Claude thinks once, at
@@ -94,7 +94,7 @@ def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[R
     if not loop or any(_begins_with_thinking(message, request, quirks) for message in loop):
         return request, []
     detail = "the turns whose calls are answered have no thinking with a signature: thinking is off for this request"
-    return _with_effort(request, "none"), [ProtocolWarning("lost_reasoning", detail)]
+    return _with_effort(request, "none"), [ReplyWarning("lost_reasoning", detail)]
 
 
 def _open_loop(messages: tuple[Message, ...]) -> list[Message]:
@@ -111,14 +111,14 @@ def _begins_with_thinking(message: Message, request: Request, quirks: AnthropicQ
     return next(assistant_blocks(message, "messages", request, quirks, ids), {}).get("type") in _THINKING
 
 
-def _possible_choice(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ProtocolWarning]]:
+def _possible_choice(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
     family = request.family
     possible = family.budget is None and quirks.forced_while_thinking
     if possible or not is_forced(request) or thinks(request.options, family) is False:
         return request, []
-    if request.options.force_by_disabling_thinking and family.thinking != "always":
+    if request.options.disable_thinking_for_forced_tools and family.thinking != "always":
         return without_thinking(request)
-    warnings: list[ProtocolWarning] = []
+    warnings: list[ReplyWarning] = []
     return drop_force(request, "takes no forced tool choice while it thinks", warnings), warnings
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import ClassVar, Literal, Self
 
 from ...requests import HistoryRules, OptionRules, Request, Rules, schema_passes
-from ...values import APIError, BadRequestError, ProtocolWarning
+from ...values import APIError, BadRequestError, ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.openai import FilesAPI
@@ -78,22 +78,22 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
             roles, empty_others=self.quirks.empty_turns, wants_reasoning=wants, refusals=self.quirks.refusals
         )
 
-    def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+    def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         back = goes_back(request, self.quirks, finished=self.keeps_reasoning)
         dropped = dropped_by_chat(request, self.quirks, back).warnings()
         request = with_reasoning_to_send(request, back)
-        unsigned: list[ProtocolWarning] = []
+        unsigned: list[ReplyWarning] = []
         if self.quirks.call_signatures:  # before images of results become user messages, which would end the turn
             request, unsigned = sign_open_calls(request)
-        moved: list[ProtocolWarning] = []
+        moved: list[ReplyWarning] = []
         if not self.quirks.result_images:
             messages, moved = results_without_media(request.messages)
             if moved:  # errors name the positions that the caller knows
                 self._messages(request)
                 request = replace(request, messages=messages)
         request, changes = super().rewrite(request)
-        only: list[ProtocolWarning] = []
+        only: list[ReplyWarning] = []
         if not self.quirks.allowed_tools:
             request, only = only_allowed_tools(request)
         request, free = self._forced_choice(request)
@@ -101,7 +101,7 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
             free = [*free, *ids_changed(request.messages, with_short_ids)]
         return request, [*dropped, *moved, *changes, *only, *free, *unsigned]
 
-    def _forced_choice(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+    def _forced_choice(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         return possible_choice(request, self.quirks)
 
     def retry_without(self, error: APIError) -> Self | None:
@@ -115,5 +115,5 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
         )
         milder = copy(self)
         milder.quirks = replace(self.quirks, stream_usage=False)
-        milder.refused = (*self.refused, ProtocolWarning("option_dropped", detail))
+        milder.refused = (*self.refused, ReplyWarning("option_dropped", detail))
         return milder

@@ -17,7 +17,7 @@ from ...values import (
     ImagePart,
     MediaPart,
     Message,
-    ProtocolWarning,
+    ReplyWarning,
     TextPart,
     audio_format,
     result_content,
@@ -95,18 +95,18 @@ def only_users_hold_media(message: Message, where: str) -> None:
             )
 
 
-def results_without_media(messages: Sequence[Message]) -> tuple[tuple[Message, ...], list[ProtocolWarning]]:
+def results_without_media(messages: Sequence[Message]) -> tuple[tuple[Message, ...], list[ReplyWarning]]:
     """Moves images in tool results into a user message after them. Returns the messages and the warnings.
 
     "Image URLs are only allowed for messages with role 'user', but this message with role 'tool' contains an image URL"
     (OpenHands/OpenHands#7700), and models that take it do not see it (openai/openai-openapi#523). Between the results
     of one turn nothing may stand, so the images follow the last of them.
     """
-    warnings: list[ProtocolWarning] = []
+    warnings: list[ReplyWarning] = []
     return tuple(_moved(messages, warnings)), warnings
 
 
-def _moved(messages: Sequence[Message], warnings: list[ProtocolWarning]) -> Iterator[Message]:
+def _moved(messages: Sequence[Message], warnings: list[ReplyWarning]) -> Iterator[Message]:
     waiting: list[ContentPart] = []
     for at, message in enumerate(messages):
         is_result = message.role == "tool"
@@ -123,7 +123,7 @@ def _moved(messages: Sequence[Message], warnings: list[ProtocolWarning]) -> Iter
         text = "\n".join([*texts, f"({_count(media)}: see the next user message)"])
         yield replace(message, content=text, error=False)
         detail = f"messages[{at}]: {_count(media)} {which} went into a user message"
-        warnings.append(ProtocolWarning("parts_moved", detail))
+        warnings.append(ReplyWarning("tool_images_moved", detail))
     if waiting:
         yield Message("user", tuple(waiting))
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 from string import ascii_letters, digits
 from typing import Any
 
-from ...values import Message, ProtocolWarning, listed
+from ...values import Message, ReplyWarning, listed
 
 _SHORT = re.compile(r"[A-Za-z0-9]{9}")
 _ALPHABET = digits + ascii_letters
@@ -17,7 +17,7 @@ _TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}  # what is e
 
 def ids_changed(
     messages: Iterable[Message], rename: Callable[[list[dict[str, Any]]], Iterable[Mapping[str, Any]]]
-) -> list[ProtocolWarning]:
+) -> list[ReplyWarning]:
     """Returns a warning that lists the ids of calls that `rename` changes in the written messages, if any."""
     before = [_with_ids(message) for message in messages]
     changed: dict[str, str] = {}
@@ -28,7 +28,7 @@ def ids_changed(
         return []
     shown = listed([f"{old!r} as {new!r}" for old, new in changed.items()])
     detail = f"ids of calls are sent in the provider's own style: {shown}"
-    return [ProtocolWarning("ids_renumbered", detail)]
+    return [ReplyWarning("ids_renumbered", detail)]
 
 
 def _with_ids(message: Message) -> dict[str, Any]:

@@ -59,7 +59,8 @@ class ChatEmitter(Emitter):
             # Its text has been said, and would be read twice; without it a signature is worth nothing.
             if value.get("signature"):
                 self._warn(
-                    "extras_dropped", "signed reasoning_details are not streamed: they would repeat the reasoning"
+                    "provider_data_dropped",
+                    "signed reasoning_details are not streamed: they would repeat the reasoning",
                 )
         elif name == "output":
             self._item(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...values import Message, ProtocolWarning
+from ...values import Message, ReplyWarning
 
 if TYPE_CHECKING:
     from ...requests import Request
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _PLACEHOLDER: dict[str, Any] = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 
 
-def sign_open_calls(request: Request) -> tuple[Request, list[ProtocolWarning]]:
+def sign_open_calls(request: Request) -> tuple[Request, list[ReplyWarning]]:
     """Puts the documented placeholder on calls of the current turn whose signature is missing."""
     messages, changed = list(request.messages), list[str]()
     for at in range(len(messages) - 1, -1, -1):
@@ -33,7 +33,7 @@ def sign_open_calls(request: Request) -> tuple[Request, list[ProtocolWarning]]:
     detail = (
         f"{', '.join(reversed(changed))}: calls without the thought signature of this model: a placeholder was sent"
     )
-    return replace(request, messages=tuple(messages)), [ProtocolWarning("lost_reasoning", detail)]
+    return replace(request, messages=tuple(messages)), [ReplyWarning("lost_reasoning", detail)]
 
 
 def _is_signed(message: Message, request: Request) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...requests import drop_force, is_forced, thinks
-from ...values import AllowedTools, ProtocolWarning
+from ...values import AllowedTools, ReplyWarning
 from .quirks import ChatQuirks
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def effort_members(request: Request, quirks: ChatQuirks) -> dict[str, Any]:
             return graded
 
 
-def only_allowed_tools(request: Request) -> tuple[Request, list[ProtocolWarning]]:
+def only_allowed_tools(request: Request) -> tuple[Request, list[ReplyWarning]]:
     """Leaves out the tools that a choice among some of them excludes, for servers without such a choice."""
     choice = request.tool_choice
     return only_these(request, choice.names, choice.mode) if isinstance(choice, AllowedTools) else (request, [])
@@ -41,16 +41,16 @@ def only_allowed_tools(request: Request) -> tuple[Request, list[ProtocolWarning]
 
 def only_these(
     request: Request, names: Collection[str], mode: Literal["auto", "required"]
-) -> tuple[Request, list[ProtocolWarning]]:
+) -> tuple[Request, list[ReplyWarning]]:
     """Returns the request with these tools alone, and a warning about the others."""
     left_out = [tool.name for tool in request.tools if tool.name not in names]
     tools = tuple(tool for tool in request.tools if tool.name in names)
     detail = f"this provider can't be told which tools may be called: {', '.join(left_out)} left out, {mode} sent"
-    warnings = [ProtocolWarning("tool_choice_changed", detail)] if left_out else []
+    warnings = [ReplyWarning("tool_choice_changed", detail)] if left_out else []
     return replace(request, tools=tools, tool_choice=mode), warnings
 
 
-def possible_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list[ProtocolWarning]]:
+def possible_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list[ReplyWarning]]:
     """Returns the request with a tool choice that the server accepts.
 
     "Thinking mode does not support this tool_choice" (DeepSeek), "The tool_choice parameter does not support being set
@@ -58,18 +58,21 @@ def possible_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list
     """
     if quirks.forced_while_thinking or not is_forced(request) or not may_think(request):
         return request, []
-    if request.options.force_by_disabling_thinking:
+    if request.options.disable_thinking_for_forced_tools:
         return without_thinking(request)
-    warnings: list[ProtocolWarning] = []
-    why = "takes no forced tool choice while it thinks (reasoning_effort='none', or force_by_disabling_thinking=True)"
+    warnings: list[ReplyWarning] = []
+    why = (
+        "takes no forced tool choice while it thinks"
+        " (reasoning_effort='none', or disable_thinking_for_forced_tools=True)"
+    )
     return drop_force(request, why, warnings), warnings
 
 
-def without_thinking(request: Request) -> tuple[Request, list[ProtocolWarning]]:
+def without_thinking(request: Request) -> tuple[Request, list[ReplyWarning]]:
     """Switches thinking off, so that a call can be forced."""
     effort = request.options.reasoning_effort
     detail = f"thinking is switched off to force a call: reasoning_effort={effort!r} was not sent"
-    dropped = [ProtocolWarning("option_dropped", detail)] if effort not in (None, "none") else []
+    dropped = [ReplyWarning("option_dropped", detail)] if effort not in (None, "none") else []
     return replace(request, options=replace(request.options, reasoning_effort="none")), dropped
 
 

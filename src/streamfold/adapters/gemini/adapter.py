@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from ...requests import Facts, Family, HistoryRules, OptionRules, Request, Rules, read_response_format, with_raw_tools
 from ...requests.schema import openapi_subset
-from ...values import AllowedTools, ConfigError, ErrorInfo, FilePart, Message, NamedTool, ProtocolWarning, Tool
+from ...values import AllowedTools, ConfigError, ErrorInfo, FilePart, Message, NamedTool, ReplyWarning, Tool
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.gemini import GeminiBatchAPI
@@ -71,7 +71,7 @@ class GeminiAdapter(EventReader, Adapter):
         passes = (openapi_subset,) if self.quirks.schemas == "openapi" else ()
         return Rules(tool_name=_NAME, response_format=form, format_names=False, passes=passes, hosted=FORMS)
 
-    def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+    def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         dropped = find_dropped(
             request,
@@ -100,22 +100,22 @@ class GeminiAdapter(EventReader, Adapter):
         """Returns what is known of a model. One of which nothing is known is treated like the newest ones."""
         return family.filled(_NEWEST).over(self.quirks.facts())
 
-    def _doubts(self, request: Request) -> list[ProtocolWarning]:
+    def _doubts(self, request: Request) -> list[ReplyWarning]:
         """What is sent otherwise than it was written: late system messages, and calls whose signature is lost."""
         found = []
         strict = [tool.name for tool in request.tools if tool.strict]
         if strict and not self.quirks.validated and request.tool_choice == "auto":  # a forced call is always held to it
             detail = f"strict was not sent for {', '.join(strict)}: the endpoint has no such mode"
-            found.append(ProtocolWarning("option_dropped", detail))
+            found.append(ReplyWarning("option_dropped", detail))
         opening = next((at for at, message in enumerate(request.messages) if message.role not in _SYSTEM), 0)
         late = [f"messages[{at}]" for at, m in enumerate(request.messages) if m.role in _SYSTEM and at > opening]
         if late:
             detail = f"{', '.join(late)}: a system message inside the conversation was sent with those before it"
-            found.append(ProtocolWarning("history_doubtful", detail))
+            found.append(ReplyWarning("history_mismatch", detail))
         has_calls = any(message.tool_calls or message.extras for message in request.messages)
         if has_calls and self.quirks.signatures == "required" and sign_open_calls(self._contents(request)):
             detail = "calls of this turn have no thought signature of this model: a placeholder was sent"
-            found.append(ProtocolWarning("lost_reasoning", detail))
+            found.append(ReplyWarning("lost_reasoning", detail))
         return found
 
     def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...requests import Facts, Family, HistoryRules, OptionRules, Rules, drop_force
 from ...requests.schema import moonshot, moonshot_problems
-from ...values import AudioPart, ConfigError, FilePart, Message, NamedTool, ProtocolWarning, Tool
+from ...values import AudioPart, ConfigError, FilePart, Message, NamedTool, ReplyWarning, Tool
 from ..chat import ChatAdapter, ChatQuirks
 from ..chat.history import ids_changed
 from ..chat.quirks import ReasoningField
@@ -76,7 +76,7 @@ class KimiAdapter(ChatAdapter):
         others = self.quirks.empty_turns
         return HistoryRules(roles, unique_ids=None, empty_turn="refused", empty_others=others, wants_reasoning=thinks)
 
-    def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+    def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         if self.hosted:
             self._check_tools(request.tools)
@@ -109,16 +109,16 @@ class KimiAdapter(ChatAdapter):
         if len(tools) > 128:
             raise ConfigError(f"Kimi takes at most 128 tools, not {len(tools)}")
 
-    def _forced_choice(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+    def _forced_choice(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Replaces forced choices that the hosted API refuses while the model thinks."""
         choice = request.tool_choice
         if choice in ("auto", "none") or not self.hosted or not may_think(request):
             return request, []
         if request.family.efforts:  # K3 takes `required`, and no named choice: required, with only that tool to choose
             return only_these(request, (choice.name,), "required") if isinstance(choice, NamedTool) else (request, [])
-        if request.options.force_by_disabling_thinking and request.family.thinking in ("default", None):
+        if request.options.disable_thinking_for_forced_tools and request.family.thinking in ("default", None):
             return without_thinking(request)
-        warnings: list[ProtocolWarning] = []
+        warnings: list[ReplyWarning] = []
         return drop_force(request, "thinks, and takes no forced tool choice meanwhile", warnings), warnings
 
     # --- how it is written --------------------------------------------------------------------------------------------

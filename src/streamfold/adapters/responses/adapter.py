@@ -13,7 +13,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from ...requests import HistoryRules, OptionRules, Request, Rules
-from ...values import GeneratedFile, ProtocolWarning
+from ...values import GeneratedFile, ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.openai import FilesAPI
@@ -52,7 +52,7 @@ class ResponsesAdapter(RequestWriter, EventReader, Adapter):
             refusals=True,
         )
 
-    def rewrite(self, request: Request) -> tuple[Request, list[ProtocolWarning]]:
+    def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         if not request.stream and request.options.extra_body.get("background"):
             request = replace(request, stream=True)  # whole, it would be an answer that has only begun

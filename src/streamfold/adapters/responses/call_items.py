@@ -77,7 +77,7 @@ class _CustomItem(CallItem):
         self._written: list[str] = []
 
     def piece(self, text: str) -> _Events:
-        grown = "".join(growth.delta for _, growth in self._reader.feed(text))
+        grown = "".join(update.delta for _, update in self._reader.feed(text))
         self._written.append(grown)
         return [("response.custom_tool_call_input.delta", {"delta": grown})] if grown else []
 

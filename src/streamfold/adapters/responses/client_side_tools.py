@@ -1,6 +1,7 @@
 """Tools of this API that its client runs and that are not functions, and the functions that stand for them.
 
-Only providers that speak this API know such tools. All others are offered functions: `functions.py` writes them, and
+Only providers that speak this API know such tools. All others are offered functions: `tools_as_functions.py` writes
+them, and
 `call_items.py` gives a client its calls back in the form that it declared. The shapes are those of
 https://platform.openai.com/docs/api-reference/responses/create and of Codex 0.169, which declares most of them.
 """

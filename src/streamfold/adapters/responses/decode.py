@@ -1,5 +1,5 @@
-"""Events of the Responses API to deltas. Nearly everything is said twice: `parts.py` and `tool_call_assembly.py`
-compare.
+"""Events of the Responses API to deltas. Nearly everything is said twice: `deduplication.py` and
+`tool_call_assembly.py` compare.
 
 https://platform.openai.com/docs/api-reference/responses-streaming lists the events. Those that are not named here say
 nothing that is not repeated elsewhere: the progress of hosted tools, and items and parts that begin and are empty yet.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...requests import HostedForm
-from ...values import CodeExecution, CustomTool, FileSearch, McpServer, UrlContext, WebSearch
+from ...values import CodeExecution, CustomTool, FileSearch, HostedMcpServer, UrlContext, WebSearch
 
 
 def _given(**members: Any) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def _file_search(tool: FileSearch) -> dict[str, Any]:
     return {"type": "file_search", "vector_store_ids": list(tool.stores), **more}
 
 
-def _mcp(tool: McpServer) -> dict[str, Any]:
+def _mcp(tool: HostedMcpServer) -> dict[str, Any]:
     more = _given(
         authorization=tool.authorization,
         headers=tool.headers and dict(tool.headers),

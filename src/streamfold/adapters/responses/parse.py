@@ -4,7 +4,7 @@ Nothing is kept here from one request to the next, so what refers to something t
 know goes on in `extra_body`.
 
 A request can be read in two ways. For a provider that speaks this API it stays as it is, with tools of all kinds. For
-any other, `parse_for_functions` makes functions of the tools that the client runs: see `functions.py`.
+any other, `parse_for_functions` makes functions of the tools that the client runs: see `tools_as_functions.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...requests import Fields, Options, Request, ResponseFormat, kind_of, read_format, read_items
-from ...values import ConfigError, ProtocolWarning, ReadToolChoice, Tool, system
+from ...values import ConfigError, ReadToolChoice, ReplyWarning, Tool, system
 from ..openai_request import read_choice, read_tools, refuse_several
 from .client_side_tools import ClientTools
 from .tools_as_functions import Functions, only_functions
@@ -37,7 +37,7 @@ class FunctionRequest:
 
     request: Request
     tools: ClientTools = field(default_factory=dict)
-    warnings: tuple[ProtocolWarning, ...] = ()
+    warnings: tuple[ReplyWarning, ...] = ()
 
 
 def parse_request(body: Any) -> Request:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ...requests import Fields
-from ...values import ConfigError, ProtocolWarning, Tool
+from ...values import ConfigError, ReplyWarning, Tool
 from ..openai_request import read_function
 from .client_side_tools import BUILT_IN, CUSTOM_PARAMETERS, BuiltIn, ClientTool, ClientTools, flat_name, in_container
 
@@ -68,7 +68,7 @@ class Functions:
             if isinstance(item, Mapping) and item.get("type") in ("additional_tools", "tool_search_output"):
                 entries += _entries(Fields(item, where).items("tools") or [], f"{where}.tools")
         self.tools: list[Tool] = []
-        self.warnings: list[ProtocolWarning] = []
+        self.warnings: list[ReplyWarning] = []
         self._hosted: dict[str, None] = {}  # a set that keeps its order
         self._names: dict[ClientTool, str] = {}
         self._taken = {str(entry.tool.get("name")) for entry in entries if _is_plain(entry)}
@@ -76,7 +76,7 @@ class Functions:
             self._read(entry)
         if self._hosted:
             detail = f"{', '.join(self._hosted)}: this provider does not run such tools; they were not offered"
-            self.warnings.append(ProtocolWarning("tool_dropped", detail))
+            self.warnings.append(ReplyWarning("tool_dropped", detail))
 
     @property
     def declared(self) -> ClientTools:
@@ -138,7 +138,7 @@ class Functions:
                 yield where, self._item(item, Fields(item, where))
         if dropped:
             detail = f"items of tools that the provider can't read were not sent: {', '.join(dropped)}"
-            self.warnings.append(ProtocolWarning("extras_dropped", detail))
+            self.warnings.append(ReplyWarning("provider_data_dropped", detail))
 
     def _item(self, item: Mapping[str, Any], fields: Fields) -> Mapping[str, Any]:
         kind = str(item.get("type"))

@@ -20,10 +20,10 @@ from ...values import (
     Finish,
     Meta,
     Part,
-    ProtocolWarning,
     Reasoning,
     Refusal,
     Reply,
+    ReplyWarning,
     StreamChunk,
     Text,
     ToolCall,
@@ -109,7 +109,7 @@ def with_kinds(reply: Reply, kinds: Collection[CallKind]) -> Reply:
         return reply
     detail = f"{', '.join(lost)}: this API has only calls of {' and '.join(kinds)} tools"
     calls = [call for call in reply.tool_calls if call.kind in kinds]
-    return replace(reply, tool_calls=calls, warnings=[*reply.warnings, ProtocolWarning("calls_dropped", detail)])
+    return replace(reply, tool_calls=calls, warnings=[*reply.warnings, ReplyWarning("calls_dropped", detail)])
 
 
 def jsonable(reply: Reply) -> Reply:
@@ -127,7 +127,9 @@ def jsonable(reply: Reply) -> Reply:
     lost += ["usage"] if usage is not reply.usage else []
     if not lost:
         return reply
-    warning = ProtocolWarning("extras_dropped", f"{', '.join(lost)}: JSON has no NaN and no Infinity; null was sent")
+    warning = ReplyWarning(
+        "provider_data_dropped", f"{', '.join(lost)}: JSON has no NaN and no Infinity; null was sent"
+    )
     return replace(reply, tool_calls=calls, extras=extras, usage=usage, warnings=[*reply.warnings, warning])
 
 

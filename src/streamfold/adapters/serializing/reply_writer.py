@@ -14,8 +14,9 @@ from .stream_serializer import Emitter
 class ReplyWriter:
     """Writes one answer as it arrives. It does no I/O.
 
-    Calls of which the chunks bring fragments (the option `fragments`) are written as they grow, one behind the other.
-    The last character of each waits until something else comes, so that a call that is cut off does not look whole.
+    Calls of which the chunks bring fragments (the option `partial_tool_calls`) are written as they grow, one behind the
+    other. The last character of each waits until something else comes, so that a call that is cut off does not look
+    whole.
 
     Args:
         emitter: writes the events.

@@ -4,7 +4,7 @@ An emitter takes what the pipeline and `tool_call_assembly.py` have been over: p
 their number and whose name is in one piece. It is told of an end and of a failure like of everything else, so that an
 answer never just stops.
 
-`answers.py` makes such deltas of chunks and replies; the emitter of each wire format is in its `emit.py`.
+`reply_deltas.py` makes such deltas of chunks and replies; the serializer of each wire format is in its `serializer.py`.
 """
 
 from __future__ import annotations

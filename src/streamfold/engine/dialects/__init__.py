@@ -41,17 +41,17 @@ _BUILT_IN = {
     "harmony": "harmony:Harmony",
     "hermes": "hermes:Hermes",
     "kimi": "special_token_calls:Kimi",
-    "kimi3": "xml_tags:XTML",
+    "kimi3": "xml_tags:Kimi3",
     "lfm2": "lfm2:LFM2",
     "llama3": "llama3:Llama3",
     "minimax": "xml_tags:MiniMax",
     "minimax3": "minimax3:MiniMax3",
     "mistral": "mistral:Mistral",
-    "named": "guided:Guided",
+    "named": "guided:GuidedOutput",
     "qwen3coder": "xml_arguments:Qwen3Coder",
-    "required": "guided:Guided",
+    "required": "guided:GuidedOutput",
     "seed": "xml_arguments:Seed",
-    "think": "reader:Family",
+    "think": "reader:MarkupFormat",
 }
 _GUIDED_WHEN_FORCED = ("kimi", "hermes")
 _CALLS_FOUND = ("unfinished_markup", "markup_dropped")

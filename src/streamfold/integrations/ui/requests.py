@@ -116,7 +116,7 @@ class UIRequest:
         """
         conversation = self.messages if self.trust_client else without_provider_approvals(self.messages)
         messages = (*((system(instructions),) if instructions else ()), *conversation)
-        options.setdefault("fragments", True)
+        options.setdefault("partial_tool_calls", True)
         if options.setdefault("owner", self.owner) != self.owner:
             raise ConfigError("the owner of a run is that of its request: pass owner= to read_request")
         if state is not None and self.resumes:

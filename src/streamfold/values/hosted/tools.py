@@ -150,7 +150,7 @@ class FileSearch(ServerTool):
 
 
 @dataclass(frozen=True, slots=True)
-class McpServer(ServerTool):
+class HostedMcpServer(ServerTool):
     """Lets the model call the tools of an MCP server, which the provider connects to.
 
     Attributes:
@@ -173,10 +173,10 @@ class McpServer(ServerTool):
     require_approval: str | Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        _texts(self.allowed_tools, "McpServer: allowed_tools")
+        _texts(self.allowed_tools, "HostedMcpServer: allowed_tools")
         for member in ("name", "url"):
             if not isinstance(getattr(self, member), str) or not getattr(self, member):
-                raise ConfigError(f"McpServer: {member} is a string with something in it")
+                raise ConfigError(f"HostedMcpServer: {member} is a string with something in it")
 
     @property
     def title(self) -> str:
