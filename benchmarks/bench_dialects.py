@@ -15,7 +15,7 @@ from collections.abc import Callable
 from time import process_time
 
 from streamfold.engine.dialects import DialectContext, find_dialect
-from streamfold.values.deltas import Call, Text
+from streamfold.values.deltas import TextDelta, ToolCallDelta
 from streamfold.values.tools import Tool
 
 SIZES = (10_000, 100_000, 400_000, 2_000_000)
@@ -117,14 +117,14 @@ def filled(pattern: str, size: int) -> str:
 
 def measure(dialect: str, text: str, piece: int) -> float:
     """Microseconds of CPU per character."""
-    pieces = [Text(text[at : at + piece]) for at in range(0, len(text), piece)]
+    pieces = [TextDelta(text[at : at + piece]) for at in range(0, len(text), piece)]
     reader = find_dialect(dialect, DialectContext(TOOLS, "required" if dialect == "required" else "auto"))
     began = process_time()
     for delta in pieces:
         reader.feed(delta)
     last = list(reader.finish())
     taken = process_time() - began
-    assert all(call.index is not None for call in last if isinstance(call, Call))
+    assert all(call.index is not None for call in last if isinstance(call, ToolCallDelta))
     return taken / len(text) * 1e6
 
 

@@ -19,7 +19,7 @@ from streamfold.adapters.chat import ChatEmitter
 from streamfold.adapters.gemini import GeminiEmitter
 from streamfold.adapters.responses import ResponsesEmitter
 from streamfold.adapters.serializing import Emitter
-from streamfold.values import Call, Delta, Extra, Finish, Reasoning, Text
+from streamfold.values import Delta, ExtraPart, Finish, ReasoningDelta, TextDelta, ToolCallDelta
 
 TURNS = 3
 
@@ -154,15 +154,15 @@ def _emitter(kind: str, number: int) -> Emitter:
 def _deltas(kind: str, number: int) -> Iterator[Delta]:
     kept = _kept(kind, number)
     reasons = kept if kind in ("kimi", "deepseek") else f"thinking {number}"
-    yield Reasoning(reasons)
+    yield ReasoningDelta(reasons)
     if kind == "anthropic":
-        yield Extra("signature", kept)
+        yield ExtraPart("signature", kept)
     if kind == "responses":
-        yield Extra("output", {"type": "reasoning", "id": f"rs_{number}", "encrypted_content": kept})
+        yield ExtraPart("output", {"type": "reasoning", "id": f"rs_{number}", "encrypted_content": kept})
     if number == TURNS:
-        yield Text("That is all.")
+        yield TextDelta("That is all.")
         return
-    yield Text(f"Step {number}.")
+    yield TextDelta(f"Step {number}.")
     signed: dict[str, Any] | None = None
     if kind == "gemini":
         signed = {"thoughtSignature": kept}
@@ -171,4 +171,4 @@ def _deltas(kind: str, number: int) -> Iterator[Delta]:
     # A number that a client in JavaScript writes as 1, and a text that many write with other escapes.
     arguments = f'{{"at": {number}.0, "what": "\\u00e4"}}'
     name = "look"
-    yield Call(0, call_id(kind, number), name, arguments, whole=True, extra=signed)
+    yield ToolCallDelta(0, call_id(kind, number), name, arguments, whole=True, extra=signed)

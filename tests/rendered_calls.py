@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streamfold import Reply, Tool
 from streamfold.engine.accumulator import Fold
 from streamfold.engine.dialects import DialectContext, find_dialect
-from streamfold.values.deltas import Finish, Meta, Text
+from streamfold.values.deltas import Finish, Meta, TextDelta
 
 Value = Any
 Calls = list[tuple[str, dict[str, Value]]]
@@ -215,7 +215,7 @@ def read(name: str, pieces: list[str], tools: tuple[Tool, ...]) -> Reply:
     dialect, folded = find_dialect(name, DialectContext(tools)), Fold()
     folded.feed(Meta())
     for piece in pieces:
-        for made in dialect.feed(Text(piece)):
+        for made in dialect.feed(TextDelta(piece)):
             folded.feed(made)
     for made in dialect.finish():
         folded.feed(made)

@@ -145,7 +145,7 @@ def _with_text(chunk: StreamChunk, delta: str, reasoning: str) -> StreamChunk:
     place = None
     if chunk.details is not None:
         signed = tuple(mark for mark in chunk.marks if mark.name == "signature")  # others may repeat the text
-        place = ChunkDetails(chunk.calls_before, signed, lambda: chunk.fragments)
+        place = ChunkDetails(chunk.preceding_calls, signed, lambda: chunk.call_deltas)
     return replace(chunk, delta=delta, reasoning=reasoning, details=place)
 
 

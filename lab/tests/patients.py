@@ -20,7 +20,7 @@ import httpx
 from streamfold.adapters.chat import ChatEmitter, ChatQuirks
 from streamfold.faults import Fault
 from streamfold.recording import FaultTransport
-from streamfold.values import Call, Delta, Finish, Reasoning, Text, Usage
+from streamfold.values import Delta, Finish, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 
 MODELS = {"object": "list", "data": [{"id": "patient-1", "object": "model", "max_model_len": 4096}]}
 KNOWN = {
@@ -193,7 +193,7 @@ class Patient:
         yield emitter.begin()
         tokens = 0
         for delta in self._deltas(body):
-            if isinstance(delta, Text | Reasoning) or (isinstance(delta, Call) and delta.arguments):
+            if isinstance(delta, TextDelta | ReasoningDelta) or (isinstance(delta, ToolCallDelta) and delta.arguments):
                 tokens += 1
                 if tokens > limit:
                     yield emitter.feed(Finish("stop", "stop") if self.ends_early else Finish("length", "length"))
@@ -214,18 +214,20 @@ class Patient:
     def _deltas(self, body: dict[str, Any]) -> Iterator[Delta]:
         thought = self._is_thinking(body)
         if thought and (not self.quirks.reasoning_split or body.get("reasoning_split")) and self.dialect != "think":
-            yield from (Reasoning(piece) for piece in ("Let me", " think", "."))
+            yield from (ReasoningDelta(piece) for piece in ("Let me", " think", "."))
         elif thought or self.dialect == "think":
-            yield from (Text(piece) for piece in ("<think>", "Let me think.", "</think>", "\n"))
+            yield from (TextDelta(piece) for piece in ("<think>", "Let me think.", "</think>", "\n"))
         calls = self._calls(body)
         for number, (name, arguments) in enumerate(calls):
             if self.dialect in MARKUP:
-                yield from map(Text, _words(MARKUP[self.dialect].format(name=name, arguments=arguments, number=number)))
+                yield from map(
+                    TextDelta, _words(MARKUP[self.dialect].format(name=name, arguments=arguments, number=number))
+                )
                 continue
-            yield Call(number, f"call{number:05}", name)
-            yield from (Call(number, arguments=piece) for piece in _words(arguments))
+            yield ToolCallDelta(number, f"call{number:05}", name)
+            yield from (ToolCallDelta(number, arguments=piece) for piece in _words(arguments))
         if not calls or "one short sentence" in _question(body):
-            yield from map(Text, _words(_said(body)))
+            yield from map(TextDelta, _words(_said(body)))
         parsed = calls and self.dialect not in MARKUP
         yield Finish("tool_calls", "tool_calls") if parsed else Finish("stop", "stop")
 

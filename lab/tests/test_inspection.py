@@ -15,7 +15,7 @@ from folding import DONE, call, chunk, entry, event, fin, fragments, text
 from streamfold import ConfigError, Limits, StreamDecoder, StreamError, ToolCall
 from streamfold.engine import OpenCall, Placement, Rule
 from streamfold.recording import Recording
-from streamfold.values.deltas import Call, Delta, Done, Finish, Meta, Text
+from streamfold.values.deltas import Delta, Finish, Meta, StreamEnd, TextDelta, ToolCallDelta
 from streamfold_lab.inspection import (
     Caused,
     Event,
@@ -211,7 +211,9 @@ def test_why_on_the_responses_wire():
 def test_every_rule_and_delta_has_words() -> None:
     """A rule of the engine or a kind of delta that is new can't be explained by an error."""
     opened = OpenCall(0, 0)
-    words = [placement_words(Placement(opened, rule, Call(0, "a", "f"), rival=opened)) for rule in get_args(Rule)]
+    words = [
+        placement_words(Placement(opened, rule, ToolCallDelta(0, "a", "f"), rival=opened)) for rule in get_args(Rule)
+    ]
     assert all(words)
     assert len(set(words)) == len(words)
     assert set(_KINDS) < set(get_args(Delta))
@@ -243,7 +245,7 @@ def test_an_event_in_full():
             time=0.75,
             gap=0.75,
             piece=2,
-            deltas=(Meta("c1", "m", 1), Text("Hi")),
+            deltas=(Meta("c1", "m", 1), TextDelta("Hi")),
             text="Hi",
         ),
         Event(
@@ -259,7 +261,7 @@ def test_an_event_in_full():
             deltas=(Meta("c1", "m", 1), Finish("stop", "stop")),
         ),
     )
-    assert made.events[2].deltas == (Done(),)
+    assert made.events[2].deltas == (StreamEnd(),)
     assert made.events[2].finished
     assert (made.name, made.adapter, made.count, made.duration) == ("a/b", "chat", 3, 1.75)
 
@@ -466,7 +468,7 @@ def test_calls_of_the_summary_are_whole():
     """The fragment of a summary is marked as such."""
     made = inspected("aimock/responses_interleaved")
     assert [placement.whole for placement in made.events[-1].placements] == [True, True]
-    assert [type(delta) for delta in made.events[8].deltas][1:] == [Call]
+    assert [type(delta) for delta in made.events[8].deltas][1:] == [ToolCallDelta]
     assert made.reply.tool_calls[0] == ToolCall(
         "call_tqy8u66w3HpBzojg", "get_weather", {"city": "Paris"}, '{"city":"Paris"}'
     )

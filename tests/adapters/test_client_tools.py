@@ -17,7 +17,7 @@ from streamfold import ConfigError, NamedTool
 from streamfold.adapters.chat import ChatAdapter
 from streamfold.adapters.responses import BUILT_IN, ClientTool, FunctionRequest, parse_for_functions, parse_request
 from streamfold.adapters.responses.tools_as_functions import OTHER_ITEMS
-from streamfold.values.deltas import Call, Finish, Text
+from streamfold.values.deltas import Finish, TextDelta, ToolCallDelta
 from tables import each_row
 
 PATCH = '*** Begin Patch\n*** Update File: a.txt\n@@\n-"blue"\n+grün\n*** End Patch'
@@ -45,7 +45,7 @@ def conversation(*items: Any, tools: Any = ()) -> list[dict[str, Any]]:
 
 def answered(asked: FunctionRequest, name: str, arguments: str, **rest: Any) -> dict[str, Any]:
     """The one item of an answer that calls a function, after every check of its events."""
-    call = Call(0, "c-1", name, arguments, True)
+    call = ToolCallDelta(0, "c-1", name, arguments, True)
     body = emit("responses", [call, Finish("tool_calls", "tool_calls")], tools=asked.tools, **rest)
     openai_response(body)
     (item,) = check_response_events(body)["output"]
@@ -302,7 +302,7 @@ def test_a_custom_call_to_the_event() -> None:
     """It has the events that the API documents for it: the text, without the JSON round it."""
     body = emit(
         "responses",
-        [Call(0, "c-1", "apply_patch", json.dumps({"input": "é\n"}), True), Finish("tool_calls", "")],
+        [ToolCallDelta(0, "c-1", "apply_patch", json.dumps({"input": "é\n"}), True), Finish("tool_calls", "")],
         tools=parsed(CUSTOM).tools,
     )
     at = {"item_id": "ctc_0_0", "output_index": 0}
@@ -328,11 +328,11 @@ def test_a_custom_call_that_comes_in_pieces(text: str, cuts: list[int], escaped:
     text = text.encode("utf-8", "replace").decode()
     arguments = json.dumps({"input": text}, ensure_ascii=escaped)
     ends = sorted({min(cut, len(arguments)) for cut in cuts} | {0, len(arguments)})
-    pieces = [Call(0, arguments=arguments[at:end]) for at, end in pairwise(ends)]
+    pieces = [ToolCallDelta(0, arguments=arguments[at:end]) for at, end in pairwise(ends)]
     deltas = [
-        Call(0, "c-1", "apply_patch"),
+        ToolCallDelta(0, "c-1", "apply_patch"),
         *pieces,
-        Call(0, arguments=arguments, whole=True),
+        ToolCallDelta(0, arguments=arguments, whole=True),
         Finish("tool_calls", ""),
     ]
     body = emit("responses", deltas, tools=parsed(CUSTOM).tools)
@@ -343,7 +343,7 @@ def test_a_custom_call_that_comes_in_pieces(text: str, cuts: list[int], escaped:
 def test_a_patch_shows_while_it_is_written() -> None:
     """The first line is out before the last one has come."""
     made = emitter("responses", tools=parsed(CUSTOM).tools)
-    begun = made.feed(Call(0, "c-1", "apply_patch", '{"input":"*** Begin Patch\\n*** Upd'))
+    begun = made.feed(ToolCallDelta(0, "c-1", "apply_patch", '{"input":"*** Begin Patch\\n*** Upd'))
     assert payloads(begun)[-1]["delta"] == "*** Begin Patch\n*** Upd"
 
 
@@ -376,7 +376,7 @@ def test_a_call_that_was_cut(tool: Any) -> None:
     """Nothing of it can be run: of a text not even the half, and of an object nothing is written."""
     asked = parsed(tool)
     name = asked.request.tools[0].name
-    deltas = [Text("Hi"), Call(0, "c-1", name, '{"input": "rm'), Finish("length", "length")]
+    deltas = [TextDelta("Hi"), ToolCallDelta(0, "c-1", name, '{"input": "rm'), Finish("length", "length")]
     response = check_response_events(emit("responses", deltas, tools=asked.tools))
     assert response["status"] == "incomplete"
     assert all(item["status"] == "incomplete" and not item.get("input") for item in response["output"][1:])

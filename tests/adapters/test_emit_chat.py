@@ -28,16 +28,16 @@ from streamfold.adapters.chat.serializer import ChatEmitter
 from streamfold.adapters.serializing.reply_deltas import error_delta
 from streamfold.values import ErrorInfo
 from streamfold.values.deltas import (
-    Call,
     Delta,
-    Done,
-    Extra,
+    ExtraPart,
     Failure,
     Finish,
     Meta,
-    Reasoning,
-    Refusal,
-    Text,
+    ReasoningDelta,
+    RefusalDelta,
+    StreamEnd,
+    TextDelta,
+    ToolCallDelta,
     Warn,
 )
 from tables import each_row
@@ -58,10 +58,10 @@ def test_a_whole_stream_to_the_byte() -> None:
     """The role comes with the first delta; then text, the finish reason, and `[DONE]`."""
     made = ChatEmitter(id="chatcmpl-1", model="main", created=7)
     begin = b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"main","choices":'
-    assert made.feed(Text("Hé")) == (
+    assert made.feed(TextDelta("Hé")) == (
         begin + '[{"index":0,"delta":{"role":"assistant","content":"Hé"},"finish_reason":null}]}\n\n'.encode()
     )
-    assert made.feed(Text("!")) == begin + b'[{"index":0,"delta":{"content":"!"},"finish_reason":null}]}\n\n'
+    assert made.feed(TextDelta("!")) == begin + b'[{"index":0,"delta":{"content":"!"},"finish_reason":null}]}\n\n'
     assert made.feed(Finish("stop", "stop")) == b""
     assert made.feed(Usage(1, 2, 3)) == b""
     assert made.finish() == begin + b'[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n' + DONE
@@ -69,7 +69,7 @@ def test_a_whole_stream_to_the_byte() -> None:
 
 def test_usage_is_sent_where_it_was_asked_for() -> None:
     """As a last chunk without choices; all others have a null. Nobody is told a usage that no server sent."""
-    said: list[Delta] = [Text("Hi"), Usage(1, 2, 3, 1), Finish("stop", "stop")]
+    said: list[Delta] = [TextDelta("Hi"), Usage(1, 2, 3, 1), Finish("stop", "stop")]
     chunks = payloads(emit("chat", said))
     assert [chunk["usage"] for chunk in chunks[:-1]] == [None, None]
     assert (chunks[-1]["choices"], chunks[-1]["usage"]) == (
@@ -77,7 +77,7 @@ def test_usage_is_sent_where_it_was_asked_for() -> None:
         {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3, "prompt_tokens_details": {"cached_tokens": 1}},
     )
     assert not any("usage" in chunk for chunk in payloads(emit("chat", said, include_usage=False)))
-    assert all(chunk["choices"] and chunk["usage"] is None for chunk in payloads(emit("chat", [Text("Hi")])))
+    assert all(chunk["choices"] and chunk["usage"] is None for chunk in payloads(emit("chat", [TextDelta("Hi")])))
 
 
 def test_what_else_a_server_says_of_usage() -> None:
@@ -92,10 +92,10 @@ def test_what_else_a_server_says_of_usage() -> None:
 def test_a_call_opens_once() -> None:
     """With index, id, type, name and first arguments in one entry; later ones have index and arguments alone."""
     said: list[Delta] = [
-        Call(0, "a", "f", ""),
-        Call(0, arguments='{"x"'),
-        Call(1, "b", "g", "{}"),
-        Call(0, "a", "f", ":1}"),  # said again, and written once
+        ToolCallDelta(0, "a", "f", ""),
+        ToolCallDelta(0, arguments='{"x"'),
+        ToolCallDelta(1, "b", "g", "{}"),
+        ToolCallDelta(0, "a", "f", ":1}"),  # said again, and written once
     ]
     assert deltas(emit("chat", [*said, Finish("tool_calls", "tool_calls")])) == [
         {
@@ -111,24 +111,35 @@ def test_a_call_opens_once() -> None:
 
 def test_a_call_waits_for_its_id_and_name() -> None:
     """What came before them is the beginning of its arguments; an id that never comes is made, a name is not."""
-    said: list[Delta] = [Call(0, name="f", arguments='{"x"'), Call(0, id="late", arguments=":1}")]
+    said: list[Delta] = [ToolCallDelta(0, name="f", arguments='{"x"'), ToolCallDelta(0, id="late", arguments=":1}")]
     assert [call.id for call in fold(emit("chat", [*said, Finish("stop", "stop")])).tool_calls] == ["late"]
-    nameless: list[Delta] = [Call(0, arguments="{}"), Call(1, name="g", arguments="{}"), Finish("stop", "stop")]
+    nameless: list[Delta] = [
+        ToolCallDelta(0, arguments="{}"),
+        ToolCallDelta(1, name="g", arguments="{}"),
+        Finish("stop", "stop"),
+    ]
     assert fold(emit("chat", nameless)).tool_calls == [ToolCall("call_0_1", "g", {}, "{}")]
 
 
 def test_a_whole_call_after_pieces() -> None:
     """It adds what the pieces lack; where it differs from them, what was written stays."""
-    more: list[Delta] = [Call(0, "a", "f", '{"x"'), Call(0, arguments='{"x":1}', whole=True), Call(0, arguments="}")]
+    more: list[Delta] = [
+        ToolCallDelta(0, "a", "f", '{"x"'),
+        ToolCallDelta(0, arguments='{"x":1}', whole=True),
+        ToolCallDelta(0, arguments="}"),
+    ]
     assert fold(emit("chat", [*more, Finish("stop", "stop")])).tool_calls == [ToolCall("a", "f", {"x": 1}, '{"x":1}')]
-    other: list[Delta] = [Call(0, "a", "f", '{"y":1}'), Call(0, arguments='{"x":1}', whole=True)]
+    other: list[Delta] = [ToolCallDelta(0, "a", "f", '{"y":1}'), ToolCallDelta(0, arguments='{"x":1}', whole=True)]
     assert fold(emit("chat", [*other, Finish("stop", "stop")])).tool_calls == [ToolCall("a", "f", {"y": 1}, '{"y":1}')]
 
 
 @each_row("character", ["\u2028", "\u2029", "\u0085", "\x0b", "\x0c", "\x1c"])
 def test_no_character_ends_a_line_that_is_none(character: str) -> None:
     """A client that splits lines at all that Python's `splitlines` takes for an end reads it as well."""
-    said: list[Delta] = [Text(f"a{character}b"), Call(0, "c", "f", json.dumps({"x": character}, ensure_ascii=False))]
+    said: list[Delta] = [
+        TextDelta(f"a{character}b"),
+        ToolCallDelta(0, "c", "f", json.dumps({"x": character}, ensure_ascii=False)),
+    ]
     body = emit("chat", [*said, Warn("text_mismatch", f"x{character}y"), Finish("tool_calls", "tool_calls")])
     lines = body.decode().splitlines()
     assert [json.loads(line[6:]) for line in lines if line.startswith("data: {")] == payloads(body)
@@ -138,18 +149,18 @@ def test_no_character_ends_a_line_that_is_none(character: str) -> None:
 
 def test_half_a_character_is_written_as_json_can() -> None:
     """Halves of a surrogate pair in two pieces are one character to whoever joins them."""
-    assert fold(emit("chat", [Text("\ud83d"), Text("\udc4b"), Finish("stop", "stop")])).text == "\U0001f44b"
+    assert fold(emit("chat", [TextDelta("\ud83d"), TextDelta("\udc4b"), Finish("stop", "stop")])).text == "\U0001f44b"
 
 
 def test_what_is_beside_the_text() -> None:
     """Reasoning, even empty, refusals, citations and sound have members of their own."""
     said: list[Delta] = [
-        Reasoning(""),
-        Refusal("No."),
-        Extra("annotations", {"type": "url_citation", "url": "u", "title": "t"}),
-        Extra("annotations", [{"type": "url_citation", "url": "u", "title": "t"}, {"type": "other"}], whole=True),
-        Extra("audio", {"id": "audio_1"}),
-        Extra("output", {"type": "reasoning"}),
+        ReasoningDelta(""),
+        RefusalDelta("No."),
+        ExtraPart("annotations", {"type": "url_citation", "url": "u", "title": "t"}),
+        ExtraPart("annotations", [{"type": "url_citation", "url": "u", "title": "t"}, {"type": "other"}], whole=True),
+        ExtraPart("audio", {"id": "audio_1"}),
+        ExtraPart("output", {"type": "reasoning"}),
     ]
     assert deltas(emit("chat", said)) == [
         {"role": "assistant", "reasoning_content": ""},
@@ -163,10 +174,10 @@ def test_what_is_beside_the_text() -> None:
 def test_details_of_reasoning_do_not_repeat_it() -> None:
     """Their text has been said; what has none goes on, and what is lost with a signature is told."""
     said: list[Delta] = [
-        Reasoning("Hm."),
-        Extra("reasoning_details", {"type": "reasoning.text", "text": "Hm.", "signature": "S"}),
-        Extra("reasoning_details", {"type": "reasoning.summary", "summary": "Hm."}),
-        Extra("reasoning_details", {"type": "reasoning.encrypted", "data": "E"}),
+        ReasoningDelta("Hm."),
+        ExtraPart("reasoning_details", {"type": "reasoning.text", "text": "Hm.", "signature": "S"}),
+        ExtraPart("reasoning_details", {"type": "reasoning.summary", "summary": "Hm."}),
+        ExtraPart("reasoning_details", {"type": "reasoning.encrypted", "data": "E"}),
         Finish("stop", "stop"),
     ]
     body = emit("chat", said)
@@ -218,7 +229,11 @@ def test_a_missing_finish_reason_is_mended(finish: Finish | None, calls: bool, c
 
 def _ended(finish: Finish | None, *, calls: bool) -> tuple[list[Delta], Reply]:
     """A short answer as deltas and as a reply."""
-    said: list[Delta] = [Text("Hi"), *([Call(0, "a", "f", "{}")] if calls else []), *([finish] if finish else [])]
+    said: list[Delta] = [
+        TextDelta("Hi"),
+        *([ToolCallDelta(0, "a", "f", "{}")] if calls else []),
+        *([finish] if finish else []),
+    ]
     return said, Reply("Hi", tool_calls=[ToolCall("a", "f", {}, "{}")] if calls else [], **_reasons(finish))
 
 
@@ -276,11 +291,11 @@ def test_a_completion() -> None:
 def test_an_error_ends_the_stream() -> None:
     """As an event with an error object; nothing that looks like an end in order comes after it."""
     made = emitter("chat")
-    body = made.feed(Text("Hel")) + made.feed(Failure(ErrorInfo("overloaded", "server_error", "busy", 503)))
+    body = made.feed(TextDelta("Hel")) + made.feed(Failure(ErrorInfo("overloaded", "server_error", "busy", 503)))
     assert payloads(body)[-1] == {
         "error": {"message": "overloaded", "type": "server_error", "param": None, "code": "busy", "status": 503}
     }
-    assert made.feed(Text("lo")) + made.feed(Finish("stop", "stop")) + made.finish() == b""
+    assert made.feed(TextDelta("lo")) + made.feed(Finish("stop", "stop")) + made.finish() == b""
     assert b"[DONE]" not in body
     assert fold_error(body).message == "overloaded"
 
@@ -316,7 +331,7 @@ def test_each_error_keeps_its_kind(error: Any, info: ErrorInfo, wire: str) -> No
 def test_warnings_are_comments(wire: str) -> None:
     """What was mended is said before the end, on one line each, where no reader of events trips over it."""
     said: list[Delta] = [
-        Text("Hi"),
+        TextDelta("Hi"),
         Warn("missing_id", "f came\nwithout an id"),
         Warn("missing_id", "f came\nwithout an id"),
         Warn("duplicate_id", "x"),
@@ -333,7 +348,7 @@ def test_warnings_are_comments(wire: str) -> None:
 
 
 @each_row("wire", ["chat", "responses"])
-@each_row("delta", [Call(None, "a", "f", "{}"), Text("x", whole=True)])
+@each_row("delta", [ToolCallDelta(None, "a", "f", "{}"), TextDelta("x", whole=True)])
 def test_what_was_not_sorted_is_refused(wire: str, delta: Delta) -> None:
     """A caller that forgot the engine is told so, and does not write nonsense."""
     with pytest.raises(TypeError, match="emitters take what the engine has sorted"):
@@ -344,16 +359,18 @@ def test_what_was_not_sorted_is_refused(wire: str, delta: Delta) -> None:
 def test_a_name_in_pieces_is_refused(wire: str) -> None:
     """What was written of a name can't be taken back: the engine joins it first. The same name again says nothing."""
     made = emitter(wire)
-    body = made.feed_all([Call(0, "a", "get_", ""), Call(0, name="get_", arguments="{}")])
+    body = made.feed_all([ToolCallDelta(0, "a", "get_", ""), ToolCallDelta(0, name="get_", arguments="{}")])
     with pytest.raises(TypeError, match="emitters take what the engine has sorted"):
-        made.feed(Call(0, name="weather"))
+        made.feed(ToolCallDelta(0, name="weather"))
     assert body.count(b'"get_"') == 1
 
 
 def test_ids_of_the_answer() -> None:
     """A `Meta` before anything is written says who is speaking; later ones, and empty members, change nothing."""
     made = emitter("chat", include_usage=False)
-    body = made.feed_all([Meta(None, "k2", "x"), Meta("c1", None, 3.5), Text("Hi"), Meta("c2", "other", 4), Done()])
+    body = made.feed_all(
+        [Meta(None, "k2", "x"), Meta("c1", None, 3.5), TextDelta("Hi"), Meta("c2", "other", 4), StreamEnd()]
+    )
     assert {(chunk["id"], chunk["model"], chunk["created"]) for chunk in payloads(body + made.finish())} == {
         ("c1", "k2", 3)
     }
@@ -362,10 +379,10 @@ def test_ids_of_the_answer() -> None:
 def test_openai_reads_it() -> None:
     """OpenAI's own client makes the same completion of it."""
     said: list[Delta] = [
-        Reasoning("Hm."),
-        Text("Hi"),
-        Call(0, "functions.f:0", "f", '{"x":'),
-        Call(0, arguments="1}"),
+        ReasoningDelta("Hm."),
+        TextDelta("Hi"),
+        ToolCallDelta(0, "functions.f:0", "f", '{"x":'),
+        ToolCallDelta(0, arguments="1}"),
         Usage(1, 2, 3),
         Finish("tool_calls", "tool_calls"),
     ]
@@ -389,7 +406,13 @@ def test_the_texts_of_a_whole_answer_are_joined_once() -> None:
 
     written = ChatEmitter(id="c", model="m")
     body = written.whole(
-        [Text(Piece("Hel")), Text(Piece("lo")), Refusal(Piece("N")), Refusal(Piece("o")), Finish("stop", "stop")]
+        [
+            TextDelta(Piece("Hel")),
+            TextDelta(Piece("lo")),
+            RefusalDelta(Piece("N")),
+            RefusalDelta(Piece("o")),
+            Finish("stop", "stop"),
+        ]
     )
     message = body["choices"][0]["message"]
     assert (message["content"], message["refusal"]) == ("Hello", "No")

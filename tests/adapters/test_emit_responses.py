@@ -22,7 +22,18 @@ from sdks import openai
 from streamfold import Reply, ToolCall, Usage
 from streamfold.adapters.responses.serializer import ResponsesEmitter
 from streamfold.values import ErrorInfo
-from streamfold.values.deltas import Call, Delta, Extra, Failure, Finish, Meta, Part, Reasoning, Refusal, Text
+from streamfold.values.deltas import (
+    Delta,
+    ExtraPart,
+    Failure,
+    Finish,
+    Meta,
+    PartRef,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallDelta,
+)
 from tables import each_row
 
 STOP = Finish("stop", "stop")
@@ -46,7 +57,7 @@ def written(deltas: list[Delta], **rest: Any) -> dict[str, Any]:
 
 def test_a_text_to_the_event() -> None:
     """Item and part are opened, told in pieces, repeated whole, and closed."""
-    found = payloads(emit("responses", [Text("Hé"), Text("!"), Usage(1, 2, 3, 1, 1), STOP]))
+    found = payloads(emit("responses", [TextDelta("Hé"), TextDelta("!"), Usage(1, 2, 3, 1, 1), STOP]))
     at = {"item_id": "msg_0_0", "output_index": 0, "content_index": 0}
     part = {"type": "output_text", "text": "Hé!", "annotations": [], "logprobs": []}
     item = {"id": "msg_0_0", "type": "message", "status": "completed", "role": "assistant", "content": [part]}
@@ -77,7 +88,7 @@ def test_a_text_to_the_event() -> None:
 
 def test_every_event_is_named_by_its_type() -> None:
     """The `event:` line and the type are the same, and nothing follows the last one."""
-    body = emit("responses", [Text("Hi"), STOP]).decode()
+    body = emit("responses", [TextDelta("Hi"), STOP]).decode()
     names = [line[7:] for line in body.split("\n") if line.startswith("event: ")]
     assert names == [payload["type"] for payload in payloads(body.encode())]
     assert "[DONE]" not in body
@@ -86,10 +97,10 @@ def test_every_event_is_named_by_its_type() -> None:
 def test_what_is_next_closes_what_was_open() -> None:
     """Reasoning, text, calls: each item is done before the next one begins."""
     said: list[Delta] = [
-        Reasoning("Hm."),
-        Text("Hi"),
-        Call(0, "a", "f", '{"x":1}', whole=True),
-        Call(1, "b", "g", "{}", whole=True),
+        ReasoningDelta("Hm."),
+        TextDelta("Hi"),
+        ToolCallDelta(0, "a", "f", '{"x":1}', whole=True),
+        ToolCallDelta(1, "b", "g", "{}", whole=True),
         CALLED,
     ]
     assert types(emit("responses", said)) == [
@@ -103,11 +114,11 @@ def test_what_is_next_closes_what_was_open() -> None:
 def test_calls_in_mixed_pieces_are_one_item_each() -> None:
     """One after the other, as OpenAI's items never overlap: the second waits until the first is complete."""
     said: list[Delta] = [
-        Call(0, "a", "f", ""),
-        Call(1, "b", "g", '{"y"'),
-        Call(0, arguments='{"x"'),
-        Call(1, arguments=":2}"),
-        Call(0, arguments=":1}"),
+        ToolCallDelta(0, "a", "f", ""),
+        ToolCallDelta(1, "b", "g", '{"y"'),
+        ToolCallDelta(0, arguments='{"x"'),
+        ToolCallDelta(1, arguments=":2}"),
+        ToolCallDelta(0, arguments=":1}"),
         CALLED,
     ]
     assert types(emit("responses", said)) == [
@@ -121,7 +132,13 @@ def test_calls_in_mixed_pieces_are_one_item_each() -> None:
 
 def test_text_after_a_call_is_a_message_of_its_own() -> None:
     """It is not lost, and waits until the call is complete."""
-    said: list[Delta] = [Call(0, "a", "f", '{"x"'), Text("\n"), Text("Done."), Call(0, arguments=":1}"), CALLED]
+    said: list[Delta] = [
+        ToolCallDelta(0, "a", "f", '{"x"'),
+        TextDelta("\n"),
+        TextDelta("Done."),
+        ToolCallDelta(0, arguments=":1}"),
+        CALLED,
+    ]
     body = emit("responses", said)
     assert types(body) == [*BEGIN, *CALL, CALL[1], *CALL_END, *MESSAGE, *MESSAGE_END, "completed"]
     assert written(said)["output"][1]["content"][0]["text"] == "\nDone."
@@ -132,23 +149,35 @@ def test_text_after_a_call_is_a_message_of_its_own() -> None:
 @each_row(
     ("said", "kinds", "text"),
     [
-        ([Text("\n\n"), Call(0, "a", "f", "{}", whole=True)], ["function_call"], ""),
-        ([Text("\n"), Text(" Hi"), Call(0, "a", "f", "{}", whole=True)], ["message", "function_call"], "\n Hi"),
-        ([Text("\n"), Call(0, "a", "f", "{}", whole=True), Text("Hi")], ["function_call", "message"], "\nHi"),
-        ([Text("Hi"), Text("\n\n"), Call(0, "a", "f", "{}", whole=True)], ["message", "function_call"], "Hi\n\n"),
-        ([Text("\n")], ["message"], "\n"),
-        ([Reasoning("Hm."), Text("\n")], ["reasoning", "message"], "\n"),
+        ([TextDelta("\n\n"), ToolCallDelta(0, "a", "f", "{}", whole=True)], ["function_call"], ""),
         (
-            [Text("Hi"), Call(0, "a", "f", "{}", whole=True), Text("\n")],
+            [TextDelta("\n"), TextDelta(" Hi"), ToolCallDelta(0, "a", "f", "{}", whole=True)],
+            ["message", "function_call"],
+            "\n Hi",
+        ),
+        (
+            [TextDelta("\n"), ToolCallDelta(0, "a", "f", "{}", whole=True), TextDelta("Hi")],
+            ["function_call", "message"],
+            "\nHi",
+        ),
+        (
+            [TextDelta("Hi"), TextDelta("\n\n"), ToolCallDelta(0, "a", "f", "{}", whole=True)],
+            ["message", "function_call"],
+            "Hi\n\n",
+        ),
+        ([TextDelta("\n")], ["message"], "\n"),
+        ([ReasoningDelta("Hm."), TextDelta("\n")], ["reasoning", "message"], "\n"),
+        (
+            [TextDelta("Hi"), ToolCallDelta(0, "a", "f", "{}", whole=True), TextDelta("\n")],
             ["message", "function_call", "message"],
             "Hi\n",
         ),
         (
-            [Text("Hi"), Reasoning("Hm."), Text("\n"), Call(0, "a", "f", "{}", whole=True)],
+            [TextDelta("Hi"), ReasoningDelta("Hm."), TextDelta("\n"), ToolCallDelta(0, "a", "f", "{}", whole=True)],
             ["message", "reasoning", "function_call", "message"],
             "Hi\n",
         ),
-        ([Text("\n"), Call(0, "a", "f", "{}", whole=True), Text("\n")], ["function_call"], ""),
+        ([TextDelta("\n"), ToolCallDelta(0, "a", "f", "{}", whole=True), TextDelta("\n")], ["function_call"], ""),
     ],
 )
 def test_white_space_is_no_message(said: list[Delta], kinds: list[str], text: str) -> None:
@@ -160,7 +189,7 @@ def test_white_space_is_no_message(said: list[Delta], kinds: list[str], text: st
 
 def test_a_refusal_is_a_part_of_its_own() -> None:
     """It is told in events of its own, in the message that has begun or in a new one."""
-    said: list[Delta] = [Text("Well,"), Refusal("no"), Refusal("!"), STOP]
+    said: list[Delta] = [TextDelta("Well,"), RefusalDelta("no"), RefusalDelta("!"), STOP]
     assert types(emit("responses", said)) == [
         *BEGIN, *MESSAGE, *MESSAGE_END[:2], "content_part.added", "refusal.delta", "refusal.delta", "refusal.done",
         "content_part.done", "output_item.done", "completed",
@@ -171,7 +200,9 @@ def test_a_refusal_is_a_part_of_its_own() -> None:
 
 def test_reasoning_that_is_not_shown() -> None:
     """It is an item without a summary: that the model reasoned is a fact of its own."""
-    assert [(item["type"], item.get("summary")) for item in written([Reasoning(""), Text("Hi"), STOP])["output"]] == [
+    assert [
+        (item["type"], item.get("summary")) for item in written([ReasoningDelta(""), TextDelta("Hi"), STOP])["output"]
+    ] == [
         ("reasoning", []),
         ("message", None),
     ]
@@ -180,14 +211,16 @@ def test_reasoning_that_is_not_shown() -> None:
 def test_reasoning_that_its_provider_can_read_again() -> None:
     """Encrypted reasoning goes on, with its id, as long as what it belongs before has not begun."""
     first, second = ({"type": "reasoning", "id": f"rs_{n}", "encrypted_content": f"E{n}"} for n in (1, 2))
-    call = Call(0, "a", "f", "{}", whole=True)
-    output = written([Reasoning("Hm."), Extra("output", first), Extra("output", second), call, CALLED])["output"]
+    call = ToolCallDelta(0, "a", "f", "{}", whole=True)
+    output = written([ReasoningDelta("Hm."), ExtraPart("output", first), ExtraPart("output", second), call, CALLED])[
+        "output"
+    ]
     assert [(item["id"], item.get("encrypted_content")) for item in output] == [
         ("rs_0_0", "E1"),
         ("rs_2", "E2"),
         ("fc_0_2", None),
     ]
-    late = written([Text("Hi"), Extra("output", first), STOP])["output"]
+    late = written([TextDelta("Hi"), ExtraPart("output", first), STOP])["output"]
     assert [item["type"] for item in late] == ["message"]
 
 
@@ -195,7 +228,7 @@ def test_citations() -> None:
     """They are events, and in the part; those of Chat Completions lose their envelope."""
     nested = {"type": "url_citation", "url_citation": {"url": "u", "title": "t", "start_index": 0, "end_index": 1}}
     flat = {"type": "url_citation", "url": "u", "title": "t", "start_index": 0, "end_index": 1}
-    said: list[Delta] = [Text("Hi"), Extra("annotations", nested), Extra("annotations", flat), STOP]
+    said: list[Delta] = [TextDelta("Hi"), ExtraPart("annotations", nested), ExtraPart("annotations", flat), STOP]
     assert types(emit("responses", said))[5:7] == ["output_text.annotation.added"] * 2
     [item] = written(said)["output"]
     assert item["content"][0]["annotations"] == [flat, flat]
@@ -206,12 +239,12 @@ def test_places_are_kept() -> None:
     """Two messages, and two parts of one, stay what they were; ids of items and calls are those that came."""
     said: list[Delta] = [
         Meta("resp_9", "k2", 5),
-        Reasoning("A", Part(0, "rs_9", 0, "summary")),
-        Reasoning("B", Part(0, "rs_9", 1, "summary")),
-        Text("One", Part(1, "msg_8", 0)),
-        Text("Two", Part(1, "msg_8", 1)),
-        Text("Three", Part(2, "msg_9", 0)),
-        Call(0, "call_9", "f", "{}", item="fc_9", extra={"namespace": "n", "other": 1}),
+        ReasoningDelta("A", PartRef(0, "rs_9", 0, "summary")),
+        ReasoningDelta("B", PartRef(0, "rs_9", 1, "summary")),
+        TextDelta("One", PartRef(1, "msg_8", 0)),
+        TextDelta("Two", PartRef(1, "msg_8", 1)),
+        TextDelta("Three", PartRef(2, "msg_9", 0)),
+        ToolCallDelta(0, "call_9", "f", "{}", item="fc_9", extra={"namespace": "n", "other": 1}),
         CALLED,
     ]
     response = written(said)
@@ -226,14 +259,14 @@ def test_places_are_kept() -> None:
 
 def test_another_id_for_each_event_is_still_one_message() -> None:
     """Where a server numbers its items, the number says what belongs together (GitHub's Copilot draws ids anew)."""
-    said: list[Delta] = [Text("a", Part(0, "x1")), Text("b", Part(0, "x2")), STOP]
+    said: list[Delta] = [TextDelta("a", PartRef(0, "x1")), TextDelta("b", PartRef(0, "x2")), STOP]
     assert [item["content"][0]["text"] for item in written(said)["output"]] == ["ab"]
 
 
 @pytest.mark.parametrize(("reason", "why"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
 def test_an_answer_that_was_cut(reason: Any, why: str) -> None:
     """What was open is incomplete; of a call that is cut nothing is done."""
-    said: list[Delta] = [Text("Hi"), Call(0, "a", "f", '{"x'), Finish(reason, reason)]
+    said: list[Delta] = [TextDelta("Hi"), ToolCallDelta(0, "a", "f", '{"x'), Finish(reason, reason)]
     body = emit("responses", said)
     assert types(body) == [*BEGIN, *MESSAGE, *MESSAGE_END, *CALL, "output_item.done", "incomplete"]
     response = check_response_events(body)
@@ -241,21 +274,21 @@ def test_an_answer_that_was_cut(reason: Any, why: str) -> None:
     assert [item["status"] for item in response["output"]] == ["completed", "incomplete"]
     reply = read("responses", body)
     assert (reply.finish_reason, reply.text, reply.tool_calls) == (reason, "Hi", [])
-    [item] = check_response_events(emit("responses", [Text("Hi"), Finish(reason, reason)]))["output"]
+    [item] = check_response_events(emit("responses", [TextDelta("Hi"), Finish(reason, reason)]))["output"]
     assert item["status"] == "incomplete"
 
 
 def test_an_error_closes_nothing() -> None:
     """Open items are incomplete and not done, because clients keep what is done; then the response has failed."""
     made = emitter("responses")
-    said: list[Delta] = [Call(0, "a", "f", '{"x'), Text("Hi")]
+    said: list[Delta] = [ToolCallDelta(0, "a", "f", '{"x'), TextDelta("Hi")]
     body = made.feed_all(said) + made.feed(Failure(ErrorInfo("overloaded", "server_error", "busy", 503)))
     assert types(body) == [*BEGIN, *CALL, *MESSAGE, "error", "failed"]
     response = check_response_events(body)
     assert response["error"] == {"code": "busy", "message": "overloaded", "type": "server_error", "status": 503}
     assert [item["status"] for item in response["output"]] == ["incomplete", "incomplete"]
     assert response["output"][1]["content"][0]["text"] == "Hi"
-    assert made.feed(Text("x")) + made.finish() == b""
+    assert made.feed(TextDelta("x")) + made.finish() == b""
     error = fold_error(body, adapter="responses")
     assert (error.message, error.partial and error.partial.text) == ("overloaded", "Hi")
 
@@ -278,7 +311,7 @@ def test_the_response_repeats_its_request() -> None:
         "reasoning": {"effort": "low"}, "metadata": {"a": "b"}, "parallel_tool_calls": False, "top_p": None,
         "text": {"format": {"type": "json_object"}, "verbosity": "low"}, "unknown": 1,
     }  # fmt: skip
-    response = written([Text("Hi"), STOP], request=request)
+    response = written([TextDelta("Hi"), STOP], request=request)
     told = {"instructions": "Be brief.", "temperature": 0.5, "max_output_tokens": 9, "top_p": 1.0, "store": False}
     assert {name: response[name] for name in told} == told
     assert response["tools"] == [
@@ -295,7 +328,7 @@ def test_the_form_of_the_answer_is_repeated() -> None:
     """A schema is echoed with all of its members."""
     wanted = {"type": "json_schema", "name": "n", "schema": {"type": "object"}}
     made = ResponsesEmitter(id="resp_0", model="m", request={"text": {"format": wanted}})
-    body = made.feed(Text("{}")) + made.feed(STOP) + made.finish()
+    body = made.feed(TextDelta("{}")) + made.feed(STOP) + made.finish()
     assert check_response_events(body)["text"] == {"format": {**wanted, "strict": False, "description": None}}
     assert openai_response(body).text.format.name == "n"
 

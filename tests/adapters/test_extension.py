@@ -16,7 +16,7 @@ from httpx_sse import ServerSentEvent
 from streamfold import ConfigError, StreamDecoder
 from streamfold.adapters import Adapter, Prepared
 from streamfold.requests import Request
-from streamfold.values import Delta, Text
+from streamfold.values import Delta, TextDelta
 from tables import each_row
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,7 +83,7 @@ class Spare(Adapter):
         return {"words": [message.content for message in request.messages]}
 
     def decode(self, event: ServerSentEvent) -> Iterator[Delta]:
-        yield Text(event.data)
+        yield TextDelta(event.data)
 
 
 class Full(Spare):

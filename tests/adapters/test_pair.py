@@ -35,7 +35,7 @@ from streamfold.adapters.responses.serializer import ResponsesEmitter
 from streamfold.adapters.serializing.reply_deltas import chunk_deltas, error_delta
 from streamfold.adapters.serializing.stream_serializer import json_text
 from streamfold.recording import Recording
-from streamfold.values.deltas import Call, Delta, Finish, Meta, Reasoning, Refusal, Text
+from streamfold.values.deltas import Delta, Finish, Meta, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
 from tables import each_row
 
 FOLDER = Path(__file__).parents[2] / "fixtures"
@@ -54,16 +54,19 @@ def answers(draw: st.DrawFn) -> tuple[list[Delta], dict[str, Any]]:
     texts, reasonings, calls = draw(pieces), draw(pieces), draw(planned_calls())
     refusal = draw(st.none() | st.text(st.characters(codec="utf-8"), min_size=1, max_size=9))
     waiting = [
-        [Call(number, call.id, call.name, ""), *(Call(number, arguments=piece) for piece in call.pieces)]
+        [
+            ToolCallDelta(number, call.id, call.name, ""),
+            *(ToolCallDelta(number, arguments=piece) for piece in call.pieces),
+        ]
         for number, call in enumerate(calls)
     ]
-    said: list[Delta] = [Meta("id_1", "m-1", 7), *map(Reasoning, reasonings)]
+    said: list[Delta] = [Meta("id_1", "m-1", 7), *map(ReasoningDelta, reasonings)]
     if not reasonings and (reasoned := draw(st.booleans())):
-        said.append(Reasoning(""))
+        said.append(ReasoningDelta(""))
     else:
         reasoned = bool(reasonings)
-    late = [Text(text) for text in texts[draw(st.integers(0, 4)) :]]
-    said += map(Text, texts[: len(texts) - len(late)])
+    late = [TextDelta(text) for text in texts[draw(st.integers(0, 4)) :]]
+    said += map(TextDelta, texts[: len(texts) - len(late)])
     if draw(st.booleans()):
         said += [part for call in waiting for part in call]
     else:
@@ -72,7 +75,7 @@ def answers(draw: st.DrawFn) -> tuple[list[Delta], dict[str, Any]]:
             said.append(rng.choice([call for call in waiting if call]).pop(0))
     said += late
     if refusal:
-        said.append(Refusal(refusal))
+        said.append(RefusalDelta(refusal))
     usage = draw(st.none() | usages)
     reason = draw(reasons)
     said += [usage] if usage else []
@@ -94,11 +97,12 @@ def answers(draw: st.DrawFn) -> tuple[list[Delta], dict[str, Any]]:
 
 
 def calls_of(deltas: list[Delta]) -> bool:
-    return any(isinstance(delta, Call) for delta in deltas)
+    return any(isinstance(delta, ToolCallDelta) for delta in deltas)
 
 
 WHITE_SPACE_BEHIND_A_CALL: tuple[list[Delta], dict[str, Any]] = (
-    [Meta("id_1", "m-1", 7), Text("Hi"), Call(0, "a", "f", "{}"), Text("\n"), Finish("stop", "stop")],
+    [Meta("id_1", "m-1", 7), TextDelta("Hi"), ToolCallDelta(0, "a", "f", "{}"), TextDelta("\n"), Finish("stop",
+     "stop")],
     {"text": "Hi\n", "reasoning": "", "reasoned": False, "refusal": None, "calls": [("a", "f", "{}")],
      "finish_reason": "tool_calls", "usage": None, "id": "id_1", "model": "m-1"},
 )  # fmt: skip

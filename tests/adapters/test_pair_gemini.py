@@ -22,7 +22,17 @@ from sdks import genai
 from streamfold import Reply, ReplyWarning, StreamDecoder, UpstreamError, Usage
 from streamfold.adapters.gemini import GeminiEmitter, google_error, read_google_error
 from streamfold.adapters.serializing import end_deltas
-from streamfold.values import Call, Delta, ErrorInfo, Extra, Failure, Finish, Reasoning, Refusal, Text
+from streamfold.values import (
+    Delta,
+    ErrorInfo,
+    ExtraPart,
+    Failure,
+    Finish,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallDelta,
+)
 from tables import each_row
 
 pieces = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), max_size=4)
@@ -41,7 +51,7 @@ def whole(*deltas: Delta) -> dict[str, Any]:
 
 
 def handed_on(calls: list[PlannedCall]) -> list[Delta]:
-    return [Call(at, call.id, call.name, "".join(call.pieces), True) for at, call in enumerate(calls)]
+    return [ToolCallDelta(at, call.id, call.name, "".join(call.pieces), True) for at, call in enumerate(calls)]
 
 
 @settings(deadline=None, max_examples=scale.examples(40))
@@ -52,7 +62,12 @@ def test_what_is_written_is_read(
     """Thoughts, text and calls are equal for our decoder at any cut and in each framing, and for Google's client."""
     rng = random.Random(seed)
     reason: Any = "tool_calls" if calls else "stop"
-    said: list[Delta] = [*map(Reasoning, thoughts), *map(Text, texts), *handed_on(calls), *map(Text, late)]
+    said: list[Delta] = [
+        *map(ReasoningDelta, thoughts),
+        *map(TextDelta, texts),
+        *handed_on(calls),
+        *map(TextDelta, late),
+    ]
     said += [*([usage] if usage else []), Finish(reason, reason)]
     body = emit(*said)
     expected = ("".join([*texts, *late]), "".join(thoughts), [(call.id, call.name, call.arguments) for call in calls])
@@ -83,7 +98,8 @@ def test_an_answer_that_is_not_streamed() -> None:
     """It is one object that fits Google's types, with neighbouring texts joined and signed parts left alone."""
     signed = {"text": "", "thoughtSignature": SIGNATURE}
     said: list[Delta] = [
-        Reasoning("a"), Reasoning("b"), Text("c"), Text("d"), Extra("blocks", {"text": "cd"}), Extra("blocks", signed),
+        ReasoningDelta("a"), ReasoningDelta("b"), TextDelta("c"), TextDelta("d"), ExtraPart("blocks", {"text": "cd"}),
+         ExtraPart("blocks", signed),
         Usage(3, 5, 8, reasoning_tokens=2, cached_tokens=1), Finish("stop", "stop"),
     ]  # fmt: skip
     answer = whole(*said)
@@ -101,7 +117,7 @@ def test_an_answer_that_is_not_streamed() -> None:
 def test_events_look_as_googles() -> None:
     """Lines end with CR LF, and there is nothing but data: no names of events, no comments."""
     warned = ReplyWarning("option_dropped", "x: not sent")
-    body = emit(Text("a\u2028b"), *end_deltas(Reply("ab", warnings=[warned], finish_reason="stop")))
+    body = emit(TextDelta("a\u2028b"), *end_deltas(Reply("ab", warnings=[warned], finish_reason="stop")))
     assert re.fullmatch(rb"(data: \{[^\r\n]*\}\r\n\r\n)+", body)
     assert payloads(body)[-1]["streamfoldWarnings"] == ["streamfold warning option_dropped: x: not sent"]
     assert google_answer(body).text == "a\u2028b"
@@ -111,7 +127,9 @@ def test_white_space_keeps_a_stream_alive() -> None:
     """It may stand between the events, and between the chunks of an array."""
     for framing in ("events", "array"):
         made = GeminiEmitter(id="r-1", model="m-1", framing=framing)
-        body = made.keep_alive + made.feed(Text("a")) + made.keep_alive + made.feed(Text("b")) + made.keep_alive
+        body = (
+            made.keep_alive + made.feed(TextDelta("a")) + made.keep_alive + made.feed(TextDelta("b")) + made.keep_alive
+        )
         body += made.feed(Finish("stop", "stop")) + made.finish()
         assert read("gemini", body).text == "ab"
         if framing == "events":
@@ -121,17 +139,22 @@ def test_white_space_keeps_a_stream_alive() -> None:
 def test_a_call_is_written_when_it_is_complete() -> None:
     """Until then neither it nor the text behind it is written, so that they keep their order."""
     made = GeminiEmitter(id="r-1", model="m-1")
-    assert made.feed(Call(0, "a", "f", '{"x":')) == made.feed(Call(0, arguments="1}")) == made.feed(Text("late")) == b""
-    first, second = payloads(made.feed(Call(0, arguments='{"x":1}', whole=True)))
+    assert (
+        made.feed(ToolCallDelta(0, "a", "f", '{"x":'))
+        == made.feed(ToolCallDelta(0, arguments="1}"))
+        == made.feed(TextDelta("late"))
+        == b""
+    )
+    first, second = payloads(made.feed(ToolCallDelta(0, arguments='{"x":1}', whole=True)))
     assert first["candidates"][0]["content"]["parts"] == [{"functionCall": {"id": "a", "name": "f", "args": {"x": 1}}}]
     assert second["candidates"][0]["content"]["parts"] == [{"text": "late"}]
 
 
 def test_a_call_that_was_cut() -> None:
     """Half a call is left out; where the finish reason does not say so, it is Google's word for a malformed call."""
-    half = Call(0, "a", "f", '{"x', True)
-    assert google_answer(emit(Text("a"), half, Finish("length", "length"))).calls == []
-    answer = google_answer(emit(Text("a"), half, Text("b"), Finish("tool_calls", "tool_calls")))
+    half = ToolCallDelta(0, "a", "f", '{"x', True)
+    assert google_answer(emit(TextDelta("a"), half, Finish("length", "length"))).calls == []
+    answer = google_answer(emit(TextDelta("a"), half, TextDelta("b"), Finish("tool_calls", "tool_calls")))
     assert (answer.text, answer.calls, answer.finish_reason) == ("ab", [], "MALFORMED_FUNCTION_CALL")
 
 
@@ -139,9 +162,9 @@ def test_a_call_that_was_cut() -> None:
 def test_signatures_are_on_their_parts(framing: Any) -> None:
     """On the call that was signed, and behind a text that was; of Google's own API and of its compatible one."""
     calls = [
-        Call(0, "a", "f", "{}", True, {"thoughtSignature": "MQ=="}),
-        Call(1, "b", "f", "{}", True),
-        Call(2, "c", "f", "{}", True, {"extra_content": {"google": {"thought_signature": "Mg=="}}}),
+        ToolCallDelta(0, "a", "f", "{}", True, {"thoughtSignature": "MQ=="}),
+        ToolCallDelta(1, "b", "f", "{}", True),
+        ToolCallDelta(2, "c", "f", "{}", True, {"extra_content": {"google": {"thought_signature": "Mg=="}}}),
     ]
     blocks = [
         {"text": "hi", "thoughtSignature": "MA=="},
@@ -149,7 +172,11 @@ def test_signatures_are_on_their_parts(framing: Any) -> None:
         {"text": "", "thoughtSignature": "Mw=="},
     ]
     body = emit(
-        Text("hi"), *(Extra("blocks", block) for block in blocks), *calls, Finish("stop", "STOP"), framing=framing
+        TextDelta("hi"),
+        *(ExtraPart("blocks", block) for block in blocks),
+        *calls,
+        Finish("stop", "STOP"),
+        framing=framing,
     )
     found = [
         (part.get("functionCall", {}).get("id"), part.get("thoughtSignature"))
@@ -167,15 +194,19 @@ def test_parts_that_only_google_makes() -> None:
     code = {"executableCode": {"language": "PYTHON", "code": "1"}}
     ran = [{"functionCall": {"name": "f"}}, {"functionResponse": {"name": "f", "response": {}}}]
     grounding = {"webSearchQueries": ["x"]}
-    extras = [*(Extra("blocks", block) for block in (code, *ran)), Extra("groundingMetadata", grounding)]
-    candidate = whole(*extras, Text("a"), Finish("stop", "STOP"))["candidates"][0]
+    extras = [*(ExtraPart("blocks", block) for block in (code, *ran)), ExtraPart("groundingMetadata", grounding)]
+    candidate = whole(*extras, TextDelta("a"), Finish("stop", "STOP"))["candidates"][0]
     assert candidate["content"]["parts"] == [code, {"text": "a"}]
     assert candidate["groundingMetadata"] == grounding
 
 
 def test_thoughts_are_for_clients_that_asked_for_them() -> None:
     """Others get none, nor their signatures."""
-    said = [Reasoning("Hm"), Extra("blocks", {"text": "Hm", "thought": True, "thoughtSignature": SIGNATURE}), Text("a")]
+    said = [
+        ReasoningDelta("Hm"),
+        ExtraPart("blocks", {"text": "Hm", "thought": True, "thoughtSignature": SIGNATURE}),
+        TextDelta("a"),
+    ]
     assert google_answer(emit(*said, Finish("stop", "STOP"))).thoughts == "Hm"
     shown = google_answer(emit(*said, Finish("stop", "STOP"), thinking=False))
     assert (shown.thoughts, shown.signatures, shown.text) == ("", [], "a")
@@ -196,13 +227,13 @@ def test_thoughts_are_for_clients_that_asked_for_them() -> None:
 )
 def test_finish_reasons(finish: Finish | None, word: str) -> None:
     """Google's own words where the provider has used them; an end that nobody knows is no STOP."""
-    assert google_answer(emit(Text("a"), *([finish] if finish else []))).finish_reason == word
+    assert google_answer(emit(TextDelta("a"), *([finish] if finish else []))).finish_reason == word
 
 
 def test_a_prompt_that_was_blocked() -> None:
     """It has no candidate, and says why."""
     blocked = {"blockReason": "PROHIBITED_CONTENT"}
-    body = emit(Extra("promptFeedback", blocked), Usage(3, 0, 3), Finish("content_filter", "PROHIBITED_CONTENT"))
+    body = emit(ExtraPart("promptFeedback", blocked), Usage(3, 0, 3), Finish("content_filter", "PROHIBITED_CONTENT"))
     (chunk,) = payloads(body)
     assert ("candidates" in chunk, chunk["promptFeedback"]) == (False, blocked)
     assert google_answer(body).block_reason == "PROHIBITED_CONTENT"
@@ -212,14 +243,14 @@ def test_a_prompt_that_was_blocked() -> None:
 
 def test_a_refusal_is_text() -> None:
     """This API has no other place for it."""
-    assert google_answer(emit(Refusal("No."), Finish("stop", "stop"))).text == "No."
+    assert google_answer(emit(RefusalDelta("No."), Finish("stop", "stop"))).text == "No."
 
 
 @pytest.mark.parametrize("framing", ["events", "array"])
 def test_an_answer_that_fails(framing: Any) -> None:
     """It ends with an error that our decoder and Google's client raise; a call that was open is not written."""
     info = ErrorInfo("overloaded", "overloaded_error", status=503)
-    body = emit(Text("a"), Call(0, "x", "f", "{}"), Text("b"), Failure(info), framing=framing)
+    body = emit(TextDelta("a"), ToolCallDelta(0, "x", "f", "{}"), TextDelta("b"), Failure(info), framing=framing)
     assert b"functionCall" not in body
     error = fold_error(body, adapter="gemini")
     assert isinstance(error, UpstreamError)
@@ -254,14 +285,14 @@ def test_errors_in_googles_shape(info: ErrorInfo, word: str) -> None:
 
 def test_after_none_no_call_is_written() -> None:
     """Whoever made it."""
-    assert google_answer(emit(Text("a"), Call(0, "x", "f", "{}", True), tool_choice="none")).calls == []
+    assert google_answer(emit(TextDelta("a"), ToolCallDelta(0, "x", "f", "{}", True), tool_choice="none")).calls == []
 
 
 @pytest.mark.parametrize("framing", ["events", "array"])
 def test_a_cut_body_has_no_end(framing: Any) -> None:
     """Cut between any two chunks, it is not finished for anybody who reads finish reasons."""
     made = GeminiEmitter(id="r-1", model="m-1", framing=framing)
-    chunks = [made.feed(delta) for delta in (Text("a"), Call(0, "x", "f", "{}", True), Text("b"))]
+    chunks = [made.feed(delta) for delta in (TextDelta("a"), ToolCallDelta(0, "x", "f", "{}", True), TextDelta("b"))]
     for count in range(1, 4):
         decoder = StreamDecoder("gemini")
         decoder.feed(b"".join(chunks[:count]))
@@ -270,7 +301,7 @@ def test_a_cut_body_has_no_end(framing: Any) -> None:
 
 def test_what_a_client_sends_back_is_what_it_got() -> None:
     """The contents that Google's client keeps of a chat have each signature on its part, and none is left out."""
-    call = Call(0, "a", "f", '{"x":1}', True, {"thoughtSignature": SIGNATURE})
+    call = ToolCallDelta(0, "a", "f", '{"x":1}', True, {"thoughtSignature": SIGNATURE})
     with google_client(emit(call, Finish("stop", "STOP"))) as client:
         chat = client.chats.create(model="m")
         list(chat.send_message_stream("?"))

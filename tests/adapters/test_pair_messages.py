@@ -22,7 +22,7 @@ from sdks import anthropic
 from streamfold import Reply, ReplyWarning, StreamDecoder, ToolCall, Usage
 from streamfold.adapters.anthropic import MessagesEmitter, messages_error
 from streamfold.adapters.serializing import Order, ReplyWriter, end_deltas
-from streamfold.values import Call, Delta, ErrorInfo, Extra, Failure, Finish, Reasoning, Text
+from streamfold.values import Delta, ErrorInfo, ExtraPart, Failure, Finish, ReasoningDelta, TextDelta, ToolCallDelta
 from tables import each_row
 
 pieces = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), max_size=4)
@@ -38,7 +38,7 @@ def emit(deltas: list[Delta], **options: Any) -> bytes:
 def fragments(calls: list[PlannedCall], rng: random.Random, *, mixed: bool) -> list[Delta]:
     """The fragments of calls; mixed, those of all calls in any order."""
     waiting: list[list[Delta]] = [
-        [Call(at, call.id, call.name, ""), *(Call(at, arguments=piece) for piece in call.pieces)]
+        [ToolCallDelta(at, call.id, call.name, ""), *(ToolCallDelta(at, arguments=piece) for piece in call.pieces)]
         for at, call in enumerate(calls)
     ]
     if not mixed:
@@ -71,7 +71,7 @@ def test_what_is_written_is_read(
     rng = random.Random(seed)
     made = fragments(calls, rng, mixed=mixed)
     reason: Any = "tool_calls" if calls else "stop"
-    deltas = [*map(Reasoning, thoughts), *map(Text, texts), *made, *map(Text, late)]
+    deltas = [*map(ReasoningDelta, thoughts), *map(TextDelta, texts), *made, *map(TextDelta, late)]
     body = emit([*deltas, *([usage] if usage else []), Finish(reason, reason)])
     expected = ("".join([*texts, *late]), "".join(thoughts), [(call.id, call.name, call.arguments) for call in calls])
     cuts = sorted(rng.randrange(len(body) + 1) for _ in range(rng.randint(0, 30)))
@@ -99,7 +99,7 @@ def test_whole_and_streamed_say_the_same(
         made = []  # calls of an answer that was cut are not handed out
     reason = "tool_calls" if made else reason
     reply = Reply("".join(texts), "".join(thoughts), tool_calls=made, finish_reason=reason, reasoned=bool(thoughts))
-    body = emit([*map(Reasoning, thoughts), *map(Text, texts), *end_deltas(reply)])
+    body = emit([*map(ReasoningDelta, thoughts), *map(TextDelta, texts), *end_deltas(reply)])
     at_once = anthropic.types.Message.model_validate(whole("anthropic", reply, id="msg_0", model="m"))
     streamed = anthropic_message(body)
     assert said(at_once) == said(streamed)
@@ -109,8 +109,9 @@ def test_whole_and_streamed_say_the_same(
 def test_one_block_is_open_at_a_time() -> None:
     """A change of kind stops the block before the next one starts, numbered from 0; nothing empty opens one."""
     deltas: list[Delta] = [
-        Reasoning("a"), Text(""), Text("b"), Call(0, "x", "f", "{"), Call(1, "y", "g", "{}"), Call(0, arguments="}"),
-        Text("c"), Finish("tool_calls", "tool_calls"),
+        ReasoningDelta("a"), TextDelta(""), TextDelta("b"), ToolCallDelta(0, "x", "f", "{"), ToolCallDelta(1, "y", "g",
+         "{}"), ToolCallDelta(0, arguments="}"),
+        TextDelta("c"), Finish("tool_calls", "tool_calls"),
     ]  # fmt: skip
     opened = None
     indexes = []
@@ -131,8 +132,9 @@ def test_one_block_is_open_at_a_time() -> None:
 def test_signed_thinking() -> None:
     """Each block of thinking ends with its signature, also one whose text the provider does not show."""
     deltas: list[Delta] = [
-        Reasoning("a"), Extra("signature", "1"), Reasoning("b"), Extra("signature", "2"), Text("c"),
-        Extra("signature", "3"), Finish("stop", "stop"),
+        ReasoningDelta("a"), ExtraPart("signature", "1"), ReasoningDelta("b"), ExtraPart("signature", "2"),
+         TextDelta("c"),
+        ExtraPart("signature", "3"), Finish("stop", "stop"),
     ]  # fmt: skip
     blocks = [block.model_dump(exclude_none=True) for block in anthropic_message(emit(deltas)).content]
     kinds = [(block.get("thinking"), block.get("signature"), block.get("text")) for block in blocks]
@@ -143,7 +145,7 @@ def test_signed_thinking() -> None:
 
 def test_a_string_that_stopped_the_answer() -> None:
     """The provider says which; the client gets it with the reason that goes with it."""
-    deltas: list[Delta] = [Text("a"), Extra("stop_sequence", "END"), Finish("stop", "stop_sequence")]
+    deltas: list[Delta] = [TextDelta("a"), ExtraPart("stop_sequence", "END"), Finish("stop", "stop_sequence")]
     message = anthropic_message(emit(deltas))
     assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "END")
     reply = Reply("a", finish_reason="stop", extras={"stop_sequence": ["END"]})
@@ -176,7 +178,7 @@ def test_the_blocks_of_an_answer_come_as_they_came() -> None:
 @pytest.mark.parametrize("info", [ErrorInfo("no"), ErrorInfo("no", "overloaded_error"), ErrorInfo("no", status=429)])
 def test_an_answer_that_fails_raises_in_the_client(info: ErrorInfo) -> None:
     """It ends with an error event, which Anthropic's client raises; ours names the kind."""
-    body = emit([Text("a"), Failure(info)])
+    body = emit([TextDelta("a"), Failure(info)])
     assert [payload["type"] for payload in payloads(body)][-1] == "error"
     with pytest.raises(anthropic.APIError, match="no"):
         anthropic_message(body)
@@ -186,7 +188,7 @@ def test_an_answer_that_fails_raises_in_the_client(info: ErrorInfo) -> None:
 def test_warnings_are_comments() -> None:
     """They stand where no client trips over them."""
     reply = Reply("a", warnings=[ReplyWarning("option_dropped", "x: not sent")], finish_reason="stop")
-    body = emit([Text("a"), *end_deltas(reply)])
+    body = emit([TextDelta("a"), *end_deltas(reply)])
     assert b": streamfold warning option_dropped: x: not sent" in body
     assert said(anthropic_message(body))[0] == "a"
 

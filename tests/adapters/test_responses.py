@@ -27,19 +27,19 @@ from streamfold.engine.deduplication import Parts
 from streamfold.engine.text_buffer import Lane
 from streamfold.values import ErrorInfo
 from streamfold.values.deltas import (
-    Call,
+    CallSummary,
     Delta,
-    Done,
-    Extra,
+    ExtraPart,
     Failure,
     Finish,
     Meta,
-    Part,
-    Reasoning,
-    Refusal,
+    PartRef,
+    ReasoningDelta,
+    RefusalDelta,
     Sequence,
-    Summary,
-    Text,
+    StreamEnd,
+    TextDelta,
+    ToolCallDelta,
     Usage,
     Warn,
 )
@@ -60,13 +60,13 @@ RESPONSE: dict[str, Any] = {
 }  # fmt: skip
 WHOLE: list[Delta] = [
     Meta("resp_1", "m", 1),
-    Reasoning("Hm.", whole=True),
-    Text("Hi", whole=True),
-    Reasoning("Hm.", Part(0, "rs_1", 0, "summary"), whole=True),
-    Text("Hi", Part(1, "msg_1"), whole=True),
-    Extra("annotations", [{"type": "url_citation"}], whole=True),
-    Extra("output", [REASONING, MESSAGE, CALL], whole=True),
-    Summary([Call(2, "call_1", "f", X, whole=True, item="fc_1", ended=True)]),
+    ReasoningDelta("Hm.", whole=True),
+    TextDelta("Hi", whole=True),
+    ReasoningDelta("Hm.", PartRef(0, "rs_1", 0, "summary"), whole=True),
+    TextDelta("Hi", PartRef(1, "msg_1"), whole=True),
+    ExtraPart("annotations", [{"type": "url_citation"}], whole=True),
+    ExtraPart("output", [REASONING, MESSAGE, CALL], whole=True),
+    CallSummary([ToolCallDelta(2, "call_1", "f", X, whole=True, item="fc_1", ended=True)]),
     Usage(3, 2, 5, raw={"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}),
 ]
 
@@ -83,110 +83,115 @@ def decode(payload: Any, name: str = "message") -> list[Delta]:
         ("created", {"response": {"id": "r", "created_at": 1.5, "model": "m"}}, [Meta("r", "m", 1.5)]),
         ("in_progress", {"response": {"id": "r"}}, [Meta("r")]),
         ("queued", {}, [Meta()]),
-        ("output_text.delta", {"delta": "a", "content_index": 1}, [Text("a", Part(2, "it_1", 1))]),
-        ("output_text.done", {"text": "ab", "content_index": 1}, [Text("ab", Part(2, "it_1", 1), True)]),
-        ("refusal.delta", {"delta": "a", "content_index": 0}, [Refusal("a", Part(2, "it_1"))]),
-        ("refusal.done", {"refusal": "ab"}, [Refusal("ab", Part(2, "it_1"), True)]),
+        ("output_text.delta", {"delta": "a", "content_index": 1}, [TextDelta("a", PartRef(2, "it_1", 1))]),
+        ("output_text.done", {"text": "ab", "content_index": 1}, [TextDelta("ab", PartRef(2, "it_1", 1), True)]),
+        ("refusal.delta", {"delta": "a", "content_index": 0}, [RefusalDelta("a", PartRef(2, "it_1"))]),
+        ("refusal.done", {"refusal": "ab"}, [RefusalDelta("ab", PartRef(2, "it_1"), True)]),
         (
             "reasoning_summary_text.delta",
             {"delta": "a", "summary_index": 1},
-            [Reasoning("a", Part(2, "it_1", 1, "summary"))],
+            [ReasoningDelta("a", PartRef(2, "it_1", 1, "summary"))],
         ),
-        ("reasoning_summary_text.done", {"text": "a"}, [Reasoning("a", Part(2, "it_1", 0, "summary"), True)]),
+        ("reasoning_summary_text.done", {"text": "a"}, [ReasoningDelta("a", PartRef(2, "it_1", 0, "summary"), True)]),
         (
             "reasoning_summary_part.done",
             {"part": {"type": "summary_text", "text": "a"}, "summary_index": 1},
-            [Reasoning("a", Part(2, "it_1", 1, "summary"), True)],
+            [ReasoningDelta("a", PartRef(2, "it_1", 1, "summary"), True)],
         ),
-        ("reasoning_text.delta", {"delta": "a", "content_index": 0}, [Reasoning("a", Part(2, "it_1", 0, "text"))]),
-        ("reasoning_text.done", {"text": "a"}, [Reasoning("a", Part(2, "it_1", 0, "text"), True)]),
-        ("reasoning.delta", {"delta": "a"}, [Reasoning("a", Part(2, "it_1", 0, "other"))]),
-        ("reasoning.delta", {"delta": {"text": "a"}}, [Reasoning("a", Part(2, "it_1", 0, "other"))]),
-        ("reasoning.done", {"text": "a"}, [Reasoning("a", Part(2, "it_1", 0, "other"), True)]),
+        ("reasoning_text.delta", {"delta": "a", "content_index": 0}, [ReasoningDelta("a", PartRef(2, "it_1", 0,
+         "text"))]),
+        ("reasoning_text.done", {"text": "a"}, [ReasoningDelta("a", PartRef(2, "it_1", 0, "text"), True)]),
+        ("reasoning.delta", {"delta": "a"}, [ReasoningDelta("a", PartRef(2, "it_1", 0, "other"))]),
+        ("reasoning.delta", {"delta": {"text": "a"}}, [ReasoningDelta("a", PartRef(2, "it_1", 0, "other"))]),
+        ("reasoning.done", {"text": "a"}, [ReasoningDelta("a", PartRef(2, "it_1", 0, "other"), True)]),
         (
             "content_part.done",
             {"part": {"type": "output_text", "text": "a"}, "content_index": 3},
-            [Text("a", Part(2, "it_1", 3), True)],
+            [TextDelta("a", PartRef(2, "it_1", 3), True)],
         ),
         (
             "content_part.done",
             {"part": {"type": "reasoning_text", "text": "a"}},
-            [Reasoning("a", Part(2, "it_1", 0, "text"), True)],
+            [ReasoningDelta("a", PartRef(2, "it_1", 0, "text"), True)],
         ),
-        ("content_part.done", {"part": {"type": "refusal", "refusal": "a"}}, [Refusal("a", Part(2, "it_1"), True)]),
+        ("content_part.done", {"part": {"type": "refusal", "refusal": "a"}}, [RefusalDelta("a", PartRef(2, "it_1"),
+         True)]),
         ("content_part.added", {"part": {"type": "output_text", "text": ""}}, [Meta()]),
-        ("function_call_arguments.delta", {"delta": "{"}, [Call(2, arguments="{", item="it_1")]),
-        ("function_call_arguments.done", {"arguments": X}, [Call(2, arguments=X, whole=True, item="it_1")]),
+        ("function_call_arguments.delta", {"delta": "{"}, [ToolCallDelta(2, arguments="{", item="it_1")]),
+        ("function_call_arguments.done", {"arguments": X}, [ToolCallDelta(2, arguments=X, whole=True, item="it_1")]),
         (
             "function_call_arguments.done",
             {"arguments": X, "name": "f", "call_id": "c"},
-            [Call(2, "c", "f", X, whole=True, item="it_1")],
+            [ToolCallDelta(2, "c", "f", X, whole=True, item="it_1")],
         ),
         (
             "function_call_arguments.done",
             {"arguments": {"x": "é"}},
             [
                 Warn("repaired_arguments", "the arguments came as an object instead of its text"),
-                Call(2, arguments='{"x": "é"}', whole=True, item="it_1"),
+                ToolCallDelta(2, arguments='{"x": "é"}', whole=True, item="it_1"),
             ],
         ),
-        ("output_item.added", {"item": {**CALL, "arguments": ""}}, [Call(2, "call_1", "f", item="fc_1", begins=True)]),
-        ("output_item.added", {"item": CALL}, [Call(2, "call_1", "f", X, whole=True, item="fc_1", begins=True)]),
+        ("output_item.added", {"item": {**CALL, "arguments": ""}}, [ToolCallDelta(2, "call_1", "f", item="fc_1",
+         begins=True)]),
+        ("output_item.added", {"item": CALL}, [ToolCallDelta(2, "call_1", "f", X, whole=True, item="fc_1",
+         begins=True)]),
         (
             "output_item.added",
             {"item": {**CALL, "arguments": "{}"}},
-            [Call(2, "call_1", "f", item="fc_1", begins=True)],
+            [ToolCallDelta(2, "call_1", "f", item="fc_1", begins=True)],
         ),
         (
             "output_item.added",
             {"item": {**CALL, "arguments": '{"x'}},
-            [Call(2, "call_1", "f", '{"x', item="fc_1", begins=True)],
+            [ToolCallDelta(2, "call_1", "f", '{"x', item="fc_1", begins=True)],
         ),
         ("output_item.added", {"item": MESSAGE}, [Meta()]),
         (
             "output_item.done",
             {"item": CALL},
-            [Call(2, "call_1", "f", X, whole=True, item="fc_1", ended=True), Extra("output", CALL)],
+            [ToolCallDelta(2, "call_1", "f", X, whole=True, item="fc_1", ended=True), ExtraPart("output", CALL)],
         ),
         (
             "output_item.done",
             {"item": {**CALL, "namespace": "crm", "caller": {"type": "direct"}, "other": 1}},
             [
-                Call(
+                ToolCallDelta(
                     2, "call_1", "f", X, True, {"namespace": "crm", "caller": {"type": "direct"}}, "fc_1", ended=True
                 ),
-                Extra("output", {**CALL, "namespace": "crm", "caller": {"type": "direct"}, "other": 1}),
+                ExtraPart("output", {**CALL, "namespace": "crm", "caller": {"type": "direct"}, "other": 1}),
             ],
         ),
-        ("output_item.done", {"item": MESSAGE}, [Text("Hi", Part(2, "msg_1"), True), Extra("output", MESSAGE)]),
+        ("output_item.done", {"item": MESSAGE}, [TextDelta("Hi", PartRef(2, "msg_1"), True), ExtraPart("output",
+         MESSAGE)]),
         (
             "output_item.done",
             {"item": REASONING},
-            [Reasoning("Hm.", Part(2, "rs_1", 0, "summary"), True), Extra("output", REASONING)],
+            [ReasoningDelta("Hm.", PartRef(2, "rs_1", 0, "summary"), True), ExtraPart("output", REASONING)],
         ),
         (
             "output_item.done",
             {"item": {"type": "reasoning", "encrypted_content": "g"}},
-            [Reasoning(""), Extra("output", {"type": "reasoning", "encrypted_content": "g"})],
+            [ReasoningDelta(""), ExtraPart("output", {"type": "reasoning", "encrypted_content": "g"})],
         ),
         (
             "output_item.done",
             {"item": {"type": "program"}},
-            [HostedPart("program", "call", raw={"type": "program"}), Extra("output", {"type": "program"})],
+            [HostedPart("program", "call", raw={"type": "program"}), ExtraPart("output", {"type": "program"})],
         ),
-        ("output_text.annotation.added", {"annotation": {"url": "u"}}, [Extra("annotations", {"url": "u"})]),
-        ("audio.delta", {"delta": "AAAA"}, [Extra("audio", {"data": "AAAA"})]),
-        ("audio.transcript.delta", {"delta": "Hi"}, [Extra("audio", {"transcript": "Hi"})]),
+        ("output_text.annotation.added", {"annotation": {"url": "u"}}, [ExtraPart("annotations", {"url": "u"})]),
+        ("audio.delta", {"delta": "AAAA"}, [ExtraPart("audio", {"data": "AAAA"})]),
+        ("audio.transcript.delta", {"delta": "Hi"}, [ExtraPart("audio", {"transcript": "Hi"})]),
         ("image_generation_call.partial_image", {"partial_image_b64": "AAAA"}, []),
         (
             "mcp_call_arguments.done",
             {"arguments": X},
-            [Extra("item_pieces", {"id": "it_1", "type": "mcp_call", "text": X, "whole": True})],
+            [ExtraPart("item_pieces", {"id": "it_1", "type": "mcp_call", "text": X, "whole": True})],
         ),
         (
             "custom_tool_call_input.delta",
             {"delta": "x"},
-            [Extra("item_pieces", {"id": "it_1", "type": "custom_tool_call", "text": "x", "whole": False})],
+            [ExtraPart("item_pieces", {"id": "it_1", "type": "custom_tool_call", "text": "x", "whole": False})],
         ),
         ("mcp_list_tools.failed", {}, []),
     ],
@@ -227,12 +232,12 @@ def test_event(kind: str, members: dict[str, Any], deltas: list[Delta]):
 def test_end(kind: str, members: dict[str, Any], end: Delta):
     """The worst that event and response say of the end is how it ended."""
     deltas = decode({"type": f"response.{kind}", "response": {**RESPONSE, **members}})
-    assert deltas[-2:] == [end, Done()]
+    assert deltas[-2:] == [end, StreamEnd()]
 
 
 def test_the_members_of_a_response_beside_the_type():
     """Some gateways leave out the object around them."""
-    whole = [*WHOLE, Finish("stop", "completed"), Done()]
+    whole = [*WHOLE, Finish("stop", "completed"), StreamEnd()]
     assert decode({**RESPONSE, "type": "response.completed"}) == whole
     assert decode(RESPONSE) == whole
 
@@ -263,7 +268,7 @@ def test_errors(payload: Any, name: str, info: ErrorInfo):
 
 def test_an_error_event_that_is_none():
     """The type counts, whatever the `event:` line says."""
-    assert decode({"type": "response.output_text.delta", "delta": "a"}, "error") == [Text("a", Part())]
+    assert decode({"type": "response.output_text.delta", "delta": "a"}, "error") == [TextDelta("a", PartRef())]
 
 
 @each_row("data", ["{", "5", "null", '"x"', '{"choices":[]}'])
@@ -327,8 +332,11 @@ def test_nothing_at_all():
 # --- what is said twice ----------------------------------------------------------------------------------------------
 
 
-def feed(*deltas: Text | Reasoning) -> list[Delta]:
-    parts, lanes = Parts(lambda kind: lanes[kind]), {kind: Lane(1000, "text_chars") for kind in (Text, Reasoning)}
+def feed(*deltas: TextDelta | ReasoningDelta) -> list[Delta]:
+    parts, lanes = (
+        Parts(lambda kind: lanes[kind]),
+        {kind: Lane(1000, "text_chars") for kind in (TextDelta, ReasoningDelta)},
+    )
     shown: list[Delta] = []
     for delta in deltas:
         for made in parts.feed(delta):
@@ -340,45 +348,53 @@ def feed(*deltas: Text | Reasoning) -> list[Delta]:
 
 def test_pieces_that_name_no_part():
     """They belong to one part until a whole ends it, and to that whole's part if it names one."""
-    nameless, one = Part(), Part(0, "msg_1")
-    pieces = [Text("Hel", nameless), Text("lo", nameless)]
-    assert feed(*pieces, Text("Hello", nameless, True), Text("Hello", nameless, True)) == pieces
-    assert feed(*pieces, Text("Hello", one, True), Text("Hello", one, True), Text("Hello", None, True)) == pieces
-    again = [*pieces, Text("Hello", nameless, True), Text("Bye", nameless), Text("Bye", nameless, True)]
-    assert feed(*again, Text("HelloBye", None, True)) == [*pieces, Text("Bye", nameless)]
+    nameless, one = PartRef(), PartRef(0, "msg_1")
+    pieces = [TextDelta("Hel", nameless), TextDelta("lo", nameless)]
+    assert feed(*pieces, TextDelta("Hello", nameless, True), TextDelta("Hello", nameless, True)) == pieces
+    assert (
+        feed(*pieces, TextDelta("Hello", one, True), TextDelta("Hello", one, True), TextDelta("Hello", None, True))
+        == pieces
+    )
+    again = [*pieces, TextDelta("Hello", nameless, True), TextDelta("Bye", nameless), TextDelta("Bye", nameless, True)]
+    assert feed(*again, TextDelta("HelloBye", None, True)) == [*pieces, TextDelta("Bye", nameless)]
 
 
 def test_a_part_that_only_the_end_has():
     """A part that was never shown is not lost, even if it can't be shown in its place any more."""
-    first, second = Part(0, "msg_1"), Part(1, "msg_2")
-    shown = feed(Text("Two", second), Text("OneTwo", None, True), Text("One", first, True), Text("Two", second, True))
+    first, second = PartRef(0, "msg_1"), PartRef(1, "msg_2")
+    shown = feed(
+        TextDelta("Two", second),
+        TextDelta("OneTwo", None, True),
+        TextDelta("One", first, True),
+        TextDelta("Two", second, True),
+    )
     assert shown == [
-        Text("Two", second),
+        TextDelta("Two", second),
         Warn(
             "text_mismatch",
             "the pieces of a text and its whole differ: at character 0, 'Two' was shown and 'OneTwo' is said",
         ),
-        Text("One", first),
+        TextDelta("One", first),
     ]
 
 
 def test_an_end_that_comes_late():
     """The missing end of a text is put before the text that came after it, which has waited."""
-    first, second = Part(0, "msg_1"), Part(1, "msg_2")
-    shown = feed(Text("Hel", first), Text("Bye", second), Text("Hello", first, True))
+    first, second = PartRef(0, "msg_1"), PartRef(1, "msg_2")
+    shown = feed(TextDelta("Hel", first), TextDelta("Bye", second), TextDelta("Hello", first, True))
     assert shown == [
-        Text("Hel", first),
+        TextDelta("Hel", first),
         Warn("text_mismatch", "the end of a text came only with its whole"),
-        Text("lo", first),
+        TextDelta("lo", first),
     ]
-    assert feed(Text("Hel", first), Text("Hello", first, True))[-1] == Text("lo", first)
+    assert feed(TextDelta("Hel", first), TextDelta("Hello", first, True))[-1] == TextDelta("lo", first)
 
 
 def test_halves_of_a_character():
     """A text whose characters were cut in two is the same as its whole (fixtures/aimock/responses_unicode)."""
-    part = Part(0, "msg_1")
-    pieces = [Text("a\ud83d", part), Text("\udc4b", part)]
-    assert feed(*pieces, Text("a\U0001f44b", part, True), Text("a\U0001f44b", None, True)) == pieces
+    part = PartRef(0, "msg_1")
+    pieces = [TextDelta("a\ud83d", part), TextDelta("\udc4b", part)]
+    assert feed(*pieces, TextDelta("a\U0001f44b", part, True), TextDelta("a\U0001f44b", None, True)) == pieces
 
 
 # --- whatever is left out --------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from streamfold import ConfigError, Tool
 from streamfold.adapters import find_adapter
 from streamfold.config.catalogue import provider_files
 from streamfold.config.file import read_profile
-from streamfold.requests import NO_OPTIONS, Request, at_endpoint
+from streamfold.requests import NO_OPTIONS, Request, with_endpoint_defaults
 from tables import each_row
 
 LOOK = Tool("look", "Looks.", {"type": "object", "properties": {}})
@@ -62,7 +62,7 @@ def test_no_option_is_lost_silently(name: str) -> None:
     for model in scale.some(MODELS, 3):
         adapter, family = profile.make_adapter(model), profile.family_of(model)
         for option in OPTIONS:
-            pair = [at_endpoint(each, model, NO_OPTIONS, "here", family) for each in both(option, model)]
+            pair = [with_endpoint_defaults(each, model, NO_OPTIONS, "here", family) for each in both(option, model)]
             with suppress(ConfigError):
                 without, having = map(adapter.prepare, pair)
                 assert having.body != without.body or set(having.warnings) - set(without.warnings), (model, option)

@@ -12,8 +12,8 @@ import pytest
 from folding import DONE, call, entry, fin, text
 from servers import STREAM, Connection, answer, framed, sends_each, serving
 from streamfold import Tool, ToolCall, UnsupportedOptionError, run_tools, user
-from streamfold.requests import Lesson, Request, lesson_from, with_lessons
-from streamfold.values import ErrorMeaning, Message, error_info
+from streamfold.requests import LearnedRestriction, Request, restriction_from_error, with_restrictions
+from streamfold.values import ErrorClassification, Message, error_info
 from tables import each_row
 
 GOOD = answer("200 OK", text("Hi") + fin("stop") + DONE)
@@ -204,16 +204,18 @@ async def test_stop_is_never_left_out() -> None:
 )
 def test_levels_that_the_server_names(allowed: tuple[Any, ...], sent: dict[str, str]) -> None:
     """Never less than was asked for, and "none" only where the server named it and it was asked for."""
-    lesson = Lesson("reasoning_effort", "no", allowed=allowed)
+    lesson = LearnedRestriction("reasoning_effort", "no", allowed=allowed)
     asked = [Request.read("m", "Hello", None, "auto", {"reasoning_effort": effort}) for effort in sent]
-    assert [with_lessons(each, [lesson])[0].options.reasoning_effort for each in asked] == [*sent.values()]
+    assert [with_restrictions(each, [lesson])[0].options.reasoning_effort for each in asked] == [*sent.values()]
 
 
 def test_a_server_that_names_no_level_but_none_gets_none() -> None:
     """Thinking that was asked for is not turned off instead."""
     request = Request.read("m", "Hello", None, "auto", {"reasoning_effort": "high"})
-    meaning = ErrorMeaning("unsupported_option", param="reasoning_effort", allowed=("none",))
-    assert lesson_from(meaning, "no", request, {"reasoning_effort": "high"}) == Lesson("reasoning_effort", "no")
+    meaning = ErrorClassification("unsupported_option", param="reasoning_effort", allowed=("none",))
+    assert restriction_from_error(meaning, "no", request, {"reasoning_effort": "high"}) == LearnedRestriction(
+        "reasoning_effort", "no"
+    )
 
 
 async def test_a_hostile_server_is_asked_four_times_at_most() -> None:
@@ -381,9 +383,9 @@ def test_lessons_are_pure() -> None:
     request = Request.read("m", "Hello", None, "auto", {"seed": 1, "temperature": 1.5})
     meaning = error_info(openai("no", "unsupported_parameter", "seed"), 400).meaning()
     assert meaning is not None
-    lesson = lesson_from(meaning, "no", request, {"seed": 1})
-    assert lesson == Lesson("seed", "no")
-    changed, warnings = with_lessons(request, [lesson, Lesson("temperature", "why", most=1.0)])
+    lesson = restriction_from_error(meaning, "no", request, {"seed": 1})
+    assert lesson == LearnedRestriction("seed", "no")
+    changed, warnings = with_restrictions(request, [lesson, LearnedRestriction("temperature", "why", most=1.0)])
     assert (changed.options.seed, changed.options.temperature) == (None, 1.0)
     assert [(warning.code, warning.detail) for warning in warnings] == [
         ("option_dropped", "seed=1 was not sent: m refused it (no)"),

@@ -17,7 +17,7 @@ from streamfold.client.restrictions import RestrictionCache, Restrictions, combi
 from streamfold.gateway import gateway
 from streamfold.limits import RateLimiter
 from streamfold.middleware import Middleware
-from streamfold.requests import Lesson, Request
+from streamfold.requests import LearnedRestriction, Request
 from tables import each_row
 
 GOOD = answer("200 OK", text("Hi") + fin("stop") + DONE)
@@ -52,7 +52,7 @@ def asked(**options: Any) -> Request:
     return Request.read("m", "Hello", None, "auto", options)
 
 
-LEARNED = Restrictions((Lesson("temperature", "no"),))
+LEARNED = Restrictions((LearnedRestriction("temperature", "no"),))
 
 
 def test_a_restriction_holds_for_the_combination_that_was_refused() -> None:

@@ -15,7 +15,7 @@ from servers import END, STREAM, Connection, framed, sends, serving
 from streamfold import Hooks, IncompleteStreamError, Provider, Reply, StreamfoldError
 from streamfold.adapters.responses import ResponsesEmitter
 from streamfold.gateway import gateway
-from streamfold.values import Call, Finish, Reasoning, Text, Usage
+from streamfold.values import Finish, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 from tables import each_row
 
 STORED = {"store": True}
@@ -24,13 +24,19 @@ STORED = {"store": True}
 def written() -> list[bytes]:
     """A response with reasoning, text and two calls, as its events."""
     emitter = ResponsesEmitter(id="resp_1", model="m", created=1)
-    deltas: list[Any] = [Reasoning("I "), Reasoning("think."), Text("Hello "), Text("world, it is "), Text("late.")]
-    deltas += [
-        Call(0, "call_a", "look", '{"at": 1}', whole=True),
-        Call(1, "call_b", "look"),
-        Call(1, arguments='{"at"'),
+    deltas: list[Any] = [
+        ReasoningDelta("I "),
+        ReasoningDelta("think."),
+        TextDelta("Hello "),
+        TextDelta("world, it is "),
+        TextDelta("late."),
     ]
-    deltas += [Call(1, arguments=": 2}"), Call(1, arguments='{"at": 2}', whole=True)]
+    deltas += [
+        ToolCallDelta(0, "call_a", "look", '{"at": 1}', whole=True),
+        ToolCallDelta(1, "call_b", "look"),
+        ToolCallDelta(1, arguments='{"at"'),
+    ]
+    deltas += [ToolCallDelta(1, arguments=": 2}"), ToolCallDelta(1, arguments='{"at": 2}', whole=True)]
     end = [Usage(5, 7, 12), Finish("tool_calls", "completed")]
     data = emitter.begin() + emitter.feed_all([*deltas, *end]) + emitter.finish()
     return [block + b"\n\n" for block in data.split(b"\n\n") if block]

@@ -34,7 +34,7 @@ from streamfold import (
 from streamfold.testing import ScriptedProvider, say
 from streamfold.testing import call as scripted_call
 from streamfold.types import PartialUpdate
-from streamfold.values import Call, Delta, Finish
+from streamfold.values import Delta, Finish, ToolCallDelta
 from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning")
@@ -78,8 +78,8 @@ def chat(*calls: tuple[str, str, str], size: int = 7) -> list[bytes]:
 
 def written(wire: str) -> list[bytes]:
     """The same on another wire, in the pieces in which a server sends it."""
-    deltas: list[Delta] = [Call(0, "call_1", "write_files", "")]
-    deltas += [Call(0, arguments=piece) for piece in pieces_of(TEXT)]
+    deltas: list[Delta] = [ToolCallDelta(0, "call_1", "write_files", "")]
+    deltas += [ToolCallDelta(0, arguments=piece) for piece in pieces_of(TEXT)]
     if wire == "gemini":
         place = {"name": "write_files", "id": "call_1"}
         parts = [{"functionCall": {**place, "args": ARGUMENTS}}]

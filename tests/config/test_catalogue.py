@@ -26,7 +26,7 @@ from streamfold.config.file import read_profile
 from streamfold.config.profile import Profile
 from streamfold.engine.dialects import DialectContext, find_dialect
 from streamfold.requests.capabilities import Capabilities
-from streamfold.text import referenced
+from streamfold.text import variable_names
 from tables import each_row
 
 ROOT = Path(__file__).parents[2]
@@ -91,7 +91,7 @@ async def test_a_request_and_its_answer(name: str, monkeypatch: pytest.MonkeyPat
     """Two turns with calls go to the endpoint's address with its key, and a recorded answer is read."""
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://acme.openai.azure.com/")
     profile = read_profile(name)
-    for variable in referenced(profile.base_url):
+    for variable in variable_names(profile.base_url):
         monkeypatch.setenv(variable, os.environ.get(variable, "acme"))
     for variable in profile.api_key_env[:1]:
         monkeypatch.setenv(variable, "k-test")

@@ -14,7 +14,7 @@ from streamfold import ConfigError, IncompleteStreamError, StreamDecoder, Tool, 
 from streamfold.adapters.chat import ChatAdapter
 from streamfold.recording import Recording
 from streamfold.testing import assert_any_cut, assert_any_text_cut, assert_recording
-from streamfold.values.deltas import Delta, Text
+from streamfold.values.deltas import Delta, TextDelta
 from tables import each_row
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -25,7 +25,7 @@ class Dashes:
     """A dialect with a mistake: it takes `--` for one dash, but not where the two come in two events."""
 
     def feed(self, delta: Delta) -> Iterable[Delta]:
-        return [Text(delta.text.replace("--", "-"))] if isinstance(delta, Text) else [delta]
+        return [TextDelta(delta.text.replace("--", "-"))] if isinstance(delta, TextDelta) else [delta]
 
     def finish(self) -> Iterable[Delta]:
         return []
@@ -40,7 +40,7 @@ class Forgetful(ChatAdapter):
 
     def decode(self, event: Any) -> list[Delta]:
         self.asked += 1
-        return super().decode(event) + ([Text("!")] if self.asked == 4 else [])
+        return super().decode(event) + ([TextDelta("!")] if self.asked == 4 else [])
 
 
 def test_a_body_that_folds_the_same_in_every_cut() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from streamfold import ToolCall
 from streamfold.engine.blocks import Blocks
 from streamfold.text import PathValue
-from streamfold.values import Answered, Block, BlockEnd, BlockPiece, Call, Delta, Reasoning, Text
+from streamfold.values import Block, BlockEnd, BlockPiece, Delta, RanOnServer, ReasoningDelta, TextDelta, ToolCallDelta
 
 
 def text(index: int | None, start: str = "") -> Block:
@@ -28,7 +28,7 @@ def test_text_of_overlapping_blocks_is_not_mixed() -> None:
     """llama.cpp and Vercel's gateway close all blocks at the end: a later text waits for the earlier one."""
     blocks = Blocks()
     made = shown(blocks, text(0), piece(0, "a"), text(1), piece(1, "x"), piece(0, "b"), BlockEnd(0), piece(1, "y"))
-    assert made == [Text("a"), Text("b"), Text("x"), Text("y")]
+    assert made == [TextDelta("a"), TextDelta("b"), TextDelta("x"), TextDelta("y")]
     assert blocks.settle(late=False) == []
     assert [block["text"] for block in blocks.content({})] == ["ab", "xy"]
 
@@ -42,7 +42,7 @@ def test_texts_come_in_the_order_of_their_blocks() -> None:
         left = [[*map(partial(piece, at), word), BlockEnd(at)] for at, word in enumerate(words)]
         blocks = Blocks()
         made = shown(blocks, *map(text, range(len(words))), *(left[at].pop(0) for at in order))
-        assert "".join(delta.text for delta in made if isinstance(delta, Text)) == "abcdef"
+        assert "".join(delta.text for delta in made if isinstance(delta, TextDelta)) == "abcdef"
         assert blocks.settle(late=False) == []
         assert [block["text"] for block in blocks.content({})] == words
 
@@ -50,17 +50,17 @@ def test_texts_come_in_the_order_of_their_blocks() -> None:
 def test_a_piece_behind_the_end_of_its_block_is_not_lost() -> None:
     """The end of a block says nothing that is needed."""
     assert shown(Blocks(), text(0), piece(0, "a"), BlockEnd(0), text(1), piece(1, "x"), piece(0, "b")) == [
-        Text("a"),
-        Text("x"),
-        Text("b"),
+        TextDelta("a"),
+        TextDelta("x"),
+        TextDelta("b"),
     ]
 
 
 def test_text_that_still_waits_is_shown_at_the_end() -> None:
     """Nothing is lost where no block is ever closed."""
     blocks = Blocks()
-    assert shown(blocks, text(0), piece(0, "a"), text(1), piece(1, "x"), text(2), piece(2, "y")) == [Text("a")]
-    assert blocks.settle(late=False) == [Text("x"), Text("y")]
+    assert shown(blocks, text(0), piece(0, "a"), text(1), piece(1, "x"), text(2), piece(2, "y")) == [TextDelta("a")]
+    assert blocks.settle(late=False) == [TextDelta("x"), TextDelta("y")]
 
 
 def test_the_input_of_a_server_tool_is_nobody_s_call() -> None:
@@ -76,20 +76,23 @@ def test_the_input_of_a_server_tool_is_nobody_s_call() -> None:
 
 def test_fragments_beat_the_input_of_the_start() -> None:
     """What stands in the first event counts only where nothing follows."""
-    call = Call(None, "a", "f", '{"x":1}')
+    call = ToolCallDelta(None, "a", "f", '{"x":1}')
     one, other = Blocks(), Blocks()
     start = Block(0, "call", {"input": {"x": 1}}, "input", call)
-    assert shown(one, start, BlockEnd(0)) == [Call(0, "a", "f"), Call(0, arguments='{"x":1}', ended=True)]
+    assert shown(one, start, BlockEnd(0)) == [
+        ToolCallDelta(0, "a", "f"),
+        ToolCallDelta(0, arguments='{"x":1}', ended=True),
+    ]
     made = shown(other, start, BlockPiece(0, "call", "input", '{"x":2}', "json"), BlockEnd(0))
-    assert made == [Call(0, "a", "f"), Call(0, arguments='{"x":2}')]
+    assert made == [ToolCallDelta(0, "a", "f"), ToolCallDelta(0, arguments='{"x":2}')]
 
 
 def test_a_call_that_the_server_ran_is_not_handed_out() -> None:
     """Both halves stay in the message; the call is not the client's."""
     blocks = Blocks()
-    call = Block(None, "call", {"functionCall": {"name": "f"}}, "args", Call(None, None, "f", "{}"), held=True)
+    call = Block(None, "call", {"functionCall": {"name": "f"}}, "args", ToolCallDelta(None, None, "f", "{}"), held=True)
     result = Block(None, "other", {"functionResponse": {"name": "f"}})
-    assert shown(blocks, call, BlockEnd(None, call=True), Answered(None, "f"), result) == []
+    assert shown(blocks, call, BlockEnd(None, call=True), RanOnServer(None, "f"), result) == []
     assert blocks.settle(late=False) == []
     assert len(blocks.content({})) == 2
 
@@ -97,11 +100,11 @@ def test_a_call_that_the_server_ran_is_not_handed_out() -> None:
 def test_calls_that_were_dropped_are_not_in_the_history() -> None:
     """Nobody could answer them."""
     blocks = Blocks()
-    shown(blocks, text(0, "Hi"), Block(1, "call", {"type": "tool_use"}, "input", Call(None, "a", "f")))
+    shown(blocks, text(0, "Hi"), Block(1, "call", {"type": "tool_use"}, "input", ToolCallDelta(None, "a", "f")))
     assert blocks.content({}) == [{"type": "text", "text": "Hi"}]
     write = lambda value, made: {**value, "id": made.id}  # noqa: E731
     blocks = Blocks()
-    shown(blocks, Block(1, "call", {"type": "tool_use"}, "input", Call(None, "a", "f"), write))
+    shown(blocks, Block(1, "call", {"type": "tool_use"}, "input", ToolCallDelta(None, "a", "f"), write))
     assert blocks.content({0: ToolCall("fresh", "f", {}, "")}) == [{"type": "tool_use", "id": "fresh"}]
 
 
@@ -111,14 +114,14 @@ def test_texts_without_indexes_are_joined_unless_they_are_complete() -> None:
     signed = Block(None, "text", {"text": "c", "thoughtSignature": "s"}, "text")
     thought = BlockPiece(None, "reasoning", "text", "hm", opens=Block(None, "reasoning", {"text": ""}, "text"))
     made = shown(blocks, piece(None, "a"), piece(None, "b"), signed, BlockEnd(None), piece(None, "d"), thought)
-    assert made == [Text("a"), Text("b"), Text("c"), Text("d"), Reasoning("hm")]
+    assert made == [TextDelta("a"), TextDelta("b"), TextDelta("c"), TextDelta("d"), ReasoningDelta("hm")]
     assert [block["text"] for block in blocks.content({})] == ["ab", "c", "d", "hm"]
 
 
 def test_arguments_at_paths() -> None:
     """They are put together, and handed out whole at the end."""
     blocks = Blocks()
-    call = Block(None, "call", {"functionCall": {"name": "f"}}, "args", Call(None, "a", "f"), held=True)
+    call = Block(None, "call", {"functionCall": {"name": "f"}}, "args", ToolCallDelta(None, "a", "f"), held=True)
     value = BlockPiece(None, "call", "args", PathValue("$.city", "Paris"), "path")
     assert shown(blocks, call, value, BlockEnd(None, call=True)) == []
-    assert blocks.settle(late=False) == [Call(0, "a", "f", '{"city":"Paris"}', ended=True)]
+    assert blocks.settle(late=False) == [ToolCallDelta(0, "a", "f", '{"city":"Paris"}', ended=True)]

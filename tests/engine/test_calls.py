@@ -8,11 +8,11 @@ import pytest
 
 from streamfold import Limits, ProtocolError
 from streamfold.engine.tool_call_assembly import Calls
-from streamfold.values.deltas import Call
+from streamfold.values.deltas import ToolCallDelta
 from tables import each_row
 
 
-def sort(*parts: Call, tool_names: Collection[str] = ()) -> list[tuple[str, str, str]]:
+def sort(*parts: ToolCallDelta, tool_names: Collection[str] = ()) -> list[tuple[str, str, str]]:
     """The calls that these fragments are, as (id, name, arguments)."""
     calls = Calls(tool_names)
     for part in parts:
@@ -22,7 +22,12 @@ def sort(*parts: Call, tool_names: Collection[str] = ()) -> list[tuple[str, str,
 
 def test_feed_returns_the_call():
     """`feed` returns the call that the fragment went to, and why; calls are numbered in the order of opening."""
-    parts = [Call(5, "a", "f", '{"x"'), Call(None, "b", "g", "{}"), Call(5, arguments=":1}"), Call(2, arguments="{}")]
+    parts = [
+        ToolCallDelta(5, "a", "f", '{"x"'),
+        ToolCallDelta(None, "b", "g", "{}"),
+        ToolCallDelta(5, arguments=":1}"),
+        ToolCallDelta(2, arguments="{}"),
+    ]
     calls = Calls()
     placed = [placement for part in parts if (placement := calls.feed(part))]
     assert [(found.call.number, found.call.name, found.rule, found.opened) for found in placed] == [
@@ -37,10 +42,10 @@ def test_feed_returns_the_call():
 def test_a_known_item_counts_before_the_index():
     """Items that are told apart by their ids stay apart where every index is the same."""
     assert sort(
-        Call(0, "a", "f", item="fc_1"),
-        Call(0, "b", "g", item="fc_2"),
-        Call(0, arguments='{"x":1}', item="fc_1"),
-        Call(0, arguments='{"y":2}', item="fc_2"),
+        ToolCallDelta(0, "a", "f", item="fc_1"),
+        ToolCallDelta(0, "b", "g", item="fc_2"),
+        ToolCallDelta(0, arguments='{"x":1}', item="fc_1"),
+        ToolCallDelta(0, arguments='{"y":2}', item="fc_2"),
     ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
 
 
@@ -48,32 +53,32 @@ def test_a_known_item_counts_before_the_index():
 def test_an_index_counts_where_items_say_nothing(heads):
     """One item's id on the pieces of every call, or on two heads, tells nothing: the index does."""
     assert sort(
-        Call(0, "a", "f", item=heads[0]),
-        Call(1, "b", "g", item=heads[1]),
-        Call(0, arguments='{"x":1}', item="fc"),
-        Call(1, arguments='{"y":2}', item="fc"),
+        ToolCallDelta(0, "a", "f", item=heads[0]),
+        ToolCallDelta(1, "b", "g", item=heads[1]),
+        ToolCallDelta(0, arguments='{"x":1}', item="fc"),
+        ToolCallDelta(1, arguments='{"y":2}', item="fc"),
     ) == [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')]
 
 
 def test_one_item_id_at_two_indices_is_two_calls():
     """The index is the identity of a call, also where an item has two of them."""
     assert sort(
-        Call(0, "a", "f", item="fc"),
-        Call(0, arguments='{"x"', item="fc"),
-        Call(1, "b", "f", item="fc"),
-        Call(0, arguments=":1}", item="fc"),
-        Call(1, arguments='{"y":2}', item="fc"),
+        ToolCallDelta(0, "a", "f", item="fc"),
+        ToolCallDelta(0, arguments='{"x"', item="fc"),
+        ToolCallDelta(1, "b", "f", item="fc"),
+        ToolCallDelta(0, arguments=":1}", item="fc"),
+        ToolCallDelta(1, arguments='{"y":2}', item="fc"),
     ) == [("a", "f", '{"x":1}'), ("b", "f", '{"y":2}')]
 
 
 @each_row(
     ("summary", "result"),
     [
-        ([Call(0, "a", "f", "{1}"), Call(1, "b", "g", "{2}")], [("a", ["{1}"]), ("b", ["{2}"])]),
-        ([Call(0, "b", "g", "{2}"), Call(1, "a", "f", "{1}")], [("a", ["{1}"]), ("b", ["{2}"])]),
-        ([Call(0, "x", "f", "{1}"), Call(1, "y", "g", "{2}")], [("a", ["{1}"]), ("b", ["{2}"])]),
-        ([Call(0, "x", "f", "{1}", item="i2")], [("a", ["{1}"]), ("b", [])]),
-        ([Call(5, "c", "h", "{3}")], [("a", []), ("b", []), ("c", ["{3}"])]),
+        ([ToolCallDelta(0, "a", "f", "{1}"), ToolCallDelta(1, "b", "g", "{2}")], [("a", ["{1}"]), ("b", ["{2}"])]),
+        ([ToolCallDelta(0, "b", "g", "{2}"), ToolCallDelta(1, "a", "f", "{1}")], [("a", ["{1}"]), ("b", ["{2}"])]),
+        ([ToolCallDelta(0, "x", "f", "{1}"), ToolCallDelta(1, "y", "g", "{2}")], [("a", ["{1}"]), ("b", ["{2}"])]),
+        ([ToolCallDelta(0, "x", "f", "{1}", item="i2")], [("a", ["{1}"]), ("b", [])]),
+        ([ToolCallDelta(5, "c", "h", "{3}")], [("a", []), ("b", []), ("c", ["{3}"])]),
         ([], [("a", []), ("b", [])]),
     ],
     ids=["same ids", "another order", "ids drawn anew", "one missing", "one more", "empty"],
@@ -81,8 +86,8 @@ def test_one_item_id_at_two_indices_is_two_calls():
 def test_the_list_at_the_end_is_matched_with_what_was_streamed(summary, result):
     """A call in the server's own list is the streamed one of its id, else of its name; what is left is new."""
     calls = Calls()
-    calls.feed(Call(0, "a", "f", "{1", item="i1"))
-    calls.feed(Call(1, "b", "g", "{2", item="i3"))
+    calls.feed(ToolCallDelta(0, "a", "f", "{1", item="i1"))
+    calls.feed(ToolCallDelta(1, "b", "g", "{2", item="i3"))
     for call in summary:
         call.whole = True
     calls.settle(summary)
@@ -93,8 +98,13 @@ def test_the_list_at_the_end_has_places_of_its_own():
     """What was streamed at 1 and 2 is listed at 0 and 1: the arguments say which is which, and nothing is run twice."""
     calls = Calls()
     for index, arguments in ((1, "{}"), (2, '{"b":2}')):
-        calls.feed(Call(index, "a", "f", arguments, item=""))
-    calls.settle([Call(0, "a", "f", "{}", whole=True, item=""), Call(1, "a", "f", '{"b":2}', whole=True, item="")])
+        calls.feed(ToolCallDelta(index, "a", "f", arguments, item=""))
+    calls.settle(
+        [
+            ToolCallDelta(0, "a", "f", "{}", whole=True, item=""),
+            ToolCallDelta(1, "a", "f", '{"b":2}', whole=True, item=""),
+        ]
+    )
     assert [(call.index, call.text, list(call.wholes)) for call in calls.finish()] == [
         (1, "{}", ["{}"]),
         (2, '{"b":2}', ['{"b":2}']),
@@ -104,8 +114,8 @@ def test_the_list_at_the_end_has_places_of_its_own():
 def test_extra_members_are_merged():
     """Extra members of all fragments of a call belong to the call."""
     calls = Calls()
-    calls.feed(Call(0, "a", "f", extra={"one": 1, "two": 2}))
-    calls.feed(Call(0, extra={"two": 3}))
+    calls.feed(ToolCallDelta(0, "a", "f", extra={"one": 1, "two": 2}))
+    calls.feed(ToolCallDelta(0, extra={"two": 3}))
     [call] = calls.finish()
     assert call.extra == {"one": 1, "two": 3}
 
@@ -117,7 +127,11 @@ def test_extra_members_are_merged():
 def test_arguments_left_over_under_another_index(call_id):
     """Two indices are never one call; a call that may lack arguments that are left over can't be run by accident."""
     calls = Calls()
-    for part in (Call(0, "a", "f", ""), Call(1, call_id, arguments='{"x"'), Call(2, call_id, arguments=":1}")):
+    for part in (
+        ToolCallDelta(0, "a", "f", ""),
+        ToolCallDelta(1, call_id, arguments='{"x"'),
+        ToolCallDelta(2, call_id, arguments=":1}"),
+    ):
         calls.feed(part)
     calls.mark_strays()
     assert [(call.name, call.text, call.lost_pieces) for call in calls.finish()] == [
@@ -130,7 +144,7 @@ def test_arguments_left_over_under_another_index(call_id):
 def test_arguments_left_over_of_another_id():
     """Arguments under an index and an id of their own are another call's, whose name never came."""
     calls = Calls()
-    for part in (Call(0, "a", "f", ""), Call(1, "b", arguments="{}")):
+    for part in (ToolCallDelta(0, "a", "f", ""), ToolCallDelta(1, "b", arguments="{}")):
         calls.feed(part)
     calls.mark_strays()
     assert [(call.name, call.lost_pieces) for call in calls.finish()] == [("f", False), ("", False)]
@@ -141,7 +155,10 @@ def test_arguments_left_over_of_another_id():
 
 def test_two_declared_tools_under_one_index():
     """Two names that are both declared are two calls, even without arguments and without ids."""
-    assert sort(Call(0, None, "f"), Call(0, None, "g", "{}"), tool_names=["f", "g"]) == [("", "f", ""), ("", "g", "{}")]
+    assert sort(ToolCallDelta(0, None, "f"), ToolCallDelta(0, None, "g", "{}"), tool_names=["f", "g"]) == [
+        ("", "f", ""),
+        ("", "g", "{}"),
+    ]
 
 
 # --- limits ---------------------------------------------------------------------------------------------------------
@@ -150,7 +167,7 @@ def test_two_declared_tools_under_one_index():
 def test_limit_of_arguments_counts_each_text():
     """The pieces and a repetition as a whole are one text each, and each is limited."""
     calls = Calls(limits=Limits(arguments_chars=6))
-    calls.feed(Call(0, "a", "f", "12345"))
-    calls.feed(Call(0, arguments="123456", whole=True))
+    calls.feed(ToolCallDelta(0, "a", "f", "12345"))
+    calls.feed(ToolCallDelta(0, arguments="123456", whole=True))
     with pytest.raises(ProtocolError):
-        calls.feed(Call(0, arguments="1234567", whole=True))
+        calls.feed(ToolCallDelta(0, arguments="1234567", whole=True))

@@ -1,4 +1,4 @@
-"""`StreamChunk.calls_before`: where the text of a chunk stands among the calls of the answer."""
+"""`StreamChunk.preceding_calls`: where the text of a chunk stands among the calls of the answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def places(*pieces: bytes) -> list[tuple[str, int]]:
     """Each character of the text with the number of calls that had begun before it."""
     decoder = StreamDecoder("chat")
     chunks = [chunk for piece in pieces for chunk in decoder.feed(piece)] + decoder.close()
-    return [(char, chunk.calls_before) for chunk in chunks for char in chunk.delta]
+    return [(char, chunk.preceding_calls) for chunk in chunks for char in chunk.delta]
 
 
 @each_row("size", [1, 7, 64, len(BODY)])

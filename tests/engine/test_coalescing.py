@@ -41,7 +41,7 @@ def test_what_is_more_than_text_is_not_joined() -> None:
     calls = chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]})
     decoder = StreamDecoder("chat", coalesce=True)
     made = decoder.feed(text("a") + text("b") + calls + text("c") + text("d") + fin("tool_calls") + DONE)
-    assert [(chunk.delta, chunk.calls_before, chunk.finished) for chunk in made] == [
+    assert [(chunk.delta, chunk.preceding_calls, chunk.finished) for chunk in made] == [
         ("ab", 0, False), ("cd", 1, False), ("", 1, True)
     ]  # fmt: skip
     assert coalesced([]) == []

@@ -40,7 +40,7 @@ from streamfold import (
     UpstreamError,
 )
 from streamfold.adapters import Adapter
-from streamfold.values.deltas import Delta, Finish, Text
+from streamfold.values.deltas import Delta, Finish, TextDelta
 from tables import each_row
 
 BOOM = event({"error": {"message": "boom"}})
@@ -541,7 +541,7 @@ class Lines(Adapter):
         for word in event.data.split():
             if word == "?":
                 raise ValueError("nobody knows what it means")
-            yield Finish("stop", ".") if word == "." else Text(word)
+            yield Finish("stop", ".") if word == "." else TextDelta(word)
 
 
 def test_an_adapter_as_a_value() -> None:

@@ -40,7 +40,7 @@ from scale import examples
 from streamfold import ConfigError, NamedTool, Reply, Tool
 from streamfold.engine.accumulator import Fold
 from streamfold.engine.dialects import Dialect, DialectContext, find_dialect, leaked_markup
-from streamfold.values.deltas import Call, Delta, Finish, Meta, Reasoning, Summary, Text, Warn
+from streamfold.values.deltas import CallSummary, Delta, Finish, Meta, ReasoningDelta, TextDelta, ToolCallDelta, Warn
 from streamfold.values.tools import AllowedTools, ReadToolChoice
 from tables import each_row
 
@@ -74,7 +74,7 @@ def read(
     """Folds a text that comes in these pieces, in a dialect."""
     context = DialectContext(tools, choice or FORCED.get(name, "auto"), inside)
     return fold(
-        find_dialect(name, context), [Text(piece) for piece in ([pieces] if isinstance(pieces, str) else pieces)]
+        find_dialect(name, context), [TextDelta(piece) for piece in ([pieces] if isinstance(pieces, str) else pieces)]
     )
 
 
@@ -149,7 +149,7 @@ def _schema(kind: Any) -> dict[str, Any]:
 
 
 def _read_vector(vector: dict[str, Any], pieces: Iterable[str]) -> Reply:
-    return fold(find_dialect(vector["dialect"], _context(vector)), map(Text, pieces))
+    return fold(find_dialect(vector["dialect"], _context(vector)), map(TextDelta, pieces))
 
 
 def _check(reply: Reply, expected: dict[str, Any]) -> None:
@@ -219,19 +219,19 @@ def check_held_back(name: str, context: DialectContext, text: str, final: Reply,
     """
     dialect = find_dialect(name, context)
     beginnings = {""} | {marker[:size] for marker in MARKERS.get(name, []) + THINK for size in range(len(marker))}
-    shown = {Text: "", Reasoning: ""}
+    shown = {TextDelta: "", ReasoningDelta: ""}
     for at, char in enumerate(text, 1):
-        for delta in dialect.feed(Text(char)):
-            assert isinstance(delta, Text | Reasoning)
+        for delta in dialect.feed(TextDelta(char)):
+            assert isinstance(delta, TextDelta | ReasoningDelta)
             shown[type(delta)] += delta.text
-        assert final.text.startswith(shown[Text])
-        assert final.reasoning.startswith(shown[Reasoning])
+        assert final.text.startswith(shown[TextDelta])
+        assert final.reasoning.startswith(shown[ReasoningDelta])
         if len(text) > 400 and at % 97:
             continue
         here = ended(text[:at])
-        missing = _common(here.text, final.text)[len(shown[Text]) :].lstrip()
+        missing = _common(here.text, final.text)[len(shown[TextDelta]) :].lstrip()
         assert missing in beginnings or re.fullmatch(OPENINGS.get(name, "(?!)"), missing, re.DOTALL)
-        assert _common(here.reasoning, final.reasoning)[len(shown[Reasoning]) :] in beginnings
+        assert _common(here.reasoning, final.reasoning)[len(shown[ReasoningDelta]) :] in beginnings
 
 
 def _common(one: str, other: str) -> str:
@@ -283,7 +283,7 @@ def test_no_calls_allowed(name: str, context: DialectContext) -> None:
     """Where the model may make no calls, their markup is ordinary text; reasoning is split off all the same."""
     for size in (1, 1000):
         text = thought(name, "hm") * (name in THINKING) + CALLS[name]
-        pieces = [Text(text[at : at + size]) for at in range(0, len(text), size)]
+        pieces = [TextDelta(text[at : at + size]) for at in range(0, len(text), size)]
         assert got(fold(find_dialect(name, context), pieces)) == (CALLS[name], "hm" * (name in THINKING), [])
 
 
@@ -411,7 +411,7 @@ def test_half_a_surrogate_pair(name: str) -> None:
 def test_a_structured_call_wins(name: str) -> None:
     """If the server sends calls of its own, those in the text are removed and not given out, with a warning."""
     dialect = find_dialect(name, DialectContext(TOOLS, FORCED.get(name, "auto")))
-    reply = fold(dialect, [Text(CALLS[name]), Call(0, "a", "get_weather", "{}")])
+    reply = fold(dialect, [TextDelta(CALLS[name]), ToolCallDelta(0, "a", "get_weather", "{}")])
     assert (reply.text, [call.name for call in reply.tool_calls]) == ("", ["get_weather"])
     assert "markup_dropped" in [warning.code for warning in reply.warnings]
 
@@ -420,7 +420,14 @@ def test_a_structured_call_wins(name: str) -> None:
 def test_other_deltas_pass(name: str) -> None:
     """What is neither text nor reasoning passes unchanged, and so does reasoning without a text."""
     dialect = find_dialect(name, DialectContext(TOOLS))
-    for delta in (Meta("id"), Reasoning(""), Text(""), Call(0, "a", "f"), Summary([]), Finish("stop", "stop")):
+    for delta in (
+        Meta("id"),
+        ReasoningDelta(""),
+        TextDelta(""),
+        ToolCallDelta(0, "a", "f"),
+        CallSummary([]),
+        Finish("stop", "stop"),
+    ):
         assert list(dialect.feed(delta)) == [delta]
     assert list(dialect.finish()) == []
 
@@ -429,7 +436,7 @@ def test_other_deltas_pass(name: str) -> None:
 def test_reasoning_of_the_server_passes(name: str) -> None:
     """Reasoning that the server has split off is not looked into."""
     dialect = find_dialect(name, DialectContext(TOOLS))
-    reply = fold(dialect, [Reasoning("<think>" + HERMES), Text("so")])
+    reply = fold(dialect, [ReasoningDelta("<think>" + HERMES), TextDelta("so")])
     assert got(reply) == ("so", "<think>" + HERMES, [])
 
 
@@ -492,12 +499,12 @@ def test_a_call_in_reasoning_that_is_all_there_is(name: str) -> None:
     def reply(*deltas: Delta) -> Reply:
         return fold(find_dialect(name, DialectContext(TOOLS)), deltas)
 
-    split = [Reasoning(piece) for piece in thoughts]
-    for made in (read(name, f"<think>{thoughts}"), reply(*split), reply(*split, Text(""), Text("\n"))):
+    split = [ReasoningDelta(piece) for piece in thoughts]
+    for made in (read(name, f"<think>{thoughts}"), reply(*split), reply(*split, TextDelta(""), TextDelta("\n"))):
         assert (made.text.strip(), made.reasoning) == ("", thoughts)
         assert [(call.name, call.arguments) for call in made.tool_calls] == [("search", {"q": "x"})]
-    assert got(reply(*split, Text("no"))) == ("no", thoughts, [])
-    own = reply(*split, Call(0, "a", "get_weather", "{}"))
+    assert got(reply(*split, TextDelta("no"))) == ("no", thoughts, [])
+    own = reply(*split, ToolCallDelta(0, "a", "get_weather", "{}"))
     assert got(own) == ("", thoughts, [("get_weather", {})])
     assert own.warnings == []
 
@@ -521,7 +528,9 @@ def test_shown_early(name: str) -> None:
 def test_text_is_shown_at_once(pieces: list[str], shown: list[str]) -> None:
     """Held back is only what may be the beginning of a marker, while it may, and white space behind structure."""
     dialect = find_dialect("kimi", DialectContext(TOOLS))
-    given = [[delta.text for delta in dialect.feed(Text(piece)) if isinstance(delta, Text)] for piece in pieces]
+    given = [
+        [delta.text for delta in dialect.feed(TextDelta(piece)) if isinstance(delta, TextDelta)] for piece in pieces
+    ]
     assert given == [[text] if text else [] for text in shown]
 
 
@@ -549,12 +558,12 @@ def test_text_is_shown_at_once(pieces: list[str], shown: list[str]) -> None:
 def test_kimi_header(header: str, tools: tuple[str, ...], name: str | None, call_id: str | None) -> None:
     """The name is found in the header, which is also the id; where it is lost, only a single tool may be meant."""
     dialect = find_dialect("kimi", DialectContext(tuple(map(Tool, tools))))
-    assert list(dialect.feed(Text(f"{BEGIN}{CALL}{header}{ARGUMENTS} {X}\n{CALL_END}{END}"))) == []
+    assert list(dialect.feed(TextDelta(f"{BEGIN}{CALL}{header}{ARGUMENTS} {X}\n{CALL_END}{END}"))) == []
     made = list(dialect.finish())
     if name is None:
         assert [delta.code for delta in made if isinstance(delta, Warn)] == ["markup_dropped"]
     else:
-        assert made == [Call(0, call_id, name, X, whole=True, markup=True)]
+        assert made == [ToolCallDelta(0, call_id, name, X, whole=True, markup=True)]
 
 
 def test_kimi_damaged_section() -> None:
@@ -604,7 +613,7 @@ def test_kimi_calls_in_the_servers_reasoning() -> None:
     """Calls in reasoning that the server has split off are made, first; the rest of it stays reasoning."""
     dialect = find_dialect("kimi", DialectContext(TOOLS))
     thoughts = f"I </think> look{KIMI} on<|tool_call"
-    reply = fold(dialect, [*map(Reasoning, thoughts), Text(KIMI.replace(":0", ":1"))])
+    reply = fold(dialect, [*map(ReasoningDelta, thoughts), TextDelta(KIMI.replace(":0", ":1"))])
     assert (reply.text, reply.reasoning) == ("", "I </think> look on<|tool_call")
     assert [call.id for call in reply.tool_calls] == ["functions.search:0", "functions.search:1"]
 
@@ -777,8 +786,8 @@ def test_llama3_python() -> None:
 def test_llama3_json_answer_is_shown_early() -> None:
     """An answer in JSON is held back only while it may be a call, and is text even if it is cut off."""
     dialect = find_dialect("llama3", DialectContext(TOOLS))
-    shown = [list(dialect.feed(Text(piece))) for piece in ("{", '"c', 'ity": "Os')]
-    assert shown == [[], [Text('{"c')], [Text('ity": "Os')]]
+    shown = [list(dialect.feed(TextDelta(piece))) for piece in ("{", '"c', 'ity": "Os')]
+    assert shown == [[], [TextDelta('{"c')], [TextDelta('ity": "Os')]]
     assert got(any_cut("llama3", '{"type": "answer", "v')) == ('{"type": "answer", "v', "", [])
     assert unfinished(any_cut("llama3", '{"name": "search", "par'))
 
@@ -854,10 +863,10 @@ class Shouting:
         self.tools = context.tools
 
     def feed(self, delta: Delta) -> Iterable[Delta]:
-        yield Text(delta.text.upper()) if isinstance(delta, Text) else delta
+        yield TextDelta(delta.text.upper()) if isinstance(delta, TextDelta) else delta
 
     def finish(self) -> Iterable[Delta]:
-        yield Text(f"! {len(self.tools)} TOOLS")
+        yield TextDelta(f"! {len(self.tools)} TOOLS")
 
 
 def test_dialect_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,22 @@ from streamfold import (
     Usage,
 )
 from streamfold.engine.accumulator import Fold
-from streamfold.values.deltas import Call, Delta, Done, Extra, Finish, Meta, Reasoning, Refusal, Text, Warn
+from streamfold.values.deltas import (
+    Delta,
+    ExtraPart,
+    Finish,
+    Meta,
+    ReasoningDelta,
+    RefusalDelta,
+    StreamEnd,
+    TextDelta,
+    ToolCallDelta,
+    Warn,
+)
 from streamfold.values.replies import ReplyWarning
 from tables import each_row
 
-A_CALL = Call(0, "a", "f", '{"x":1}')
+A_CALL = ToolCallDelta(0, "a", "f", '{"x":1}')
 MADE = ToolCall("a", "f", {"x": 1}, '{"x":1}')
 STOP = Finish("stop", "stop")
 TOOL_CALLS = Finish("tool_calls", "tool_calls")
@@ -38,16 +49,16 @@ def run(*deltas: Delta, **options: Any) -> tuple[list[StreamChunk], Reply]:
 def test_surrogate_halves_are_joined_across_other_deltas():
     """Text, reasoning and refusal each wait for the other half of their own."""
     chunks, reply = run(
-        Text("\ud83d"),
-        Reasoning("\ud83e"),
-        Refusal("\ud83d"),
+        TextDelta("\ud83d"),
+        ReasoningDelta("\ud83e"),
+        RefusalDelta("\ud83d"),
         A_CALL,
-        Text(""),
-        Reasoning("\udd14"),
-        Text("\udc4b"),
-        Refusal("\udc4e"),
+        TextDelta(""),
+        ReasoningDelta("\udd14"),
+        TextDelta("\udc4b"),
+        RefusalDelta("\udc4e"),
         STOP,
-        Done(),
+        StreamEnd(),
     )
     assert [(chunk.delta, chunk.reasoning) for chunk in chunks] == [("", "\U0001f914"), ("\U0001f44b", ""), ("", "")]
     assert (reply.text, reply.reasoning, reply.refusal) == ("\U0001f44b", "\U0001f914", "\U0001f44e")
@@ -65,7 +76,7 @@ def test_surrogate_halves_are_joined_across_other_deltas():
 )
 def test_a_half_that_stays_alone(pieces: list[str], deltas: list[str]):
     """Half a character that stays alone becomes U+FFFD, so that text can always be encoded."""
-    chunks, reply = run(*(Text(piece) for piece in pieces), STOP, Done())
+    chunks, reply = run(*(TextDelta(piece) for piece in pieces), STOP, StreamEnd())
     assert [chunk.delta for chunk in chunks] == deltas
     assert reply.text == "".join(deltas)
     reply.text.encode()
@@ -77,7 +88,7 @@ def test_a_half_that_stays_alone(pieces: list[str], deltas: list[str]):
 def test_extra_members_stay_with_their_call():
     """Members that a provider wants back are on the call, and on the message for the history."""
     signature = {"extra_content": {"google": {"thought_signature": "c2ln"}}}
-    _, reply = run(Call(0, "a", "f", "{}", extra=signature), TOOL_CALLS, Done())
+    _, reply = run(ToolCallDelta(0, "a", "f", "{}", extra=signature), TOOL_CALLS, StreamEnd())
     assert reply.tool_calls[0].extra == signature
     assert reply.message.tool_calls[0].extra == signature
 
@@ -87,19 +98,19 @@ def test_extra_members_stay_with_their_call():
 
 def ids(*deltas: Delta) -> list[str]:
     """The ids of the calls of these deltas."""
-    return [made.id for made in run(*deltas, TOOL_CALLS, Done())[1].tool_calls]
+    return [made.id for made in run(*deltas, TOOL_CALLS, StreamEnd())[1].tool_calls]
 
 
 def test_fresh_ids_differ_between_answers():
     """The same call in another answer gets another id, so that ids do not meet in a history."""
     answers = [Meta("r1", "m", 1), Meta("r2", "m", 1), Meta("r1", "m", 2), Meta("r1", "n", 1)]
-    assert len({ids(meta, Call(0, None, "f", "{}"))[0] for meta in answers}) == 4
+    assert len({ids(meta, ToolCallDelta(0, None, "f", "{}"))[0] for meta in answers}) == 4
 
 
 def test_fresh_ids_do_not_meet_the_servers_ids():
     """A made-up id is never one that the server used for another call."""
-    [fresh] = ids(Call(0, None, "f", "{}"))
-    first, second = ids(Call(0, None, "f", "{}"), Call(1, fresh, "g", "{}"))
+    [fresh] = ids(ToolCallDelta(0, None, "f", "{}"))
+    first, second = ids(ToolCallDelta(0, None, "f", "{}"), ToolCallDelta(1, fresh, "g", "{}"))
     assert second == fresh
     assert first not in ("", fresh)
 
@@ -113,18 +124,18 @@ def test_the_reply():
     _, reply = run(
         Meta("", "m1", 5),
         Meta("r1", "m2"),
-        Reasoning("hm"),
-        Text("Hi"),
-        Refusal("No"),
-        Refusal("."),
-        Extra("annotations", {"url": "u"}),
-        Extra("annotations", {"url": "v"}),
+        ReasoningDelta("hm"),
+        TextDelta("Hi"),
+        RefusalDelta("No"),
+        RefusalDelta("."),
+        ExtraPart("annotations", {"url": "u"}),
+        ExtraPart("annotations", {"url": "v"}),
         A_CALL,
         Warn("extra_choice", "choice 1"),
         Warn("extra_choice", "choice 1"),
         usage,
         TOOL_CALLS,
-        Done(),
+        StreamEnd(),
     )
     assert reply == Reply(
         text="Hi",
@@ -145,7 +156,12 @@ def test_the_reply():
 def test_message():
     """The message of a reply is the turn for the history: text, calls, reasoning and what else there was."""
     _, reply = run(
-        Reasoning("hm"), Text("Hi"), Call(0, "a", "f", '{ "x":1 }'), Extra("annotations", 1), TOOL_CALLS, Done()
+        ReasoningDelta("hm"),
+        TextDelta("Hi"),
+        ToolCallDelta(0, "a", "f", '{ "x":1 }'),
+        ExtraPart("annotations", 1),
+        TOOL_CALLS,
+        StreamEnd(),
     )
     assert reply.message == Message(
         "assistant",
@@ -158,12 +174,14 @@ def test_message():
 
 def test_message_without_text():
     """A turn of calls alone has no content, and a refusal is not content."""
-    assert run(A_CALL, TOOL_CALLS, Done())[1].message == Message("assistant", None, (MADE,))
-    assert run(Refusal("No."), STOP, Done())[1].message == Message("assistant", None, refusal="No.")
+    assert run(A_CALL, TOOL_CALLS, StreamEnd())[1].message == Message("assistant", None, (MADE,))
+    assert run(RefusalDelta("No."), STOP, StreamEnd())[1].message == Message("assistant", None, refusal="No.")
 
 
 def test_message_of_repaired_and_invalid_arguments():
     """The history gets the text that was parsed, and of a call that can't be parsed the model's own text."""
-    _, reply = run(Call(0, "a", "f", '{}{"x":1}'), Call(1, "b", "g", "{'y':2}"), TOOL_CALLS, Done())
+    _, reply = run(
+        ToolCallDelta(0, "a", "f", '{}{"x":1}'), ToolCallDelta(1, "b", "g", "{'y':2}"), TOOL_CALLS, StreamEnd()
+    )
     assert [call.raw_arguments for call in reply.message.tool_calls] == ['{"x":1}', "{'y':2}"]
     assert codes(reply) == ["repaired_arguments", "invalid_arguments"]

@@ -202,7 +202,7 @@ def test_a_custom_call_of_chat_completions_is_shown_as_it_is_written() -> None:
     ]
     assert grown == [(0, "sql", "sel"), (0, "sql", "ect 1")]
     [behind] = reader.feed(f"data: {json.dumps(text)}\n\n".encode())
-    assert (behind.delta, behind.calls_before) == ("Hi", 1)
+    assert (behind.delta, behind.preceding_calls) == ("Hi", 1)
     reader.feed(chat_piece(finish="tool_calls") + b"data: [DONE]\n\n")
     reader.close()
     assert (reader.partial_tool_calls, reader.reply.tool_calls) == ((), [CUSTOM])

@@ -6,11 +6,14 @@ from folding import event
 from streamfold import StreamDecoder
 from streamfold.engine.deduplication import Parts
 from streamfold.engine.text_buffer import Lane
-from streamfold.values.deltas import Delta, Finish, Part, Reasoning, Sequence, Text, Warn
+from streamfold.values.deltas import Delta, Finish, PartRef, ReasoningDelta, Sequence, TextDelta, Warn
 
 
-def feed(*deltas: Text | Reasoning) -> list[Delta]:
-    parts, lanes = Parts(lambda kind: lanes[kind]), {kind: Lane(1000, "text_chars") for kind in (Text, Reasoning)}
+def feed(*deltas: TextDelta | ReasoningDelta) -> list[Delta]:
+    parts, lanes = (
+        Parts(lambda kind: lanes[kind]),
+        {kind: Lane(1000, "text_chars") for kind in (TextDelta, ReasoningDelta)},
+    )
     shown: list[Delta] = []
     for delta in deltas:
         for made in parts.feed(delta):
@@ -20,13 +23,17 @@ def feed(*deltas: Text | Reasoning) -> list[Delta]:
     return shown
 
 
-A, B = Part(0, "msg_1", 0), Part(1, "msg_2", 0)
+A, B = PartRef(0, "msg_1", 0), PartRef(1, "msg_2", 0)
 
 
 def test_the_missing_end_of_a_text_is_shown():
     """What only the whole has is shown, with a warning."""
-    shown = feed(Text("Hel", A), Text("Hello", A, whole=True), Text("Hello", whole=True))
-    assert shown == [Text("Hel", A), Warn("text_mismatch", "the end of a text came only with its whole"), Text("lo", A)]
+    shown = feed(TextDelta("Hel", A), TextDelta("Hello", A, whole=True), TextDelta("Hello", whole=True))
+    assert shown == [
+        TextDelta("Hel", A),
+        Warn("text_mismatch", "the end of a text came only with its whole"),
+        TextDelta("lo", A),
+    ]
 
 
 def test_a_repeated_event_is_skipped_whole():
@@ -37,7 +44,7 @@ def test_a_repeated_event_is_skipped_whole():
 
         def decode(self, event):
             number, _, text = event.data.partition(" ")
-            return [Sequence(int(number)), Text(text), *([Finish("stop", "end")] if text == "b" else [])]
+            return [Sequence(int(number)), TextDelta(text), *([Finish("stop", "end")] if text == "b" else [])]
 
     decoder = StreamDecoder(Adapter())  # type: ignore[arg-type]
     chunks = decoder.feed(b"data: 0 a\n\ndata: 0 a\n\ndata: 1 b\n\n") + decoder.close()
@@ -48,9 +55,9 @@ def test_a_repeated_event_is_skipped_whole():
 def test_texts_of_two_items_stay_apart():
     """Text of an item that begins inside another one is shown when that one is done."""
     parts = Parts(lambda kind: Lane(1000, "text_chars"))
-    shown = [parts.feed(text) for text in (Text("a", A), Text("x", B), Text("b", A), Text("y", B))]
-    assert shown == [[Text("a", A)], [], [Text("b", A)], []]
-    assert (parts.finish_item(0), parts.feed(Text("z", B))) == ([Text("xy", Part(1))], [Text("z", B)])
+    shown = [parts.feed(text) for text in (TextDelta("a", A), TextDelta("x", B), TextDelta("b", A), TextDelta("y", B))]
+    assert shown == [[TextDelta("a", A)], [], [TextDelta("b", A)], []]
+    assert (parts.finish_item(0), parts.feed(TextDelta("z", B))) == ([TextDelta("xy", PartRef(1))], [TextDelta("z", B)])
 
 
 def test_nothing_that_waits_is_lost():

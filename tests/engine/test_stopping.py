@@ -14,7 +14,7 @@ from streamfold import Provider, StreamDecoder
 from streamfold.engine.accumulator import Fold
 from streamfold.engine.pipeline import Pipeline
 from streamfold.engine.stop_sequences import StopAt
-from streamfold.values import Block, Call, Reasoning, Stopped, Text
+from streamfold.values import Block, ReasoningDelta, StopSequenceHit, TextDelta, ToolCallDelta
 from tables import each_row
 
 
@@ -22,10 +22,10 @@ def cut(pieces: list[str], stops: list[str]) -> tuple[str, str | None]:
     """The text that is handed out, and the text at which it ended."""
     reader, out = StopAt(stops), []
     for piece in pieces:
-        out += reader.feed(Text(piece))
+        out += reader.feed(TextDelta(piece))
     out += reader.finish()
-    ends = [delta.text for delta in out if isinstance(delta, Stopped)]
-    return "".join(delta.text for delta in out if isinstance(delta, Text)), ends[0] if ends else None
+    ends = [delta.text for delta in out if isinstance(delta, StopSequenceHit)]
+    return "".join(delta.text for delta in out if isinstance(delta, TextDelta)), ends[0] if ends else None
 
 
 @settings(max_examples=examples(300))
@@ -42,11 +42,11 @@ def test_any_cut_of_the_text(text: str, stops: list[str], data: st.DataObject) -
 def test_what_may_be_a_beginning_is_held_back() -> None:
     """Until it is known that it is none; it does not reach across a call or reasoning."""
     reader = StopAt(["END"])
-    assert list(reader.feed(Text("one EN"))) == [Text("one ")]
-    assert list(reader.feed(Text("E"))) == [Text("EN")]
-    assert list(reader.feed(Call(0, "a", "f"))) == [Text("E"), Call(0, "a", "f")]
-    assert list(reader.feed(Text("E"))) == []
-    assert list(reader.feed(Reasoning("hm"))) == [Text("E"), Reasoning("hm")]
+    assert list(reader.feed(TextDelta("one EN"))) == [TextDelta("one ")]
+    assert list(reader.feed(TextDelta("E"))) == [TextDelta("EN")]
+    assert list(reader.feed(ToolCallDelta(0, "a", "f"))) == [TextDelta("E"), ToolCallDelta(0, "a", "f")]
+    assert list(reader.feed(TextDelta("E"))) == []
+    assert list(reader.feed(ReasoningDelta("hm"))) == [TextDelta("E"), ReasoningDelta("hm")]
     assert list(reader.finish()) == []
 
 

@@ -12,7 +12,7 @@ from folding import DONE, call, entry, event, fin
 from gateways import CHAT, MESSAGES, RESPONSES, behind
 from mirror import check_response_events, emit, payloads
 from streamfold.recording import Recording
-from streamfold.values import Finish, Text
+from streamfold.values import Finish, TextDelta
 from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
@@ -31,7 +31,7 @@ IDS = {
     "user": "u",
     "safety_identifier": "h",
 }
-HELLO = emit("chat", [Text("Hi"), Finish("stop", "stop")])
+HELLO = emit("chat", [TextDelta("Hi"), Finish("stop", "stop")])
 
 
 def asked(*items: Any, **members: Any) -> dict[str, Any]:
@@ -101,7 +101,7 @@ async def test_a_provider_of_the_same_api_is_asked_as_the_client_asked() -> None
     patch = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c-1", "name": "apply_patch", "input": PATCH}
     result = {"type": "custom_tool_call_output", "call_id": "c-1", "output": "ok"}
     choice = {"type": "custom", "name": "apply_patch"}
-    async with behind(emit("responses", [Text("Hi")]), adapter="responses") as client:
+    async with behind(emit("responses", [TextDelta("Hi")]), adapter="responses") as client:
         answer = await client.post(RESPONSES, json=asked(patch, result, tool_choice=choice))
     assert answer.status_code == 200
     body = sent(client)
@@ -114,7 +114,7 @@ async def test_a_provider_of_the_same_api_is_asked_as_the_client_asked() -> None
 async def test_reasoning_of_an_answer_that_broke_off(adapter: str) -> None:
     """Codex keeps it, and asks again. Other providers know no turn of reasoning alone: it is left out."""
     item = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "I look."}]}
-    async with behind(emit(adapter, [Text("Hi"), Finish("stop", "stop")]), adapter=adapter) as client:
+    async with behind(emit(adapter, [TextDelta("Hi"), Finish("stop", "stop")]), adapter=adapter) as client:
         answer = await client.post(RESPONSES, json=asked(item, tools=[], stream=False))
     assert answer.status_code == 200
     told = "reasoning_dropped" in answer.headers.get("x-streamfold-warnings", "")
@@ -163,7 +163,7 @@ async def test_what_identifies_a_client_stays_at_home(path: str, forward: bool) 
     wire, body = NAMED[path]
     answer = Recording("test", HELLO, "chat")
     if wire == "responses":
-        answer = Recording("test", emit("responses", [Text("Hi")]), wire)
+        answer = Recording("test", emit("responses", [TextDelta("Hi")]), wire)
     elif wire == "anthropic":
         answer = Recording("test", MESSAGE, wire)
     async with behind(answer, adapter=wire, forward_client_ids=forward) as client:

@@ -17,7 +17,7 @@ from sdks import anthropic, openai
 from streamfold import Provider
 from streamfold.adapters.chat import ChatEmitter
 from streamfold.gateway import gateway
-from streamfold.values import Finish, Reasoning, Text
+from streamfold.values import Finish, ReasoningDelta, TextDelta
 from tables import each_row
 
 pytestmark = pytest.mark.one_loop  # uvicorn's
@@ -210,7 +210,7 @@ async def test_end_users_of_one_key_are_kept_apart(path: str, named: dict[str, A
     """What the model thought for one user of a key is not sent for another, whichever field of which API names them."""
     bodies: list[str] = []
     emitter = ChatEmitter(id="a", model="m", created=1)
-    said = [Reasoning("4711"), Text("Hello!"), Finish("stop", "stop")]
+    said = [ReasoningDelta("4711"), TextDelta("Hello!"), Finish("stop", "stop")]
     answer = b"".join([emitter.begin(), emitter.feed_all(said), emitter.finish()])
 
     def provider(request: httpx.Request) -> httpx.Response:

@@ -21,7 +21,7 @@ from streamfold.gateway.stored_responses.background import Running
 from streamfold.gateway.stored_responses.recorders import Attached, Memory
 from streamfold.gateway.stored_responses.store import KeptResponse, Responses
 from streamfold.stores import MemoryStore, Retention
-from streamfold.values import Call, Done, ErrorInfo, Finish, Reasoning, Text
+from streamfold.values import ErrorInfo, Finish, ReasoningDelta, StreamEnd, TextDelta, ToolCallDelta
 from tables import each_row
 
 
@@ -157,9 +157,11 @@ async def test_many_long_answers_that_nobody_reads(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-@each_row("kind", [Text, Reasoning, Call])
+@each_row("kind", [TextDelta, ReasoningDelta, ToolCallDelta])
 @each_row("end", ["completed", "failed", "cancelled"])
-async def test_a_long_answer_is_not_held_many_times(kind: type[Text | Reasoning | Call], end: str) -> None:
+async def test_a_long_answer_is_not_held_many_times(
+    kind: type[TextDelta | ReasoningDelta | ToolCallDelta], end: str
+) -> None:
     """At its end, the worst moment: as itself, in pieces, twice while an event is encoded, and in the store.
 
     Arguments are there parsed, too, and as they were shown.
@@ -177,15 +179,19 @@ async def test_a_long_answer_is_not_held_many_times(kind: type[Text | Reasoning 
 
     tracemalloc.start()
     try:
-        if kind is Call:
-            feed(Call(0, "call_a", "f", '{"x":"'))
+        if kind is ToolCallDelta:
+            feed(ToolCallDelta(0, "call_a", "f", '{"x":"'))
         for number in range(length // piece):
             said = f"{number:06}" + "x" * (piece - 6)
-            feed(Call(0, arguments=said) if kind is Call else kind(said))
+            feed(ToolCallDelta(0, arguments=said) if kind is ToolCallDelta else kind(said))
             del said
             await running.save()
         if end == "completed":
-            for delta in (*([Call(0, arguments='"}')] if kind is Call else []), Finish("stop", "stop"), Done()):
+            for delta in (
+                *([ToolCallDelta(0, arguments='"}')] if kind is ToolCallDelta else []),
+                Finish("stop", "stop"),
+                StreamEnd(),
+            ):
                 feed(delta)
             writer.finish(fold.reply)
             await running.save()
@@ -198,7 +204,7 @@ async def test_a_long_answer_is_not_held_many_times(kind: type[Text | Reasoning 
     finally:
         tracemalloc.stop()
     assert (json.loads(bytes(running.state))["status"], len(running.state) > length) == (end, True)
-    assert peak / length < (7.5 if kind is Call else 5.5)
+    assert peak / length < (7.5 if kind is ToolCallDelta else 5.5)
 
 
 def test_events_that_just_fit_are_kept() -> None:
@@ -209,7 +215,7 @@ def test_events_that_just_fit_are_kept() -> None:
         making = Attached(responses, Memory(2 * most), KeptResponse("resp_1", "me", [], None, {}), {})
         writer = ReplyWriter(ResponsesEmitter(id="resp_1", model="m", listener=making.note))
         fold = Fold()
-        for delta in [*(Text("x" * 1000) for _ in range(50)), Finish("stop", "stop"), Done()]:
+        for delta in [*(TextDelta("x" * 1000) for _ in range(50)), Finish("stop", "stop"), StreamEnd()]:
             if chunk := fold.feed(delta):
                 writer.feed(chunk)
         writer.finish(fold.reply)

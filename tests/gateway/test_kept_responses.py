@@ -25,7 +25,7 @@ from streamfold.gateway.stored_responses.background import Running
 from streamfold.gateway.stored_responses.recorders import Memory
 from streamfold.gateway.stored_responses.store import KeptResponse
 from streamfold.stores import MemoryStore
-from streamfold.values import Call, ErrorInfo, Finish, Reasoning, Text, Usage
+from streamfold.values import ErrorInfo, Finish, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 
 pytestmark = pytest.mark.one_loop  # uvicorn's
 
@@ -74,9 +74,17 @@ class Upstream:
 def answer(*, calls: bool = False) -> list[bytes]:
     """An answer of reasoning, text and perhaps a call, cut into its events."""
     emitter = ChatEmitter(id="a", model="m", created=1, include_usage=True)
-    deltas: list[Any] = [Reasoning("I think. "), Reasoning("So."), *(Text(f"word {at} ") for at in range(5))]
+    deltas: list[Any] = [
+        ReasoningDelta("I think. "),
+        ReasoningDelta("So."),
+        *(TextDelta(f"word {at} ") for at in range(5)),
+    ]
     if calls:
-        deltas += [Call(0, "call_1", "look"), Call(0, arguments='{"at":'), Call(0, arguments="1}")]
+        deltas += [
+            ToolCallDelta(0, "call_1", "look"),
+            ToolCallDelta(0, arguments='{"at":'),
+            ToolCallDelta(0, arguments="1}"),
+        ]
     end = Finish("tool_calls", "tool_calls") if calls else Finish("stop", "stop")
     pieces = [emitter.begin(), *(emitter.feed(delta) for delta in deltas), emitter.feed_all([Usage(3, 4, 7), end])]
     return [piece for piece in [*pieces, emitter.finish()] if piece]

@@ -14,7 +14,7 @@ from mirror import emit
 from streamfold import ConfigError, Provider
 from streamfold.gateway import gateway
 from streamfold.recording import Recording, ReplayTransport
-from streamfold.values import Finish, Text
+from streamfold.values import Finish, TextDelta
 from tables import each_row
 
 GEMINI = "/v1beta/models/main:generateContent"
@@ -38,7 +38,7 @@ async def sent_for(
 ) -> tuple[dict[str, Any], str]:
     """Returns what the provider was sent for a request with these members, and the warnings in its answer."""
     adapter = adapter or ADAPTERS[path]
-    answer = Recording("hello", emit(adapter, [Text("Hi"), Finish("stop", "stop")]), adapter)
+    answer = Recording("hello", emit(adapter, [TextDelta("Hi"), Finish("stop", "stop")]), adapter)
     config = {"base_url": "http://u/v1", "model": "m", "adapter": adapter, "max_retries": 0}
     config |= {"prices": {"input": 1, "output": 1}, "extra_body": rest.pop("extra_body", {})}
     transport = ReplayTransport([answer])
@@ -203,7 +203,7 @@ async def test_what_the_operator_sets_wins_over_members_with_another_name() -> N
 
 async def test_what_the_operator_of_each_endpoint_sets_wins() -> None:
     """Where providers that stand in for each other are configured differently, each keeps its own values."""
-    answer = Recording("hello", emit("chat", [Text("Hi"), Finish("stop", "stop")]), "chat")
+    answer = Recording("hello", emit("chat", [TextDelta("Hi"), Finish("stop", "stop")]), "chat")
     failed = Recording("down", b'{"error":{"message":"down"}}', "chat", status=500)
     transport = ReplayTransport([failed, answer])
     config = {"base_url": "http://u/v1", "model": "m", "max_retries": 0}

@@ -13,7 +13,7 @@ from gateways import MESSAGES, behind
 from mirror import emit, looks_whole, payloads, read, written_calls
 from streamfold import StreamError
 from streamfold.recording import Recording
-from streamfold.values import Call, Delta, Extra, Finish, Reasoning, Text, Usage
+from streamfold.values import Delta, ExtraPart, Finish, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
@@ -45,7 +45,7 @@ def sent(client: Any, at: int) -> str:
 @each_row("adapter", ADAPTERS)
 async def test_an_answer_that_is_cut(adapter: str) -> None:
     """Wherever it is cut, the client never gets what it takes for a whole call, or for the end of a message."""
-    whole = written(adapter, Text("I"), Call(0, "c-1", "look", '{"at":1}'), reason="tool_calls")
+    whole = written(adapter, TextDelta("I"), ToolCallDelta(0, "c-1", "look", '{"at":1}'), reason="tool_calls")
     ends = [at for at in range(len(whole)) if whole[at - 2 : at] == b"\n\n"]
     finished = 0
     for end in ends[:-1]:
@@ -70,10 +70,15 @@ async def test_an_answer_that_is_cut(adapter: str) -> None:
 @pytest.mark.parametrize("stream", [True, False])
 async def test_signed_thinking_makes_the_round(stream: bool) -> None:
     """Anthropic's signature reaches the client behind the thinking that it signs, and Anthropic gets it back."""
-    facts = [Reasoning("Hm."), Extra("signature", "c2ln"), Text("I look."), Call(0, "toolu_1", "look", "{}", True)]
+    facts = [
+        ReasoningDelta("Hm."),
+        ExtraPart("signature", "c2ln"),
+        TextDelta("I look."),
+        ToolCallDelta(0, "toolu_1", "look", "{}", True),
+    ]
     first = written("anthropic", *facts, reason="tool_calls")
-    hidden = written("anthropic", Extra("signature", "Z2Vo"), Call(0, "toolu_2", "look", "{}", True))
-    async with behind(first, hidden, written("anthropic", Text("Done.")), adapter="anthropic") as client:
+    hidden = written("anthropic", ExtraPart("signature", "Z2Vo"), ToolCallDelta(0, "toolu_2", "look", "{}", True))
+    async with behind(first, hidden, written("anthropic", TextDelta("Done.")), adapter="anthropic") as client:
         turns: list[Any] = []
         for signature, call_id in (("c2ln", "toolu_1"), ("Z2Vo", "toolu_2")):
             answer = await client.post(MESSAGES, json=body(*turns, stream=stream))
@@ -129,7 +134,7 @@ async def test_requests_of_real_clients(request_: dict[str, Any], adapter: str) 
     """Each is answered. What only Anthropic's servers can do is refused by its name before any other provider."""
     asked = {**_restored(request_["body"]), "model": "main"}
     hosted = [tool["type"] for tool in asked.get("tools", []) if tool.get("type", "custom") != "custom"]
-    answer_ = written(adapter, Text("Hi"))
+    answer_ = written(adapter, TextDelta("Hi"))
     async with behind(Recording("test", answer_, adapter), adapter=adapter) as client:
         headers = {name: value for name, value in request_["headers"].items() if name.startswith("anthropic")}
         answer = await client.post(request_["path"], json=asked, headers=headers)

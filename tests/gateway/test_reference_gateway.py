@@ -13,7 +13,7 @@ from streamfold import ConfigError, NamedTool, StreamDecoder, Tool
 from streamfold.adapters.chat.parse import parse_request as parse_chat
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.adapters.responses.parse import parse_request as parse_responses
-from streamfold.values.deltas import Call, Delta, Finish, Text
+from streamfold.values.deltas import Delta, Finish, TextDelta, ToolCallDelta
 
 NAMED = NamedTool("get_weather")
 CALLED = Finish("tool_calls", "stop")
@@ -39,7 +39,7 @@ def through(body: bytes, wire: str, **decoder: Any) -> bytes:
 
 def test_calls_are_counted_from_0() -> None:
     """Whatever number the engine that made them gave them."""
-    body = emit("chat", [Call(1, "a", "f", "{}"), Call(3, "b", "g", "{}"), CALLED])
+    body = emit("chat", [ToolCallDelta(1, "a", "f", "{}"), ToolCallDelta(3, "b", "g", "{}"), CALLED])
     assert [made[0]["index"] for made in entries(body)] == [0, 1]
 
 
@@ -94,7 +94,7 @@ def test_two_calls_of_one_turn_count_twice() -> None:
 
 def test_a_call_without_arguments() -> None:
     """It is done with what it has, although there was no piece of it."""
-    body = emit("responses", [Call(0, "a", "get_weather", ""), CALLED])
+    body = emit("responses", [ToolCallDelta(0, "a", "get_weather", ""), CALLED])
     assert types(body)[2:] == ["output_item.added", "function_call_arguments.done", "output_item.done", "completed"]
 
 
@@ -134,8 +134,8 @@ def test_the_end_is_stop(wire: str) -> None:
 @ON_BOTH
 def test_one_guard_for_every_way_in(wire: str) -> None:
     """Calls in pieces, whole ones and those of a reply are all kept back by the emitter itself."""
-    pieces: list[Delta] = [Text("Hi"), Call(0, "a", "f", "{"), Call(0, arguments="}"), CALLED]
-    whole: list[Delta] = [Text("Hi"), Call(0, "a", "f", "{}", whole=True), CALLED]
+    pieces: list[Delta] = [TextDelta("Hi"), ToolCallDelta(0, "a", "f", "{"), ToolCallDelta(0, arguments="}"), CALLED]
+    whole: list[Delta] = [TextDelta("Hi"), ToolCallDelta(0, "a", "f", "{}", whole=True), CALLED]
     decode = StreamDecoder("chat")  # which was not told
     chunks = [*decode.feed(CALLS), *decode.close()]
     bodies = [emit(wire, said, tool_choice="none") for said in (pieces, whole)]

@@ -181,9 +181,9 @@ async def test_a_prefix_that_changed(first: Any, second: Any, where: str | None)
 
 def test_tools_in_another_order() -> None:
     """They stand before everything else."""
-    from streamfold.requests import CachedPrefixes, Request
+    from streamfold.requests import PromptCacheMonitor, Request
 
-    prefixes, other = CachedPrefixes(), Tool("other")
+    prefixes, other = PromptCacheMonitor(), Tool("other")
     prefixes.remember(Request.read("m", [user("Hi", cache=True)], [other, replace(TIME, cache=False)], "auto", {}))
     (warning,) = prefixes.changed(Request.read("m", [user("Hi", cache=True)], [TIME, other], "auto", {}))
     assert warning.detail.startswith("tools[0]")

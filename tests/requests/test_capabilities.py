@@ -40,7 +40,7 @@ from streamfold.requests import FACTS as FACTS_OF_MODELS
 from streamfold.requests import ModelTable
 from streamfold.requests.capabilities import CAPABILITIES
 from streamfold.requests.request import Request
-from streamfold.requests.required_capabilities import Requirement, missing, requirements_of
+from streamfold.requests.required_capabilities import Requirement, missing_capabilities, requirements_of
 from streamfold.types import Capabilities
 from tables import each_row
 
@@ -345,8 +345,11 @@ def test_unknown_is_not_missing() -> None:
     """Only "no" is missing; neither "yes" nor "unknown" is."""
     asked = request([user(PIXEL, SOUND, PDF)], [TOOL])
     can = Capabilities(tools="no", images="yes", audio="no")
-    assert missing(can, asked) == (Requirement("audio", "messages[0].content[1]"), Requirement("tools", "tools"))
-    assert missing(Capabilities(), asked) == ()
+    assert missing_capabilities(can, asked) == (
+        Requirement("audio", "messages[0].content[1]"),
+        Requirement("tools", "tools"),
+    )
+    assert missing_capabilities(Capabilities(), asked) == ()
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

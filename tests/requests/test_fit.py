@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamfold import ConfigError, Provider, Tool
-from streamfold.requests import EFFORTS, Family, OptionRules, Options, fit, nearest_effort, thinks
+from streamfold.requests import EFFORTS, Family, OptionRules, Options, fit_options, is_reasoning_enabled, nearest_effort
 from tables import each_row
 
 TOOL = Tool("look", "looks", {"type": "object", "properties": {}})
@@ -17,7 +17,7 @@ CHAT = OptionRules(chat=True)
 
 def fitted(family: Family, rules: OptionRules = CHAT, *, tools: bool = False, **asked: Any) -> tuple[Any, list[str]]:
     """The options that differ from those asked for, and the codes of the warnings."""
-    options, warnings = fit(Options(**asked), family, rules, model="m", tools=tools)
+    options, warnings = fit_options(Options(**asked), family, rules, model="m", tools=tools)
     names = [*asked, "cut_at"]
     changed = {name: getattr(options, name) for name in names if getattr(options, name) != asked.get(name)}
     return changed, [warning.code for warning in warnings]
@@ -102,7 +102,7 @@ def test_sampling_while_it_thinks() -> None:
     assert fitted(asked, temperature=0.2) == ({}, [])
     assert fitted(asked, temperature=0.2, reasoning_effort="low") == gone
     assert fitted(asked, temperature=0.2, extra_body={"reasoning_effort": "low"}) == gone
-    assert thinks(Options(), Family()) is None
+    assert is_reasoning_enabled(Options(), Family()) is None
 
 
 def test_every_level_becomes_one_that_the_model_has() -> None:

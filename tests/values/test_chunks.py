@@ -29,7 +29,7 @@ def chunks() -> list[StreamChunk]:
 
 def shown(chunk: StreamChunk) -> tuple[Any, ...]:
     """All that a chunk says."""
-    names = ("calls_before", "marks", "fragments", "item", "silent", "details")
+    names = ("preceding_calls", "marks", "call_deltas", "item", "silent", "details")
     return chunk, repr(chunk), repr(chunk.details), *(getattr(chunk, name) for name in names)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import scale
 from streamfold.text import partial_value
-from streamfold.values import GrowingJSON, path_pattern
+from streamfold.values import IncrementalJSON, path_pattern
 from tables import each_row
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -34,8 +34,8 @@ class Grown(NamedTuple):
     value: Any
 
 
-def read(text: str, cuts: list[int], patterns: list[Any] = PATTERNS) -> tuple[list[Grown], GrowingJSON]:
-    reader = GrowingJSON(patterns)
+def read(text: str, cuts: list[int], patterns: list[Any] = PATTERNS) -> tuple[list[Grown], IncrementalJSON]:
+    reader = IncrementalJSON(patterns)
     bounds = [0, *sorted(cuts), len(text)]
     return [Grown(number, *one[:4]) for a, b in pairwise(bounds) for number, one in reader.feed(text[a:b])], reader
 

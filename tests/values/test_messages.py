@@ -15,7 +15,7 @@ from streamfold import ConfigError, Message, ToolCall, assistant, audio, file, i
 from streamfold.requests.request import Request
 from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
 from streamfold.values.media import media_type_of, read_data_url
-from streamfold.values.messages import result_content
+from streamfold.values.messages import tool_result_content
 from tables import each_row
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 8
@@ -153,8 +153,8 @@ def test_errors_are_told_in_words(content: Any, told: Any) -> None:
     """No wire has a flag for it; the message has, and its content stays as it was."""
     message = tool_result(CALL, content, error=True)
     assert message.error
-    assert result_content(message) == told
-    assert result_content(tool_result(CALL, "fine")) == "fine"
+    assert tool_result_content(message) == told
+    assert tool_result_content(tool_result(CALL, "fine")) == "fine"
 
 
 # --- wrong inputs -----------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from streamfold import (
 from streamfold.testing import ScriptedProvider, fail, say
 from streamfold.types import Attempt
 from streamfold.values import ErrorInfo, RateLimit, RateLimitWindow
-from streamfold.values.error_variants import BeforeStream, Denied, InStream
+from streamfold.values.error_variants import RejectedInStream, RejectedPermission, RejectedRequest
 from tables import each_row
 
 CALL = ToolCall("a", "f", {"x": 1}, '{"x": 1}', extra={"s": "t"})
@@ -82,7 +82,9 @@ def error_classes() -> list[type[BaseException]]:
             members = list(vars(importlib.import_module(module.name)).values())
         except ImportError:  # of an extra that is not installed
             continue
-        members += [inner for space in (BeforeStream, Denied, InStream) for inner in vars(space).values()]
+        members += [
+            inner for space in (RejectedRequest, RejectedPermission, RejectedInStream) for inner in vars(space).values()
+        ]
         for member in members:
             if isinstance(member, type) and issubclass(member, BaseException):
                 found[f"{member.__module__}.{member.__qualname__}"] = member

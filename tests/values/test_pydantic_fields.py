@@ -40,7 +40,7 @@ from streamfold import (
     user,
 )
 from streamfold.types import Attempt, AudioPart, FilePart, ImagePart, PartialUpdate, Prices, TextPart
-from streamfold.values import Extra, RateLimit, RateLimitWindow
+from streamfold.values import ExtraPart, RateLimit, RateLimitWindow
 from tables import each_row
 
 PNG = b"\x89PNG\r\n\x1a\n\xff\xfe"
@@ -107,7 +107,7 @@ VALUES: list[Any] = [
     Timeouts(total=5.0),
     PartialToolCall("f", '{"x'),
     PartialUpdate(("files", 0), "d", True, {"x": 1}, "f", 0),
-    Extra("signature", {"x": 1}),
+    ExtraPart("signature", {"x": 1}),
 ]
 
 

@@ -6,7 +6,18 @@ Provisional: a minor version may change or remove a name without a deprecation.
 """
 
 from ..requests import HistoryRules, Request, Rules
-from ..values import Call, Delta, Done, Failure, Finish, Reasoning, Text, UsageUpdate, error_info, set_public_module
+from ..values import (
+    Delta,
+    Failure,
+    Finish,
+    ReasoningDelta,
+    StreamEnd,
+    TextDelta,
+    ToolCallDelta,
+    UsageUpdate,
+    error_info,
+    set_public_module,
+)
 from .base import Adapter, Endpoint, Framing, adapter_by_path, find_adapter
 from .client_members import (
     CHAT_MEMBERS,
@@ -22,19 +33,19 @@ from .prepared_request import Prepared
 
 __all__ = [  # what an adapter of another package is written with
     "Adapter",
-    "Call",
     "Delta",
-    "Done",
     "Endpoint",
     "Failure",
     "Finish",
     "Framing",
     "HistoryRules",
     "Prepared",
-    "Reasoning",
+    "ReasoningDelta",
     "Request",
     "Rules",
-    "Text",
+    "StreamEnd",
+    "TextDelta",
+    "ToolCallDelta",
     "UsageUpdate",
     "error_info",
 ]

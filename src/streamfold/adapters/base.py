@@ -22,11 +22,11 @@ from ..requests import (
     check_history,
     check_hosted,
     describe_missing,
-    emulated,
-    fit,
-    missing,
+    emulatable_capabilities,
+    fit_options,
+    missing_capabilities,
 )
-from ..values import APIError, ConfigError, ErrorInfo, error_info, nearest
+from ..values import APIError, ConfigError, ErrorInfo, did_you_mean, error_info
 from .prepared_request import Prepared, in_utf8, renamed, report_unsent, write_body
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Adapter(ABC):
 
     def _check_capabilities(self, request: Request, endpoint: Endpoint | None) -> None:
         """Raises ConfigError if the model lacks a capability that the request requires and nothing can stand in."""
-        lacking = missing(request.capabilities, request)
+        lacking = missing_capabilities(request.capabilities, request)
         if lacking:
             emulated = self.emulated_capabilities(request)
             lacking = tuple(found for found in lacking if found.capability not in emulated)
@@ -187,7 +187,7 @@ class Adapter(ABC):
         return Rules()
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the endpoint has a place for. Others are left out or emulated: see `fit`."""
+        """Returns which options the endpoint has a place for. Others are left out or emulated: see `fit_options`."""
         return OptionRules()
 
     def known_family(self, family: Family) -> Family:
@@ -200,7 +200,7 @@ class Adapter(ABC):
 
     def emulated_capabilities(self, request: Request) -> Collection[str]:
         """Returns the missing capabilities that `rewrite` can emulate, with a warning. Others are an error."""
-        return emulated(request, self.rules(request))
+        return emulatable_capabilities(request, self.rules(request))
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change.
@@ -210,7 +210,7 @@ class Adapter(ABC):
         """
         family = self.family if request.family is NO_FAMILY else request.family
         rules, tools = self.option_rules(request), bool(request.tools)
-        options, fitted = fit(request.options, family, rules, model=request.model, tools=tools)
+        options, fitted = fit_options(request.options, family, rules, model=request.model, tools=tools)
         if options is not request.options or family is not request.family:
             request = replace(request, options=options, family=family)
         request, changes = apply_rules(request, self.rules(request))
@@ -350,7 +350,7 @@ def find_adapter(name: str) -> type[Adapter]:
             raise ConfigError(f"adapter {name!r} ({others[name].value}) can't be imported: {exc!r}") from exc
         return loaded
     known = sorted({*_BUILT_IN, *others})
-    raise ConfigError(f"unknown adapter {name!r}{nearest(name, known)}. Allowed: {', '.join(known)}")
+    raise ConfigError(f"unknown adapter {name!r}{did_you_mean(name, known)}. Allowed: {', '.join(known)}")
 
 
 def adapter_by_path(path: str) -> str | None:

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..requests import Fields, kind_of
+from ..requests import ObjectReader, kind_of
 from ..values import ConfigError, NamedTool, ReadToolChoice, Tool, read_tool, read_tool_choice
 
 
 def wants_stream(body: Any) -> bool:
     """Whether the answer is to be streamed. Raises ConfigError if that is neither true nor false."""
-    return bool(Fields(body).flag("stream"))
+    return bool(ObjectReader(body).flag("stream"))
 
 
-def refuse_several(fields: Fields) -> None:
+def refuse_several(fields: ObjectReader) -> None:
     """Raises ConfigError if more than one answer is asked for."""
     if (number := fields.any("n")) not in (None, 1):
         raise ConfigError(
@@ -34,7 +34,7 @@ def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
     tools = []
     for at, entry in enumerate(entries or ()):
         where = f"tools[{at}]"
-        fields = Fields(entry, where)
+        fields = ObjectReader(entry, where)
         kind = fields.any("type")
         if kind != "function" and not (nested and kind == "builtin_function"):
             raise ConfigError(f"{where}.type is {kind!r}: tools are functions here")
@@ -45,7 +45,7 @@ def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
     return tuple(tools)
 
 
-def read_function(fields: Fields, kind: str = "function", beside: Mapping[str, Any] | None = None) -> Tool:
+def read_function(fields: ObjectReader, kind: str = "function", beside: Mapping[str, Any] | None = None) -> Tool:
     """Returns a tool from the members of its function. Others than those of every function are its `extra`.
 
     Args:

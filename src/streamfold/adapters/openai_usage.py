@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..values import ToolRequests, Usage, as_count, count
+from ..values import ToolRequests, Usage, as_count, count_or_none
 
 
 def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
@@ -18,8 +18,11 @@ def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
     """
     read = _members(usage, "prompt_tokens_details", "input_tokens_details")
     written = _members(usage, "completion_tokens_details", "output_tokens_details")
-    given, output = count(usage, "prompt_tokens", "input_tokens"), count(usage, "completion_tokens", "output_tokens")
-    total, reasoning = count(usage, "total_tokens"), count(written, "reasoning_tokens")
+    given, output = (
+        count_or_none(usage, "prompt_tokens", "input_tokens"),
+        count_or_none(usage, "completion_tokens", "output_tokens"),
+    )
+    total, reasoning = count_or_none(usage, "total_tokens"), count_or_none(written, "reasoning_tokens")
     # xAI counts reasoning beside the completion, and both in the total:
     # https://docs.x.ai/docs/key-information/consumption-and-rate-limits
     if output is not None and reasoning and total == (given or 0) + output + reasoning:
@@ -28,8 +31,8 @@ def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
         input_tokens=given,
         output_tokens=output,
         total_tokens=total,
-        cached_tokens=count(read, "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"),
-        cache_write_tokens=count(read, "cache_write_tokens", "cache_creation_input_tokens"),
+        cached_tokens=count_or_none(read, "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"),
+        cache_write_tokens=count_or_none(read, "cache_write_tokens", "cache_creation_input_tokens"),
         reasoning_tokens=reasoning,
         raw=usage,
         details=_details(usage),

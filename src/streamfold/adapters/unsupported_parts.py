@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..values import AudioPart, FilePart, ImagePart, Message, ReplyWarning, hosted_kind, listed
+from ..values import AudioPart, FilePart, ImagePart, Message, ReplyWarning, hosted_kind, join_limited
 
 
 @dataclass(slots=True)
@@ -29,10 +29,10 @@ class DroppedParts:
         """Returns at most one warning of each kind, with the places."""
         found = []
         if self.reasoning:
-            detail = f"{listed(self.reasoning)}: the reasoning was not sent, this provider takes none back"
+            detail = f"{join_limited(self.reasoning)}: the reasoning was not sent, this provider takes none back"
             found.append(ReplyWarning("reasoning_dropped", detail))
         if self.members:
-            detail = f"{listed(self.members)}: not sent, this provider has no place for it or can't read it"
+            detail = f"{join_limited(self.members)}: not sent, this provider has no place for it or can't read it"
             found.append(ReplyWarning("provider_data_dropped", detail))
         return found
 

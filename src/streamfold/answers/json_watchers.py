@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 
-from ..values import ChunkDetails, ConfigError, GrowingJSON, PartialUpdate, PathPattern, StreamChunk, path_pattern
+from ..values import ChunkDetails, ConfigError, IncrementalJSON, PartialUpdate, PathPattern, StreamChunk, path_pattern
 
 _LONGEST_FENCE = 100  # characters of the line that opens a code fence
 
@@ -35,7 +35,7 @@ class _Watched:
     """A text that is read: the arguments of a call, or the answer."""
 
     watches: list[_Watch]
-    reader: GrowingJSON
+    reader: IncrementalJSON
 
     def feed(self, text: str) -> None:
         for number, update in self.reader.feed(text):
@@ -87,7 +87,7 @@ class Watchers:
 
     def _begin(self, tool: str | None, call: int | None) -> _Watched:
         watches = [watch for watch in self._watches if watch.tool in (None, tool)]
-        reader = GrowingJSON([watch.pattern for watch in watches], tool, None if tool is None else call)
+        reader = IncrementalJSON([watch.pattern for watch in watches], tool, None if tool is None else call)
         reader.ended = not watches
         return _Watched(watches, reader)
 
@@ -104,7 +104,7 @@ class Watchers:
 
     def _end(self, chunk: StreamChunk) -> None:
         """Reads the calls that came whole."""
-        numbers = [fragment.index or 0 for fragment in chunk.fragments]
+        numbers = [fragment.index or 0 for fragment in chunk.call_deltas]
         for position, call in enumerate(chunk.tool_calls or ()):
             number = numbers[position] if numbers else position
             if number not in self._calls:

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from ..terminal import read_json
-from ..values import ConfigError, Tool, ToolLike, as_tool, nearest
+from ..values import ConfigError, Tool, ToolLike, as_tool, did_you_mean
 
 
 def read_tools(spec: str, *, to_run: bool) -> Sequence[ToolLike]:
@@ -78,5 +78,5 @@ def _tool(module: ModuleType, place: str, name: str) -> ToolLike:
     found: Any = getattr(module, name.strip(), None)
     if found is None:
         names = [name for name in vars(module) if not name.startswith("_")]
-        raise ConfigError(f"--tools: {place} has no {name.strip()!r}{nearest(name.strip(), names)}")
+        raise ConfigError(f"--tools: {place} has no {name.strip()!r}{did_you_mean(name.strip(), names)}")
     return as_tool(found)

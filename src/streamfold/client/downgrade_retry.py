@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 
-from ..requests import Request, lesson_from
+from ..requests import Request, restriction_from_error
 from ..values import APIError, BadRequestError, UnsupportedOptionError
 from .prepared_call import Plan
 from .restrictions import NO_RESTRICTIONS, RestrictionCache, Restrictions, combination_of
@@ -84,7 +84,7 @@ class MilderRequests:
         if meaning is None:
             return None
         body = json.loads(plan.request.body)
-        lesson = lesson_from(meaning, error.info.message, plan.sent, body)
+        lesson = restriction_from_error(meaning, error.info.message, plan.sent, body)
         if lesson is None or any(lesson.option == known.option for known in self._new.lessons):
             return None
         made = self._with(Restrictions((lesson,)))

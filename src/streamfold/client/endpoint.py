@@ -11,7 +11,7 @@ from ..adapters.batches import BatchCall
 from ..config import Profile, timeouts_over, variable_values
 from ..net import HTTPRequest, Redactor, Signer
 from ..requests import read_headers
-from ..text import referenced
+from ..text import variable_names
 from ..values import Timeouts
 
 if TYPE_CHECKING:
@@ -143,4 +143,4 @@ class Endpoint:
 def _variables(profile: Profile) -> list[str]:
     """Returns the names of all variables that are read when a request is made."""
     texts = [profile.base_url, profile.model or "", *profile.headers.values()]
-    return list(dict.fromkeys([*profile.keys_set(), *(name for text in texts for name in referenced(text))]))
+    return list(dict.fromkeys([*profile.keys_set(), *(name for text in texts for name in variable_names(text))]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..limits import LimitReachedError, RateLimiter, Reservation
-from ..values import APIError, QuotaExceededError, RateLimit, Reply, is_no_answer
+from ..values import APIError, QuotaExceededError, RateLimit, Reply, failed_before_answer
 
 
 class Permit:
@@ -48,7 +48,7 @@ class Permit:
         if self.refuses(error):
             retry_after, rate_limit = getattr(error, "retry_after", None), getattr(error, "rate_limit", None)
             reservation.refused(retry_after, rate_limit)
-        elif not self._answered and is_no_answer(error):
+        elif not self._answered and failed_before_answer(error):
             reservation.failed()
         await self.aclose()
 

@@ -18,15 +18,15 @@ from ..limits import RateLimiter, is_limited, provider_limiter
 from ..net import Exchange, HTTPRequest
 from ..requests import (
     NO_FAMILY,
-    CachedPrefixes,
     Family,
+    PromptCacheMonitor,
     Request,
-    at_endpoint,
     escape_special_tokens,
     has_cache_marks,
     raw_tools,
     read_headers,
-    with_lessons,
+    with_endpoint_defaults,
+    with_restrictions,
 )
 from ..text import shown_url
 from ..values import APIError, ConfigError, Limits, ReplyWarning, StreamfoldError, Timeouts
@@ -81,7 +81,7 @@ class Requester:
         self._endpoint = Endpoint(profile)
         self._defaults = profile.default_options()
         self._models: dict[str, _Model] = {}
-        self._prefixes = CachedPrefixes()
+        self._prefixes = PromptCacheMonitor()
         self.restrictions = restrictions or RestrictionCache()
         self._remembering = Hooks(on_request=partial(_remember, self._prefixes))
         self._limiter = limiter
@@ -247,7 +247,7 @@ class Requester:
                 f'no model for "{self._profile.name}": write "{self._profile.name}:MODEL", or pass model='
             )
         facts = self._facts(model)
-        return at_endpoint(arguments.request, model, self._defaults, facts.origin, facts.family)
+        return with_endpoint_defaults(arguments.request, model, self._defaults, facts.origin, facts.family)
 
     def _owner(self) -> str:
         """Returns for whom refusals are remembered: the owner that was named, else that of the API key."""
@@ -267,7 +267,7 @@ class Requester:
             request = replace(request, stream=True)
         request, changes = self._escaped(request)
         if restrictions.lessons and not self._is_strict(request):
-            request, taught = with_lessons(request, restrictions.lessons)
+            request, taught = with_restrictions(request, restrictions.lessons)
             changes = [*changes, *taught]
         ready = adapter.prepare(request, repair_history=arguments.repair_history, endpoint=self._profile)
         return replace(ready, warnings=(*changes, *ready.warnings)) if changes else ready
@@ -360,5 +360,5 @@ class Requester:
         return self._endpoint.request(adapter, ready, timeouts, extra_headers, own_client=self._connections.owned)
 
 
-def _remember(prefixes: CachedPrefixes, info: RequestInfo) -> None:
+def _remember(prefixes: PromptCacheMonitor, info: RequestInfo) -> None:
     prefixes.remember(info.request)

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any, TypeAlias
 
 from ..adapters import Adapter
-from ..requests import Lesson, Request
+from ..requests import LearnedRestriction, Request
 
 Combination: TypeAlias = frozenset[tuple[str, Any]]
 """What a request asks for beside its conversation: the names of options, with the values of those that are switches."""
@@ -75,7 +75,7 @@ class Restrictions:
         only_streams: whole answers are refused, so that they are streamed.
     """
 
-    lessons: tuple[Lesson, ...] = ()
+    lessons: tuple[LearnedRestriction, ...] = ()
     adapter: Adapter | None = None
     only_streams: bool = False
 
@@ -88,7 +88,7 @@ class Restrictions:
 NO_RESTRICTIONS = Restrictions()
 
 
-def _joined(old: tuple[Lesson, ...], new: tuple[Lesson, ...]) -> tuple[Lesson, ...]:
+def _joined(old: tuple[LearnedRestriction, ...], new: tuple[LearnedRestriction, ...]) -> tuple[LearnedRestriction, ...]:
     """Returns lessons with new ones in place of those about the same option; a name and a bound are two things."""
     about = {(lesson.option, lesson.instead is None) for lesson in new}
     return (*(lesson for lesson in old if (lesson.option, lesson.instead is None) not in about), *new)

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..values import ConfigError, catalogue_folder, nearest
+from ..values import ConfigError, catalogue_folder, did_you_mean
 from .layers import Layer, TomlFile, merge
 
 FAMILIES_FILE = "families.toml"
@@ -32,7 +32,9 @@ def catalogue_layers(name: str) -> list[Layer]:
     """
     files = provider_files()
     if name not in files:
-        raise ConfigError(f"unknown provider {name!r}{nearest(name, files)}. The catalogue has: {', '.join(files)}")
+        raise ConfigError(
+            f"unknown provider {name!r}{did_you_mean(name, files)}. The catalogue has: {', '.join(files)}"
+        )
     layer = Layer.of_file(_read(files[name]))
     base = layer.values.get("profile")
     if not base and "hosted" not in layer.values:  # what a file does not say, the endpoint does not run

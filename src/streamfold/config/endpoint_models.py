@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..adapters import Adapter, find_adapter
-from ..requests import CAPABILITIES, Capabilities, Family, ModelTable, joined
+from ..requests import CAPABILITIES, Capabilities, Family, ModelTable, merge_facts
 from ..values import NotConfiguredError
 from .families import examples, find_family, is_makers_host, own_family
 from .validators import read_quirks
@@ -65,7 +65,7 @@ class ModelsOfEndpoint:
         own, found = self.families_of(model)
         can = {each: said for each in CAPABILITIES if (said := self.capabilities.of(each)) != "unknown"}
         quirks = {adapter: {**found.quirks.get(adapter, {}), **table} for adapter, table in own.quirks.items()}
-        known = {**own.known(), **can, **joined(self.models, model or "")}
+        known = {**own.known(), **can, **merge_facts(self.models, model or "")}
         return found.over({**known, "quirks": {**found.quirks, **quirks}} if quirks else known)
 
     def families_of(self, model: str | None) -> tuple[Family, Family]:

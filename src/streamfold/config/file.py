@@ -17,8 +17,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError
 
-from ..text import referenced
-from ..values import ConfigError, nearest
+from ..text import variable_names
+from ..values import ConfigError, did_you_mean
 from .catalogue import catalogue_layers, provider_files
 from .gateway import GatewaySettings
 from .layers import Layer, TomlFile, find_layer, merge, place_mistakes
@@ -52,7 +52,7 @@ class FileSettings(Table):
     def unknown_key(cls, key: str, value: Any) -> str:
         """Returns the error for an unknown key; for a table, how a provider is written."""
         text = super().unknown_key(key, value)
-        if isinstance(value, Mapping) and not nearest(key, cls.model_fields):
+        if isinstance(value, Mapping) and not did_you_mean(key, cls.model_fields):
             return f"{text}. A provider is written as [{spelled(('providers', key))}]"
         return text
 
@@ -251,7 +251,7 @@ class Config:
             ("gateway", "responses"): settings.gateway.responses,
         }
         for path, store in stores.items():
-            if self.file is not None and isinstance(store, str) and referenced(store):
+            if self.file is not None and isinstance(store, str) and variable_names(store):
                 raise ConfigError(f"{self.file.place(path)}: {spelled(path)}: {untrusted(self.file.origin)}")
 
     def _no_default(self) -> str:
@@ -266,7 +266,7 @@ class Config:
             return None
         own = f"{self.path} has: {', '.join(self.names)}; the" if self.names else "The"
         known = f"{own} catalogue has: {', '.join(files)}"
-        hint = nearest(name, [*self.names, *files])
+        hint = did_you_mean(name, [*self.names, *files])
         vendor, slash, model = name.partition("/")
         if not name:
             return f'a provider is "NAME" or "NAME:MODEL", not {spec!r}. {known}'

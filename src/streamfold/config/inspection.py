@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
 from ..requests import CAPABILITIES, ModelTable, Support
-from ..text import referenced, shown_url
+from ..text import shown_url, variable_names
 from .file import Config, validated_layers
 from .layers import Layer, find_layer
 from .profile import Profile
@@ -138,9 +138,9 @@ def _state(text: str) -> str:
     """Returns whether the variables that a text refers to are set; empty if it refers to none."""
     if unset := _unset(text):
         return f"not set ({', '.join(unset)})"
-    names = referenced(text)
+    names = variable_names(text)
     return f"set ({', '.join(names)})" if names else ""
 
 
 def _unset(text: str) -> list[str]:
-    return [name for name in referenced(text) if not variable_is_set(name)]
+    return [name for name in variable_names(text) if not variable_is_set(name)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from ..text import referenced
+from ..text import variable_names
 from .file import Config, validate_layers
 from .layers import Layer, find_layer
 from .profile import Profile
@@ -67,7 +67,7 @@ def _missing(profile: Profile) -> Iterator[tuple[KeyPath, str]]:
         yield ("api_key",), f"no API key: set {' or '.join(keys)}"
     texts: dict[KeyPath, str] = {("headers", header): text for header, text in profile.headers.items()}
     for path, text in {("base_url",): profile.base_url, ("model",): profile.model or "", **texts}.items():
-        for variable in referenced(text):
+        for variable in variable_names(text):
             if not variable_is_set(variable):
                 yield path, f"{variable} is not set"
 

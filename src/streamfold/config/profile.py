@@ -27,8 +27,8 @@ from ..adapters.batches import BatchSettings
 from ..engine.dialects import DialectContext, find_dialect
 from ..net import Redactor, Signer, make_signer, secrets_in_headers, secrets_in_url
 from ..requests import HEADER_NAME, NO_OPTIONS, Capabilities, ModelTable, Options, header_name_problem, header_problem
-from ..text import check_references, filled, referenced, shown_url
-from ..values import ConfigError, Limits, NotConfiguredError, Timeouts, nearest
+from ..text import check_references, expand_variables, shown_url, variable_names
+from ..values import ConfigError, Limits, NotConfiguredError, Timeouts, did_you_mean
 from .catalogue import provider_files
 from .endpoint_models import ModelsOfEndpoint
 from .rate_limits import RateLimitSettings
@@ -52,11 +52,11 @@ _PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # as a name it would be 
 
 def _is_of_catalogue(name: str) -> None:
     if name not in (files := provider_files()):
-        raise ValueError(f"unknown profile {name!r}{nearest(name, files)}. Allowed: {', '.join(files)}")
+        raise ValueError(f"unknown profile {name!r}{did_you_mean(name, files)}. Allowed: {', '.join(files)}")
 
 
 def _is_url(url: str) -> None:
-    if not url.startswith("${") and not referenced(url):  # else it is checked when the variables are read
+    if not url.startswith("${") and not variable_names(url):  # else it is checked when the variables are read
         check_url(url)
     elif not url.startswith(("http://", "https://", "${")):
         raise ValueError("must begin with http:// or https://")
@@ -286,7 +286,7 @@ class Profile(ModelsOfEndpoint, Table):
 
     def keys_set(self) -> dict[str, bool]:
         """Returns the variables that may hold the key, and whether each is set. Never their values."""
-        names = referenced(self.api_key.get_secret_value()) if self.api_key is not None else self.api_key_env
+        names = variable_names(self.api_key.get_secret_value()) if self.api_key is not None else self.api_key_env
         return {variable: variable_is_set(variable) for variable in names}
 
     def key(self) -> str | None:
@@ -340,7 +340,7 @@ class Profile(ModelsOfEndpoint, Table):
         try:
             check_url(url)
         except ValueError as exc:
-            names = " and ".join(referenced(self.base_url))
+            names = " and ".join(variable_names(self.base_url))
             text = f"with the value of {names}, it {exc}" if names else str(exc)
             raise ConfigError(f'provider "{self.name}": base_url: {text}') from None
         base, mark, query = url.partition("?")
@@ -376,7 +376,7 @@ class Profile(ModelsOfEndpoint, Table):
         """Returns where turns are kept, with the values of its variables; False: nowhere. Raises NotConfiguredError."""
         if not isinstance(self.turn_cache, str):
             return bool(self.turn_cache)
-        if referenced(self.turn_cache):
+        if variable_names(self.turn_cache):
             self._check_trusted("a variable in turn_cache")
         return store_url(self.turn_cache)
 
@@ -396,15 +396,15 @@ class Profile(ModelsOfEndpoint, Table):
         These are the key, the values of all headers, what comes from a variable, and password and query of the URL.
         """
         found = [self.key() or "", *self._url_secrets()]
-        found += [os.environ.get(variable, "").strip() for variable in referenced(self.model or "")]
+        found += [os.environ.get(variable, "").strip() for variable in variable_names(self.model or "")]
         for text in self.headers.values():
-            found += [os.environ.get(variable, "").strip() for variable in referenced(text)]
+            found += [os.environ.get(variable, "").strip() for variable in variable_names(text)]
         found += secrets_in_headers([*self.key_headers().items(), *self.sent_headers(extra_headers).items()])
         return [secret for secret in dict.fromkeys(found) if secret]
 
     def _url_secrets(self) -> list[str]:
         found = []
-        for variable in referenced(self.base_url):
+        for variable in variable_names(self.base_url):
             value = os.environ.get(variable, "").strip()
             rest = value.partition("://")[2].rstrip("/")  # libraries quote parts of a URL in their errors
             found += [value, rest, rest.partition("/")[0], rest.partition("/")[2]]
@@ -415,8 +415,8 @@ class Profile(ModelsOfEndpoint, Table):
             yield name, shown_url(value) if name in ("base_url", "turn_cache") and isinstance(value, str) else value
 
     def _filled(self, key: str, text: str) -> str:
-        found = filled(text, lambda variable: variable_value(variable, f'provider "{self.name}": {key}'))
-        if self.untrusted_file is not None and (names := referenced(text)):
+        found = expand_variables(text, lambda variable: variable_value(variable, f'provider "{self.name}": {key}'))
+        if self.untrusted_file is not None and (names := variable_names(text)):
             self._check_trusted(f"{' and '.join(names)} in {key}")
         return found
 

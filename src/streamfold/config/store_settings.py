@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator
 
-from ..text import check_references, filled, referenced
-from ..values import ConfigError, nearest
+from ..text import check_references, expand_variables, variable_names
+from ..values import ConfigError, did_you_mean
 from .validators import variable_value
 
 STORE_SCHEMES = ("memory", "sqlite", "valkey", "valkeys", "redis", "rediss")
@@ -18,14 +18,14 @@ def check_store(where: str) -> None:
     """Raises ValueError if a text does not say where something can be kept. The error does not quote passwords."""
     check_references(where)
     scheme, _, rest = where.partition("://")
-    if where == "memory" or referenced(scheme):
+    if where == "memory" or variable_names(scheme):
         return
     if scheme not in STORE_SCHEMES:
-        hint = nearest(scheme, STORE_SCHEMES) if len(scheme) < 20 else ""
+        hint = did_you_mean(scheme, STORE_SCHEMES) if len(scheme) < 20 else ""
         raise ValueError(f"must be memory, sqlite:///PATH or valkey://HOST:PORT{hint}")
     if scheme in ("memory", "sqlite") and not (scheme == "sqlite" and rest.startswith("/") and len(rest) > 1):
         raise ValueError("must be memory, or sqlite:/// and a path (one more slash begins an absolute path)")
-    if scheme not in ("memory", "sqlite") and not referenced(rest) and not _host(where):
+    if scheme not in ("memory", "sqlite") and not variable_names(rest) and not _host(where):
         raise ValueError(f"must name a server, as in {scheme}://127.0.0.1:6379")
 
 
@@ -41,7 +41,7 @@ def store_place(where: str, what: str) -> tuple[str, str]:
 
 def store_url(where: str, what: str = "memory") -> str:
     """Returns the text with the values of its variables. Raises NotConfiguredError for one that is not set."""
-    return filled(where, lambda variable: variable_value(variable, what))
+    return expand_variables(where, lambda variable: variable_value(variable, what))
 
 
 def _host(where: str) -> str | None:

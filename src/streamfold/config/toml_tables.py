@@ -28,7 +28,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from ..values import ConfigError, nearest
+from ..values import ConfigError, did_you_mean
 from .toml_positions import KeyPath
 
 _TEXTS = {
@@ -222,4 +222,4 @@ def _text(error: Any) -> str:
 def allowed(word: str, words: Iterable[str], label: str = "Allowed") -> str:
     """Returns the end of a message about a word that is not one of these."""
     words = list(words)
-    return f"{nearest(word, words)}. {label}: {', '.join(words) or 'none'}"
+    return f"{did_you_mean(word, words)}. {label}: {', '.join(words) or 'none'}"

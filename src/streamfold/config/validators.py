@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from ..adapters import find_adapter
 from ..requests import ModelTable
-from ..text import referenced, shown_url
+from ..text import shown_url, variable_names
 from ..values import ConfigError, NotConfiguredError, Prices, Timeouts
 from .toml_positions import spelled
 from .toml_tables import invalid, mistakes_in, read_table
@@ -83,7 +83,7 @@ def check_url(url: str) -> None:
 
 def same_origin(one: Any, other: Any) -> bool:
     """Returns whether two base URLs surely have the same scheme, host and port; not with a variable in one of them."""
-    if not (isinstance(one, str) and isinstance(other, str)) or referenced(one) or referenced(other):
+    if not (isinstance(one, str) and isinstance(other, str)) or variable_names(one) or variable_names(other):
         return False
     try:
         first, second = urlsplit(one), urlsplit(other)

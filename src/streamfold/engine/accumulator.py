@@ -5,8 +5,8 @@ that a call is
 whole: not its id and name, not arguments that parse, not even a finish reason, which some servers send after every
 call. What counts as an end in order:
 
-    a finish reason, then `Done` or the end of the input          finished
-    `Done` without a finish reason                                finished, reason "unknown"
+    a finish reason, then `StreamEnd` or the end of the input          finished
+    `StreamEnd` without a finish reason                                finished, reason "unknown"
     the end of the input before either, or a `Failure`            an error, and no calls
     a `Failure` or a broken connection after a finish reason      finished, with a warning
     the same, if nothing but that reason has come                 an error
@@ -23,40 +23,40 @@ from typing import Any
 
 from ..text import join_surrogates
 from ..values import (
-    Call,
     CallKind,
+    CallSummary,
     ChunkDetails,
     Delta,
-    Done,
     EmptyResponseError,
-    Extra,
+    ExtraPart,
     Failure,
     Finish,
     HostedPart,
     IncompleteStreamError,
     Limits,
     Meta,
-    Part,
     PartialToolCall,
+    PartRef,
     ProtocolError,
     ReadToolChoice,
-    Reasoning,
-    Refusal,
+    ReasoningDelta,
+    RefusalDelta,
     Reply,
     ReplyWarning,
-    Served,
-    Stopped,
+    ServedBy,
+    StopSequenceHit,
     StreamChunk,
+    StreamEnd,
     StreamfoldError,
-    Summary,
-    Text,
+    TextDelta,
+    ToolCallDelta,
     ToolRequests,
     Usage,
     UsageUpdate,
     Warn,
-    listed,
+    join_limited,
+    str_or_none,
     upstream_error,
-    word,
 )
 from .blocks import Blocks
 from .call_deltas import Fragments
@@ -118,7 +118,7 @@ class Fold:
         self.meta = Meta()
         self._begun = False
         self._calls_begun = 0
-        self._marks: list[Extra] = []
+        self._marks: list[ExtraPart] = []
         self._late = False  # a call has begun, or a mark waits for the next chunk
         self._extras: dict[str, list[Any]] = {}
         self._places: set[int | None] = set()  # of extras among the parts of the answer
@@ -136,9 +136,9 @@ class Fold:
             raise StreamfoldError("there is no reply yet: it exists once the finished chunk has been handed out")
         return self._reply
 
-    def lane(self, kind: type[Text | Reasoning | Refusal]) -> Lane:
+    def lane(self, kind: type[TextDelta | ReasoningDelta | RefusalDelta]) -> Lane:
         """The text of a kind so far."""
-        return self._text if kind is Text else self._reasoning if kind is Reasoning else self._refusal
+        return self._text if kind is TextDelta else self._reasoning if kind is ReasoningDelta else self._refusal
 
     def feed(self, delta: Delta) -> StreamChunk | None:
         """Takes one delta. Returns the chunk that it makes, if it makes one.
@@ -150,7 +150,7 @@ class Fold:
         """
         if self.finished:  # the rest of the event that ended the answer
             return None
-        if type(delta) is Text:  # nearly every event
+        if type(delta) is TextDelta:  # nearly every event
             self._begun = True
             shown = self._text.add(delta.text)
             if self._late and shown:
@@ -159,13 +159,13 @@ class Fold:
         if type(delta) is Meta:
             self._identify(delta)
             return None
-        if type(delta) is Reasoning:
+        if type(delta) is ReasoningDelta:
             self._begun = self._reasoned = True
             shown = self._reasoning.add(delta.text)
             if self._late and shown:
                 return StreamChunk(reasoning=shown, details=self._place())
             return StreamChunk(reasoning=shown) if shown else None
-        if type(delta) is Call:
+        if type(delta) is ToolCallDelta:
             self._begun = True
             placed = self.calls.feed(delta)
             if placed and self.behind_reason:
@@ -185,17 +185,17 @@ class Fold:
             case Finish():
                 if self._finish is None or not self._finish.cut:
                     self._finish = delta
-            case Refusal(text, part):
+            case RefusalDelta(text, part):
                 shown = self._refusal.add(text)
                 if shown and self._fragments:
                     self._begun = True
-                    number = part and Part(number=part.number)
+                    number = part and PartRef(number=part.number)
                     return StreamChunk(details=ChunkDetails(self._calls_begun, part=number, refusal=shown))
-            case Summary(calls):
+            case CallSummary(calls):
                 for placement in self.calls.settle(calls):
                     if self._listener:
                         self._listener(placement)
-            case Extra(name, value, whole, place):
+            case ExtraPart(name, value, whole, place):
                 self._places.add(place)
                 # Others that are whole say something about the answer: `container`, `stop_details`, sources.
                 items = value if isinstance(value, list) else ()
@@ -217,15 +217,15 @@ class Fold:
                 if self._hosted.is_new(delta):
                     self._begun = self._has_parts = True
                     return StreamChunk(details=ChunkDetails(self._calls_begun, hosted=(delta,)))
-            case Served(model):
+            case ServedBy(model):
                 self.meta.model = model
             case ToolRequests(kind, number):
                 self._hosted.requests[kind] = number
             case Failure():
                 return self._fail(delta)
-            case Done():
+            case StreamEnd():
                 return self._done()
-            case Stopped(text):
+            case StopSequenceHit(text):
                 return self._stop(text)
         self._begun = True
         return None
@@ -233,7 +233,7 @@ class Fold:
     def _identify(self, said: Meta) -> None:
         self._begun = True
         meta = self.meta
-        meta.id, meta.model = meta.id or word(said.id), meta.model or word(said.model)
+        meta.id, meta.model = meta.id or str_or_none(said.id), meta.model or str_or_none(said.model)
         meta.created = meta.created or said.created
         self.identified = bool(meta.id and meta.model and meta.created)
 
@@ -276,7 +276,7 @@ class Fold:
         """Returns what has come so far, without tool calls."""
         usage, invalid = self._usage.read()
         if invalid:
-            self.warn("usage_invalid", f"not counted: {listed(invalid)}")
+            self.warn("usage_invalid", f"not counted: {join_limited(invalid)}")
         return Reply(
             text=self._text.text,
             reasoning=self._reasoning.text,
@@ -328,7 +328,7 @@ class Fold:
                 f"the answer has more than {self._limits.other_chars} characters beside its text (limits.other_chars)"
             )
 
-    def mark(self, mark: Extra) -> None:
+    def mark(self, mark: ExtraPart) -> None:
         """Notes something that has a place in the answer and no chunk of its own; the next chunk carries it."""
         self._marks.append(mark)
         self._late = True
@@ -397,7 +397,9 @@ class Fold:
         ends = self._fragments.ends(list(zip(opened, calls, strict=True))) if self._fragments else ()
         return StreamChunk(*last, self._place(ends) if self._late else None)
 
-    def _place(self, fragments: tuple[Call, ...] | Callable[[], tuple[Call, ...]] = ()) -> ChunkDetails:
+    def _place(
+        self, fragments: tuple[ToolCallDelta, ...] | Callable[[], tuple[ToolCallDelta, ...]] = ()
+    ) -> ChunkDetails:
         return ChunkDetails(self._calls_begun, self._take_marks(), fragments)
 
     def _writing_chunk(self, placed: Placement, fragments: Fragments) -> StreamChunk | None:
@@ -415,7 +417,7 @@ class Fold:
         )
         return StreamChunk("", None, False, "", None, None, details)
 
-    def _take_marks(self) -> tuple[Extra, ...]:
+    def _take_marks(self) -> tuple[ExtraPart, ...]:
         marks, self._marks = tuple(self._marks), []
         self._late = self._calls_begun > 0
         return marks

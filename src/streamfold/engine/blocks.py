@@ -23,22 +23,22 @@ from typing import Any
 
 from ..text import PathValue, PathValues, join_surrogates, parse_object, read_arguments, without_surrogates
 from ..values import (
-    Answered,
     Block,
     BlockEnd,
     BlockKind,
     BlockPiece,
-    Call,
     Delta,
-    Extra,
+    ExtraPart,
     ProtocolError,
-    Reasoning,
-    Text,
+    RanOnServer,
+    ReasoningDelta,
+    TextDelta,
     ToolCall,
+    ToolCallDelta,
     Warn,
 )
 
-_SHOWN: dict[BlockKind, type[Text] | type[Reasoning]] = {"text": Text, "reasoning": Reasoning}
+_SHOWN: dict[BlockKind, type[TextDelta] | type[ReasoningDelta]] = {"text": TextDelta, "reasoning": ReasoningDelta}
 
 
 class _OpenBlock:
@@ -92,16 +92,16 @@ class _OpenBlock:
             self.values = PathValues(start if isinstance(start, dict) else {})
         return self.values
 
-    def end_marks(self) -> list[Extra]:
+    def end_marks(self) -> list[ExtraPart]:
         """What its end says to whoever writes the answer again."""
         match self.begun.kind:
             case "other":
-                return [Extra("block", self.whole(None))]
+                return [ExtraPart("block", self.whole(None))]
             case "text":
                 grown = ("type", self.begun.member)
-                return [Extra("text_end", {name: value for name, value in self.value.items() if name not in grown})]
+                return [ExtraPart("text_end", {name: value for name, value in self.value.items() if name not in grown})]
             case "reasoning" if isinstance(signature := self.begun.value.get("signature"), str) and signature:
-                return [Extra("signature", signature)]
+                return [ExtraPart("signature", signature)]
         return []
 
 
@@ -122,7 +122,7 @@ class Blocks:
     def __bool__(self) -> bool:
         return bool(self._blocks)
 
-    def feed(self, delta: Block | BlockPiece | BlockEnd | Answered) -> list[Delta]:
+    def feed(self, delta: Block | BlockPiece | BlockEnd | RanOnServer) -> list[Delta]:
         """Returns what a block, a piece of one or its end says to the reader of the answer."""
         if type(delta) is BlockPiece:
             return self.grow(delta)
@@ -131,15 +131,15 @@ class Blocks:
         if type(delta) is BlockEnd:
             block = self._find_ended(delta)
             return self._close(block) if block is not None and not block.closed else []
-        if type(delta) is Answered:
+        if type(delta) is RanOnServer:
             self._take_from_client(delta)
         return []
 
-    def marks(self, delta: Delta) -> list[Extra]:
+    def marks(self, delta: Delta) -> list[ExtraPart]:
         """Returns what a delta says that is neither text nor a call: see `StreamChunk.marks`."""
         match delta:
             case BlockPiece(kind="reasoning", member="signature", value=str(signature)) if signature:
-                return [Extra("signature", signature)]
+                return [ExtraPart("signature", signature)]
             case BlockEnd() if (block := self._find_ended(delta)) is not None and not block.marked:
                 block.marked = True
                 return block.end_marks()
@@ -240,7 +240,7 @@ class Blocks:
     def _stray(self, piece: BlockPiece) -> _OpenBlock:
         """The block of a call whose beginning did not come."""
         if (block := self._strays.get(piece.index)) is None:
-            begun = Block(piece.index, "call", {}, piece.member, Call(None))
+            begun = Block(piece.index, "call", {}, piece.member, ToolCallDelta(None))
             block = self._strays[piece.index] = _OpenBlock(len(self._blocks), begun)
             self._blocks.append(block)
         return block
@@ -249,7 +249,7 @@ class Blocks:
         block.closed = True
         return [*self._count(block), *self._show_waiting(block.begun.kind)]
 
-    def _take_from_client(self, answered: Answered) -> None:
+    def _take_from_client(self, answered: RanOnServer) -> None:
         """Takes a call from the client: the server ran it."""
         for block in reversed(self._blocks):
             call = block.begun.call
@@ -258,9 +258,9 @@ class Blocks:
                 return
 
     @staticmethod
-    def _head(block: _OpenBlock) -> Call:
+    def _head(block: _OpenBlock) -> ToolCallDelta:
         call = block.begun.call
-        return replace(call, index=block.number, arguments="") if call else Call(block.number)
+        return replace(call, index=block.number, arguments="") if call else ToolCallDelta(block.number)
 
     def grow(self, piece: BlockPiece) -> list[Delta]:
         """Adds a piece to its block, as `feed` does."""
@@ -288,7 +288,7 @@ class Blocks:
             if not value:
                 pass
             elif block.begun.call is not None:
-                out.append(Call(block.number, arguments=value))
+                out.append(ToolCallDelta(block.number, arguments=value))
             elif member == block.begun.member:
                 self._show(block, value, out)
             return out
@@ -343,9 +343,9 @@ class Blocks:
         done = block.closed or None  # by which a call without arguments is known to be whole
         if block.begun.held:
             number, markup = block.number, call.markup
-            return [Call(number, call.id, call.name, text, False, call.extra, None, markup, done)]
+            return [ToolCallDelta(number, call.id, call.name, text, False, call.extra, None, markup, done)]
         if text or (done and not brought):
-            return [Call(block.number, arguments=text, markup=call.markup, ended=done)]
+            return [ToolCallDelta(block.number, arguments=text, markup=call.markup, ended=done)]
         return []
 
 

@@ -6,14 +6,14 @@ to write at once:
 
 - A call that is cut off does not look whole. The last character that is not white space is held back, and a call is not
   begun before the text behind its first brace is known. A character that closes the object is a fragment of its own, an
-  end (`Call.ended` is True): it is written when something else comes, or at the end of the answer.
+  end (`ToolCallDelta.ended` is True): it is written when something else comes, or at the end of the answer.
 - What has been written can't be taken back. So a fragment waits as long as something may still be decided otherwise:
   id or name are missing, the id belongs to another call, the tool is unknown, or the text looks like one of the known
   kinds of damage (`text/arguments.py`). Such a call comes whole, at the end.
 - Calls are shown in the order in which they are handed out (`Calls.finish`). The first call that begins under another
   number than the next one waits for the end, with all calls behind it: one with a lower number may still come.
-- At the end what was shown is compared with what is handed out (`Call.ended` is False if they differ). A writer that
-  has begun a call which is not handed out, or not as it was shown, must end the answer with an error.
+- At the end what was shown is compared with what is handed out (`ToolCallDelta.ended` is False if they differ). A
+  writer that has begun a call which is not handed out, or not as it was shown, must end the answer with an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from functools import partial
 from itertools import count
 
 from ..text import join_surrogates, parse_object
-from ..values import Call, ToolCall
+from ..values import ToolCall, ToolCallDelta
 from .brackets import Brackets
 from .incoming_call import OpenCall
 from .tool_call_delivery import WireNames
@@ -93,11 +93,11 @@ class Fragments:
         """Whether the number of a call is its place among all calls, whatever may still come."""
         return self._unplaced is None or call.number < self._unplaced
 
-    def after(self, call: OpenCall, part: Call) -> Callable[[], tuple[Call, ...]]:
+    def after(self, call: OpenCall, part: ToolCallDelta) -> Callable[[], tuple[ToolCallDelta, ...]]:
         """Returns a function that is called by those who want to write what may be shown after a fragment."""
         return partial(self._feed, call, part.item, len(call.pieces))
 
-    def _feed(self, call: OpenCall, item: str | None, count: int) -> tuple[Call, ...]:
+    def _feed(self, call: OpenCall, item: str | None, count: int) -> tuple[ToolCallDelta, ...]:
         """Returns what may be shown of so many pieces: nothing, or what follows and perhaps the end.
 
         The first time with id and name.
@@ -113,22 +113,22 @@ class Fragments:
         if not (state.id or self._may_begin(call, state)) or not (text := _released(state)):
             return ()
         state.shown.append(text)
-        shown = Call(call.number, arguments=text)
+        shown = ToolCallDelta(call.number, arguments=text)
         if not state.id:
             state.id, state.name = call.id, self._names.own.get(call.name, call.name)
-            shown = Call(call.number, state.id, state.name, text, extra=call.extra, item=item)
+            shown = ToolCallDelta(call.number, state.id, state.name, text, extra=call.extra, item=item)
         if not state.closed:
             return (shown,)
-        return (shown, Call(call.number, arguments="".join(state.held), ended=True))
+        return (shown, ToolCallDelta(call.number, arguments="".join(state.held), ended=True))
 
-    def ends(self, handed_out: Sequence[tuple[OpenCall, ToolCall]]) -> Callable[[], tuple[Call, ...]]:
+    def ends(self, handed_out: Sequence[tuple[OpenCall, ToolCall]]) -> Callable[[], tuple[ToolCallDelta, ...]]:
         """Returns a function that is called by those who have written what the one before it returned.
 
         It returns each call that is handed out, whole and in their order; `ended` is False if it was shown otherwise.
         """
         return partial(self._ends, handed_out)
 
-    def _ends(self, handed_out: Sequence[tuple[OpenCall, ToolCall]]) -> tuple[Call, ...]:
+    def _ends(self, handed_out: Sequence[tuple[OpenCall, ToolCall]]) -> tuple[ToolCallDelta, ...]:
         places = count(self._unplaced or 0)
         return tuple(
             self._end(call, made, call.number if self.is_in_order(call) else next(places)) for call, made in handed_out
@@ -174,9 +174,9 @@ class Fragments:
         state.stopped = state.stopped or doubtful
         return bool(inside) and not doubtful
 
-    def _end(self, call: OpenCall, made: ToolCall, number: int) -> Call:
+    def _end(self, call: OpenCall, made: ToolCall, number: int) -> ToolCallDelta:
         if call.custom:
-            return Call(number, made.id, made.name, made.raw_arguments, whole=True, custom=True)
+            return ToolCallDelta(number, made.id, made.name, made.raw_arguments, whole=True, custom=True)
         text = made.raw_arguments if made.raw_arguments.strip() else "{}"
         state = self._calls.get(call.number, _Shown())
         ended = None
@@ -186,7 +186,7 @@ class Fragments:
                 text = self._same_value(call, made) or text
             same = (state.id, state.name) == (made.id, made.name) and text.startswith(shown) and not call.lost_pieces
             ended = None if same else False
-        return Call(number, made.id, made.name, text, whole=True, extra=made.extra, ended=ended)
+        return ToolCallDelta(number, made.id, made.name, text, whole=True, extra=made.extra, ended=ended)
 
     @staticmethod
     def _same_value(call: OpenCall, made: ToolCall) -> str | None:

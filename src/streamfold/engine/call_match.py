@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ..values import Call, ReplyWarning
+from ..values import ReplyWarning, ToolCallDelta
 from .incoming_call import OpenCall
 
 # The rows of the tables in `tool_call_assembly.py`. The inspector of the lab has a sentence for each.
@@ -48,7 +48,7 @@ class Placement:
 
     call: OpenCall
     rule: Rule
-    part: Call
+    part: ToolCallDelta
     opened: bool = False
     rival: OpenCall | None = None
 

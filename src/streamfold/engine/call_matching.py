@@ -7,12 +7,12 @@ better than one that runs with another's arguments.
 from __future__ import annotations
 
 from ..text import is_empty
-from ..values import Call
+from ..values import ToolCallDelta
 from .incoming_call import OpenCall
 from .tool_names import ToolNames
 
 
-def is_second_head(call: OpenCall, part: Call, names: ToolNames, *, known: bool) -> bool:
+def is_second_head(call: OpenCall, part: ToolCallDelta, names: ToolNames, *, known: bool) -> bool:
     """Whether a fragment at the index of `call` begins another call there, although an index is one call's.
 
     Another id alone does not: Poolside changes it in the middle of a call (poolsideai/pool#9). It does if the
@@ -39,13 +39,13 @@ def is_second_head(call: OpenCall, part: Call, names: ToolNames, *, known: bool)
     return begun or not names.is_piece(call.name, part.name)
 
 
-def _is_next_piece(call: OpenCall, part: Call) -> bool:
+def _is_next_piece(call: OpenCall, part: ToolCallDelta) -> bool:
     """Whether the arguments go on inside an object that is open, and are no object themselves."""
     first = next((piece.lstrip() for piece in call.pieces if piece.strip()), "")
     return first.startswith("{") and not (call.waits or call.is_complete() or _begins_object(part))
 
 
-def continues(call: OpenCall, part: Call, names: ToolNames) -> bool:
+def continues(call: OpenCall, part: ToolCallDelta, names: ToolNames) -> bool:
     """Whether a fragment with the id of `call`, and nothing else in common, is a further piece of it."""
     if part.whole or not part.name or not call.name:
         return True
@@ -54,7 +54,7 @@ def continues(call: OpenCall, part: Call, names: ToolNames) -> bool:
     return not call.is_followed_by(part.arguments)
 
 
-def goes_on(last: OpenCall, part: Call, names: ToolNames) -> bool:
+def goes_on(last: OpenCall, part: ToolCallDelta, names: ToolNames) -> bool:
     """Whether the last call takes a fragment without an index: unless that brings what the call has already."""
     if part.id:
         return not last.id and (not part.name or (part.name == last.name and not last.pieces))
@@ -69,11 +69,11 @@ def goes_on(last: OpenCall, part: Call, names: ToolNames) -> bool:
     return bool(last.id) and _begins_object(part) and not last.is_followed_by(part.arguments)  # all of it again
 
 
-def _begins_object(part: Call) -> bool:
+def _begins_object(part: ToolCallDelta) -> bool:
     return part.arguments.lstrip()[:1] in ("", "{")
 
 
-def is_another_item(call: OpenCall, part: Call) -> bool:
+def is_another_item(call: OpenCall, part: ToolCallDelta) -> bool:
     """Whether a fragment under the output index of `call` is of another item: one index for all items.
 
     Item ids alone say little: GitHub's Copilot draws them anew in each event (fixtures/responses/id_and_call_id). So

@@ -34,11 +34,11 @@ def _goes_on(first: StreamChunk, chunk: StreamChunk) -> bool:
         return True
     if first.silent or chunk.silent or chunk.marks or chunk.part != first.part:
         return False
-    return chunk.calls_before == first.calls_before
+    return chunk.preceding_calls == first.preceding_calls
 
 
 def _joined(chunks: list[StreamChunk]) -> StreamChunk:
     first = chunks[0]
     text, reasoning = "".join([chunk.delta for chunk in chunks]), "".join([chunk.reasoning for chunk in chunks])
-    place = None if first.details is None else ChunkDetails(first.calls_before, first.marks, part=first.part)
+    place = None if first.details is None else ChunkDetails(first.preceding_calls, first.marks, part=first.part)
     return StreamChunk(text, reasoning=reasoning, details=place)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from ..text import join_surrogates
-from ..values import Delta, Part, ProtocolError, Reasoning, Refusal, Sequence, Text, Warn
+from ..values import Delta, PartRef, ProtocolError, ReasoningDelta, RefusalDelta, Sequence, TextDelta, Warn
 from .text_buffer import Lane
 
-PartedDelta: TypeAlias = Text | Reasoning | Refusal
+PartedDelta: TypeAlias = TextDelta | ReasoningDelta | RefusalDelta
 _MOST_PARTS = 2**16
 _REMEMBERED = 2**16  # numbers of events
 
@@ -31,7 +31,7 @@ class _Shown:
         waiting: text that may not be shown before earlier parts are complete.
     """
 
-    place: Part | None = None
+    place: PartRef | None = None
     pieces: list[str] = field(default_factory=list)
     size: int = 0
     ended: bool = False
@@ -70,7 +70,7 @@ class Parts:
         self._done: set[int | None] = set()  # positions of items that are done
         self._nameless: dict[Hashable, _Shown] = {}
         self._forms: dict[Hashable, str] = {}
-        self._going_on: tuple[type[PartedDelta], Part, _Shown] | None = None  # the part of the last piece
+        self._going_on: tuple[type[PartedDelta], PartRef, _Shown] | None = None  # the part of the last piece
 
     def goes_on(self, delta: PartedDelta) -> bool:
         """Whether this is the next piece of the part that the last one belonged to, as nearly every piece is."""
@@ -177,7 +177,7 @@ class Parts:
         if shown.waiting is not None:
             shown.waiting.append(text)
             return True
-        lane = kind is Reasoning
+        lane = kind is ReasoningDelta
         current, waiting = self._current.get(lane, shown), self._waiting.setdefault(lane, [])
         if self._is_followed_by(current, shown) or (current.ended and not waiting):
             self._current[lane] = shown
@@ -186,7 +186,7 @@ class Parts:
         waiting.append((kind, shown))
         return True
 
-    def _find(self, kind: type[PartedDelta], part: Part, whole: bool) -> _Shown:
+    def _find(self, kind: type[PartedDelta], part: PartRef, whole: bool) -> _Shown:
         """The part by the position of its item, else by the item's id.
 
         Both are known to fail: GitHub's Copilot draws another id for each event, llama.cpp sends no position, and
@@ -206,7 +206,7 @@ class Parts:
                 found = None
         found = found or _Shown()
         if output is not None and found.place is None:
-            found.place = Part(output, None, number)
+            found.place = PartRef(output, None, number)
         for key in keys:
             self._parts[key] = found
         if not keys:
@@ -215,7 +215,7 @@ class Parts:
             raise ProtocolError(f"the answer has more than {_MOST_PARTS} parts")
         return found
 
-    def _is_another_form(self, part: Part) -> bool:
+    def _is_another_form(self, part: PartRef) -> bool:
         """Whether this is the reasoning of an item once more, in another form than the one that is shown."""
         keys: list[Hashable] = [("output", part.output)] if part.output is not None else []
         keys += [("item", part.item)] if part.item else []

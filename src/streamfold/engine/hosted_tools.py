@@ -21,8 +21,8 @@ from ..values import (
     WarningCode,
     arguments_text,
     call_order,
+    count_requests,
     hosted_parts,
-    requests_in,
 )
 from .output_items import OutputItems
 
@@ -90,7 +90,7 @@ class HostedTools:
         if usage is None:
             return usage
         said = {kind: number for kind, number in self.requests.items() if number}
-        tools = {**(requests_in(extras) if self.used else {}), **said}
+        tools = {**(count_requests(extras) if self.used else {}), **said}
         return replace(usage, tools=tools) if tools else usage
 
 

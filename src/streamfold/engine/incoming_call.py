@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from ..text import is_empty, is_of_empty, parse_object, whole_characters
+from ..text import is_empty, is_empty_wrapper, parse_object, whole_characters
 from .brackets import Brackets
 
 _WHOLES = 3  # how many different wordings of the whole arguments are kept
@@ -116,7 +116,7 @@ class OpenCall:
         if text in self.wholes or not text.strip():
             return False
         if is_empty(text) and (
-            any(not is_empty(known) for known in self.wholes) or self.size > 99 or not is_of_empty(self.text)
+            any(not is_empty(known) for known in self.wholes) or self.size > 99 or not is_empty_wrapper(self.text)
         ):
             self.emptied = True
             return False

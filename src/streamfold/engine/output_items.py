@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ..text import whole_characters
-from ..values import PLAIN_ITEMS, Extra, PartialToolCall, WarningCode, item_part, word
+from ..values import PLAIN_ITEMS, ExtraPart, PartialToolCall, WarningCode, item_part, str_or_none
 
-PIECES = "item_pieces"  # the name of an `Extra` that says a piece of an item
+PIECES = "item_pieces"  # the name of an `ExtraPart` that says a piece of an item
 # The member that comes in pieces, by the type of the item.
 GROWING = {"custom_tool_call": "input", "mcp_call": "arguments", "code_interpreter_call": "code"}
 
@@ -70,7 +70,7 @@ class OutputItems:
         self._places: list[int | None] = []  # of the items that are done
         self._listed = False
 
-    def takes(self, extra: Extra) -> bool:
+    def takes(self, extra: ExtraPart) -> bool:
         """Takes note of a part of the answer. Returns whether it is a piece of an item, and no part by itself."""
         said, place = extra.value, extra.place
         if extra.name == "output" and extra.whole:
@@ -90,7 +90,9 @@ class OutputItems:
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
         """The calls of custom tools that have begun, for showing them."""
         begun = [item for item in self._begun if item.begun.get("type") == "custom_tool_call"]
-        return tuple(PartialToolCall(word(item.begun.get("name")) or "", item.text_so_far, "custom") for item in begun)
+        return tuple(
+            PartialToolCall(str_or_none(item.begun.get("name")) or "", item.text_so_far, "custom") for item in begun
+        )
 
     def complete(
         self, items: list[Any], warn: Callable[[WarningCode, str], None], *, finished: bool
@@ -142,7 +144,7 @@ _Placed: TypeAlias = tuple[int | None, dict[str, Any]]
 def _keys(item_id: Any, place: int | None, call_id: Any = None) -> dict[str, _Key]:
     """What an item is known by, the surest first. Ids may be missing, repeated, or new in each event."""
     named = item_id if isinstance(item_id, str) and item_id else None
-    known = {"both": (named, place), "id": (named,), "call": (word(call_id),), "place": (place,)}
+    known = {"both": (named, place), "id": (named,), "call": (str_or_none(call_id),), "place": (place,)}
     return {how: (how, *said) for how, said in known.items() if None not in said}
 
 
@@ -176,10 +178,10 @@ def _mended(begun: _Item, item: dict[str, Any], warn: Callable[[WarningCode, str
     mended, said = begun.completed(item), begun.whole or "".join(begun.pieces)
     if not _is_clients(item):
         return mended
-    name = word(item.get("name")) or str(item.get("type"))
+    name = str_or_none(item.get("name")) or str(item.get("type"))
     if said and item.get(begun.member) != said:
         warn("arguments_mismatch", f"{name}: the {begun.member} as pieces and as a whole differ")
-    first, then = word(begun.begun.get("call_id")), word(item.get("call_id"))
+    first, then = str_or_none(begun.begun.get("call_id")), str_or_none(item.get("call_id"))
     if first and then and first != then and begun.member:  # a search for tools gets its own at the end
         warn("changed_id", f"{name}: first {first!r}, then {then!r}; the first counts")
         return {**mended, "call_id": first}

@@ -6,30 +6,30 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, TypeAlias, get_args
 
 from ..values import (
-    Answered,
     Block,
     BlockEnd,
     BlockPiece,
-    Call,
     ChunkDetails,
     Delta,
-    Done,
-    Extra,
+    ExtraPart,
     Failure,
     Finish,
     Limits,
     MessageStart,
     Meta,
     ProtocolError,
-    Reasoning,
-    Refusal,
+    RanOnServer,
+    ReasoningDelta,
+    RefusalDelta,
     Sequence,
     StreamChunk,
-    Text,
+    StreamEnd,
+    TextDelta,
+    ToolCallDelta,
     Usage,
     UsageUpdate,
     Warn,
-    shown_part,
+    live_part,
 )
 from .accumulator import Fold
 from .deduplication import EventNumbers, PartedDelta, Parts
@@ -37,12 +37,12 @@ from .dialects import Dialect, DialectContext, describe_leak
 from .partial_calls import Drafts
 from .text_buffer import Lane
 
-_TEXTS = frozenset({Text, Reasoning, Refusal})
-_RARE = frozenset({Done, Extra, Failure, Finish})
+_TEXTS = frozenset({TextDelta, ReasoningDelta, RefusalDelta})
+_RARE = frozenset({StreamEnd, ExtraPart, Failure, Finish})
 _COUNTED = ("text", "reasoning", "call")  # kinds of blocks whose texts have limits of their own
 _NO_PROGRESS = frozenset({MessageStart, Meta, Sequence, Usage, UsageUpdate, Warn})  # never a part of the answer
-_SHOWN = frozenset({Text, Reasoning, Call})  # what pieces of blocks are to the reader
-_OfBlocks: TypeAlias = Answered | BlockPiece | BlockEnd | MessageStart
+_SHOWN = frozenset({TextDelta, ReasoningDelta, ToolCallDelta})  # what pieces of blocks are to the reader
+_OfBlocks: TypeAlias = RanOnServer | BlockPiece | BlockEnd | MessageStart
 _OF_BLOCKS = frozenset(get_args(_OfBlocks))
 
 
@@ -107,7 +107,7 @@ class Pipeline:
                     self._filter(delta, chunks)
                 elif (chunk := fold.feed(delta)) is not None:  # nearly every event
                     chunks.append(chunk)
-            elif kind is Call and self._passes:
+            elif kind is ToolCallDelta and self._passes:
                 if (chunk := fold.feed(delta)) is not None:
                     chunks.append(chunk)
             elif kind is BlockPiece and delta.kind in _COUNTED and delta.how != "set":  # type: ignore[union-attr]
@@ -135,12 +135,12 @@ class Pipeline:
                 if self._take_block(delta, data, chunks):  # type: ignore[arg-type]
                     return
             elif not self._passes or kind in _RARE:
-                if kind is Extra and not kept:
+                if kind is ExtraPart and not kept:
                     is_list = delta.name == "output" and delta.whole  # type: ignore[union-attr]
                     fold.keep(len(data), repeats=is_list)
                     kept = True
                 self._filter(delta, chunks)
-                if kind is Extra and delta.name == "output":  # type: ignore[union-attr]
+                if kind is ExtraPart and delta.name == "output":  # type: ignore[union-attr]
                     self._show_texts(self._parts.finish_item(delta.place), chunks)  # type: ignore[union-attr]
             elif (chunk := fold.feed(delta)) is not None:
                 chunks.append(chunk)
@@ -152,7 +152,7 @@ class Pipeline:
             self._filter(text, shown)
             for chunk in shown:
                 if not chunk.silent:
-                    chunk.details = ChunkDetails(chunk.calls_before, chunk.marks, part=text.part)
+                    chunk.details = ChunkDetails(chunk.preceding_calls, chunk.marks, part=text.part)
             chunks += shown
 
     def _open_block(self, block: Block, data: str, chunks: list[StreamChunk]) -> None:
@@ -187,7 +187,7 @@ class Pipeline:
 
     def _show(self, block: Any, chunks: list[StreamChunk]) -> None:
         """Shows what a tool of the provider does."""
-        if (part := shown_part(block)) is not None and (chunk := self._fold.feed(part)) is not None:
+        if (part := live_part(block)) is not None and (chunk := self._fold.feed(part)) is not None:
             chunks.append(chunk)
 
     def end(self, chunks: list[StreamChunk]) -> None:
@@ -203,18 +203,18 @@ class Pipeline:
         self._fold.behind_reason = behind and self._has_late_text
         self._fold_all(self._held_back(), chunks)
         self._fold.behind_reason = behind
-        if leak := describe_leak(self._fold.lane(Text).text, self._read, self._context):
+        if leak := describe_leak(self._fold.lane(TextDelta).text, self._read, self._context):
             self._fold.warn("leaked_markup", leak)
 
     def give_up(self, chunks: list[StreamChunk]) -> None:
         """The answer ends with an error: only the text that was held back is still worth something."""
         self._show_texts(self._parts.release(), chunks)
         self._fold_all(self._fold.blocks.settle_texts(), chunks)
-        self._fold_all((held for held in self._held_back() if isinstance(held, Text | Reasoning)), chunks)
+        self._fold_all((held for held in self._held_back() if isinstance(held, TextDelta | ReasoningDelta)), chunks)
 
-    def _raw_lane(self, kind: type[Text | Reasoning | Refusal]) -> Lane:
+    def _raw_lane(self, kind: type[TextDelta | ReasoningDelta | RefusalDelta]) -> Lane:
         if kind not in self._raw:
-            name = {Text: "text_chars", Reasoning: "reasoning_chars"}.get(kind, "other_chars")
+            name = {TextDelta: "text_chars", ReasoningDelta: "reasoning_chars"}.get(kind, "other_chars")
             self._raw[kind] = Lane(getattr(self._limits, name), name)
         return self._raw[kind]
 
@@ -232,10 +232,10 @@ class Pipeline:
             if self._dialect is not None or delta.more:
                 self._finishes.append(delta)
                 return
-        if isinstance(delta, (Done, Failure)):
+        if isinstance(delta, (StreamEnd, Failure)):
             self.end(chunks)
         if self._dialect is not None:
-            if isinstance(delta, (Text, Reasoning, Refusal)):
+            if isinstance(delta, (TextDelta, ReasoningDelta, RefusalDelta)):
                 self._raw_lane(type(delta)).add(delta.text)
                 self._has_late_text = self._has_late_text or self.has_finish_reason
             self._fold_all(self._dialect.feed(delta), chunks)
@@ -245,9 +245,9 @@ class Pipeline:
             self._fold_all((delta,), chunks)
 
     def _warn_if_late(self, delta: Delta) -> None:
-        if isinstance(delta, Text) and delta.text:
+        if isinstance(delta, TextDelta) and delta.text:
             self._fold.warn("late_content", "text came after the finish reason")
-        elif isinstance(delta, Call) and (delta.id or delta.name or delta.arguments):
+        elif isinstance(delta, ToolCallDelta) and (delta.id or delta.name or delta.arguments):
             self._fold.warn("late_content", "tool calls came after a finish reason")
 
     def _fold_all(self, deltas: Iterable[Delta], chunks: list[StreamChunk]) -> None:
@@ -273,7 +273,7 @@ def is_progress(deltas: list[Delta]) -> bool:
         elif kind is BlockPiece:
             if delta.value != "":  # type: ignore[union-attr]
                 return True
-        elif kind is Call:
+        elif kind is ToolCallDelta:
             if delta.arguments or delta.id or delta.name or delta.extra or delta.whole:  # type: ignore[union-attr]
                 return True
         elif kind not in _NO_PROGRESS:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..adapters import Adapter
-from ..text import parse_event, parse_partial, partial_value
+from ..text import is_truncated_json, parse_event, partial_value
 from ..values import (
     Block,
     BlockEnd,
@@ -17,16 +17,26 @@ from ..values import (
     Limits,
     Meta,
     ProtocolError,
-    Reasoning,
-    Refusal,
-    Text,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
     Usage,
     UsageUpdate,
 )
 from .sse import SSEDecoder, decode_cut
 
 HEAD = 512  # bytes that are enough to show what a body is
-_SAID = (Meta, Text, Reasoning, Refusal, Block, BlockPiece, BlockEnd, Usage, UsageUpdate)  # what a beginning can say
+_SAID = (
+    Meta,
+    TextDelta,
+    ReasoningDelta,
+    RefusalDelta,
+    Block,
+    BlockPiece,
+    BlockEnd,
+    Usage,
+    UsageUpdate,
+)  # what a beginning can say
 _BRACES = re.compile(r'"(?:[^"\\]|\\.)*+"?|([{}])', re.DOTALL)  # those outside of strings
 REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 
@@ -79,7 +89,7 @@ class PlainBody:
         try:
             return parse_event(text)
         except ValueError as exc:
-            if interrupted or parse_partial(text):
+            if interrupted or is_truncated_json(text):
                 how = interrupted or "the body ended"
                 raise IncompleteStreamError(f"{how} in the middle of a JSON answer", retryable=True) from exc
             lines = "\n{" in text
@@ -119,7 +129,7 @@ def certain_text(said: list[Delta], payload: str, kind_follows_text: bool) -> li
     return [
         delta
         for delta in said
-        if (isinstance(delta, Text | Reasoning | Refusal) and not delta.whole)
+        if (isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta) and not delta.whole)
         or (isinstance(delta, Block | BlockPiece) and delta.kind in ("text", "reasoning"))
     ]
 

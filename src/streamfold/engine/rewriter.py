@@ -6,7 +6,7 @@ from typing import Any
 
 from ..adapters import Adapter
 from ..adapters.serializing import Emitter, Passage, ReplyWriter, StreamPatcher, error_delta
-from ..values import Extra, Reply, ReplyWarning, StreamChunk, StreamError
+from ..values import ExtraPart, Reply, ReplyWarning, StreamChunk, StreamError
 from .decoder import StreamDecoder
 
 
@@ -90,14 +90,14 @@ class Rewriter:
             out = self.left + self._failed(error)
         return out
 
-    def _written(self, chunks: list[StreamChunk], calls_before: int) -> bytes:
-        seen: list[Extra] = []
+    def _written(self, chunks: list[StreamChunk], preceding_calls: int) -> bytes:
+        seen: list[ExtraPart] = []
         if isinstance(self._emitter, Passage | StreamPatcher):
             seen, self._emitter.seen = self._emitter.seen, []
         if not chunks and not seen:
             return b""
         out = [self._emitter.feed(self._decoder.meta)]
-        out += [self._writer.note(calls_before, extra) for extra in seen]
+        out += [self._writer.note(preceding_calls, extra) for extra in seen]
         out += map(self._writer.feed, chunks)
         if chunks and chunks[-1].finished:
             self._ended = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from ..values import Call, Delta, Reasoning, Refusal, Stopped, Text
+from ..values import Delta, ReasoningDelta, RefusalDelta, StopSequenceHit, TextDelta, ToolCallDelta
 from .dialects import Dialect
 
 
@@ -35,10 +35,10 @@ class StopAt:
         for delta in deltas:
             if self._stopped:
                 return
-            if isinstance(delta, Text):
+            if isinstance(delta, TextDelta):
                 yield from self._read(delta.text)
                 continue
-            if isinstance(delta, Reasoning | Refusal | Call):
+            if isinstance(delta, ReasoningDelta | RefusalDelta | ToolCallDelta):
                 yield from self._release()  # a text to stop at does not reach across them
             yield delta
 
@@ -50,13 +50,13 @@ class StopAt:
             end, start = min(found)
             self._stopped, self._held = True, ""
             if start:
-                yield Text(text[:start])
-            yield Stopped(text[start:end])
+                yield TextDelta(text[:start])
+            yield StopSequenceHit(text[start:end])
             return
         kept = self._beginning(text)
         self._held = text[len(text) - kept :]
         if shown := text[: len(text) - kept]:
-            yield Text(shown)
+            yield TextDelta(shown)
 
     def _beginning(self, text: str) -> int:
         """Returns the length of the longest end of a text that may be the beginning of one to stop at."""
@@ -67,4 +67,4 @@ class StopAt:
     def _release(self) -> Iterator[Delta]:
         held, self._held = self._held, ""
         if held and not self._stopped:
-            yield Text(held)
+            yield TextDelta(held)

@@ -19,7 +19,7 @@ Chat Completions, where a call is an entry with an index:
     no index                            the last call, unless it brings an id or a name that the call has already
                                         (openai/openai-python#2806, jin-bo/agentao#117)
 
-Responses, where a call is an item of the answer (`Call.item`), and the `call_id` is only what it is called:
+Responses, where a call is an item of the answer (`ToolCallDelta.item`), and the `call_id` is only what it is called:
 
     the fragment has                    it belongs to
     ----------------------------------  -----------------------------------------------------------------------------
@@ -44,7 +44,7 @@ from operator import attrgetter
 from typing import TypeAlias
 
 from ..text import is_empty
-from ..values import Call, Limits, ProtocolError
+from ..values import Limits, ProtocolError, ToolCallDelta
 from .call_match import Placement, Rule
 from .call_matching import continues, differ, goes_on, is_another_item, is_second_head
 from .incoming_call import OpenCall
@@ -74,7 +74,7 @@ class Calls:
     def __len__(self) -> int:
         return len(self._opened)
 
-    def feed(self, part: Call) -> Placement | None:
+    def feed(self, part: ToolCallDelta) -> Placement | None:
         """Adds a fragment to its call. Returns where it went, or None if the fragment is empty.
 
         Raises:
@@ -85,7 +85,7 @@ class Calls:
         call, rule = self._find(part) if part.item is None else self._find_item(part)
         return self._place(part, call, rule)
 
-    def settle(self, listed: Iterable[Call]) -> list[Placement]:
+    def settle(self, listed: Iterable[ToolCallDelta]) -> list[Placement]:
         """Compares the calls with the server's own list of them at the end of the answer.
 
         A call in the list is the streamed one of the same item, else of the same id, if no other has that. Where both
@@ -95,7 +95,7 @@ class Calls:
         left, parts, placed = self.finish(), list(listed), list[Placement]()
         ids = Counter(call.id for call in left)
         listed_at = {id(part): number for number, part in enumerate(parts)}
-        same: list[tuple[Rule, Callable[[Call, OpenCall], object]]] = [
+        same: list[tuple[Rule, Callable[[ToolCallDelta, OpenCall], object]]] = [
             ("listed_item", lambda part, call: part.item and self._by_item.get(part.item) is call),
             ("listed_id", lambda p, c: p.id and p.id == c.id and ids[p.id] == 1 and p.name == (c.name or p.name)),
             ("listed_name", lambda p, c: p.name == c.name and not is_empty(p.arguments) and c.has_text(p.arguments)),
@@ -177,7 +177,7 @@ class Calls:
 
     # --- the first table ---------------------------------------------------------------------------------------------
 
-    def _find(self, part: Call) -> _Found:
+    def _find(self, part: ToolCallDelta) -> _Found:
         here = None if part.index is None else self._by_index.get(part.index)
         known = self._by_id.get(part.id) if part.id else None
         if here is None and part.index is not None:
@@ -218,7 +218,7 @@ class Calls:
 
     # --- the second table --------------------------------------------------------------------------------------------
 
-    def _find_item(self, part: Call) -> _Found:
+    def _find_item(self, part: ToolCallDelta) -> _Found:
         head, index = bool(part.name) or part.begins, part.index
         if of_item := self._of_item(part):
             return of_item, "item"
@@ -251,24 +251,24 @@ class Calls:
 
     # -----------------------------------------------------------------------------------------------------------------
 
-    def _of_item(self, part: Call) -> OpenCall | None:
+    def _of_item(self, part: ToolCallDelta) -> OpenCall | None:
         """The call of a fragment's item: the one that it has not another index than, whatever the ids say."""
         call = self._by_item.get(part.item) if part.item else None
         return call if call and (part.index is None or call.index in (None, part.index)) else None
 
-    def _is_another_item(self, call: OpenCall, part: Call) -> bool:
+    def _is_another_item(self, call: OpenCall, part: ToolCallDelta) -> bool:
         """Whether a fragment at the index of `call` is another item's. A tail is not, where calls have indices."""
         if not (part.name or part.begins) and any(other.index != call.index for other in self._opened):
             return False
         return is_another_item(call, part)
 
-    def _tells(self, part: Call) -> bool:
+    def _tells(self, part: ToolCallDelta) -> bool:
         """Whether a fragment without members is the first of its item (items have an order), or the end of a call."""
         if not part.item or part.item in self._by_item:
             return part.item is None and bool(part.ended)
         return part.index is None or part.index not in self._by_index
 
-    def _place(self, part: Call, call: OpenCall | None, rule: Rule) -> Placement:
+    def _place(self, part: ToolCallDelta, call: OpenCall | None, rule: Rule) -> Placement:
         opened = call is None
         rival = self._by_index.get(part.index) if part.index is not None else None
         if rule == "id_taken" and part.id:
@@ -301,7 +301,7 @@ class Calls:
         self._opened.append(call)
         return call
 
-    def _describe(self, call: OpenCall, part: Call, *, opened: bool) -> None:
+    def _describe(self, call: OpenCall, part: ToolCallDelta, *, opened: bool) -> None:
         """Reads what a fragment says about its call. Of items, a tail says less than the head did."""
         if part.item and (part.id or part.name or opened) and part.item not in call.items:
             known = self._by_item.get(part.item, call)
@@ -327,7 +327,7 @@ class Calls:
         if part.extra:
             call.extra = {**(call.extra or {}), **part.extra}
 
-    def _append(self, call: OpenCall, part: Call) -> None:
+    def _append(self, call: OpenCall, part: ToolCallDelta) -> None:
         size = len(part.arguments)
         if not part.whole:
             call.pieces.append(part.arguments)
@@ -354,7 +354,7 @@ def _too_long(what: str, limit: int) -> ProtocolError:
     return ProtocolError(f"the {what} of a call is longer than {limit} characters (limits.{what}_chars)")
 
 
-def _is_guess(call: OpenCall, part: Call, rule: Rule) -> bool:
+def _is_guess(call: OpenCall, part: ToolCallDelta, rule: Rule) -> bool:
     """Whether nothing that the server said decides the place of a fragment, only what usually comes next."""
     if rule == "listed_name":
         return not call.has_text(part.arguments)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ..text import ParsedArguments, join_surrogates, read_arguments, unparsed
+from ..text import ParsedArguments, invalid_arguments, join_surrogates, read_arguments
 from ..values import (
     AllowedTools,
     CallKind,
@@ -161,14 +161,14 @@ class Ending:
 
     def _tool_call(self, call: OpenCall, read: ParsedArguments) -> ToolCall:
         call_id, name, value = self._id_of(call), join_surrogates(call.name), read.value
-        if read.differ or call.emptied:
+        if read.has_conflict or call.emptied:
             self.warn("arguments_mismatch", f"{call.name}: the arguments as pieces and as a whole differ", call)
         if read.repair:
             self.warn("repaired_arguments", f"{call.name}: {read.repair}", call)
         if call.guessed:
             self.warn("guessed_call", f"{call.name}: nothing says for sure which call a fragment is of", call)
         if call.lost_pieces:
-            value = unparsed(read.raw)
+            value = invalid_arguments(read.raw)
             self.warn("invalid_arguments", f"{call.name}: a part of the arguments may be missing", call)
         elif not read.valid:
             self.warn("invalid_arguments", f"{call.name}: the arguments are not a JSON object", call)
@@ -219,7 +219,7 @@ def _read(call: OpenCall) -> ParsedArguments:
         text = call.wholes[-1] if call.wholes else call.text
         differ = bool(call.pieces) and call.text != text
         text = join_surrogates(text)
-        return ParsedArguments({"input": text}, text, differ=differ)
+        return ParsedArguments({"input": text}, text, has_conflict=differ)
     torn = call.gap_at is not None and call.wholes  # an event is missing: the wholes alone say what they are
     return read_arguments(() if torn else call.pieces, call.wholes, repair=not call.markup)
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from inspect import signature
 
-from ..values import ConfigError, nearest
+from ..values import ConfigError, did_you_mean
 from .vocabulary import FAULTS, Fault
 
 
@@ -33,12 +33,12 @@ def read_fault(text: str) -> Fault:
         raise ConfigError(f"a fault is written as in Python, as status(429, times=2), not as {text!r}") from exc
     name = call.func.id
     if name not in FAULTS:
-        raise ConfigError(f"unknown fault {name!r}{nearest(name, FAULTS)}. Allowed: {', '.join(FAULTS)}")
+        raise ConfigError(f"unknown fault {name!r}{did_you_mean(name, FAULTS)}. Allowed: {', '.join(FAULTS)}")
     kind: Callable[..., Fault] = FAULTS[name]
     try:
         return kind(*arguments, **options)
     except TypeError as exc:
         known = list(signature(kind).parameters)
-        wrong = next((f"{option!r}{nearest(option, known)}" for option in options if option not in known), None)
+        wrong = next((f"{option!r}{did_you_mean(option, known)}" for option in options if option not in known), None)
         why = f"unknown option {wrong}" if wrong else str(exc).partition("__init__() ")[2] or str(exc)
         raise ConfigError(f"{text!r}: {why}; {name} takes {', '.join(known)}") from exc

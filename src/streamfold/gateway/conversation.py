@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-from ..requests import GO_ON, GO_ON_MESSAGE, says_nothing
+from ..requests import CONTINUE_PROMPT, GO_ON_MESSAGE, is_blank_message
 from ..values import Message, ReplyWarning, TextPart
 
 _REASONING = ("reasoning", "thinking", "redacted_thinking")
@@ -39,7 +39,7 @@ def for_providers(
     unasked = repaired and not any(message.role == "user" for message in said)
     if unasked or (said and not continues and _GO_ON_WITH_TEXTS & {*adapters} and _is_text(said[-1])):
         said = (*said, GO_ON_MESSAGE)
-        repaired.append(f'"{GO_ON}" was added')
+        repaired.append(f'"{CONTINUE_PROMPT}" was added')
     if repaired:
         warnings.append(ReplyWarning("history_repaired", "; ".join(repaired)))
     return said, warnings
@@ -71,7 +71,7 @@ def _is_lone_reasoning(message: Message) -> bool:
 
 def _is_empty(message: Message) -> bool:
     more = message.tool_calls or message.reasoning or message.extras
-    return message.role != "tool" and not more and says_nothing(message)
+    return message.role != "tool" and not more and is_blank_message(message)
 
 
 def _is_text(message: Message) -> bool:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ..adapters.serializing import error_delta
-from ..values import APIError, APIStatusError, APITimeoutError, ErrorInfo, PortableError, ReplyWarning, UpstreamError
+from ..values import APIError, APIStatusError, APITimeoutError, ErrorInfo, PicklableError, ReplyWarning, UpstreamError
 
 LONGEST_HEADER = 2000  # characters of warnings
 
 
-class Refused(PortableError):
+class Refused(PicklableError):
     """A request that gets an error instead of an answer.
 
     Attributes:

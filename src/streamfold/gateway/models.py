@@ -17,7 +17,7 @@ from ..client import Hooks, Provider, read_hooks
 from ..config import Config, GatewayOptions, read_config
 from ..requests import Request, TimeoutOptions
 from ..turn_cache import RememberedAnswer, TurnCache
-from ..values import ConfigError, Cost, Usage, nearest
+from ..values import ConfigError, Cost, Usage, did_you_mean
 from .gateway_keys import ANYBODY, Client
 from .http_errors import refused
 
@@ -227,7 +227,7 @@ class Models:
         """Raises ConfigError if a key is to use a model that is not served."""
         for pattern in client.options.models:
             if not _is_pattern(pattern) and pattern not in self.names and self._find(pattern) is None:
-                where = f"keys: {client.name}: models: {pattern!r} is not served{nearest(pattern, self.names)}"
+                where = f"keys: {client.name}: models: {pattern!r} is not served{did_you_mean(pattern, self.names)}"
                 raise ConfigError(f"{where}. {self._known()}")
 
     def _known(self, client: Client = ANYBODY) -> str:

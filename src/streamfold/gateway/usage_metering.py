@@ -11,7 +11,7 @@ import anyio
 from ..answers import ChatStream
 from ..limits import Reservation
 from ..requests import Request, estimated_tokens, text_tokens
-from ..values import APIError, Cost, Reply, StreamChunk, UpstreamError, Usage, is_no_answer
+from ..values import APIError, Cost, Reply, StreamChunk, UpstreamError, Usage, failed_before_answer
 
 Pricer: TypeAlias = Callable[[Usage], Cost | None]
 
@@ -73,7 +73,7 @@ class Charge:
             self._reservation.cancel()
             return
         counted, error = self._counted(), self._error
-        if error is not None and not counted and (is_no_answer(error) or isinstance(error, UpstreamError)):
+        if error is not None and not counted and (failed_before_answer(error) or isinstance(error, UpstreamError)):
             self._reservation.failed()
             return
         usage, cost = (self._reply.usage, self._reply.cost) if self._reply else (None, None)

@@ -19,7 +19,7 @@ from pydantic_core import from_json
 from ..adapters.chat import parse_request as parse_chat
 from ..adapters.responses import parse_request as parse_responses
 from ..answers import Arguments
-from ..values import ConfigError, Cost, Reply, ToolChoice, nearest
+from ..values import ConfigError, Cost, Reply, ToolChoice, did_you_mean
 from .answers import Answer, reply_members
 from .columns import row_members
 
@@ -56,7 +56,7 @@ class Row:
             return _batch_line(number, value)
         if unknown := next((name for name in value if name not in ROW_MEMBERS), None):
             raise ConfigError(
-                f"unknown key {unknown!r}{nearest(unknown, ROW_MEMBERS)}. Allowed: {', '.join(ROW_MEMBERS)}"
+                f"unknown key {unknown!r}{did_you_mean(unknown, ROW_MEMBERS)}. Allowed: {', '.join(ROW_MEMBERS)}"
             )
         messages = value.get("messages") if value.get("messages") is not None else value.get("prompt")
         if not isinstance(messages, str | list | tuple):

@@ -2,16 +2,16 @@
 
 from .capabilities import CAPABILITIES, Capabilities, Support
 from .content_parsing import read_part
-from .endpoint_rules import Rules, apply_rules, drop_force, emulated, schema_passes
+from .endpoint_rules import Rules, apply_rules, drop_forced_tool_choice, emulatable_capabilities, schema_passes
 from .headers import HEADER_NAME, header_name_problem, header_problem, read_headers
-from .history import GO_ON, GO_ON_MESSAGE, HistoryRules, check_history, is_custom, says_nothing
+from .history import CONTINUE_PROMPT, GO_ON_MESSAGE, HistoryRules, check_history, is_blank_message, is_custom
 from .hosted_tools import HostedForm, check_hosted, raw_tools, with_raw_tools, written_hosted
 from .item_parsing import CALL_EXTRAS, CARRIED_CALL_EXTRAS, ITEM_EXTRAS, read_items
-from .learned_restrictions import Lesson, lesson_from, with_lessons
+from .learned_restrictions import LearnedRestriction, restriction_from_error, with_restrictions
 from .message_parsing import read_messages
-from .model_facts import EFFORTS, FACTS, NO_FAMILY, Facts, Family, ModelTable, Thinking, bare_name, joined
-from .object_reader import Fields, kind_of
-from .option_fitting import OptionRules, fit, nearest_effort, refuse_if_strict
+from .model_facts import EFFORTS, FACTS, NO_FAMILY, Family, ModelFacts, ModelTable, Thinking, bare_name, merge_facts
+from .object_reader import ObjectReader, kind_of
+from .option_fitting import OptionRules, fit_options, nearest_effort, refuse_if_strict
 from .options import (
     NO_OPTIONS,
     ChatOptions,
@@ -23,9 +23,9 @@ from .options import (
     read_format,
     read_response_format,
 )
-from .prompt_cache import CachedPrefixes, has_cache_marks
-from .reasoning_state import thinks
-from .request import Request, at_endpoint
-from .required_capabilities import describe_missing, is_forced, missing
+from .prompt_cache import PromptCacheMonitor, has_cache_marks
+from .reasoning_state import is_reasoning_enabled
+from .request import Request, with_endpoint_defaults
+from .required_capabilities import describe_missing, is_forced, missing_capabilities
 from .token_escaping import escape_special_tokens
 from .token_estimates import estimated_tokens, text_tokens

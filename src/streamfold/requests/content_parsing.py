@@ -22,7 +22,7 @@ from ..values import (
     read_data_url,
     to_base64,
 )
-from .object_reader import Fields, kind_of
+from .object_reader import ObjectReader, kind_of
 
 ReadPart: TypeAlias = ContentPart | Mapping[str, Any]
 
@@ -60,7 +60,7 @@ def read_part(part: Any, where: str) -> ReadPart:
     if not isinstance(part, Mapping):
         raise ConfigError(f"{where} is a content part: an object with a type, not {kind_of(part)}: {part!r:.80}")
     kind = _kind_of_part(part, where)
-    fields = Fields({name: value for name, value in part.items() if name != "type"}, where)
+    fields = ObjectReader({name: value for name, value in part.items() if name != "type"}, where)
     read: ContentPart | None = None
     match kind:
         case "text" | "input_text" | "output_text":
@@ -74,7 +74,7 @@ def read_part(part: Any, where: str) -> ReadPart:
             read = _image(
                 inner.string("url"), None, inner.text("detail"), f"{where}.image_url", f"{where}.image_url.url"
             )
-            fields.keep(inner)
+            fields.absorb_rest(inner)
         case "input_image":
             url, file_id, detail = (fields.text(name) for name in ("image_url", "file_id", "detail"))
             read = _image(url, file_id, None if detail == "auto" else detail, where, f"{where}.image_url")
@@ -83,13 +83,13 @@ def read_part(part: Any, where: str) -> ReadPart:
             if not any(part["file"].get(name) for name in ("file_id", "file_data", "file_url")):
                 raise ConfigError(f"{where}.file needs a file_id or file_data")
             read = _file(inner)
-            fields.keep(inner)
+            fields.absorb_rest(inner)
         case "input_file":
             read = _file(fields)
         case "input_audio":
             inner = fields.inner("input_audio")
             read = _audio(inner.string("data"), inner.string("format"), f"{where}.input_audio.data")
-            fields.keep(inner)
+            fields.absorb_rest(inner)
         case "video_url" if not isinstance(part.get("video_url"), str):
             fields.inner("video_url").string("url")
     if read is None or any(value not in _SAYS_NOTHING for value in fields.rest().values()):
@@ -126,7 +126,7 @@ def _image(url: str | None, file_id: str | None, detail: str | None, where: str,
     return made if made.data_url == url else ImagePart(url=url, detail=read)  # what is sent is what was written
 
 
-def _file(fields: Fields) -> FilePart | None:
+def _file(fields: ObjectReader) -> FilePart | None:
     """Returns a file by id, by URL or as bytes in a data URL; None if it is given in another way."""
     file_id, url, data, name = (fields.text(key) for key in ("file_id", "file_url", "file_data", "filename"))
     if file_id is not None and data is None and url is None and name is None:

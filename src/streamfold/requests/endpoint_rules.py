@@ -22,7 +22,7 @@ from ..values import (
     ReadToolChoice,
     ReplyWarning,
     Tool,
-    listed,
+    join_limited,
     system,
 )
 from .hosted_tools import HostedForm
@@ -78,7 +78,7 @@ def schema_passes(*, inline: bool, unsupported: Collection[str]) -> tuple[_Pass,
 def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarning]]:
     """Returns the request as the endpoint accepts it, and the changes. Raises ConfigError for what it would refuse."""
     form = _form(request, rules)
-    request, warnings = _named(request, rules.tool_name)
+    request, warnings = _rename_tools(request, rules.tool_name)
     tools: list[Tool] = []
     for tool in request.tools:
         with _not_too_deep(f"the tool {tool.name!r}"):
@@ -95,14 +95,14 @@ def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarn
     if wanted is not None and wanted.schema is None:
         request = _any_json(request, rules, warnings)
     if request.capabilities.forced_choice == "no":
-        request = drop_force(request, "takes no forced tool choice", warnings)
+        request = drop_forced_tool_choice(request, "takes no forced tool choice", warnings)
     return request, warnings
 
 
 # --- what the model can't ---------------------------------------------------------------------------------------------
 
 
-def emulated(request: Request, rules: Rules) -> frozenset[str]:
+def emulatable_capabilities(request: Request, rules: Rules) -> frozenset[str]:
     """Returns the capabilities that `apply_rules` can emulate, with a warning, if the model lacks them."""
     form = _form(request, rules)
     by_other_means = form == "json_object" or (form == "tool" and request.capabilities.tools != "no")
@@ -111,7 +111,7 @@ def emulated(request: Request, rules: Rules) -> frozenset[str]:
     )
 
 
-def drop_force(request: Request, why: str, warnings: list[ReplyWarning]) -> Request:
+def drop_forced_tool_choice(request: Request, why: str, warnings: list[ReplyWarning]) -> Request:
     """Returns the request with the tool choice left to the model. The warning says `why`."""
     if not is_forced(request):
         return request
@@ -206,7 +206,7 @@ def _passed(schema: Mapping[str, Any], passes: tuple[_Pass, ...], at: str) -> Pa
 
 def _report(warnings: list[ReplyWarning], code: WarningCode, what: str, changes: list[str]) -> None:
     if changes:
-        warnings.append(ReplyWarning(code, f"{what}: {listed(changes, '; ')}"))
+        warnings.append(ReplyWarning(code, f"{what}: {join_limited(changes, '; ')}"))
 
 
 # --- the form of the answer -------------------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ def _by_tool(request: Request, wanted: ResponseFormat, warnings: list[ReplyWarni
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
-def _named(request: Request, rule: re.Pattern[str]) -> tuple[Request, list[ReplyWarning]]:
+def _rename_tools(request: Request, rule: re.Pattern[str]) -> tuple[Request, list[ReplyWarning]]:
     """Renames tools to names that the endpoint accepts, everywhere in the request."""
     taken = {tool.name for tool in request.tools}
     wire: dict[str, str] = {}

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Literal
 
-from ..values import ConfigError, Message, ReplyWarning, TextPart, ToolCall, listed
+from ..values import ConfigError, Message, ReplyWarning, TextPart, ToolCall, join_limited
 
 _ALL_ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 _SYSTEM = ("system", "developer")
 _PLAIN = frozenset({"system", "user"})
 _NOT_ANSWERED = "this call was not answered"
-GO_ON = "Continue."
-GO_ON_MESSAGE = Message("user", GO_ON)  # this object says that no client has written it
+CONTINUE_PROMPT = "Continue."
+GO_ON_MESSAGE = Message("user", CONTINUE_PROMPT)  # this object says that no client has written it
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class _Check:
         self._check_results()
         self._check_reasoning()
         if self._errors:
-            refused = ConfigError(listed(self._errors, "; ", "more problems"))
+            refused = ConfigError(join_limited(self._errors, "; ", "more problems"))
             refused.hint = "pass repair_history=True to have this repaired" if self._repairable else ""
             raise refused
         if not any(warning.code == "history_repaired" for warning in self._warnings):
@@ -197,7 +197,7 @@ class _Check:
         for turn in self._turns:
             message = turn.message
             items = message.extras.get("output")
-            silent = not turn.calls and says_nothing(message, unread)
+            silent = not turn.calls and is_blank_message(message, unread)
             if message.role == "tool" or not silent or (items and rules.reads_items):
                 continue
             if items:
@@ -225,15 +225,15 @@ class _Check:
                     for turn in leading:
                         turn.dropped, turn.calls = True, []
         if not spoken and any(turn.dropped and turn.message.role == "user" for turn in self._turns):
-            self._goes_on = self._wrong("the user says nothing at all", f'"{GO_ON}" was added')
+            self._goes_on = self._wrong("the user says nothing at all", f'"{CONTINUE_PROMPT}" was added')
         last = spoken[-1] if spoken else None
         if self._rules.ends_with_user and last and last.message.role == "assistant" and not last.calls:
             problem = f"{last.name} is the last message and the assistant's, and this model continues no text"
             if not last.dropped:
-                self._goes_on = self._wrong(f"{problem}: add a user message", f'"{GO_ON}" was added')
+                self._goes_on = self._wrong(f"{problem}: add a user message", f'"{CONTINUE_PROMPT}" was added')
 
     def _is_left_out(self, turn: _Turn) -> bool:
-        empty = turn.message.role == "assistant" and not turn.calls and says_nothing(turn.message)
+        empty = turn.message.role == "assistant" and not turn.calls and is_blank_message(turn.message)
         return turn.dropped or (empty and self._rules.empty_turn == "left_out")
 
     def _pair(self) -> None:
@@ -339,7 +339,7 @@ class _Check:
             yield GO_ON_MESSAGE
 
 
-def says_nothing(message: Message, unread: Collection[str] = ("output",)) -> bool:
+def is_blank_message(message: Message, unread: Collection[str] = ("output",)) -> bool:
     """Returns whether a message without calls has no content.
 
     Args:

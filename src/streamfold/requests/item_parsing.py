@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..text import read_arguments
-from ..values import ConfigError, Message, TextPart, ToolCall, nearest
+from ..values import ConfigError, Message, TextPart, ToolCall, did_you_mean
 from .content_parsing import ReadPart, read_content
-from .object_reader import Fields, kind_of
+from .object_reader import ObjectReader, kind_of
 
 CALL_EXTRAS = ("namespace", "caller")  # members of a call that its provider wants back
 # Members of calls of other wires (Gemini's thought signatures), which clients of this API carry for their provider.
@@ -87,7 +87,7 @@ def _is_the_models(item: Mapping[str, Any]) -> bool:
 
 def _add(turn: _Turn, item: dict[str, Any], where: str) -> None:
     turn.items.append(item)
-    fields = Fields({name: value for name, value in item.items() if name != "type"}, where)
+    fields = ObjectReader({name: value for name, value in item.items() if name != "type"}, where)
     match item["type"]:
         case "function_call":
             known = (*CALL_EXTRAS, *CARRIED_CALL_EXTRAS)
@@ -109,7 +109,7 @@ def _add(turn: _Turn, item: dict[str, Any], where: str) -> None:
     turn.plain = turn.plain and all(value in _SAYS_NOTHING for value in fields.rest().values())
 
 
-def _add_message(turn: _Turn, fields: Fields, where: str) -> None:
+def _add_message(turn: _Turn, fields: ObjectReader, where: str) -> None:
     fields.any("role")
     content = fields.any("content")
     if isinstance(content, str):
@@ -131,7 +131,7 @@ def _add_message(turn: _Turn, fields: Fields, where: str) -> None:
 def _other(item: dict[str, Any], where: str) -> Message:
     """Returns the message of an item that is not the model's. One of an unknown kind is kept as it is."""
     kind = item.pop("type")
-    fields = Fields(item, where)
+    fields = ObjectReader(item, where)
     if kind in _RESULTS:
         call_id, output = fields.need("call_id"), _content(fields, "output")
         return Message("tool", output, tool_call_id=call_id, extras=fields.rest())
@@ -139,13 +139,13 @@ def _other(item: dict[str, Any], where: str) -> Message:
         return Message("user", extras={"output": [{"type": kind, **item}]})
     role: Any = fields.any("role")
     if role not in _ROLES:
-        hint = nearest(str(role), _ROLES)
+        hint = did_you_mean(str(role), _ROLES)
         raise ConfigError(f"{where}.role: unknown role {role!r}{hint}. Allowed: {', '.join(_ROLES)}")
     content = _content(fields, "content")
     return Message(role, content, extras=fields.rest())
 
 
-def _content(fields: Fields, name: str) -> str | tuple[ReadPart, ...]:
+def _content(fields: ObjectReader, name: str) -> str | tuple[ReadPart, ...]:
     content = read_content(fields.any(name), fields.at(name))
     if content is None:
         raise ConfigError(f"{fields.at(name)} must be a string or a list of parts, not null")

@@ -1,7 +1,7 @@
 """What a server's refusals have taught: how an option is sent to a model that did not take it as it was.
 
-`lesson_from` reads a refusal, `with_lessons` applies what was learned to a request. Both are pure; the client decides
-when to ask again, and what to remember.
+`restriction_from_error` reads a refusal, `with_restrictions` applies what was learned to a request. Both are pure; the
+client decides when to ask again, and what to remember.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..values import ErrorMeaning, Message, ReplyWarning, WarningCode
-from .endpoint_rules import drop_force
+from ..values import ErrorClassification, Message, ReplyWarning, WarningCode
+from .endpoint_rules import drop_forced_tool_choice
 from .model_facts import EFFORTS
 from .option_fitting import nearest_effort
 from .required_capabilities import is_forced
@@ -42,7 +42,7 @@ _LONGEST_REASON = 300  # characters of the server's message
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class LearnedRestriction:
     """How an option is sent, because the server refused it as it was. Without any of these it is left out.
 
     Attributes:
@@ -63,7 +63,9 @@ class Lesson:
     unasked: bool = False
 
 
-def lesson_from(meaning: ErrorMeaning, message: str, sent: Request, body: Mapping[str, Any]) -> Lesson | None:
+def restriction_from_error(
+    meaning: ErrorClassification, message: str, sent: Request, body: Mapping[str, Any]
+) -> LearnedRestriction | None:
     """Returns how to send a request that was refused, or None if nothing of it may be changed.
 
     Never changed are messages, tools, the form of the answer, and what the caller wrote into `extra_body`. An option
@@ -78,7 +80,7 @@ def lesson_from(meaning: ErrorMeaning, message: str, sent: Request, body: Mappin
     if option is None or not sent.options.extra_body.keys().isdisjoint(_MEMBERS.get(option, ())):
         return None
     why = message if len(message) <= _LONGEST_REASON else f"{message[:_LONGEST_REASON]}..."
-    lesson = Lesson(option, why)
+    lesson = LearnedRestriction(option, why)
     if option == "max_output_tokens":  # it bounds the bill, and is never left out
         names, unasked = _MEMBERS[option], sent.options.max_output_tokens is None
         value = next((body[name] for name in names if isinstance(body.get(name), int)), sent.options.max_output_tokens)
@@ -114,7 +116,7 @@ def _option(param: str, sent: Request, body: Mapping[str, Any]) -> str | None:
     return option if option is not None and getattr(sent.options, option) is not None else None
 
 
-def with_lessons(request: Request, lessons: Iterable[Lesson]) -> tuple[Request, list[ReplyWarning]]:
+def with_restrictions(request: Request, lessons: Iterable[LearnedRestriction]) -> tuple[Request, list[ReplyWarning]]:
     """Returns the request as the model takes it, after what was learned about it, and a warning for each change."""
     warnings: list[ReplyWarning] = []
     for lesson in lessons:
@@ -122,7 +124,7 @@ def with_lessons(request: Request, lessons: Iterable[Lesson]) -> tuple[Request, 
             case "stop":  # never left out: the reader ends the answer there
                 request = replace(request, family=request.family.over({"stop": "no"}))
             case "tool_choice":
-                request = drop_force(request, f"refused a forced tool choice ({lesson.why})", warnings)
+                request = drop_forced_tool_choice(request, f"refused a forced tool choice ({lesson.why})", warnings)
             case "reasoning":
                 request = _without_reasoning(request, lesson, warnings)
             case _:
@@ -130,7 +132,7 @@ def with_lessons(request: Request, lessons: Iterable[Lesson]) -> tuple[Request, 
     return request, warnings
 
 
-def _option_sent_otherwise(request: Request, lesson: Lesson, warnings: list[ReplyWarning]) -> Request:
+def _option_sent_otherwise(request: Request, lesson: LearnedRestriction, warnings: list[ReplyWarning]) -> Request:
     name, value = lesson.option, getattr(request.options, lesson.option)
     if value is None and not lesson.unasked:
         return request
@@ -148,7 +150,7 @@ def _option_sent_otherwise(request: Request, lesson: Lesson, warnings: list[Repl
     return replace(request, options=replace(request.options, **options))
 
 
-def _sent_value(value: Any, lesson: Lesson) -> Any:
+def _sent_value(value: Any, lesson: LearnedRestriction) -> Any:
     """Returns the value that is sent in place of the one asked for; None: nothing is sent."""
     if lesson.allowed:
         return value if value in lesson.allowed else nearest_effort(value, lesson.allowed)
@@ -157,7 +159,7 @@ def _sent_value(value: Any, lesson: Lesson) -> Any:
     return _bounded(lesson.most if value is None else value, lesson)
 
 
-def _bounded(value: Any, lesson: Lesson) -> Any:
+def _bounded(value: Any, lesson: LearnedRestriction) -> Any:
     """Returns the number inside the bounds, as a whole one if it was whole."""
     whole = isinstance(value, int) or lesson.option == "max_output_tokens"
     for bound, pick in ((lesson.most, min), (lesson.least, max)):
@@ -166,7 +168,7 @@ def _bounded(value: Any, lesson: Lesson) -> Any:
     return value
 
 
-def _without_reasoning(request: Request, lesson: Lesson, warnings: list[ReplyWarning]) -> Request:
+def _without_reasoning(request: Request, lesson: LearnedRestriction, warnings: list[ReplyWarning]) -> Request:
     """Leaves out the reasoning of earlier turns, which some servers refuse as a member that they don't know."""
     if not any(message.reasoning for message in request.messages):
         return request

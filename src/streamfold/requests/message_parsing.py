@@ -14,10 +14,10 @@ from itertools import groupby
 from typing import Any, get_args
 
 from ..text import read_arguments
-from ..values import ConfigError, Message, Messages, Role, ToolCall, nearest, user
+from ..values import ConfigError, Message, Messages, Role, ToolCall, did_you_mean, user
 from .content_parsing import read_content, read_part
 from .item_parsing import is_item, read_items
-from .object_reader import Fields, kind_of
+from .object_reader import ObjectReader, kind_of
 
 _ROLES = get_args(Role)
 _SAYS_NOTHING: tuple[Any, ...] = ([], {})  # `annotations: []`, as the dump of an answer has it
@@ -82,9 +82,9 @@ def _from_dict(given: Mapping[str, Any], where: str) -> Message:
     if not role:
         raise ConfigError(f"{where}.role is missing. Allowed: {', '.join(_ROLES)}")
     if role not in _ROLES:
-        hint = nearest(str(role), _ROLES)
+        hint = did_you_mean(str(role), _ROLES)
         raise ConfigError(f"{where}.role: unknown role {role!r}{hint}. Allowed: {', '.join(_ROLES)}")
-    fields = Fields({name: value for name, value in given.items() if name != "role"}, where)
+    fields = ObjectReader({name: value for name, value in given.items() if name != "role"}, where)
     content = read_content(fields.any("content"), f"{where}.content")
     members: dict[str, Any] = {"name": fields.text("name")}
     calls = _calls(fields.any("tool_calls"), role, f"{where}.tool_calls")
@@ -99,7 +99,7 @@ def _from_dict(given: Mapping[str, Any], where: str) -> Message:
     return Message(role, content, calls, extras=extras, **members)
 
 
-def _reasoning(fields: Fields) -> str | None:
+def _reasoning(fields: ObjectReader) -> str | None:
     """Takes the reasoning under either of its names. A server may send the same text under both."""
     first, second = fields.text("reasoning_content"), fields.any("reasoning")
     if isinstance(second, str) and (first is None or first == second):
@@ -123,7 +123,7 @@ def _call(call: Any, where: str) -> ToolCall:
     """Returns one call. What else the entry has is its `extra`, by the names on the wire."""
     if not isinstance(call, Mapping):
         raise ConfigError(f"{where} is a tool call and must be an object, not {kind_of(call)}")
-    fields = Fields(call, where)
+    fields = ObjectReader(call, where)
     call_id = fields.string("id")
     fields.any("index")  # of a fragment: what put the call together left it there
     if fields.any("type") == "custom" and isinstance(call.get("custom"), Mapping):

@@ -39,7 +39,7 @@ def bare_name(model: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class ModelFacts:
     """Facts about a model. None: unknown.
 
     Attributes:
@@ -96,7 +96,7 @@ class Facts:
         return {name: value for name in FACTS if (value := getattr(self, name)) is not None}
 
 
-FACTS = tuple(each.name for each in fields(Facts))
+FACTS = tuple(each.name for each in fields(ModelFacts))
 # What a server decides of a model whose weights anybody may serve, and what holds at the maker's own address alone.
 _OF_THE_SERVER = (
     "sampling", "samples_while_thinking", "temperature_max", "stop", "keep", "max_output_tokens",
@@ -106,7 +106,7 @@ _OF_THE_MAKER = ("wires", "tools_on_chat")
 
 
 @dataclass(frozen=True)
-class Family(Facts):
+class Family(ModelFacts):
     """Facts about all models whose names begin alike.
 
     Attributes:
@@ -146,7 +146,7 @@ class Family(Facts):
         """Returns the family with other facts in place of its own, key by key."""
         return replace(self, **others) if others else self
 
-    def filled(self, assumed: Facts) -> Family:
+    def filled(self, assumed: ModelFacts) -> Family:
         """Returns the family with what is assumed of a model that nobody knows, where nothing is known."""
         return self.over({name: value for name, value in assumed.known().items() if getattr(self, name) is None})
 
@@ -162,7 +162,7 @@ NO_FAMILY = Family()
 
 
 @dataclass(frozen=True)
-class ModelTable(Facts):
+class ModelTable(ModelFacts):
     """Facts about the models of one endpoint whose names match a pattern. They win over those of their families.
 
     Attributes:
@@ -191,7 +191,7 @@ class ModelTable(Facts):
         return fnmatchcase(name, self.pattern.lower())
 
 
-def joined(tables: Iterable[ModelTable], model: str) -> dict[str, Any]:
+def merge_facts(tables: Iterable[ModelTable], model: str) -> dict[str, Any]:
     """Returns the facts of all tables that fit a model, later ones in place of earlier ones, key by key.
 
     >>> tables = [ModelTable("*", context_tokens=8192), ModelTable("big*", context_tokens=262144)]

@@ -13,7 +13,7 @@ _A: dict[type, str] = {
 }  # fmt: skip
 
 
-class Fields:
+class ObjectReader:
     """Takes members out of an object. What nobody took is the rest.
 
     Null is the same as absent. The methods raise ConfigError, with the path, for a value of another type than asked.
@@ -79,18 +79,18 @@ class Fields:
         """Takes a list."""
         return self.take(name, list)
 
-    def object(self, name: str) -> Fields | None:
+    def object(self, name: str) -> ObjectReader | None:
         """Takes an object."""
         value = self.take(name, dict)
-        return None if value is None else Fields(value, self.at(name))
+        return None if value is None else ObjectReader(value, self.at(name))
 
-    def inner(self, name: str) -> Fields:
+    def inner(self, name: str) -> ObjectReader:
         """Takes an object that must be there."""
         value = self._values.pop(name, None)
         if not isinstance(value, Mapping):
             problem = "is missing" if value is None else f"is {kind_of(value)}"
             raise ConfigError(f"{self.at(name)} {problem}: it must be an object")
-        return Fields(value, self.at(name))
+        return ObjectReader(value, self.at(name))
 
     def mapping(self, name: str) -> dict[str, Any] | None:
         """Takes an object as it is, with its nulls."""
@@ -104,7 +104,7 @@ class Fields:
         """Puts a member back."""
         self._values[name] = value
 
-    def keep(self, inner: Fields) -> None:
+    def absorb_rest(self, inner: ObjectReader) -> None:
         """Adds what is left of an inner object to what is left here."""
         self._values.update(inner.rest())
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..values import ConfigError, ReplyWarning
 from .model_facts import EFFORTS, Family
 from .options import NO_OPTIONS, Options, ReasoningEffort
-from .reasoning_state import thinks
+from .reasoning_state import is_reasoning_enabled
 
 if TYPE_CHECKING:
     from ..values import WarningCode
@@ -52,7 +52,7 @@ class OptionRules:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fitting:
+class _FitContext:
     """One request while its options are fitted: what is known, and what was changed so far."""
 
     model: str
@@ -65,7 +65,7 @@ class _Fitting:
         self.warnings.append(ReplyWarning(code, f"{self.model} {detail}"))
 
 
-def fit(
+def fit_options(
     options: Options, family: Family, rules: OptionRules, *, model: str = "", tools: bool = False
 ) -> tuple[Options, list[ReplyWarning]]:
     """Returns the options as a model takes them at an endpoint, and a warning for each that was changed.
@@ -82,7 +82,7 @@ def fit(
     """
     if options is NO_OPTIONS and not tools:
         return options, []
-    fitting = _Fitting(model or "the model", family, rules, tools)
+    fitting = _FitContext(model or "the model", family, rules, tools)
     for step in _STEPS:
         options = step(options, fitting)
     refuse_if_strict(options, fitting.warnings)
@@ -108,7 +108,7 @@ def nearest_effort(wanted: ReasoningEffort, levels: tuple[ReasoningEffort, ...])
 # --- reasoning_effort -------------------------------------------------------------------------------------------------
 
 
-def _beside_tools(options: Options, fitting: _Fitting) -> Options:
+def _check_tools_with_reasoning(options: Options, fitting: _FitContext) -> Options:
     """Chat Completions takes no tools of some models, or none while they think:
     https://github.com/openai/openai-openapi/issues/541"""
     family, model, asked = fitting.family, fitting.model, options.reasoning_effort
@@ -127,7 +127,7 @@ def _beside_tools(options: Options, fitting: _Fitting) -> Options:
     return replace(options, reasoning_effort="none")
 
 
-def _effort(options: Options, fitting: _Fitting) -> Options:
+def _effort(options: Options, fitting: _FitContext) -> Options:
     family, rules, wanted = fitting.family, fitting.rules, options.reasoning_effort
     if wanted is None:
         return options
@@ -151,14 +151,14 @@ def _effort(options: Options, fitting: _Fitting) -> Options:
     return replace(options, reasoning_effort=None)
 
 
-def _by_budget(options: Options, fitting: _Fitting) -> Options:
+def _by_budget(options: Options, fitting: _FitContext) -> Options:
     """A number of tokens stands for each level; at an endpoint without numbers, the server finds one."""
     if fitting.rules.budgets and options.reasoning_effort == "none" and fitting.family.thinking == "always":
         fitting.say("option_changed", "can't stop thinking: for reasoning_effort='none', the smallest budget was sent")
     return options
 
 
-def _no_thinking(options: Options, levels: tuple[ReasoningEffort, ...] | None, fitting: _Fitting) -> Options:
+def _no_thinking(options: Options, levels: tuple[ReasoningEffort, ...] | None, fitting: _FitContext) -> Options:
     family = fitting.family
     if family.thinking != "always" or (levels and "none" in levels):
         return options
@@ -168,7 +168,7 @@ def _no_thinking(options: Options, levels: tuple[ReasoningEffort, ...] | None, f
     return replace(options, reasoning_effort=None)
 
 
-def _with_level(options: Options, level: ReasoningEffort, fitting: _Fitting) -> Options:
+def _with_level(options: Options, level: ReasoningEffort, fitting: _FitContext) -> Options:
     wanted = options.reasoning_effort
     if level == wanted:
         return options
@@ -180,7 +180,7 @@ def _with_level(options: Options, level: ReasoningEffort, fitting: _Fitting) -> 
 # --- sampling ---------------------------------------------------------------------------------------------------------
 
 
-def _sampling(options: Options, fitting: _Fitting) -> Options:
+def _sampling(options: Options, fitting: _FitContext) -> Options:
     if options.temperature is None and options.top_p is None:
         return options
     both = {"temperature": options.temperature, "top_p": options.top_p}
@@ -205,18 +205,18 @@ def _sampling(options: Options, fitting: _Fitting) -> Options:
     return replace(options, temperature=sent)
 
 
-def _fixed(options: Options, fitting: _Fitting) -> str | None:
+def _fixed(options: Options, fitting: _FitContext) -> str | None:
     """Returns why the model takes no sampling options; None if it does."""
     family = fitting.family
     if family.sampling in ("no", "default") or not fitting.rules.sampling:
         return "fixes its sampling"
     if family.sampling == "ignored":
         return "ignores sampling options"
-    thinking = family.samples_while_thinking is False and thinks(options, family) is not False
+    thinking = family.samples_while_thinking is False and is_reasoning_enabled(options, family) is not False
     return "fixes its sampling while it thinks (reasoning_effort='none' stops that)" if thinking else None
 
 
-def _seed(options: Options, fitting: _Fitting) -> Options:
+def _seed(options: Options, fitting: _FitContext) -> Options:
     if options.seed is None or fitting.rules.seed:
         return options
     fitting.say("option_dropped", f"is served without a seed: seed={options.seed} was not sent")
@@ -226,7 +226,7 @@ def _seed(options: Options, fitting: _Fitting) -> Options:
 # --- the end of the answer --------------------------------------------------------------------------------------------
 
 
-def _limit(options: Options, fitting: _Fitting) -> Options:
+def _limit(options: Options, fitting: _FitContext) -> Options:
     """A limit bounds the bill: it is clamped, and never left out."""
     asked, most = options.max_output_tokens, fitting.family.max_output_tokens
     if asked is None:
@@ -239,7 +239,7 @@ def _limit(options: Options, fitting: _Fitting) -> Options:
     return replace(options, max_output_tokens=sent)
 
 
-def _stop(options: Options, fitting: _Fitting) -> Options:
+def _stop(options: Options, fitting: _FitContext) -> Options:
     """Texts that can't be sent are found by the reader, which ends the answer there."""
     if options.stop is None:
         return options
@@ -263,7 +263,7 @@ def _can_be_sent(text: str, rules: OptionRules) -> bool:
     return fits and (rules.blank_stops or bool(text.strip()))
 
 
-def _parallel(options: Options, fitting: _Fitting) -> Options:
+def _parallel(options: Options, fitting: _FitContext) -> Options:
     wanted = options.parallel_tool_calls
     if wanted is None:
         return options
@@ -278,6 +278,6 @@ def _parallel(options: Options, fitting: _Fitting) -> Options:
     return replace(options, parallel_tool_calls=None)
 
 
-_STEPS: tuple[Callable[[Options, _Fitting], Options], ...] = (
-    _beside_tools, _effort, _sampling, _seed, _limit, _stop, _parallel
+_STEPS: tuple[Callable[[Options, _FitContext], Options], ...] = (
+    _check_tools_with_reasoning, _effort, _sampling, _seed, _limit, _stop, _parallel
 )  # fmt: skip

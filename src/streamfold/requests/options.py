@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
-from ..values import ConfigError, Timeouts, nearest
-from .object_reader import Fields
+from ..values import ConfigError, Timeouts, did_you_mean
+from .object_reader import ObjectReader
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -166,7 +166,7 @@ def _hint(name: str, known: list[str]) -> str:
     if name in _EXTRA_BODY:
         return f"pass extra_body={{{name!r}: ...}}"
     others = [*known, *(key for key in ChatOptions.__annotations__ if key not in known)]
-    close = nearest(name, others).strip(" ()")
+    close = did_you_mean(name, others).strip(" ()")
     return close or f"allowed: {', '.join(others)}. Anything else goes into extra_body={{{name!r}: ...}}"
 
 
@@ -191,7 +191,7 @@ def check_stream(stream: object) -> None:
 def _effort(name: str, value: Any) -> str:
     if name != "reasoning_effort":
         return ""
-    return f"{nearest(str(value), get_args(ReasoningEffort))}. Other values of a provider go into extra_body"
+    return f"{did_you_mean(str(value), get_args(ReasoningEffort))}. Other values of a provider go into extra_body"
 
 
 # Names that other libraries use, and what to write here.
@@ -261,7 +261,7 @@ def read_response_format(wanted: Any) -> ResponseFormat | None:
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", wanted.__name__).strip("_")[:64]
         return ResponseFormat(wanted.model_json_schema(), name or "answer", model=True)
     if isinstance(wanted, Mapping):
-        fields = Fields(wanted, "response_format")
+        fields = ObjectReader(wanted, "response_format")
         kind = wanted.get("type")
         if isinstance(wanted.get("format"), Mapping):  # the member `text` of Responses
             inner = fields.inner("format")
@@ -271,13 +271,15 @@ def read_response_format(wanted: Any) -> ResponseFormat | None:
             return read_format(fields)
         if isinstance(kind, str) and kind not in _SCHEMA_TYPES:
             allowed = ", ".join([*_FORMS, *_SCHEMA_TYPES])
-            raise ConfigError(f"response_format.type: unknown type {kind!r}{nearest(kind, _FORMS)}. Allowed: {allowed}")
+            raise ConfigError(
+                f"response_format.type: unknown type {kind!r}{did_you_mean(kind, _FORMS)}. Allowed: {allowed}"
+            )
         return ResponseFormat(dict(wanted))
-    hint = nearest(wanted, ["json"]) if isinstance(wanted, str) else ""
+    hint = did_you_mean(wanted, ["json"]) if isinstance(wanted, str) else ""
     raise ConfigError(f'response_format must be "json", a JSON schema or a pydantic model, not {wanted!r}{hint}')
 
 
-def read_format(fields: Fields) -> ResponseFormat | None:
+def read_format(fields: ObjectReader) -> ResponseFormat | None:
     """Returns a response format of Chat Completions or Responses; None for `text`.
 
     Chat Completions has the schema in `json_schema`, Responses beside `type`; llama.cpp, Fireworks and Together also

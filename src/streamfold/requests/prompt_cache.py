@@ -32,7 +32,7 @@ class _Piece:
     marked: bool
 
 
-class CachedPrefixes:
+class PromptCacheMonitor:
     """Remembers for each model the last request with a cache mark, as hashes."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from .model_facts import Family
 from .options import Options
 
 
-def thinks(options: Options, family: Family) -> bool | None:
+def is_reasoning_enabled(options: Options, family: Family) -> bool | None:
     """Returns whether the model thinks about a request with these options; None if nobody knows.
 
     >>> thinks(Options(), Family(thinking="asked")), thinks(Options(reasoning_effort="low"), Family())
@@ -17,7 +17,7 @@ def thinks(options: Options, family: Family) -> bool | None:
     >>> thinks(Options(extra_body={"thinking": {"type": "disabled"}}), Family(thinking="default"))
     False
     """
-    if (said := _own_words(options.extra_body)) is not None:
+    if (said := _explicit_setting(options.extra_body)) is not None:
         return said
     if family.thinking in ("never", "always"):
         return family.thinking == "always"
@@ -27,7 +27,7 @@ def thinks(options: Options, family: Family) -> bool | None:
     return None if family.thinking is None else family.thinking == "default"
 
 
-def _own_words(body: Mapping[str, Any]) -> bool | None:
+def _explicit_setting(body: Mapping[str, Any]) -> bool | None:
     """Returns what the caller's own members of the body say of thinking, in the words of any wire format."""
     for name, off in (("reasoning_effort", "none"), ("enable_thinking", False)):
         if name in body:

@@ -84,7 +84,7 @@ class Request:
         return cls(model, read_messages(messages), read_tools, choice, read, stream=stream)
 
 
-def at_endpoint(request: Request, model: str, defaults: Options, origin: str, family: Family) -> Request:
+def with_endpoint_defaults(request: Request, model: str, defaults: Options, origin: str, family: Family) -> Request:
     """Returns the request with its model, with default options, and with what is known of them at an endpoint."""
     return Request(
         model,

@@ -60,7 +60,7 @@ def requirements_of(request: Request) -> tuple[Requirement, ...]:
     return tuple(_needs(request))
 
 
-def missing(capabilities: Capabilities, request: Request) -> tuple[Requirement, ...]:
+def missing_capabilities(capabilities: Capabilities, request: Request) -> tuple[Requirement, ...]:
     """Returns the required capabilities that the model is known to lack. Unknown ones are not among them."""
     if "no" not in _SAID(capabilities):
         return ()

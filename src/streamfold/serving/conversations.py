@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..requests import GO_ON_MESSAGE, Request, check_history, read_messages
-from ..values import ConfigError, Message, Messages, ReplyWarning, listed
+from ..values import ConfigError, Message, Messages, ReplyWarning, join_limited
 from .formats import ApiFormat, Format, Serialized, find_format
 
 _INSTRUCTIONS = ("system", "developer")
@@ -82,5 +82,7 @@ def _changed_ids(messages: tuple[Message, ...], items: list[dict[str, Any]], for
     parts = [part["functionCall"] for item in items for part in item["parts"] if "functionCall" in part]
     written = {part.get("id") for part in parts}
     lost = [call.id for message in messages for call in message.tool_calls if call.id not in written]
-    detail = f"{listed(lost)}: ids of calls that Gemini did not make are not written; its results go by name and order"
+    detail = (
+        f"{join_limited(lost)}: ids of calls that Gemini did not make are not written; its results go by name and order"
+    )
     return [ReplyWarning("ids_renumbered", detail)] if lost else []

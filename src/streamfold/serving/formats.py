@@ -16,7 +16,7 @@ from ..adapters.gemini import parse_conversation as parse_gemini
 from ..adapters.responses import ResponsesAdapter, ResponsesEmitter
 from ..adapters.serializing import Emitter
 from ..requests import read_messages
-from ..values import ConfigError, Message, ReplyWarning, nearest, system
+from ..values import ConfigError, Message, ReplyWarning, did_you_mean, system
 
 ApiFormat: TypeAlias = Literal["chat", "responses", "anthropic", "gemini"]
 
@@ -102,4 +102,4 @@ def find_format(api: str) -> Format:
     """Returns an API by its name. Raises ConfigError that lists the names."""
     if api in _FORMATS:
         return _FORMATS[api]
-    raise ConfigError(f"unknown API {api!r}{nearest(api, _FORMATS)}. Allowed: {', '.join(_FORMATS)}")
+    raise ConfigError(f"unknown API {api!r}{did_you_mean(api, _FORMATS)}. Allowed: {', '.join(_FORMATS)}")

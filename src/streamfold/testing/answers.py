@@ -15,12 +15,24 @@ from ..adapters.chat import ChatEmitter
 from ..adapters.gemini import FINISH_REASONS, OTHER_REASONS, SIGNATURE, GeminiEmitter, google_error
 from ..adapters.responses import ResponsesEmitter
 from ..adapters.serializing import Emitter, comment, error_body
-from ..values import Call, ConfigError, Delta, ErrorInfo, Extra, Failure, Finish, Reasoning, Refusal, Text, Usage
+from ..values import (
+    ConfigError,
+    Delta,
+    ErrorInfo,
+    ExtraPart,
+    Failure,
+    Finish,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+)
 from .failures import Fail
 from .script import Pause, Said, Step, StopReason, ToolCallStep
 
 _CREATED = 1_700_000_000  # always the same, like everything in a test
-_KINDS: dict[str, Callable[[str], Delta]] = {"say": Text, "think": Reasoning, "refuse": Refusal}
+_KINDS: dict[str, Callable[[str], Delta]] = {"say": TextDelta, "think": ReasoningDelta, "refuse": RefusalDelta}
 _ENDS = ("stop", "tool_calls", "length", "content_filter")
 
 
@@ -96,7 +108,7 @@ class AnswerWriter:
                 case Said():
                     pieces = [self._emitter.feed(_KINDS[step.kind](piece)) for piece in step.pieces]
                     if (step.kind, self._format.signs) == ("think", "thinking"):
-                        self._emitter.feed(Extra("signature", self._signature))
+                        self._emitter.feed(ExtraPart("signature", self._signature))
                 case ToolCallStep():
                     pieces, reason = [self._emitter.feed(delta) for delta in self._call(step)], reason or "tool_calls"
                 case Pause(seconds) if seconds == math.inf:
@@ -116,14 +128,16 @@ class AnswerWriter:
                 wait = 0.0
         yield wait, self._end(reason or "stop")
 
-    def _call(self, step: ToolCallStep) -> Iterator[Call]:
+    def _call(self, step: ToolCallStep) -> Iterator[ToolCallDelta]:
         number, self._calls = self._calls, self._calls + 1
         signed = number == 0 and self._format.signs == "first call"
         extra = {SIGNATURE: self._signature} if signed else None
-        yield Call(number, self._next_id(step.name) if step.call_id is None else step.call_id, step.name, extra=extra)
+        yield ToolCallDelta(
+            number, self._next_id(step.name) if step.call_id is None else step.call_id, step.name, extra=extra
+        )
         for piece in step.pieces:
-            yield Call(number, arguments=piece)
-        yield Call(number, arguments=step.arguments, whole=True)
+            yield ToolCallDelta(number, arguments=piece)
+        yield ToolCallDelta(number, arguments=step.arguments, whole=True)
 
     def _end(self, reason: str) -> bytes:
         own = self._format.reasons

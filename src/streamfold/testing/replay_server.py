@@ -32,7 +32,7 @@ from ..recording import (
     Speed,
     serving,
 )
-from ..values import PortableError
+from ..values import PicklableError
 
 _PATHS = ("/chat/completions", "/responses", "/messages", ":streamGenerateContent", ":generateContent")
 _HEAD_BYTES = 64 * 1024
@@ -76,7 +76,7 @@ async def serve_replay(
         yield f"http://{f'[{host}]' if ':' in host else host}:{taken}/v1"
 
 
-class _BadRequest(PortableError):
+class _BadRequest(PicklableError):
     """The request can't be read: the status to answer with, and why."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:

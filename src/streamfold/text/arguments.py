@@ -23,18 +23,18 @@ class ParsedArguments(NamedTuple):
     Attributes:
         raw: the text that was parsed.
         repair: the repair that was made; None if nothing was damaged.
-        differ: the pieces and their repetition as a whole say different things.
+        has_conflict: the pieces and their repetition as a whole say different things.
     """
 
     value: dict[str, Any]
     raw: str
     repair: str | None = None
-    differ: bool = False
+    has_conflict: bool = False
 
     @property
     def valid(self) -> bool:
         """Whether the text was an object."""
-        return "_error" not in self.value or self.value != unparsed(self.raw)
+        return "_error" not in self.value or self.value != invalid_arguments(self.raw)
 
 
 def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair: bool = True) -> ParsedArguments:
@@ -60,7 +60,7 @@ def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair:
     damaged = [reading for reading in readings if not reading.valid]
     if joined:
         readings.append(_read(joined, pieces, repair=repair))
-        damaged += readings[-1:] if not (readings[-1].valid or is_of_empty(joined)) else []
+        damaged += readings[-1:] if not (readings[-1].valid or is_empty_wrapper(joined)) else []
     full = (reading for reading in readings if reading.valid and reading.value)
     empty = (reading for reading in readings if reading.valid)
     chosen = next(full, None) or next(iter(damaged), None) or next(empty, readings[0])
@@ -72,7 +72,7 @@ def is_empty(arguments: str) -> bool:
     return len(arguments) < 100 and "".join(arguments.split()) in _EMPTY
 
 
-def is_of_empty(arguments: str) -> bool:
+def is_empty_wrapper(arguments: str) -> bool:
     """Whether a text is, or is what is left of, an empty value: `}` where an event was lost."""
     text = "".join(arguments.split()) if len(arguments) < 100 else arguments
     return any(_is_left_of(empty, text) for empty in _EMPTY)
@@ -83,7 +83,7 @@ def _is_left_of(whole: str, text: str) -> bool:
     return all(char in rest for char in text)
 
 
-def unparsed(raw: str) -> dict[str, Any]:
+def invalid_arguments(raw: str) -> dict[str, Any]:
     """The arguments of a call whose text is not a JSON object."""
     return {"_raw": raw, "_error": "invalid_json"}
 
@@ -95,14 +95,14 @@ def _read(raw: str, pieces: Sequence[str], *, repair: bool = True) -> ParsedArgu
         value = parse_object(raw)
     except ValueError:
         mended = (_repeated(raw) or _cumulative(pieces)) if repair else None
-        return mended or ParsedArguments(unparsed(raw), raw)
+        return mended or ParsedArguments(invalid_arguments(raw), raw)
     if isinstance(value, dict):
         return ParsedArguments(value, raw)
     if value is None:
         return ParsedArguments({}, raw)
     if repair and isinstance(value, str) and (inner := _object_or_none(value)) is not None:  # vllm-project/vllm#54964
         return ParsedArguments(inner, value, "the object was encoded twice")
-    return ParsedArguments(unparsed(raw), raw)
+    return ParsedArguments(invalid_arguments(raw), raw)
 
 
 def _repeated(raw: str) -> ParsedArguments | None:

@@ -39,7 +39,7 @@ def parse_object(text: str) -> Any:
     """
     try:
         value = from_json(text, allow_inf_nan=False)
-        if reads_back(value) or not _MAYBE_INFINITE.search(text):
+        if round_trips(value) or not _MAYBE_INFINITE.search(text):
             return value
     except (ValueError, TypeError):
         pass
@@ -49,7 +49,7 @@ def parse_object(text: str) -> Any:
         raise ValueError("nested too deeply") from exc
 
 
-def compact(value: Any) -> str:
+def dump_compact(value: Any) -> str:
     """A value that was parsed as JSON text without blanks. What JSON does not have, NaN, stands in it as it came."""
     try:
         return to_json(value, inf_nan_mode="constants").decode()
@@ -57,16 +57,16 @@ def compact(value: Any) -> str:
         return _COMPACT.encode(value)
 
 
-def reads_back(value: Any) -> bool:
-    """Whether a parsed value is an object that `parse_object` surely reads again from what `compact` writes.
+def round_trips(value: Any) -> bool:
+    """Whether a parsed value is an object that `parse_object` surely reads again from what `dump_compact` writes.
 
-    >>> reads_back({"a": 1, "b": None}), reads_back({"a": float("inf")}), reads_back([])
+    >>> round_trips({"a": 1, "b": None}), round_trips({"a": float("inf")}), round_trips([])
     (True, False, False)
     """
     return type(value) is dict and _SMALL.issuperset(map(type, value.values()))
 
 
-def parse_partial(text: str) -> bool:
+def is_truncated_json(text: str) -> bool:
     """Whether the text is the beginning of a JSON text: cut off, rather than wrong, or whole with more behind it."""
     try:
         _STRICT.raw_decode(text.lstrip())
@@ -143,7 +143,7 @@ def parse_values(text: str) -> list[tuple[Any, str]]:
     return found
 
 
-def finite(value: Any) -> Any:
+def replace_non_finite(value: Any) -> Any:
     """The value with None for every NaN and Infinity, which JSON does not have; the same object if it has none.
 
     >>> finite({"score": float("nan"), "of": [1, float("inf")]})
@@ -153,10 +153,10 @@ def finite(value: Any) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case dict():
-            made: Any = {key: finite(item) for key, item in value.items()}
+            made: Any = {key: replace_non_finite(item) for key, item in value.items()}
             changed = any(made[key] is not item for key, item in value.items())
         case list():
-            made = [finite(item) for item in value]
+            made = [replace_non_finite(item) for item in value]
             changed = any(new is not item for new, item in zip(made, value, strict=True))
         case _:
             return value

@@ -11,7 +11,7 @@ from collections.abc import Callable
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")  # "$${NAME}" is a plain "${NAME}"
 
 
-def referenced(text: str) -> list[str]:
+def variable_names(text: str) -> list[str]:
     """Returns the names of the variables that a text refers to.
 
     >>> referenced("https://${HOST}:${PORT}/$${v1}")
@@ -20,7 +20,7 @@ def referenced(text: str) -> list[str]:
     return [variable for escaped, variable in _REFERENCE.findall(text) if not escaped]
 
 
-def filled(text: str, value_of: Callable[[str], str]) -> str:
+def expand_variables(text: str, value_of: Callable[[str], str]) -> str:
     """Returns a text with its references replaced.
 
     >>> filled("https://${HOST}/$${v1}", {"HOST": "example.com"}.__getitem__)

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from ..values import ConfigError, Message, ToolCall, nearest, tool_result
+from ..values import ConfigError, Message, ToolCall, did_you_mean, tool_result
 from .tool_results import ToolResult
 
 _Status: TypeAlias = Literal["new", "approval", "result", "ready", "started", "done"]
@@ -185,7 +185,9 @@ class TurnCalls:
     def _found(self, call_id: str) -> CallState:
         if call_id not in self._calls:
             known = ", ".join(map(repr, self._calls))
-            raise ConfigError(f"no call {call_id!r}{nearest(call_id, self._calls)} in the last turn: it has {known}")
+            raise ConfigError(
+                f"no call {call_id!r}{did_you_mean(call_id, self._calls)} in the last turn: it has {known}"
+            )
         return self._calls[call_id]
 
 

@@ -8,34 +8,34 @@ from .config_errors import ConfigError, NotConfiguredError, StreamfoldError
 from .content import AudioPart, ContentPart, FilePart, ImagePart, MediaPart, TextPart, audio, file, image, write_part
 from .cost import Cost, CostSource, Prices, has_other_models, hour_writes, priced_steps, unlisted_steps
 from .deltas import (
-    Answered,
     Block,
     BlockEnd,
     BlockKind,
     BlockPiece,
-    Call,
+    CallSummary,
     Delta,
-    Done,
-    Extra,
+    ExtraPart,
     Failure,
     Finish,
     MessageStart,
     Meta,
-    Part,
-    Reasoning,
-    Refusal,
+    PartRef,
+    RanOnServer,
+    ReasoningDelta,
+    RefusalDelta,
     Sequence,
-    Served,
-    Stopped,
-    Summary,
-    Text,
+    ServedBy,
+    StopSequenceHit,
+    StreamEnd,
+    TextDelta,
+    ToolCallDelta,
     ToolRequests,
     UsageUpdate,
     Warn,
     unknown_finish,
 )
 from .deprecation import Deprecated, deprecated_name, warn_deprecated
-from .error_classification import ErrorMeaning
+from .error_classification import ErrorClassification
 from .error_info import ErrorInfo, error_info
 from .error_variants import status_error, upstream_error
 from .errors import (
@@ -62,7 +62,7 @@ from .errors import (
     TurnLimitError,
     UnsupportedOptionError,
     UpstreamError,
-    is_no_answer,
+    failed_before_answer,
 )
 from .finish_reason import FinishReason
 from .functions import as_tool, as_tools, tool
@@ -82,25 +82,25 @@ from .hosted import (
     WebSearch,
     arguments_text,
     call_order,
+    count_requests,
     hosted_kind,
     hosted_parts,
     item_part,
-    requests_in,
-    shown_part,
+    live_part,
 )
-from .incremental_json import GrowingJSON, PathPattern, path_pattern
+from .incremental_json import IncrementalJSON, PathPattern, path_pattern
 from .json_access import (
     ERROR_KEYS,
     amount,
     as_count,
-    count,
+    count_or_none,
     count_or_zero,
-    index,
+    guess_finish_reason,
+    int_or_none,
     is_done,
-    keep,
-    unlisted_reason,
+    non_empty,
+    str_or_none,
     whole_number,
-    word,
 )
 from .limits import Limits, Timeouts
 from .media import audio_format, from_base64, media_type_of, read_data_url, to_base64
@@ -111,17 +111,17 @@ from .messages import (
     Messages,
     Role,
     assistant,
-    result_content,
     system,
     tool_result,
+    tool_result_content,
     user,
 )
 from .partial_calls import PartialToolCall, PartialUpdate
-from .picklable_errors import PortableError
+from .picklable_errors import PicklableError
 from .public_module import set_public_module
 from .rate_limit import RateLimit, RateLimitResource, RateLimitWindow
 from .replies import Attempt, InvalidReplyError, Pricing, Reply, ReplyWarning, Timing, WarningCode, total_cost
-from .suggestions import listed, nearest
+from .suggestions import did_you_mean, join_limited
 from .tool_calls import KINDS, CallKind, InvalidToolArgumentsError, ToolCall
 from .tools import (
     AllowedTools,

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .deltas import Call, Extra, Part
+from .deltas import ExtraPart, PartRef, ToolCallDelta
 from .hosted import HostedPart
-from .picklable_errors import Slotted
-from .pydantic_fields import FieldValue, rewritten_schema
+from .picklable_errors import PicklableSlots
+from .pydantic_fields import PydanticField, wrapping_schema
 from .replies import FinishReason
 from .tool_calls import CallKind, ToolCall
 from .usage import Usage
@@ -26,7 +26,7 @@ class ChunkDetails:
     Most chunks have none. Immutable by convention. Two are equal if the same was written; the place does not count.
 
     Attributes:
-        calls_before: how many tool calls had begun before this step.
+        preceding_calls: how many tool calls had begun before this step.
         marks: see `StreamChunk.marks`.
         item: a part of the answer that is neither text nor a call, complete, as its server wrote it.
         call: which call grew in this step: 0, 1, 2 in the order in which they began; None: none did.
@@ -36,19 +36,19 @@ class ChunkDetails:
         part: the place of the text, where it is not that of the event that made the chunk.
         hosted: see `StreamChunk.hosted`.
         placed: whether `call` is the place of the call in the answer; if not, its place is known only at the end.
-        refusal: the next piece of a refusal, with the option `partial_tool_calls`.
+        refusal: the next piece of a refusal, with the option `call_deltas`.
     """
 
     __slots__ = (
         "_fragments",
         "call",
-        "calls_before",
         "hosted",
         "item",
         "kind",
         "marks",
         "part",
         "placed",
+        "preceding_calls",
         "refusal",
         "text",
         "tool",
@@ -56,9 +56,9 @@ class ChunkDetails:
 
     def __init__(
         self,
-        calls_before: int = 0,
-        marks: tuple[Extra, ...] = (),
-        fragments: tuple[Call, ...] | Callable[[], tuple[Call, ...]] = (),
+        preceding_calls: int = 0,
+        marks: tuple[ExtraPart, ...] = (),
+        fragments: tuple[ToolCallDelta, ...] | Callable[[], tuple[ToolCallDelta, ...]] = (),
         call: int | None = None,
         tool: str | None = None,
         text: str = "",
@@ -66,10 +66,10 @@ class ChunkDetails:
         placed: bool = True,
         hosted: tuple[HostedPart, ...] = (),
         kind: CallKind = "function",
-        part: Part | None = None,
+        part: PartRef | None = None,
         refusal: str = "",
     ) -> None:
-        self.calls_before = calls_before
+        self.preceding_calls = preceding_calls
         self.marks = marks
         self._fragments = fragments
         self.call = call
@@ -83,8 +83,8 @@ class ChunkDetails:
         self.refusal = refusal
 
     @property
-    def fragments(self) -> tuple[Call, ...]:
-        """See `StreamChunk.fragments`. They are made when somebody asks: most readers only show the text."""
+    def call_deltas(self) -> tuple[ToolCallDelta, ...]:
+        """See `StreamChunk.call_deltas`. They are made when somebody asks: most readers only show the text."""
         if callable(self._fragments):
             self._fragments = self._fragments()
         return self._fragments
@@ -107,11 +107,14 @@ class ChunkDetails:
         def write(value: ChunkDetails, inner: Callable[[_Written], Any], info: SerializationInfo) -> Any:
             return inner(_Written(*value.__reduce__()[1]))
 
-        return rewritten_schema(read, write, handler.generate_schema(_Written))
+        return wrapping_schema(read, write, handler.generate_schema(_Written))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The fragments depend on what was shown before, so a copy has the same ones and makes none.
-        place, written = (self.calls_before, self.marks, self.fragments), (self.call, self.tool, self.text, self.item)
+        place, written = (
+            (self.preceding_calls, self.marks, self.call_deltas),
+            (self.call, self.tool, self.text, self.item),
+        )
         return ChunkDetails, (*place, *written, self.placed, self.hosted, self.kind, self.part, self.refusal)
 
     def __eq__(self, other: object) -> bool:
@@ -133,12 +136,12 @@ class ChunkDetails:
 
 
 @dataclass(slots=True)
-class _Written(FieldValue):
+class _Written(PydanticField):
     """Details as pydantic reads and writes them."""
 
-    calls_before: int = 0
-    marks: tuple[Extra, ...] = ()
-    fragments: tuple[Call, ...] = ()
+    preceding_calls: int = 0
+    marks: tuple[ExtraPart, ...] = ()
+    call_deltas: tuple[ToolCallDelta, ...] = ()
     call: int | None = None
     tool: str | None = None
     text: str = ""
@@ -146,7 +149,7 @@ class _Written(FieldValue):
     placed: bool = True
     hosted: tuple[HostedPart, ...] = ()
     kind: CallKind = "function"
-    part: Part | None = None
+    part: PartRef | None = None
     refusal: str = ""
 
     def details(self) -> ChunkDetails:
@@ -154,10 +157,10 @@ class _Written(FieldValue):
 
 
 @dataclass(slots=True)
-class StreamChunk(Slotted):
+class StreamChunk(PicklableSlots):
     """One step of an answer. Immutable by convention; it can be copied and pickled.
 
-    Two are equal if they say the same. Where they stand among the calls (`calls_before`, `marks`) does not count.
+    Two are equal if they say the same. Where they stand among the calls (`preceding_calls`, `marks`) does not count.
 
     Attributes:
         delta: the visible text of this step, never reasoning and never markup. May be empty.
@@ -178,9 +181,9 @@ class StreamChunk(Slotted):
     details: ChunkDetails | None = None
 
     @property
-    def calls_before(self) -> int:
+    def preceding_calls(self) -> int:
         """How many tool calls had begun before the text of this step; they are handed out at the end."""
-        return 0 if self.details is None else self.details.calls_before
+        return 0 if self.details is None else self.details.preceding_calls
 
     @property
     def signature(self) -> str | None:
@@ -188,7 +191,7 @@ class StreamChunk(Slotted):
         return next((mark.value for mark in self.marks if mark.name == "signature"), None)
 
     @property
-    def marks(self) -> tuple[Extra, ...]:
+    def marks(self) -> tuple[ExtraPart, ...]:
         """What came before this step and is neither text nor a call, for writers of the same answer.
 
         "signature": of the reasoning before it; "block": a block that is not shown, whole; "text_end": a block of text
@@ -197,13 +200,13 @@ class StreamChunk(Slotted):
         return () if self.details is None else self.details.marks
 
     @property
-    def fragments(self) -> tuple[Call, ...]:
-        """Fragments of calls that may be written on, with the option `partial_tool_calls` alone. See
+    def call_deltas(self) -> tuple[ToolCallDelta, ...]:
+        """Fragments of calls that may be written on, with the option `call_deltas` alone. See
         `engine/call_deltas.py`."""
-        return () if self.details is None else self.details.fragments
+        return () if self.details is None else self.details.call_deltas
 
     @property
-    def part(self) -> Part | None:
+    def part(self) -> PartRef | None:
         """See `ChunkDetails`."""
         return None if self.details is None else self.details.part
 
@@ -214,8 +217,7 @@ class StreamChunk(Slotted):
 
     @property
     def item(self) -> Any:
-        """A part of the answer that is neither text nor a call, complete, with the option `partial_tool_calls`
-        alone."""
+        """A part of the answer that is neither text nor a call, complete, with the option `call_deltas` alone."""
         return None if self.details is None else self.details.item
 
     @property

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .picklable_errors import PortableError
+from .picklable_errors import PicklableError
 
 
-class StreamfoldError(PortableError, Exception):
+class StreamfoldError(PicklableError, Exception):
     """Base class of all errors of this library. They can be pickled and copied, as can those that derive from it."""
 
 

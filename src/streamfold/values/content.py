@@ -15,7 +15,7 @@ from .caching import CacheMark, check_cache_mark
 from .config_errors import ConfigError
 from .media import data_url as make_data_url
 from .media import from_base64, media_type_of, read_data_url, to_base64
-from .pydantic_fields import written_schema
+from .pydantic_fields import json_schema_type
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
@@ -37,7 +37,7 @@ class _Part:
                 raise ConfigError(f"part must be of the kind {_kind(cls)!r}: {value!r:.80}")
             return part
 
-        return written_schema(cls, read, write_part, part_schema(cls))
+        return json_schema_type(cls, read, write_part, part_schema(cls))
 
 
 @dataclass(frozen=True, slots=True)

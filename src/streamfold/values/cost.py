@@ -8,7 +8,7 @@ from datetime import date as Date
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
-from .json_access import amount, count, count_or_zero, word
+from .json_access import amount, count_or_none, count_or_zero, str_or_none
 from .usage import Usage
 
 CostSource: TypeAlias = Literal["provider", "prices", "genai-prices"]
@@ -180,19 +180,19 @@ def priced_steps(usage: Usage) -> list[tuple[str | None, Usage]]:
 
     The model is None for the one that was asked for.
     """
-    return [(word(step.get("model")), _step_usage(step)) for step in unlisted_steps(usage.raw)]
+    return [(str_or_none(step.get("model")), _step_usage(step)) for step in unlisted_steps(usage.raw)]
 
 
 def _step_usage(step: Mapping[str, Any]) -> Usage:
     read, written = (count_or_zero(step, f"cache_{kind}_input_tokens") for kind in ("read", "creation"))
-    plain, output = count(step, "input_tokens"), count(step, "output_tokens")
+    plain, output = count_or_none(step, "input_tokens"), count_or_none(step, "output_tokens")
     whole = None if plain is None or read is None or written is None else plain + read + written
     return Usage(whole, output, None, read, None, written, raw=step)
 
 
 def has_other_models(raw: Mapping[str, Any]) -> bool:
     """Whether some of its steps were those of another model, which has prices of its own."""
-    return len({word(step.get("model")) for step in unlisted_steps(raw)}) > 1
+    return len({str_or_none(step.get("model")) for step in unlisted_steps(raw)}) > 1
 
 
 def _has_other_tokens(raw: Mapping[str, Any]) -> bool:

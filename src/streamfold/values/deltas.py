@@ -13,14 +13,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from .error_info import ErrorInfo
 from .hosted import HostedPart
-from .picklable_errors import Slotted
-from .pydantic_fields import FieldValue
+from .picklable_errors import PicklableSlots
+from .pydantic_fields import PydanticField
 from .replies import FinishReason, WarningCode
 from .tool_calls import ToolCall
 from .usage import Usage
 
 
-class Part(NamedTuple):
+class PartRef(NamedTuple):
     """Which part of an answer a text belongs to, on wires that name its parts. `engine/deduplication.py` sorts them.
 
     Attributes:
@@ -37,34 +37,34 @@ class Part(NamedTuple):
 
 
 @dataclass(slots=True)
-class Text(Slotted):
+class TextDelta(PicklableSlots):
     """Visible text: the next piece, or (`whole`) all of its part, or of the answer if it names no part."""
 
     text: str
-    part: Part | None = None
+    part: PartRef | None = None
     whole: bool = False
 
 
 @dataclass(slots=True)
-class Reasoning(Slotted):
+class ReasoningDelta(PicklableSlots):
     """Reasoning text. `""` is a fact of its own: the model reasoned, and the server does not show what."""
 
     text: str
-    part: Part | None = None
+    part: PartRef | None = None
     whole: bool = False
 
 
 @dataclass(slots=True)
-class Refusal(Slotted):
+class RefusalDelta(PicklableSlots):
     """Text by which the model declines, on the wires that keep it apart."""
 
     text: str
-    part: Part | None = None
+    part: PartRef | None = None
     whole: bool = False
 
 
 @dataclass(slots=True)
-class Call(FieldValue, Slotted):
+class ToolCallDelta(PydanticField, PicklableSlots):
     """A fragment of a tool call.
 
     Attributes:
@@ -100,14 +100,14 @@ class Call(FieldValue, Slotted):
 
 
 @dataclass(slots=True)
-class Summary(Slotted):
+class CallSummary(PicklableSlots):
     """All calls of the answer, as the server repeats them at its end. Each is whole."""
 
-    calls: list[Call]
+    calls: list[ToolCallDelta]
 
 
 @dataclass(slots=True)
-class Extra(FieldValue, Slotted):
+class ExtraPart(PydanticField, PicklableSlots):
     """A part of the message that is neither text nor a call: an annotation, a piece of audio.
 
     Attributes:
@@ -125,7 +125,7 @@ BlockKind: TypeAlias = Literal["text", "reasoning", "call", "other"]
 
 
 @dataclass(slots=True)
-class Block(Slotted):
+class Block(PicklableSlots):
     """A block of the message begins, on wires whose messages are lists of blocks. `engine/blocks.py` keeps them.
 
     Attributes:
@@ -135,7 +135,7 @@ class Block(Slotted):
         member: the member whose text the reader is shown.
         call: the call that the block is; its arguments count only if no piece brings others.
         write: puts a call that was handed out into a copy of the block, for the history.
-        held: the call is known to be the client's only when the message has ended: see `Answered`.
+        held: the call is known to be the client's only when the message has ended: see `RanOnServer`.
         whole: nothing more of it comes, so that no `BlockEnd` follows.
     """
 
@@ -143,14 +143,14 @@ class Block(Slotted):
     kind: BlockKind
     value: dict[str, Any]
     member: str = ""
-    call: Call | None = None
+    call: ToolCallDelta | None = None
     write: Callable[[dict[str, Any], ToolCall], dict[str, Any]] | None = None
     held: bool = False
     whole: bool = False
 
 
 @dataclass(slots=True)
-class BlockPiece(Slotted):
+class BlockPiece(PicklableSlots):
     """A block grows.
 
     Attributes:
@@ -171,7 +171,7 @@ class BlockPiece(Slotted):
 
 
 @dataclass(slots=True)
-class BlockEnd(Slotted):
+class BlockEnd(PicklableSlots):
     """A block is complete.
 
     Attributes:
@@ -184,7 +184,7 @@ class BlockEnd(Slotted):
 
 
 @dataclass(slots=True)
-class Answered(Slotted):
+class RanOnServer(PicklableSlots):
     """The server ran a call itself and shows the result: the newest such call without one is not the client's.
 
     Attributes:
@@ -196,14 +196,14 @@ class Answered(Slotted):
 
 
 @dataclass(slots=True)
-class MessageStart(Slotted):
+class MessageStart(PicklableSlots):
     """The message begins, on wires that say so. First of its event's deltas: a message may begin only once."""
 
     id: str | None
 
 
 @dataclass(slots=True)
-class UsageUpdate(Slotted):
+class UsageUpdate(PicklableSlots):
     """Members of the usage object, where the server sends it in installments: each replaces what was sent before.
 
     Attributes:
@@ -218,14 +218,14 @@ class UsageUpdate(Slotted):
 
 
 @dataclass(slots=True)
-class Served(Slotted):
+class ServedBy(PicklableSlots):
     """The model that goes on with the answer: the server has replaced the one that began it."""
 
     model: str
 
 
 @dataclass(slots=True)
-class ToolRequests(Slotted):
+class ToolRequests(PicklableSlots):
     """How many requests a tool of the provider has made, as the server counts them. A later number replaces it."""
 
     kind: str
@@ -233,14 +233,14 @@ class ToolRequests(Slotted):
 
 
 @dataclass(slots=True)
-class Sequence(Slotted):
+class Sequence(PicklableSlots):
     """The number of the event, on the wire that numbers them, or None if it has none. First of the event's deltas."""
 
     number: int | None
 
 
 @dataclass(slots=True)
-class Meta(Slotted):
+class Meta(PicklableSlots):
     """The id, model and time of the answer, as sent. The first usable value of each counts."""
 
     id: str | None = None
@@ -249,7 +249,7 @@ class Meta(Slotted):
 
 
 @dataclass(slots=True)
-class Warn(Slotted):
+class Warn(PicklableSlots):
     """A warning about the event."""
 
     code: WarningCode
@@ -257,7 +257,7 @@ class Warn(Slotted):
 
 
 @dataclass(slots=True)
-class Failure(Slotted):
+class Failure(PicklableSlots):
     """The server reports an error. `reason`: by a finish reason, so that it takes the place of an earlier one."""
 
     info: ErrorInfo
@@ -271,7 +271,7 @@ def unknown_finish(raw: str) -> Warn:
 
 
 @dataclass(slots=True)
-class Finish(Slotted):
+class Finish(PicklableSlots):
     """Why the model stopped. More may follow: usage, a further reason, on some servers even calls.
 
     `more`: on this wire text and calls may follow as a matter of course.
@@ -288,31 +288,31 @@ class Finish(Slotted):
 
 
 @dataclass(slots=True)
-class Done(Slotted):
+class StreamEnd(PicklableSlots):
     """The server declares the end of the stream."""
 
 
 @dataclass(slots=True)
-class Stopped(Slotted):
+class StopSequenceHit(PicklableSlots):
     """The reader ends the answer here, because the model was to stop at a text and could not be told so."""
 
     text: str
 
 
 Delta: TypeAlias = (
-    Text
-    | Reasoning
-    | Refusal
-    | Call
-    | Summary
+    TextDelta
+    | ReasoningDelta
+    | RefusalDelta
+    | ToolCallDelta
+    | CallSummary
     | Block
     | BlockPiece
     | BlockEnd
-    | Answered
+    | RanOnServer
     | MessageStart
-    | Extra
+    | ExtraPart
     | HostedPart
-    | Served
+    | ServedBy
     | ToolRequests
     | Sequence
     | Meta
@@ -321,6 +321,6 @@ Delta: TypeAlias = (
     | Usage
     | UsageUpdate
     | Finish
-    | Done
-    | Stopped
+    | StreamEnd
+    | StopSequenceHit
 )

@@ -38,7 +38,7 @@ _BY_ANY_STATUS: tuple[MeaningKind, ...] = ("context_length", "content_filter")
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorMeaning:
+class ErrorClassification:
     """What a server has refused, and why.
 
     Attributes:
@@ -85,9 +85,9 @@ class _Row:
         return self.says.search(message)
 
 
-def read_meaning(
+def classify_error(
     words: Sequence[str], message: str, *, param: str | None = None, status: int | None = None, body: Any = None
-) -> ErrorMeaning | None:
+) -> ErrorClassification | None:
     """Returns what the words of an error mean, or None if they are about something else.
 
     Args:
@@ -96,9 +96,9 @@ def read_meaning(
         status: the HTTP status, if there is one.
         body: the whole error body.
 
-    >>> read_meaning([], "prompt is too long: 210000 tokens > 200000 maximum").limit
+    >>> classify_error([], "prompt is too long: 210000 tokens > 200000 maximum").limit
     200000
-    >>> read_meaning(["unsupported_value"], "no", param="temperature").param
+    >>> classify_error(["unsupported_value"], "no", param="temperature").param
     'temperature'
     """
     row = _deciding(words, message, status, body)
@@ -118,7 +118,7 @@ def read_meaning(
     kind: Any = row.kind
     tokens, limit = _number(found.get("tokens")), _number(found.get("limit"))
     said = (found["category"],) if "category" in found else ()
-    return ErrorMeaning(kind, tokens, limit, (*said, *_categories(body)) if kind == "content_filter" else ())
+    return ErrorClassification(kind, tokens, limit, (*said, *_categories(body)) if kind == "content_filter" else ())
 
 
 def _deciding(words: Sequence[str], message: str, status: int | None, body: Any) -> _Row | None:
@@ -139,13 +139,13 @@ def _possible(row: _Row, status: int | None) -> bool:
     return row.kind in _BY_ANY_STATUS if status >= 500 else status not in (401, 429)
 
 
-def _option(found: Mapping[str, str], param: str | None) -> ErrorMeaning:
+def _option(found: Mapping[str, str], param: str | None) -> ErrorClassification:
     place = [part.strip("'\" ") for part in found.get("loc", "").split(",")]
     param = param or ".".join(part for part in place if part != "body") or found.get("param") or found.get("name")
     least, most = (float(found[name]) if name in found else None for name in ("least", "most"))
     if most is not None and found.get("bound") == "exclusive":
         most = most - 1 if most.is_integer() else int(most * 100) / 100
-    return ErrorMeaning(
+    return ErrorClassification(
         "unsupported_option",
         param=None if param is None else _underscored(param),
         instead=found.get("instead"),
@@ -200,7 +200,7 @@ def _underscored(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda found: f"_{found[1].lower()}", name)
 
 
-def passes_by(word: str) -> bool | None:
+def is_transient(word: str) -> bool | None:
     """Returns whether an error with this code or type, in lower case, may be over later; None: the word is unknown."""
     return True if word in _table()["transient"] else False if word in _table()["final"] else None
 

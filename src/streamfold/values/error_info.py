@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..text import join_surrogates
-from .error_classification import ErrorMeaning, passes_by, read_meaning
+from .error_classification import ErrorClassification, classify_error, is_transient
 
 _LONGEST_MESSAGE = 4000  # characters; all of it is in the error's body
 _DEEPEST_MESSAGE = 8  # objects inside objects
@@ -38,15 +38,15 @@ class ErrorInfo:
     retry: bool | None = None
     retry_after: float | None = None
 
-    def meaning(self, body: Any = None) -> ErrorMeaning | None:
+    def meaning(self, body: Any = None) -> ErrorClassification | None:
         """Returns what the server has refused, as far as its words say it; None: something else is wrong.
 
         Args:
             body: the whole error body, where some servers say more.
         """
         if self.status == 402:
-            return ErrorMeaning("quota")
-        found = read_meaning(self._words(), self.message, param=self.param, status=self.status, body=body)
+            return ErrorClassification("quota")
+        found = classify_error(self._words(), self.message, param=self.param, status=self.status, body=body)
         if found is None and (inner := _passed_on(body)) is not None:
             return inner.meaning()
         return found
@@ -63,7 +63,7 @@ class ErrorInfo:
         if self.retry is not None or self.meaning() is not None:
             return bool(self.retry)
         for word in self._words():
-            if (passes := passes_by(word)) is not None:
+            if (passes := is_transient(word)) is not None:
                 return passes
         return self.status is not None and (self.status in (408, 409, 425, 429) or self.status >= 500)
 

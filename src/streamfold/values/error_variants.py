@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import errors
-from .error_classification import ErrorMeaning
+from .error_classification import ErrorClassification
 from .error_info import ErrorInfo
 from .errors import (
     APIStatusError,
@@ -24,7 +24,7 @@ from .errors import (
 )
 
 
-class BeforeStream:
+class RejectedRequest:
     """What a refusal with an error status is raised as."""
 
     class ContextLengthError(errors.ContextLengthError, errors.BadRequestError):
@@ -40,14 +40,14 @@ class BeforeStream:
         """There is no such model."""
 
 
-class Denied:
+class RejectedPermission:
     """What a refusal with status 403 is raised as."""
 
     class ContentFilterError(errors.ContentFilterError, errors.PermissionDeniedError):
         """A filter stopped the prompt: the key is not the problem."""
 
 
-class InStream:
+class RejectedInStream:
     """What a refusal inside an answer is raised as."""
 
     class ContextLengthError(errors.ContextLengthError, errors.UpstreamError):
@@ -74,8 +74,8 @@ def status_error(info: ErrorInfo, *, should_retry: bool | None = None, body: Any
     quota = meaning is not None and meaning.kind == "quota"
     retryable = info.retryable and meaning is None
     kind = _REFUSED_BEFORE.get(meaning.kind, QuotaExceededError) if meaning else _by_status(info)
-    if kind is BeforeStream.ContentFilterError and status == 403:
-        kind = Denied.ContentFilterError
+    if kind is RejectedRequest.ContentFilterError and status == 403:
+        kind = RejectedPermission.ContentFilterError
     return kind(
         f"{info.message} (HTTP {status})",
         status_code=status,
@@ -105,13 +105,13 @@ def upstream_error(info: ErrorInfo, *, body: Any = None, **rest: Any) -> Upstrea
     )
 
 
-def _details(meaning: ErrorMeaning | None) -> dict[str, Any]:
+def _details(meaning: ErrorClassification | None) -> dict[str, Any]:
     match meaning:
-        case ErrorMeaning("context_length", tokens, limit):
+        case ErrorClassification("context_length", tokens, limit):
             return {"tokens": tokens, "limit": limit}
-        case ErrorMeaning("content_filter", categories=categories):
+        case ErrorClassification("content_filter", categories=categories):
             return {"categories": categories}
-        case ErrorMeaning("unsupported_option", param=param):
+        case ErrorClassification("unsupported_option", param=param):
             return {"param": param}
         case _:
             return {}
@@ -136,14 +136,14 @@ _BY_STATUS: dict[int, type[APIStatusError]] = {
     429: RateLimitError,
 }
 _REFUSED_BEFORE: dict[str, type[APIStatusError]] = {
-    "context_length": BeforeStream.ContextLengthError,
-    "content_filter": BeforeStream.ContentFilterError,
-    "unsupported_option": BeforeStream.UnsupportedOptionError,
-    "model_not_found": BeforeStream.ModelNotFoundError,
+    "context_length": RejectedRequest.ContextLengthError,
+    "content_filter": RejectedRequest.ContentFilterError,
+    "unsupported_option": RejectedRequest.UnsupportedOptionError,
+    "model_not_found": RejectedRequest.ModelNotFoundError,
 }
 _REFUSED_INSIDE: dict[str, type[UpstreamError]] = {
-    "context_length": InStream.ContextLengthError,
-    "content_filter": InStream.ContentFilterError,
-    "unsupported_option": InStream.UnsupportedOptionError,
-    "model_not_found": InStream.ModelNotFoundError,
+    "context_length": RejectedInStream.ContextLengthError,
+    "content_filter": RejectedInStream.ContentFilterError,
+    "unsupported_option": RejectedInStream.UnsupportedOptionError,
+    "model_not_found": RejectedInStream.ModelNotFoundError,
 }

@@ -292,7 +292,7 @@ class TurnLimitError(StreamfoldError):
     """The model still asked for tools in the last turn of `run_tools`. The run has the conversation so far."""
 
 
-def is_no_answer(error: APIError) -> bool:
+def failed_before_answer(error: APIError) -> bool:
     """Returns whether a model can't have run: nothing is billed. After a timeout, nobody knows."""
     if isinstance(error, APITimeoutError):
         return error.phase == "connect"

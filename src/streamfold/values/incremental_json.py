@@ -17,7 +17,7 @@ from pydantic_core import from_json
 from ..text import join_surrogates, parse_object
 from .partial_calls import PartialUpdate
 
-_Step: TypeAlias = Callable[["GrowingJSON", str, int], int]
+_Step: TypeAlias = Callable[["IncrementalJSON", str, int], int]
 PathPattern: TypeAlias = tuple[str | int | None, ...]  # None: any member or position
 
 _STEP = re.compile(r"""\.?([^.\[\]*'"]+|\*)|\[(\d+|\*?)\]|\['([^']*)'\]|\["([^"]*)"\]""")
@@ -75,7 +75,7 @@ class _Level:
     begun: int = 0
 
 
-class GrowingJSON:
+class IncrementalJSON:
     """Reads one JSON value that arrives in pieces, and reports how the watched values in it grow.
 
     Args:
@@ -86,7 +86,7 @@ class GrowingJSON:
         ended: the value is complete; what follows is not read.
         broken: the text is not JSON; what follows is not read.
 
-    >>> reader = GrowingJSON([path_pattern("files[].content")])
+    >>> reader = IncrementalJSON([path_pattern("files[].content")])
     >>> [(grown.path, grown.delta) for _, grown in reader.feed('{"files":[{"content":"a')]
     [(('files', 0, 'content'), 'a')]
     >>> [(grown.delta, grown.done, grown.value) for _, grown in reader.feed('b"')]
@@ -102,7 +102,7 @@ class GrowingJSON:
         self._inside = [number for number, pattern in enumerate(patterns) if pattern]  # of the next value, see _Level
         self._watched = [number for number, pattern in enumerate(patterns) if not pattern]
         self._path: tuple[str | int, ...] = ()
-        self._state: _Step = GrowingJSON._value
+        self._state: _Step = IncrementalJSON._value
         self._text: list[str] = []  # of the string or literal that is open
         self._escape = ""  # an escape that is not complete
         self._half = ""  # half a character, whose other half may come
@@ -129,14 +129,14 @@ class GrowingJSON:
         char = text[at : at + 1]
         if char == '"':
             self._begin_text()
-            self._state = GrowingJSON._string
+            self._state = IncrementalJSON._string
         elif char in ("{", "["):
             self._open(char == "[", at)
         elif char == "]" and first:
             self._close(text, at)
         elif char and char in "-0123456789tfn":
             self._begin_text()
-            self._state = GrowingJSON._literal
+            self._state = IncrementalJSON._literal
             return at
         else:
             self.broken = bool(char)
@@ -150,7 +150,7 @@ class GrowingJSON:
         char = text[at : at + 1]
         if char == '"':
             self._text, self._half = [], ""
-            self._state = GrowingJSON._name
+            self._state = IncrementalJSON._name
         elif char == "}" and first:
             self._close(text, at)
         else:
@@ -164,7 +164,7 @@ class GrowingJSON:
         at = _skip(text, at)
         self.broken = text[at : at + 1] not in (":", "")
         if at < len(text):
-            self._state = GrowingJSON._value
+            self._state = IncrementalJSON._value
         return at + 1
 
     def _comma(self, text: str, at: int) -> int:
@@ -173,7 +173,7 @@ class GrowingJSON:
         if char == ",":
             if isinstance(level.step, int) and level.is_list:
                 self._enter(level.step + 1)
-            self._state = GrowingJSON._value if level.is_list else GrowingJSON._key
+            self._state = IncrementalJSON._value if level.is_list else IncrementalJSON._key
         elif char == ("]" if level.is_list else "}"):
             self._close(text, at)
         else:
@@ -185,7 +185,7 @@ class GrowingJSON:
         self._text.append(piece)
         if done:
             self._enter("".join(self._text))
-            self._state = GrowingJSON._colon
+            self._state = IncrementalJSON._colon
         return at
 
     def _string(self, text: str, at: int) -> int:
@@ -270,7 +270,7 @@ class GrowingJSON:
         self._levels.append(level)
         if level.watched:
             self._captured.append(level)
-        self._state = GrowingJSON._first_value if is_list else GrowingJSON._first_key
+        self._state = IncrementalJSON._first_value if is_list else IncrementalJSON._first_key
         if is_list:
             self._enter(0)
 
@@ -296,7 +296,7 @@ class GrowingJSON:
         self._inside = [number for number in fitting if len(self._patterns[number]) > depth]
 
     def _after_value(self) -> None:
-        self._state = GrowingJSON._comma
+        self._state = IncrementalJSON._comma
         self.ended = not self._levels
 
     def _here(self) -> tuple[str | int, ...]:

@@ -18,7 +18,7 @@ def is_done(data: str) -> bool:
     return data[:1] != "{" and data.strip().strip('"').upper() == "[DONE]"
 
 
-def index(value: Any) -> int | None:
+def int_or_none(value: Any) -> int | None:
     """The position of a choice or item, also as a string or a float. None for anything else."""
     number = value if type(value) is int else whole_number(value)
     return number if number is not None and number >= 0 else None
@@ -47,20 +47,20 @@ _TELLING: tuple[tuple[FinishReason | Literal["error"], str], ...] = (
 )
 
 
-def unlisted_reason(word: str) -> FinishReason | Literal["error"]:
+def guess_finish_reason(word: str) -> FinishReason | Literal["error"]:
     """The meaning of a finish reason that an adapter does not list. It is never "stop".
 
     An answer that was cut must not be taken for a whole one, in whatever words the server says so; any other word is
     "unknown".
 
-    >>> unlisted_reason("time_limit"), unlisted_reason("eventually")
+    >>> guess_finish_reason("time_limit"), guess_finish_reason("eventually")
     ('length', 'unknown')
     """
     word = word.lower().replace("-", "_")
     return next((reason for reason, telling in _TELLING if re.search(telling, word)), "unknown")
 
 
-def word(value: Any) -> str | None:
+def str_or_none(value: Any) -> str | None:
     """An id or a name; None for `""`."""
     if value is None:
         return None
@@ -91,17 +91,17 @@ def as_count(value: Any) -> int | None:
     return None if number is None else int(number)
 
 
-def count(numbers: Mapping[str, Any], *names: str) -> int | None:
+def count_or_none(numbers: Mapping[str, Any], *names: str) -> int | None:
     """Returns the first of these members that is a count: see `as_count`."""
     return next((found for name in names if (found := as_count(numbers.get(name))) is not None), None)
 
 
 def count_or_zero(numbers: Mapping[str, Any], name: str) -> int | None:
     """Returns a count that is 0 where the server left it out; None if it sent something that isn't a count."""
-    return 0 if numbers.get(name) is None else count(numbers, name)
+    return 0 if numbers.get(name) is None else count_or_none(numbers, name)
 
 
-def keep(value: Any) -> Any:
+def non_empty(value: Any) -> Any:
     """A value as it came, except that all of it can be encoded. Raises ValueError if it is too deep for that."""
     try:
         return without_surrogates(value)

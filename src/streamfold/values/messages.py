@@ -11,8 +11,8 @@ from .caching import CacheMark, check_cache_mark
 from .config_errors import ConfigError
 from .content import AudioPart, ContentPart, FilePart, ImagePart, TextPart, part_schema, read_part, write_part
 from .hosted import HostedPart, hosted_parts, is_paused
-from .pydantic_fields import written_schema
-from .suggestions import nearest
+from .pydantic_fields import json_schema_type
+from .suggestions import did_you_mean
 from .tool_calls import ToolCall
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Message:
 
     def __post_init__(self) -> None:
         if self.role not in _ROLES:
-            hint = nearest(str(self.role), _ROLES)
+            hint = did_you_mean(str(self.role), _ROLES)
             raise ConfigError(f"the role of a message is one of {', '.join(_ROLES)}, not {self.role!r}{hint}")
         check_cache_mark(self.cache, "a message")
         if not isinstance(self.content, str | None):
@@ -121,7 +121,7 @@ class Message:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
         # As a field of a pydantic model: what `to_dict` writes.
-        return written_schema(cls, cls.from_dict, cls.to_dict, _schema())
+        return json_schema_type(cls, cls.from_dict, cls.to_dict, _schema())
 
     def to_json(self) -> str:
         """Returns the message as JSON text. Raises TypeError for extras that are not JSON data."""
@@ -265,7 +265,7 @@ def tool_result(
     return Message("tool", text, tool_call_id=call.id, error=error, cache=cache, extras=extras)
 
 
-def result_content(message: Message) -> Content:
+def tool_result_content(message: Message) -> Content:
     """Returns a tool message's content as it is sent: an error is marked in the text."""
     content = message.content if isinstance(message.content, str | None) else tuple(message.content)
     if not message.error:

@@ -14,7 +14,7 @@ from io import BytesIO
 from typing import Any, ClassVar, Self
 
 
-class Slotted:
+class PicklableSlots:
     """Base of values with slots that are not frozen: the oldest protocols of pickle take them too."""
 
     __slots__ = ()
@@ -26,7 +26,7 @@ class Slotted:
 _ATOMS = (str, bytes, int, float, complex, type(None))
 
 
-class PortableError(Exception):
+class PicklableError(Exception):
     """An exception that survives pickle, copy and deepcopy with its attributes, whatever its `__init__` takes.
 
     An attribute that can't be pickled is left out, and a note of the error names it. The cause is kept where it can be
@@ -41,19 +41,19 @@ class PortableError(Exception):
         for name, value in list(state.items()):
             if name in self._local:
                 del state[name]
-            elif not _travels(value):
+            elif not _is_picklable(value):
                 del state[name]
                 lost.append(f"left out by pickle: the attribute {name!r}, {type(value).__name__}")
         cause = state.pop("__cause__", None) or self.__cause__
         if cause is not None:
-            sealed = _sealed(cause, {id(self)})
+            sealed = _pickled_cause(cause, {id(self)})
             if sealed is None:
                 lost.append(f"left out by pickle: the cause, {type(cause).__name__}: {cause}")
             else:
                 state = {"__cause__": sealed, **state}
         if lost:
             state["__notes__"] = [*state.get("__notes__", ()), *lost]
-        args = tuple(arg if _travels(arg) else repr(arg) for arg in self.args)
+        args = tuple(arg if _is_picklable(arg) else repr(arg) for arg in self.args)
         return _made, (type(self), args), state
 
     def __setstate__(self, state: Mapping[str, Any] | None) -> None:
@@ -98,17 +98,17 @@ def _deep(value: Any, memo: dict[int, Any]) -> Any:
         return value
 
 
-class _Trial(pickle.Pickler):
+class _TrialPickler(pickle.Pickler):
     """Tries whether a value can be pickled. Errors of ours inside it are tried with it, and try nothing themselves."""
 
     def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, PortableError):
+        if isinstance(value, PicklableError):
             state = {name: inner for name, inner in _attributes(value).items() if name not in value._local}
             return _made, (type(value), value.args), state
         return NotImplemented
 
 
-def _travels(value: Any) -> bool:
+def _is_picklable(value: Any) -> bool:
     """Whether a value can be pickled and loaded again."""
     try:
         _loaded(value)
@@ -119,11 +119,11 @@ def _travels(value: Any) -> bool:
 
 def _loaded(value: Any) -> Any:
     data = BytesIO()
-    _Trial(data).dump(value)
+    _TrialPickler(data).dump(value)
     return pickle.loads(data.getvalue())  # noqa: S301 - it was written one line above
 
 
-class _Sealed:
+class _PickledException:
     """An exception of another library, which is loaded as itself, without what is not plain data."""
 
     def __init__(self, error: BaseException, seen: set[int]) -> None:
@@ -131,22 +131,22 @@ class _Sealed:
         self._args = tuple(_plain(arg, seen) for arg in error.args)
         attributes = _attributes(error).items()
         self._state = {name: _plain(value, seen) for name, value in attributes if _is_plain(value)}
-        if error.__cause__ is not None and (cause := _sealed(error.__cause__, seen)) is not None:
+        if error.__cause__ is not None and (cause := _pickled_cause(error.__cause__, seen)) is not None:
             self._state = {"__cause__": cause, **self._state}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _made, (self._kind, self._args), self._state
 
 
-def _sealed(error: BaseException, seen: set[int]) -> Any:
+def _pickled_cause(error: BaseException, seen: set[int]) -> Any:
     """Returns what is pickled in place of an exception; None where it could not be loaded as what it is."""
     if id(error) in seen:
         return None
     seen.add(id(error))
-    if isinstance(error, PortableError):
+    if isinstance(error, PicklableError):
         return error
     as_it_is = [error] if _is_plain(list(vars(error).values())) else []  # pydantic's can be had in no other way
-    return next((sealed for sealed in (_Sealed(error, seen), *as_it_is) if _is_rebuilt(sealed, error)), None)
+    return next((sealed for sealed in (_PickledException(error, seen), *as_it_is) if _is_rebuilt(sealed, error)), None)
 
 
 def _is_rebuilt(sealed: Any, error: BaseException) -> bool:
@@ -167,7 +167,7 @@ def _is_plain(value: Any) -> bool:
 
 def _plain(value: Any, seen: set[int]) -> Any:
     if isinstance(value, BaseException):
-        return _sealed(value, seen) or repr(value)
+        return _pickled_cause(value, seen) or repr(value)
     if type(value) in (list, tuple):
         return type(value)(_plain(inner, seen) for inner in value)
     return value if _is_plain(value) else repr(value)

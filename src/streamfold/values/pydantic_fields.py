@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic_core.core_schema import SerializationInfo, SerializerFunctionWrapHandler, ValidatorFunctionWrapHandler
 
 
-class FieldValue:
+class PydanticField:
     """Base of dataclasses that pydantic reads by their annotations."""
 
     __slots__ = ()
@@ -30,19 +30,19 @@ class FieldValue:
             if info.mode == "json" and isinstance(value, cls):
                 value = value._for_json()
                 for name in open_members:
-                    check_json(getattr(value, name), f"{cls.__name__}.{name}")
+                    require_json(getattr(value, name), f"{cls.__name__}.{name}")
             return inner(value)
 
         open_members = [member.name for member in fields(source) if "Any" in str(member.type)]
 
-        return rewritten_schema(lambda value, inner: inner(value), write, handler(source))
+        return wrapping_schema(lambda value, inner: inner(value), write, handler(source))
 
     def _for_json(self) -> Any:
         """Returns the value that is written as JSON in place of this one."""
         return self
 
 
-def rewritten_schema(
+def wrapping_schema(
     read: Callable[[Any, ValidatorFunctionWrapHandler], Any],
     write: Callable[[Any, SerializerFunctionWrapHandler, SerializationInfo], Any],
     schema: CoreSchema,
@@ -60,7 +60,7 @@ def rewritten_schema(
     return core_schema.no_info_wrap_validator_function(load, schema, serialization=written)
 
 
-def written_schema(
+def json_schema_type(
     kind: type[Any], read: Callable[[Any], Any], write: Callable[[Any], dict[str, Any]], json_schema: Mapping[str, Any]
 ) -> CoreSchema:
     """Returns the schema of a value that reads and writes itself as JSON data. `read` may raise ConfigError."""
@@ -77,7 +77,7 @@ def written_schema(
     def dump(value: Any, info: SerializationInfo) -> Any:
         data = write(value)
         if info.mode == "json":
-            check_json(data, kind.__name__)
+            require_json(data, kind.__name__)
         return data
 
     return core_schema.no_info_plain_validator_function(
@@ -87,7 +87,7 @@ def written_schema(
     )
 
 
-def check_json(value: Any, where: str) -> None:
+def require_json(value: Any, where: str) -> None:
     """Raises ValueError for what would not come back from JSON as it is."""
     match value:
         case str() | int() | None:
@@ -96,12 +96,12 @@ def check_json(value: Any, where: str) -> None:
             pass
         case list():
             for at, inner in enumerate(value):
-                check_json(inner, f"{where}[{at}]")
+                require_json(inner, f"{where}[{at}]")
         case Mapping():
             for name, inner in value.items():
                 if not isinstance(name, str):
                     raise ValueError(f"{where} has the key {name!r}: the keys of a JSON object are strings")
-                check_json(inner, f"{where}.{name}")
+                require_json(inner, f"{where}.{name}")
         case _:
             shown = repr(value) if isinstance(value, float) else type(value).__name__
             raise ValueError(f"{where} is not JSON data, but {shown}")

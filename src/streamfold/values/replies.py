@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias, TypeVar
 
-from ..text import finite, parse_object
+from ..text import parse_object, replace_non_finite
 from .config_errors import StreamfoldError
 from .cost import Cost
 from .finish_reason import FinishReason
@@ -22,8 +22,8 @@ from .hosted import (
     phases_in,
     text_in,
 )
-from .picklable_errors import Slotted
-from .pydantic_fields import FieldValue
+from .picklable_errors import PicklableSlots
+from .pydantic_fields import PydanticField
 from .rate_limit import RateLimit
 from .tool_calls import ToolCall
 from .usage import Usage
@@ -178,7 +178,7 @@ PricingField: TypeAlias = Annotated[Pricing | None, _AsFixed()]
 
 
 @dataclass(slots=True)
-class Reply(FieldValue, Slotted):
+class Reply(PydanticField, PicklableSlots):
     """The whole answer.
 
     Attributes:
@@ -289,11 +289,11 @@ class Reply(FieldValue, Slotted):
             role="assistant",
             content=self._said or None,
             tool_calls=tuple(
-                replace(call, extra=finite(call.extra)) if call.extra else call for call in self.tool_calls
+                replace(call, extra=replace_non_finite(call.extra)) if call.extra else call for call in self.tool_calls
             ),
             reasoning=self.reasoning if self.reasoned else None,
             refusal=self.refusal,
-            extras=dict(finite(self.extras)),
+            extras=dict(replace_non_finite(self.extras)),
             origin=self.origin,
         )
 

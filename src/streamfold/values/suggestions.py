@@ -8,7 +8,7 @@ from difflib import get_close_matches
 _MOST = 20  # items of a list
 
 
-def listed(items: Sequence[str], between: str = ", ", rest: str = "more") -> str:
+def join_limited(items: Sequence[str], between: str = ", ", rest: str = "more") -> str:
     """Returns a list as text; of a long one the beginning, and how many more there are.
 
     >>> listed([f"tools[{at}]" for at in range(22)])[-21:]
@@ -18,7 +18,7 @@ def listed(items: Sequence[str], between: str = ", ", rest: str = "more") -> str
     return between.join([*items[:_MOST], *([f"and {more} {rest}"] if more > 0 else [])])
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
+def did_you_mean(word: str, words: Iterable[str]) -> str:
     """Returns the word that was probably meant, as a question; empty if no word is similar.
 
     >>> nearest("chatt", ["chat", "kimi"])

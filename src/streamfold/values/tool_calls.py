@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
 from ..text import parse_object
 from .config_errors import StreamfoldError
-from .picklable_errors import Slotted
-from .pydantic_fields import FieldValue
+from .picklable_errors import PicklableSlots
+from .pydantic_fields import PydanticField
 from .validation import describe_problems, read_as
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ KINDS: tuple[CallKind, ...] = get_args(CallKind)
 
 
 @dataclass(slots=True)
-class ToolCall(FieldValue, Slotted):
+class ToolCall(PydanticField, PicklableSlots):
     """A whole tool call: the stream ended in order before you got to see it.
 
     Attributes:

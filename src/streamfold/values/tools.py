@@ -14,8 +14,8 @@ from typing_extensions import TypeVar
 from .caching import CacheMark, check_cache_mark, read_cache_control
 from .config_errors import ConfigError
 from .hosted import CustomTool, HostedTool, ServerTool
-from .pydantic_fields import FieldValue, rewritten_schema
-from .suggestions import nearest
+from .pydantic_fields import PydanticField, wrapping_schema
+from .suggestions import did_you_mean
 from .tool_calls import InvalidToolArgumentsError, ToolCall
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Tool(Generic[F]):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         # In JSON a tool is what the model sees of it, and whether it needs approval: there is no word for a function.
-        def read(value: Any, inner: Callable[[Any], _WrittenTool]) -> Tool[Any]:
+        def read(value: Any, inner: Callable[[Any], _ToolJSON]) -> Tool[Any]:
             if isinstance(value, cls):
                 return value
             if isinstance(value, Mapping) and "type" in value:
@@ -84,14 +84,14 @@ class Tool(Generic[F]):
             written = inner({name: member for name, member in value.items() if name not in local} if local else value)
             return cls(**{name: getattr(written, name) for name in _WRITTEN}, **local)
 
-        def write(tool: Tool, inner: Callable[[_WrittenTool], Any], info: SerializationInfo) -> Any:
+        def write(tool: Tool, inner: Callable[[_ToolJSON], Any], info: SerializationInfo) -> Any:
             if info.mode != "json":
                 return {name: getattr(tool, name) for name in (*_WRITTEN, *_LOCAL)}
             if callable(tool.needs_approval):
                 raise ValueError(f"the tool {tool.name!r} has a function as needs_approval, which is not JSON data")
-            return inner(_WrittenTool(**{name: getattr(tool, name) for name in _WRITTEN}))
+            return inner(_ToolJSON(**{name: getattr(tool, name) for name in _WRITTEN}))
 
-        return rewritten_schema(read, write, handler.generate_schema(_WrittenTool))
+        return wrapping_schema(read, write, handler.generate_schema(_ToolJSON))
 
     @classmethod
     def from_model(
@@ -206,7 +206,7 @@ class Tool(Generic[F]):
 
 
 @dataclass(slots=True)
-class _WrittenTool(FieldValue):
+class _ToolJSON(PydanticField):
     """A tool as JSON data."""
 
     name: str
@@ -218,7 +218,7 @@ class _WrittenTool(FieldValue):
     needs_approval: bool = False
 
 
-_WRITTEN = tuple(member.name for member in fields(_WrittenTool))
+_WRITTEN = tuple(member.name for member in fields(_ToolJSON))
 _LOCAL = ("function", "model", "spread", "hosted")  # what there is in Python alone
 
 
@@ -259,11 +259,11 @@ _TYPELESS = re.compile("(google|url|code|file|enterprise|computer).*|retrieval",
 _PROVIDERS_OWN = ("allowed_callers", "defer_loading", "input_examples", "eager_input_streaming", "toolset_name")
 
 
-def _is_raw(tool: Mapping[str, Any]) -> bool:
+def _is_provider_tool(tool: Mapping[str, Any]) -> bool:
     """Returns whether a dict is a tool in the words of its provider, and not a function."""
     kind = tool.get("type")
     if kind is not None:
-        return kind not in ("function", "builtin_function") and not nearest(str(kind), ("function",))
+        return kind not in ("function", "builtin_function") and not did_you_mean(str(kind), ("function",))
     if "input_schema" in tool and any(name in tool for name in _PROVIDERS_OWN):
         return True
     return "name" not in tool and len(tool) == 1 and all(_TYPELESS.fullmatch(str(name)) for name in tool)
@@ -285,12 +285,12 @@ def read_tool(tool: Tool | ServerTool | Mapping[str, Any]) -> Tool:
         raise ConfigError(
             f"a tool is a Tool, a typed function, a pydantic model or a dict, not {type(tool).__name__}: {tool!r}"
         )
-    if _is_raw(tool):
+    if _is_provider_tool(tool):
         return hosted_tool(HostedTool(tool))
     function = tool.get("function", tool)
     kind = tool.get("type", "function")
     if kind not in ("function", "builtin_function"):
-        raise ConfigError(f"the tool {dict(tool)!r:.120} has the type {kind!r}{nearest(str(kind), ('function',))}")
+        raise ConfigError(f"the tool {dict(tool)!r:.120} has the type {kind!r}{did_you_mean(str(kind), ('function',))}")
     if not isinstance(function, Mapping) or not function.get("name"):
         raise ConfigError(
             f'a tool needs the form {{"type": "function", "function": {{"name": ...}}}}, not {dict(tool)!r}'
@@ -322,7 +322,7 @@ def _check_members(tool: Mapping[str, Any], function: Mapping[str, Any]) -> None
     outer = set() if function is tool else tool.keys() - {"type", "function", "cache_control"}
     for name in (*outer, *(name for name in function if name not in ("type", "cache_control"))):
         if name not in _MEMBERS or name in outer:
-            hint = f" (did you mean {_FOREIGN[name]!r}?)" if name in _FOREIGN else nearest(name, _MEMBERS)
+            hint = f" (did you mean {_FOREIGN[name]!r}?)" if name in _FOREIGN else did_you_mean(name, _MEMBERS)
             raise ConfigError(
                 f"{where} has the member {name!r}{hint}: known are {', '.join(_MEMBERS)}; what only one provider has"
                 " goes into extra_body['tools'], with all the tools"
@@ -376,7 +376,7 @@ def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
             raise ConfigError(f"the mode of AllowedTools is 'auto' or 'required', not {read.mode!r}")
     for name in (read.name,) if isinstance(read, NamedTool) else read.names:
         if names and name not in names:
-            hint = nearest(str(name), names)
+            hint = did_you_mean(str(name), names)
             raise ConfigError(f"tool_choice names {name!r}{hint}, which is not among the tools: {', '.join(names)}")
     return replace(read, hosted=hosted[read.name]) if isinstance(read, NamedTool) and read.name in hosted else read
 
@@ -385,7 +385,7 @@ def _meant(choice: Any, names: list[str]) -> str:
     """Returns a hint for a value that is not a tool choice."""
     if isinstance(choice, str):
         return (f" (did you mean NamedTool({choice!r})?)" if choice in names else "") or (
-            " (did you mean 'required'?)" if choice == "any" else nearest(choice, ("auto", "none", "required"))
+            " (did you mean 'required'?)" if choice == "any" else did_you_mean(choice, ("auto", "none", "required"))
         )
     # Anthropic's form: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use
     if isinstance(choice, Mapping) and choice.get("type") == "tool" and choice.get("name") in names:

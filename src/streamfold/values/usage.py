@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .pydantic_fields import FieldValue
+from .pydantic_fields import PydanticField
 
 
 @dataclass(frozen=True, slots=True)
-class Usage(FieldValue):
+class Usage(PydanticField):
     """Token counts as the server sent them, never estimated; None where it sent none.
 
     Usages of several answers can be added: `first.usage + second.usage`. The sum has no `raw`.

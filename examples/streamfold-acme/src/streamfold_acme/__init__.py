@@ -12,7 +12,17 @@ from typing import Any
 from httpx_sse import ServerSentEvent
 
 from streamfold import ConfigError, Message
-from streamfold.adapters import Adapter, Call, Delta, Done, Failure, Finish, Request, Text, error_info
+from streamfold.adapters import (
+    Adapter,
+    Delta,
+    Failure,
+    Finish,
+    Request,
+    StreamEnd,
+    TextDelta,
+    ToolCallDelta,
+    error_info,
+)
 from streamfold.types import DialectContext
 
 __all__ = ["AcmeAdapter", "AcmeDialect"]
@@ -46,12 +56,12 @@ class AcmeAdapter(Adapter):
     def decode(self, event: ServerSentEvent) -> Iterator[Delta]:
         said = json.loads(event.data)
         if "say" in said:
-            yield Text(said["say"])
+            yield TextDelta(said["say"])
         if "oops" in said:
             yield Failure(error_info(said["oops"]))
         if "end" in said:
             yield Finish("stop", said["end"])
-            yield Done()
+            yield StreamEnd()
 
 
 class AcmeDialect:
@@ -66,7 +76,7 @@ class AcmeDialect:
         self._calls: list[Delta] = []
 
     def feed(self, delta: Delta) -> Iterator[Delta]:
-        if not isinstance(delta, Text) or not self._reads:
+        if not isinstance(delta, TextDelta) or not self._reads:
             yield delta
             return
         for piece in delta.text.splitlines(keepends=True):
@@ -85,6 +95,6 @@ class AcmeDialect:
         self._is_text = not ended
         if is_call:
             name, _, arguments = line.removeprefix(self.marker).strip().partition(" ")
-            self._calls.append(Call(len(self._calls), None, name, arguments, whole=True))
+            self._calls.append(ToolCallDelta(len(self._calls), None, name, arguments, whole=True))
         elif line:
-            yield Text(line)
+            yield TextDelta(line)

@@ -16,7 +16,7 @@ from streamfold.config import Profile, read_config
 from streamfold.requests import Request
 from streamfold.terminal import File, console, harmless, print_json, read_json, reported_errors
 from streamfold.text import shown_url
-from streamfold.values import ConfigError, Message, MessageLike, WarningCode, nearest
+from streamfold.values import ConfigError, Message, MessageLike, WarningCode, did_you_mean
 
 _LONGEST = 300  # characters of one text in a body that is shown
 _KEYS = ("messages", "tools", "tool_choice", "options")
@@ -92,7 +92,9 @@ def read_conversation(data: Any, where: str) -> dict[str, Any]:
         raise ConfigError(f"{where} must be a list of messages, or an object with messages")
     for key in data:
         if key not in _KEYS:
-            raise ConfigError(f"{where}: unknown key {key!r}{nearest(str(key), _KEYS)}. Allowed: {', '.join(_KEYS)}")
+            raise ConfigError(
+                f"{where}: unknown key {key!r}{did_you_mean(str(key), _KEYS)}. Allowed: {', '.join(_KEYS)}"
+            )
     for key, kind, allowed in (("messages", list, "a list"), ("tools", list, "a list"), ("options", dict, "an object")):
         if not isinstance(data.get(key, kind()), kind):
             raise ConfigError(f"{where}: {key} must be {allowed}")

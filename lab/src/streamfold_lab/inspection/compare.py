@@ -7,7 +7,18 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from streamfold.values import Call, ConfigError, Delta, Meta, Part, Reasoning, Refusal, Sequence, Summary, Text
+from streamfold.values import (
+    CallSummary,
+    ConfigError,
+    Delta,
+    Meta,
+    PartRef,
+    ReasoningDelta,
+    RefusalDelta,
+    Sequence,
+    TextDelta,
+    ToolCallDelta,
+)
 
 from .sentences import delta_kind, delta_words, usage_words
 from .values import Event, Inspection
@@ -137,10 +148,12 @@ def _meaning(event: Event) -> str:
 
 def _anonymous(delta: Delta) -> Delta:
     match delta:
-        case Call():
+        case ToolCallDelta():
             return replace(delta, id=None, item=None)
-        case Summary(calls):
-            return Summary([replace(call, id=None, item=None) for call in calls])
-        case Text(_, Part() as part) | Reasoning(_, Part() as part) | Refusal(_, Part() as part):
+        case CallSummary(calls):
+            return CallSummary([replace(call, id=None, item=None) for call in calls])
+        case (
+            TextDelta(_, PartRef() as part) | ReasoningDelta(_, PartRef() as part) | RefusalDelta(_, PartRef() as part)
+        ):
             return replace(delta, part=part._replace(item=None))
     return delta

@@ -16,7 +16,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from streamfold.text import finite
+from streamfold.text import replace_non_finite
 
 # Inside <script> only `<` matters; the others are escaped in case the JSON is pasted elsewhere.
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
@@ -73,7 +73,7 @@ def _hash(text: str) -> str:
 
 def json_block(value: Any) -> str:
     """Returns JSON for a data block of a page: no character in it can be read as markup."""
-    text = json.dumps(finite(value), ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(replace_non_finite(value), ensure_ascii=False, separators=(",", ":"))
     return _encodable(text.translate(_ESCAPES))
 
 

@@ -6,38 +6,41 @@ from collections.abc import Iterable, Iterator
 
 from streamfold.engine import OpenCall, Placement
 from streamfold.values import (
-    Answered,
     Block,
     BlockEnd,
     BlockPiece,
-    Call,
+    CallSummary,
     Delta,
-    Done,
-    Extra,
+    ExtraPart,
     Failure,
     Finish,
     HostedPart,
     MessageStart,
     Meta,
-    Reasoning,
-    Refusal,
+    RanOnServer,
+    ReasoningDelta,
+    RefusalDelta,
     Sequence,
-    Served,
-    Stopped,
-    Summary,
-    Text,
+    ServedBy,
+    StopSequenceHit,
+    StreamEnd,
+    TextDelta,
+    ToolCallDelta,
     ToolRequests,
     Usage,
     UsageUpdate,
     Warn,
-    word,
+    str_or_none,
 )
 
 from .values import Inspection
 
 _KINDS: dict[type[object], str] = {  # where it is not the name of the class
     Warn: "warning", MessageStart: "message", UsageUpdate: "usage", BlockPiece: "block", BlockEnd: "block",
-    HostedPart: "tool", ToolRequests: "requests", Served: "meta",
+    HostedPart: "tool", ToolRequests: "requests", ServedBy: "meta", TextDelta: "text",
+    ReasoningDelta: "reasoning", RefusalDelta: "refusal", ToolCallDelta: "call", CallSummary: "summary",
+     ExtraPart: "extra",
+    RanOnServer: "answered", StopSequenceHit: "stopped", StreamEnd: "done",
 }  # fmt: skip
 
 
@@ -98,22 +101,22 @@ def placement_words(found: Placement) -> str:
 def delta_words(delta: Delta) -> str:
     """Describes a delta in one line."""
     match delta:
-        case Text(text, _, whole) | Reasoning(text, _, whole) | Refusal(text, _, whole):
+        case TextDelta(text, _, whole) | ReasoningDelta(text, _, whole) | RefusalDelta(text, _, whole):
             return f"{'all of it: ' * whole}{_shown(text)}"
-        case Call(index, call_id, name, arguments, whole):
+        case ToolCallDelta(index, call_id, name, arguments, whole):
             parts = [f"index {index}"] if index is not None else []
             parts += [f"id {_quoted(call_id)}"] if call_id else []
             parts += [f"name {_quoted(name)}"] if name else []
             parts += [f"{'all ' * whole}arguments {_shown(arguments)}"] if arguments else []
             return ", ".join(parts) or "nothing"
-        case Summary(calls):
+        case CallSummary(calls):
             return "the server's list of calls: " + (", ".join(call.name or "?" for call in calls) or "none")
-        case Extra(name, value):
+        case ExtraPart(name, value):
             return f"{name}: {_cut(repr(value))}"
         case Sequence(number):
             return f"event number {number}" if number is not None else "no event number"
         case Meta(response_id, model):
-            return ", ".join(said for value in (response_id, model) if (said := word(value))) or "nothing new"
+            return ", ".join(said for value in (response_id, model) if (said := str_or_none(value))) or "nothing new"
         case Warn(code, detail):
             return f"{code}: {detail}"
         case Failure(info):
@@ -122,9 +125,9 @@ def delta_words(delta: Delta) -> str:
             return usage_words(delta)
         case Finish(reason, raw):
             return reason if reason == raw else f"{reason} (as sent: {_quoted(raw)})"
-        case Done():
+        case StreamEnd():
             return "nothing follows"
-        case Stopped(text):
+        case StopSequenceHit(text):
             return f"the answer ends at {_quoted(text)}"
         case MessageStart(message_id):
             return f"message {_quoted(message_id or '')} begins"
@@ -136,12 +139,12 @@ def delta_words(delta: Delta) -> str:
             return f"{_at(index)}{member}: {_cut(repr(value))}"
         case BlockEnd(index):
             return f"{_at(index)}complete"
-        case Answered(call_id, name):
+        case RanOnServer(call_id, name):
             return f"the server ran the call {_quoted(call_id or name or '')} itself"
         case HostedPart(kind, part, runs, _, _, _, _, written):
             said = "" if written is None else f": {_cut(repr(written))}"
             return f"{kind}, {part}, run by the {runs}{said}"
-        case Served(model):
+        case ServedBy(model):
             return f"{_quoted(model)} goes on with the answer"
         case ToolRequests(kind, number):
             return f"{kind}: {number} requests"
@@ -153,7 +156,7 @@ def _at(index: int | None) -> str:
 
 def unshown_words(deltas: Iterable[Delta], text: str, reasoning: str, *, by_dialect: bool) -> Iterator[str]:
     """Explains why text of an event is not in the chunks that came out with it."""
-    for kind, shown in ((Text, text), (Reasoning, reasoning)):
+    for kind, shown in ((TextDelta, text), (ReasoningDelta, reasoning)):
         pieces = [delta for delta in deltas if isinstance(delta, kind) and delta.text]
         if shown or not pieces:
             continue
@@ -187,7 +190,7 @@ def usage_words(usage: Usage) -> str:
     return ", ".join(f"{count} {what}" for count, what in counts if count is not None) + " tokens"
 
 
-def _news(part: Call, other: OpenCall | None) -> str:
+def _news(part: ToolCallDelta, other: OpenCall | None) -> str:
     """Describes what in a fragment contradicts the call that it might continue."""
     if part.id and not (other and other.id == part.id):
         return f"id {_quoted(part.id)} is a new one" if other is None else f"id {_quoted(part.id)} is not its"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from streamfold.values import Call, Delta, Meta, Reasoning, Refusal, Sequence, Summary, Text
+from streamfold.values import CallSummary, Delta, Meta, ReasoningDelta, RefusalDelta, Sequence, TextDelta, ToolCallDelta
 
 from .sentences import called, delta_kind, delta_words
 from .values import Caused, Event, Inspection, Placement
@@ -76,16 +76,18 @@ def _lines(event: Event, news: list[Delta]) -> Iterator[Step]:
     if event.text:
         yield Step("text", piece=event.text)
     for delta in news:
-        if isinstance(delta, Refusal):
+        if isinstance(delta, RefusalDelta):
             yield Step("refusal", "all of it" if delta.whole else "", delta.text)
     for placement in event.placements:
         yield _fragment(placement)
     for note in event.notes:
         yield Step("stream", note)
     for delta in news:
-        if isinstance(delta, Reasoning) and not delta.text:
+        if isinstance(delta, ReasoningDelta) and not delta.text:
             yield Step("reasoning", "there is some, and it is not shown")
-        elif not isinstance(delta, Meta | Text | Reasoning | Refusal | Call | Summary | Sequence):
+        elif not isinstance(
+            delta, Meta | TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta | CallSummary | Sequence
+        ):
             yield Step("stream", f"{delta_kind(delta)}: {delta_words(delta)}")
     if event.kind == "end" and not event.error:
         yield Step("stream", "end of the body" + ": the answer is finished" * event.finished)

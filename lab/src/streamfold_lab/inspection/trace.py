@@ -15,7 +15,7 @@ from streamfold.adapters import Adapter, find_adapter
 from streamfold.engine import EventRange, OpenCall, StreamDecoder, body_kind, event_ranges
 from streamfold.engine import Placement as Found
 from streamfold.engine.dialects import Dialect
-from streamfold.values import Call, Limits, Reply, StreamChunk, StreamError, ToolLike, WarningCode
+from streamfold.values import Limits, Reply, StreamChunk, StreamError, ToolCallDelta, ToolLike, WarningCode
 
 from .decision_log import Notes, TracedAdapter
 from .sentences import placement_words, unshown_words
@@ -170,7 +170,11 @@ class _Trace:
             key = warning.code, warning.detail
             about = None if call is None else call.number
             self.warnings.setdefault(key, Caused(*key, len(self.events), about))
-        empty = [] if self._by_dialect else [delta for delta in deltas if isinstance(delta, Call) and delta.is_empty]
+        empty = (
+            []
+            if self._by_dialect
+            else [delta for delta in deltas if isinstance(delta, ToolCallDelta) and delta.is_empty]
+        )
         self.events.append(
             Event(
                 number=self._number if kind == "event" else None,
@@ -202,7 +206,7 @@ def _placement(found: Found) -> Placement:
     )
 
 
-def _nowhere(part: Call) -> Placement:
+def _nowhere(part: ToolCallDelta) -> Placement:
     return Placement(None, False, None, "an empty entry: says nothing", part.index)
 
 

@@ -14,9 +14,9 @@ from typing import Any
 from urllib.parse import quote
 
 from ...requests import (
-    Facts,
     Family,
     HistoryRules,
+    ModelFacts,
     OptionRules,
     Request,
     Rules,
@@ -32,7 +32,7 @@ from ...values import (
     ReplyWarning,
     Tool,
     ToolCall,
-    listed,
+    join_limited,
 )
 from ..base import Adapter
 from ..batches.anthropic import MessagesAPI
@@ -69,7 +69,7 @@ _COUNTED = (
 _BEDROCK = {True: "/invoke-with-response-stream", False: "/invoke"}
 _VERTEX = {True: ":streamRawPredict", False: ":rawPredict"}
 _PATH = ":;@!$&'()*+,="  # what may stand in a part of a path (RFC 3986)
-_UNKNOWN = Facts(thinking="asked", efforts=("low", "medium", "high"))
+_UNKNOWN = ModelFacts(thinking="asked", efforts=("low", "medium", "high"))
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
@@ -128,7 +128,7 @@ class AnthropicAdapter(EventReader, Adapter):
         request, loose = fit_strict(request)
         warnings = [*dropped, *changes, *only, *fitted, *marks, *loose]
         if ids := changed_ids(request.messages):
-            detail = f"ids of calls were sent as the API accepts them: {listed(ids)}"
+            detail = f"ids of calls were sent as the API accepts them: {join_limited(ids)}"
             warnings.append(ReplyWarning("ids_renumbered", detail))
         rest = split_system(request.messages)[1]
         inline = inline_places(rest) if self.quirks.inline_system else ()

@@ -12,8 +12,8 @@ from ...values import (
     ImagePart,
     Message,
     TextPart,
-    result_content,
     to_base64,
+    tool_result_content,
 )
 from ..content_blocks import cache_mark, readable_part
 from .prompt_caching import mark_last, marked
@@ -50,7 +50,7 @@ def result_block(message: Message, call_id: str, where: str) -> dict[str, Any]:
     if message.error and is_text:
         block["is_error"] = True
     elif message.error:
-        message = Message("tool", result_content(message), tool_call_id=message.tool_call_id)
+        message = Message("tool", tool_result_content(message), tool_call_id=message.tool_call_id)
     if isinstance(message.content, str):
         return {**block, "content": message.content} if message.content else block
     blocks = list(_blocks(message, where))

@@ -11,39 +11,39 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ...text import compact, parse_event
+from ...text import dump_compact, parse_event
 from ...values import (
     PAUSED,
     Block,
     BlockEnd,
     BlockPiece,
-    Call,
     Delta,
-    Done,
     ErrorInfo,
-    Extra,
+    ExtraPart,
     Failure,
     Finish,
     FinishReason,
     MessageStart,
     Meta,
-    Refusal,
-    Served,
+    RefusalDelta,
+    ServedBy,
+    StreamEnd,
     ToolCall,
+    ToolCallDelta,
     ToolRequests,
     Usage,
     UsageUpdate,
     as_count,
-    count,
+    count_or_none,
     count_or_zero,
     error_info,
-    index,
+    guess_finish_reason,
+    int_or_none,
     is_done,
-    keep,
+    non_empty,
+    str_or_none,
     unknown_finish,
-    unlisted_reason,
     unlisted_steps,
-    word,
 )
 from ..content_blocks import arguments_object
 
@@ -81,7 +81,7 @@ class EventReader:
             if event.event == "error":
                 return [Failure(error_info(event.data.strip() or None))]
             if is_done(event.data):
-                return [Done()]  # OpenRouter, after message_stop
+                return [StreamEnd()]  # OpenRouter, after message_stop
             if not event.data.strip():
                 return out
             raise ValueError("the payload is not JSON") from None
@@ -106,7 +106,7 @@ class EventReader:
             return [_failure(body)]
         out: list[Delta] = []
         _message(body, out)
-        out.append(Done())
+        out.append(StreamEnd())
         if self.cache_included:
             _include_cache(out)
         return out
@@ -118,7 +118,7 @@ def _failure(payload: Any) -> Failure:
 
 def _message_start(payload: dict[str, Any], out: list[Delta]) -> None:
     message = _object(payload, "message")
-    out.append(MessageStart(word(message.get("id"))))
+    out.append(MessageStart(str_or_none(message.get("id"))))
     _message(message, out)
 
 
@@ -140,7 +140,7 @@ def _message(message: dict[str, Any], out: list[Delta]) -> None:
 
 def _block_start(payload: dict[str, Any], out: list[Delta]) -> None:
     block = payload.get("content_block")
-    out.append(_block(index(payload.get("index")), block))
+    out.append(_block(int_or_none(payload.get("index")), block))
     _served(block, out)
 
 
@@ -148,13 +148,13 @@ def _served(block: Any, out: list[Delta]) -> None:
     """Notes which model has taken over, if a block says so."""
     match block:
         case {"type": "fallback", "to": {"model": str(model)}} if model:
-            out.append(Served(model))
+            out.append(ServedBy(model))
 
 
 def _block(number: int | None, value: Any) -> Block:
     if not isinstance(value, dict):
         raise ValueError(f"a content block must be an object, not {value!r:.80}")
-    value = keep(value)
+    value = non_empty(value)
     match value.get("type"):
         case "text":
             return Block(number, "text", _without_null(value), "text")
@@ -162,9 +162,11 @@ def _block(number: int | None, value: Any) -> Block:
             return Block(number, "reasoning", value, "thinking")
         case "tool_use":
             given = value.get("input")
-            text = given if isinstance(given, str) else compact(given) if given else ""
+            text = given if isinstance(given, str) else dump_compact(given) if given else ""
             extra = {name: item for name, item in value.items() if name not in _CALL_MEMBERS}
-            call = Call(None, word(value.get("id")), word(value.get("name")), text, extra=extra or None)
+            call = ToolCallDelta(
+                None, str_or_none(value.get("id")), str_or_none(value.get("name")), text, extra=extra or None
+            )
             return Block(number, "call", value, "input", call, _write_call)
     return Block(number, "other", value)
 
@@ -189,7 +191,7 @@ def _thinking_block(number: int | None) -> Block:
 
 
 def _piece(payload: dict[str, Any], out: list[Delta]) -> None:
-    delta, number = _object(payload, "delta"), index(payload.get("index"))
+    delta, number = _object(payload, "delta"), int_or_none(payload.get("index"))
     match delta.get("type"):
         case "text_delta" if isinstance(text := delta.get("text"), str):
             out.append(BlockPiece(number, "text", "text", text, opens=_text_block(number)))
@@ -200,7 +202,7 @@ def _piece(payload: dict[str, Any], out: list[Delta]) -> None:
         case "signature_delta" if isinstance(signature := delta.get("signature"), str):
             out.append(BlockPiece(number, "reasoning", "signature", signature, "set"))  # a second one replaces it
         case "citations_delta" if "citation" in delta:
-            out.append(BlockPiece(number, "text", "citations", keep(delta["citation"]), "add"))
+            out.append(BlockPiece(number, "text", "citations", non_empty(delta["citation"]), "add"))
         case "compaction_delta":  # the summary, and what stands for it: either may be null
             for name in ("content", "encrypted_content"):
                 if isinstance(text := delta.get(name), str):
@@ -208,7 +210,7 @@ def _piece(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _block_stop(payload: dict[str, Any], out: list[Delta]) -> None:
-    out.append(BlockEnd(index(payload.get("index"))))
+    out.append(BlockEnd(int_or_none(payload.get("index"))))
 
 
 def _message_delta(payload: dict[str, Any], out: list[Delta]) -> None:
@@ -216,25 +218,25 @@ def _message_delta(payload: dict[str, Any], out: list[Delta]) -> None:
     _end(_object(payload, "delta"), out)
     for name in ("context_management", "container"):
         if payload.get(name) is not None:
-            out.append(Extra(name, [keep(payload[name])], whole=True))
+            out.append(ExtraPart(name, [non_empty(payload[name])], whole=True))
 
 
 def _end(said: dict[str, Any], out: list[Delta]) -> None:
     """Why the message stopped: members of message_delta, and of a whole message."""
     for name in ("stop_sequence", "stop_details", "container"):
         if said.get(name) is not None:
-            out.append(Extra(name, [keep(said[name])], whole=True))
+            out.append(ExtraPart(name, [non_empty(said[name])], whole=True))
     details = said.get("stop_details")
     if isinstance(details, dict) and isinstance(text := details.get("explanation"), str) and text:
-        out.append(Refusal(text))
-    reason = word(said.get("stop_reason"))
+        out.append(RefusalDelta(text))
+    reason = str_or_none(said.get("stop_reason"))
     if reason is not None:
-        meaning = STOP_REASONS.get(reason) or unlisted_reason(reason)
+        meaning = STOP_REASONS.get(reason) or guess_finish_reason(reason)
         if meaning == "error":
             out.append(Failure(ErrorInfo(f"the model ended with the stop reason {reason!r}", reason), said))
         else:  # an unlisted word for a filter does not say that the answer was cut by it
             if reason in PAUSED:  # the turn goes back as it is, and has to be known again
-                out.append(Extra("stop_reason", [reason], whole=True))
+                out.append(ExtraPart("stop_reason", [reason], whole=True))
             listed = reason in STOP_REASONS or meaning == "length"
             if not listed:
                 out.append(unknown_finish(reason))
@@ -244,8 +246,8 @@ def _end(said: dict[str, Any], out: list[Delta]) -> None:
 def _message_stop(payload: dict[str, Any], out: list[Delta]) -> None:
     metrics = payload.get("amazon-bedrock-invocationMetrics")  # Bedrock
     if metrics is not None:
-        out.append(Extra("amazon-bedrock-invocationMetrics", [keep(metrics)], whole=True))
-    out.append(Done())
+        out.append(ExtraPart("amazon-bedrock-invocationMetrics", [non_empty(metrics)], whole=True))
+    out.append(StreamEnd())
 
 
 def _error(payload: dict[str, Any], out: list[Delta]) -> None:
@@ -264,7 +266,7 @@ _EVENTS = {
 
 def _usage(said: dict[str, Any], out: list[Delta]) -> None:
     if isinstance(usage := said.get("usage"), dict):
-        out.append(UsageUpdate(keep(usage), _read_usage))
+        out.append(UsageUpdate(non_empty(usage), _read_usage))
         if isinstance(tools := usage.get("server_tool_use"), dict):
             for name, number in tools.items():
                 out.append(ToolRequests(str(name).removesuffix("_requests"), as_count(number) or 0))
@@ -302,8 +304,11 @@ def _with_steps(usage: Usage, read: Callable[[Mapping[str, Any]], Usage]) -> Usa
 
 
 def _read_counts(numbers: Mapping[str, Any]) -> Usage:
-    said, output = count(numbers, "input_tokens"), count(numbers, "output_tokens")
-    read, written = count(numbers, "cache_read_input_tokens"), count(numbers, "cache_creation_input_tokens")
+    said, output = count_or_none(numbers, "input_tokens"), count_or_none(numbers, "output_tokens")
+    read, written = (
+        count_or_none(numbers, "cache_read_input_tokens"),
+        count_or_none(numbers, "cache_creation_input_tokens"),
+    )
     cached = [count_or_zero(numbers, f"cache_{kind}_input_tokens") for kind in ("read", "creation")]
     counted = None if said is None or None in cached else said + (read or 0) + (written or 0)
     details = numbers.get("output_tokens_details")
@@ -312,7 +317,7 @@ def _read_counts(numbers: Mapping[str, Any]) -> Usage:
         output_tokens=output,
         total_tokens=None if counted is None or output is None else counted + output,
         cached_tokens=read,
-        reasoning_tokens=count(details, "thinking_tokens") if isinstance(details, Mapping) else None,
+        reasoning_tokens=count_or_none(details, "thinking_tokens") if isinstance(details, Mapping) else None,
         cache_write_tokens=written,
         raw=numbers,
         details=_details(numbers),
@@ -323,18 +328,18 @@ def _details(numbers: Mapping[str, Any]) -> dict[str, int]:
     """Returns the parts of the sums: cache writes by how long they are kept, and output by category."""
     written, output = numbers.get("cache_creation"), numbers.get("output_tokens_details")
     found = (
-        {f"cache_write_{age}_tokens": count(written, f"ephemeral_{age}_input_tokens") for age in ("5m", "1h")}
+        {f"cache_write_{age}_tokens": count_or_none(written, f"ephemeral_{age}_input_tokens") for age in ("5m", "1h")}
         if isinstance(written, Mapping)
         else {}
     )
     if isinstance(output, Mapping):
-        found |= {f"output_{name}": count(output, name) for name in output if name != "thinking_tokens"}
+        found |= {f"output_{name}": count_or_none(output, name) for name in output if name != "thinking_tokens"}
     return {name: number for name, number in found.items() if number is not None}
 
 
 def _read_counts_with_cache(numbers: Mapping[str, Any]) -> Usage:
     read = _read_counts(numbers)
-    said = count(numbers, "input_tokens")
+    said = count_or_none(numbers, "input_tokens")
     total = None if said is None or read.output_tokens is None else said + read.output_tokens
     return replace(read, input_tokens=said, total_tokens=total)
 

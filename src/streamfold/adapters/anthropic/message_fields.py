@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...values import Finish, FinishReason, Usage, count, unlisted_steps
+from ...values import Finish, FinishReason, Usage, count_or_none, unlisted_steps
 from .decode import STOP_REASONS
 
 _STOP_REASONS: dict[FinishReason, str] = {
@@ -41,7 +41,7 @@ def written_usage(usage: Usage | None) -> dict[str, Any]:
     if unlisted_steps(usage.raw):
         counts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
         steps = {"iterations": usage.raw["iterations"]}
-        return {**{name: count(usage.raw, name) or 0 for name in counts}, **steps, **_further_counts(usage)}
+        return {**{name: count_or_none(usage.raw, name) or 0 for name in counts}, **steps, **_further_counts(usage)}
     read, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
     return {
         "input_tokens": max(0, (usage.input_tokens or 0) - read - written),

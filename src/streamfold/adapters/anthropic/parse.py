@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ...requests import Fields, Options, Request, ResponseFormat, kind_of
+from ...requests import ObjectReader, Options, Request, ResponseFormat, kind_of
 from ...text import read_arguments
 from ...values import (
     CacheMark,
@@ -46,7 +46,7 @@ def parse_messages_request(body: Any, *, native: bool = False) -> Request:
     Raises:
         ConfigError: it is not a request, or it can't be answered here. The message begins with the path.
     """
-    fields = Fields(body)
+    fields = ObjectReader(body)
     model, max_tokens = fields.need("model"), fields.limit("max_tokens")
     if max_tokens is None:
         raise ConfigError("max_tokens is missing: it must be a whole number")
@@ -98,7 +98,7 @@ def _system(given: Any) -> list[Message]:
 
 
 def _text_part(block: Any, where: str) -> TextPart:
-    return TextPart(Fields(block, where).text("text") or "", cache=_mark(block, where))
+    return TextPart(ObjectReader(block, where).text("text") or "", cache=_mark(block, where))
 
 
 def _mark(block: Mapping[str, Any], where: str) -> CacheMark:
@@ -112,7 +112,7 @@ def _messages(given: list[Any] | None, native: bool) -> list[Message]:
 
 
 def _message(message: Any, where: str, native: bool) -> list[Message]:
-    fields = Fields(message, where)
+    fields = ObjectReader(message, where)
     role, content = fields.need("role"), fields.any("content")
     if role not in ("user", "assistant", "system"):
         raise ConfigError(f"{where}.role: unknown role {role!r}. Allowed: user, assistant, system")
@@ -150,7 +150,7 @@ def _user(blocks: list[Any], where: str, native: bool) -> list[Message]:
 
 
 def _result(block: Mapping[str, Any], where: str, native: bool) -> Message:
-    fields = Fields(block, where)
+    fields = ObjectReader(block, where)
     call_id, content, error = own_id(fields.need("tool_use_id")), fields.any("content"), bool(fields.flag("is_error"))
     if isinstance(content, list):
         parts = tuple(_part(part, f"{where}.content[{at}]", native) for at, part in enumerate(content))
@@ -200,7 +200,7 @@ def _assistant(blocks: list[Any], where: str) -> Message:
     kept, items = list[dict[str, Any]](), list[dict[str, Any]]()  # as this API has them, and the Responses API
     extra: dict[str, Any] = {}  # of the next call
     for at, given in enumerate(blocks):
-        fields, block = Fields(given, f"{where}.content[{at}]"), _without_defaults(given)
+        fields, block = ObjectReader(given, f"{where}.content[{at}]"), _without_defaults(given)
         match own_opaque(block):
             case "output", item:
                 items.append(item)
@@ -248,7 +248,7 @@ def _kept(block: Mapping[str, Any]) -> dict[str, Any]:
     return {**block, "id": own_id(str(block.get("id")))} if block.get("type") == "tool_use" else dict(block)
 
 
-def _call(block: Mapping[str, Any], fields: Fields, carried: Mapping[str, Any]) -> ToolCall:
+def _call(block: Mapping[str, Any], fields: ObjectReader, carried: Mapping[str, Any]) -> ToolCall:
     given = fields.mapping("input") or {}
     extra = {**carried, **{name: block[name] for name in _KEPT_EXTRA if block.get(name) is not None}}
     text = json.dumps(given, ensure_ascii=False, separators=(",", ":"))
@@ -263,7 +263,7 @@ def _tools(entries: list[Any], native: bool) -> tuple[Tool, ...]:
     """The client's own tools, and those that the provider runs, as they were written."""
     tools = list[Tool]()
     for at, entry in enumerate(entries):
-        fields = Fields(entry, f"tools[{at}]")
+        fields = ObjectReader(entry, f"tools[{at}]")
         kind = fields.text("type") or "custom"
         if kind == "custom":
             tools.append(_tool(fields))
@@ -276,7 +276,7 @@ def _tools(entries: list[Any], native: bool) -> tuple[Tool, ...]:
     return tuple(tools)
 
 
-def _tool(fields: Fields) -> Tool:
+def _tool(fields: ObjectReader) -> Tool:
     schema = fields.mapping("input_schema")
     if schema is None:
         raise ConfigError(f"{fields.at('input_schema')} is missing: it must be a JSON schema")
@@ -285,7 +285,7 @@ def _tool(fields: Fields) -> Tool:
     return Tool(name, about, schema, strict, cache=mark, extra=fields.rest())
 
 
-def _choice(fields: Fields | None, tools: tuple[Tool, ...]) -> tuple[ReadToolChoice, bool | None]:
+def _choice(fields: ObjectReader | None, tools: tuple[Tool, ...]) -> tuple[ReadToolChoice, bool | None]:
     if fields is None:
         return "auto", None
     kind, one = fields.need("type"), fields.flag("disable_parallel_tool_use")
@@ -305,7 +305,7 @@ def _choice(fields: Fields | None, tools: tuple[Tool, ...]) -> tuple[ReadToolCho
     raise ConfigError(f"tool_choice.type: unknown type {kind!r}. Allowed: auto, any, tool, none")
 
 
-def _effort(thinking: Fields | None, output: Fields | None) -> str | None:
+def _effort(thinking: ObjectReader | None, output: ObjectReader | None) -> str | None:
     if output and (effort := output.text("effort")):
         if effort not in _EFFORTS:
             raise ConfigError(f"output_config.effort: unknown effort {effort!r}. Allowed: {', '.join(_EFFORTS)}")
@@ -320,7 +320,7 @@ def _effort(thinking: Fields | None, output: Fields | None) -> str | None:
     return None
 
 
-def _format(fields: Fields | None) -> ResponseFormat | None:
+def _format(fields: ObjectReader | None) -> ResponseFormat | None:
     if fields is None:
         return None
     schema = fields.mapping("schema")

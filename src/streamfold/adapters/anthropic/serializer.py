@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from ...text import read_arguments
-from ...values import ErrorInfo, Extra, Failure, Finish, Reasoning, Refusal, Text, Usage
+from ...values import ErrorInfo, ExtraPart, Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta, Usage
 from ..serializing.call_state import WrittenCall
 from ..serializing.stream_serializer import Emitter, json_text
 from .encode_messages import CALL_EXTRAS
@@ -61,7 +61,7 @@ class MessagesEmitter(Emitter):
         self.position = -1
         self.open_kind: str | None = None
         self.open_call: WrittenCall | None = None  # the call whose block is open
-        self.waiting: list[Text | Reasoning | Extra | WrittenCall] = []  # what comes behind that block
+        self.waiting: list[TextDelta | ReasoningDelta | ExtraPart | WrittenCall] = []  # what comes behind that block
         self._pieces: dict[int, list[str]] = {}  # of calls that wait, by their number
         self._signature = ""
         self._hidden: list[dict[str, Any]] = []  # what stands behind the open block, for the provider alone
@@ -72,14 +72,14 @@ class MessagesEmitter(Emitter):
         self._whole: dict[str, Any] = {}  # the whole of it, if it is not streamed
         self._input: list[str] = []  # of the block that is added to it
 
-    def write_text(self, delta: Text) -> None:
+    def write_text(self, delta: TextDelta) -> None:
         if self.open_call is not None:
             self.waiting.append(delta)
             return
         self.switch_block("text")
         self.write_block_delta({"type": "text_delta", "text": delta.text})
 
-    def write_reasoning(self, delta: Reasoning) -> None:
+    def write_reasoning(self, delta: ReasoningDelta) -> None:
         if not self._thinking:
             return
         if self.open_call is not None:
@@ -91,8 +91,8 @@ class MessagesEmitter(Emitter):
         if delta.text:
             self.write_block_delta({"type": "thinking_delta", "thinking": delta.text})
 
-    def write_refusal(self, delta: Refusal) -> None:
-        self.write_text(Text(delta.text))
+    def write_refusal(self, delta: RefusalDelta) -> None:
+        self.write_text(TextDelta(delta.text))
 
     def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
         if first and self.open_call is not None:
@@ -112,7 +112,7 @@ class MessagesEmitter(Emitter):
 
     def write_extra(self, name: str, value: Any) -> None:
         if name in _IN_PLACE and self.open_call is not None:
-            self.waiting.append(Extra(name, value))
+            self.waiting.append(ExtraPart(name, value))
             return
         match name, value:
             case "signature", str() if self._thinking:
@@ -233,11 +233,11 @@ class MessagesEmitter(Emitter):
                         self.waiting = waiting[number:]
                         return
                     self.stop_block()
-                case Text():
+                case TextDelta():
                     self.write_text(delta)
-                case Reasoning():
+                case ReasoningDelta():
                     self.write_reasoning(delta)
-                case Extra(name, value):
+                case ExtraPart(name, value):
                     self.write_extra(name, value)
 
     def _arguments(self, piece: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...values import Extra, Reply
+from ...values import ExtraPart, Reply
 from ..serializing.reply_deltas import reply_deltas
 from ..serializing.stream_patcher import SEEN, StreamPatcher
 from .decode import STOP_REASONS
@@ -93,16 +93,16 @@ class MessagesOverlay(MessagesEmitter, StreamPatcher):
                 self._see_end(payload)
             case {"type": "content_block_start", "content_block": {"type": kind}, **rest}:
                 (self._written_there.add if kind in _WRITTEN else self._written_there.discard)(rest.get("index"))
-                self.seen.append(Extra(SEEN, payload))
+                self.seen.append(ExtraPart(SEEN, payload))
             case {"type": "content_block_delta", "delta": {"type": kind, **said}, **rest}:
                 if any(said.values()):
                     self._silent.pop(rest.get("index"), None)
                 if kind not in _PIECES or rest.get("index") not in self._written_there:
-                    self.seen.append(Extra(SEEN, payload))
+                    self.seen.append(ExtraPart(SEEN, payload))
             case {"type": "content_block_stop"}:
-                self.seen.append(Extra(SEEN, payload))
+                self.seen.append(ExtraPart(SEEN, payload))
             case {"type": str(kind)} if kind not in _EVENTS and kind != "ping":
-                self.seen.append(Extra(SEEN, payload))
+                self.seen.append(ExtraPart(SEEN, payload))
 
     def _see_end(self, payload: dict[str, Any]) -> None:
         for name, value in payload.items():
@@ -170,7 +170,7 @@ class MessagesOverlay(MessagesEmitter, StreamPatcher):
         if name != SEEN:
             return
         if self.open_call is not None:  # behind the call that is being written
-            self.waiting.append(Extra(SEEN, value))
+            self.waiting.append(ExtraPart(SEEN, value))
         else:
             self._see_block(value)
 

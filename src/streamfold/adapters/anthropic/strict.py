@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...requests.schema import rebuilt
+from ...requests.schema import map_subschemas
 from ...values import ReplyWarning, Tool
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def closed_schema(schema: Mapping[str, Any]) -> Any:
         is_object = node.get("type") == "object" or "properties" in node
         return {**node, "additionalProperties": False} if is_object else node
 
-    return rebuilt(schema, "", visit)
+    return map_subschemas(schema, "", visit)
 
 
 def fit_strict(request: Request) -> tuple[Request, list[ReplyWarning]]:
@@ -63,5 +63,5 @@ def _needs(schema: Mapping[str, Any]) -> Counter[str]:
             found["parameters with unions"] += union
         return node
 
-    rebuilt(schema, "", visit)
+    map_subschemas(schema, "", visit)
     return found

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Any
 
-from ...requests import drop_force, is_forced, refuse_if_strict, thinks
+from ...requests import drop_forced_tool_choice, is_forced, is_reasoning_enabled, refuse_if_strict
 from ...values import Message, ReplyWarning
 from ..chat.thinking import without_thinking
 from .encode_messages import assistant_blocks
@@ -114,12 +114,12 @@ def _begins_with_thinking(message: Message, request: Request, quirks: AnthropicQ
 def _possible_choice(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
     family = request.family
     possible = family.budget is None and quirks.forced_while_thinking
-    if possible or not is_forced(request) or thinks(request.options, family) is False:
+    if possible or not is_forced(request) or is_reasoning_enabled(request.options, family) is False:
         return request, []
     if request.options.disable_thinking_for_forced_tools and family.thinking != "always":
         return without_thinking(request)
     warnings: list[ReplyWarning] = []
-    return drop_force(request, "takes no forced tool choice while it thinks", warnings), warnings
+    return drop_forced_tool_choice(request, "takes no forced tool choice while it thinks", warnings), warnings
 
 
 def _with_effort(request: Request, effort: Any) -> Request:

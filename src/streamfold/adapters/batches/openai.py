@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 from urllib.parse import quote
 
-from ...values import count
+from ...values import count_or_none
 from ..prepared_request import Prepared
 from .base import BatchCall, BatchListing, BatchResult, BatchSettings, BatchStatus, UploadedBatchAPI, split_lines
 
@@ -149,7 +149,7 @@ def _text(value: Any, name: str) -> str:
 
 
 def _count(counts: Any, name: str) -> int:
-    return (count(counts, name) if isinstance(counts, Mapping) else None) or 0
+    return (count_or_none(counts, name) if isinstance(counts, Mapping) else None) or 0
 
 
 def _list(value: Any) -> list[Any]:

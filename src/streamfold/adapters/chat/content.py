@@ -20,8 +20,8 @@ from ...values import (
     ReplyWarning,
     TextPart,
     audio_format,
-    result_content,
     to_base64,
+    tool_result_content,
 )
 
 _MEDIA = (ImagePart, FilePart, AudioPart)
@@ -117,7 +117,7 @@ def _moved(messages: Sequence[Message], warnings: list[ReplyWarning]) -> Iterato
         if not media:
             yield message
             continue
-        texts = [part.text for part in result_content(message) or () if isinstance(part, TextPart)]
+        texts = [part.text for part in tool_result_content(message) or () if isinstance(part, TextPart)]
         which = f"of the result of {message.tool_call_id}"
         waiting += [TextPart(f"{_count(media)} {which}:"), *media]
         text = "\n".join([*texts, f"({_count(media)}: see the next user message)"])

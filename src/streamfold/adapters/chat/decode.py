@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any, Literal
 from ...text import join_surrogates, parse_event
 from ...values import (
     ERROR_KEYS,
-    Call,
     Delta,
-    Done,
-    Extra,
+    ExtraPart,
     Failure,
     Finish,
     FinishReason,
     HostedPart,
     Meta,
-    Reasoning,
-    Refusal,
-    Text,
+    ReasoningDelta,
+    RefusalDelta,
+    StreamEnd,
+    TextDelta,
+    ToolCallDelta,
     Warn,
     error_info,
-    index,
+    guess_finish_reason,
+    int_or_none,
     is_done,
-    keep,
+    non_empty,
+    str_or_none,
     unknown_finish,
-    unlisted_reason,
     whole_number,
-    word,
 )
 from ..openai_usage import read_openai_usage, tool_requests
 from .whole_response import as_whole
@@ -51,7 +51,7 @@ class EventReader:
         """Returns the facts of one event. Raises ValueError if it is not a chunk of this format."""
         failed, data = event.event == "error", event.data
         if data == "[DONE]":
-            return [Done()]
+            return [StreamEnd()]
         out: list[Delta] = []
         try:
             chunk = parse_event(data)
@@ -66,7 +66,7 @@ class EventReader:
         out: list[Delta] = []
         # A body that is no completion is an error in words of its own: {"code": 1302, "msg": "..."}.
         self._chunk(body, out, failed=not (isinstance(body, dict) and body.get("choices")))
-        out.append(Done())
+        out.append(StreamEnd())
         return out
 
     def _odd_event(self, data: str, out: list[Delta], *, failed: bool) -> None:
@@ -74,7 +74,7 @@ class EventReader:
         if not data or data.isspace():
             out += [Failure(error_info(None))] if failed else []
         elif is_done(data):
-            out.append(Done())
+            out.append(StreamEnd())
         elif failed:  # `event: error` with plain words
             self._chunk(data, out, failed=True)
         elif "\n" not in data:
@@ -104,7 +104,7 @@ class EventReader:
             if type(choice) is not dict:
                 raise ValueError(f"a choice must be an object, not {choice!r}")
             get = choice.get
-            if (number := get("index")) and (number := index(number)):
+            if (number := get("index")) and (number := int_or_none(number)):
                 out.append(
                     Warn("extra_choice", f"choice {number} was sent and is ignored: one stream carries one answer")
                 )
@@ -118,7 +118,7 @@ class EventReader:
                 content = delta.get("content")
                 if _MORE.isdisjoint(delta) and (not content or type(content) is str):  # as nearly every event
                     if content:
-                        out.append(Text(content))
+                        out.append(TextDelta(content))
                     if "tool_calls" in delta and (entries := delta["tool_calls"]):
                         self._calls(entries, out)
                 else:
@@ -154,7 +154,7 @@ class EventReader:
 
     def _no_chunk(self, payload: Any, out: list[Delta], *, failed: bool) -> None:
         if isinstance(payload, str) and is_done(payload):
-            out.append(Done())
+            out.append(StreamEnd())
         elif failed or isinstance(payload, list):
             out.append(Failure(error_info(payload), payload))
         else:
@@ -208,12 +208,12 @@ class EventReader:
         self._reasoning(delta, out)
         if content:
             if isinstance(content, str):
-                out.append(Text(content))
+                out.append(TextDelta(content))
             else:
                 _parts(content, out)
         refusal = delta.get("refusal")
         if refusal and isinstance(refusal, str):
-            out.append(Refusal(refusal))
+            out.append(RefusalDelta(refusal))
         if entries := delta.get("tool_calls"):
             self._calls(entries, out)
         elif function := delta.get("function_call"):  # the form before `tool_calls`; there was never more than one
@@ -221,7 +221,7 @@ class EventReader:
         for name in _EXTRAS:
             value = delta.get(name)
             for item in value if isinstance(value, list) else [value] if value else ():
-                out.append(Extra(name, keep(item)))
+                out.append(ExtraPart(name, non_empty(item)))
 
     def _reasoning(self, delta: dict[str, Any], out: list[Delta]) -> None:
         # Servers that send two of these send the same text in both.
@@ -236,7 +236,7 @@ class EventReader:
             texts = [item.get("text") or item.get("summary") for item in details if isinstance(item, dict)]
             said = "".join(text for text in texts if isinstance(text, str))
         if said is not None:
-            out.append(Reasoning(said))
+            out.append(ReasoningDelta(said))
 
     def _calls(self, entries: Any, out: list[Delta]) -> None:
         for entry in entries if type(entries) is list else [entries]:
@@ -248,10 +248,10 @@ class EventReader:
         custom = get("custom")
         if custom is not None or get("type") == "custom":  # free text: openai/openai-openapi#576
             said = custom if isinstance(custom, dict) else {}
-            name, text = word(said.get("name")), said.get("input")
+            name, text = str_or_none(said.get("name")), said.get("input")
             place, text = whole_number(get("index")), text if isinstance(text, str) else ""
-            out.append(Call(place, word(get("id")), name, text, custom=True))
-            out.append(HostedPart("custom", "call", "client", call_id=word(get("id")), name=name, raw=entry))
+            out.append(ToolCallDelta(place, str_or_none(get("id")), name, text, custom=True))
+            out.append(HostedPart("custom", "call", "client", call_id=str_or_none(get("id")), name=name, raw=entry))
             return
         function = get("function")
         if type(function) is not dict:  # null between two fragments; Workers AI and Ollama's own API nest nothing
@@ -261,10 +261,10 @@ class EventReader:
             out.append(Warn("repaired_arguments", "the arguments came as an object instead of its text"))
             arguments = json.dumps(arguments, ensure_ascii=False)
         number, call_id, name = get("index"), get("id"), function.get("name")
-        call = Call(
+        call = ToolCallDelta(
             number if type(number) is int else whole_number(number),
-            None if call_id is None else word(call_id),
-            None if name is None else word(name),
+            None if call_id is None else str_or_none(call_id),
+            None if name is None else str_or_none(name),
             arguments or "",
         )
         if signature := get("extra_content"):  # Gemini refuses the next turn without it: ai.google.dev, signatures
@@ -313,7 +313,7 @@ def _finish_reason(said: str) -> FinishReason | Literal["error"] | None:
     word = word.strip().replace("-", "_")
     if word in ("", "null", "none"):
         return None
-    return _FINISH_REASONS.get(word) or unlisted_reason(word)
+    return _FINISH_REASONS.get(word) or guess_finish_reason(word)
 
 
 def _is_cut(said: Any) -> bool:
@@ -325,20 +325,20 @@ def _parts(content: Any, out: list[Delta]) -> None:
     for part in content if isinstance(content, list) else [content]:
         match part:
             case str():
-                out.append(Text(part))
+                out.append(TextDelta(part))
             case int() | float():
                 out.append(Warn("malformed_event", f"content that is neither text nor parts was ignored: {part!r:.80}"))
             case {"type": "thinking", "thinking": str(text)}:
-                out.append(Reasoning(text))
+                out.append(ReasoningDelta(text))
             case {"type": "thinking", "thinking": list(pieces)}:
                 texts = (piece.get("text") for piece in pieces if isinstance(piece, dict))
-                out.append(Reasoning("".join(text for text in texts if isinstance(text, str))))
+                out.append(ReasoningDelta("".join(text for text in texts if isinstance(text, str))))
             case {"type": "refusal", "refusal": str(text)}:
-                out.append(Refusal(text))
+                out.append(RefusalDelta(text))
             case {"text": str(text)}:
-                out.append(Text(text))
+                out.append(TextDelta(text))
             case dict():
-                out.append(Extra("content", keep(part)))
+                out.append(ExtraPart("content", non_empty(part)))
 
 
 def _object(value: Any) -> dict[str, Any] | None:

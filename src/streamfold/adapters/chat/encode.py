@@ -16,7 +16,7 @@ from ...values import (
     ReadToolChoice,
     Tool,
     ToolCall,
-    result_content,
+    tool_result_content,
 )
 from .content import chat_part, only_users_hold_media
 from .history import joined_details, with_short_ids
@@ -86,7 +86,7 @@ class RequestWriter:
         if message.partial and not self.takes_partial:
             raise ConfigError(f"{where} is partial, and this provider continues no text: leave partial out")
         only_users_hold_media(message, where)
-        out: dict[str, Any] = {"role": message.role, "content": self._content(result_content(message), where)}
+        out: dict[str, Any] = {"role": message.role, "content": self._content(tool_result_content(message), where)}
         out.update(sent_extras(message))
         if message.partial and self.quirks.continues == "prefix":
             out["prefix"] = True

@@ -8,7 +8,7 @@ from hashlib import sha256
 from string import ascii_letters, digits
 from typing import Any
 
-from ...values import Message, ReplyWarning, listed
+from ...values import Message, ReplyWarning, join_limited
 
 _SHORT = re.compile(r"[A-Za-z0-9]{9}")
 _ALPHABET = digits + ascii_letters
@@ -26,7 +26,7 @@ def ids_changed(
         changed.update({call["id"]: made["id"] for call, made in pairs if call["id"] != made["id"]})
     if not changed:
         return []
-    shown = listed([f"{old!r} as {new!r}" for old, new in changed.items()])
+    shown = join_limited([f"{old!r} as {new!r}" for old, new in changed.items()])
     detail = f"ids of calls are sent in the provider's own style: {shown}"
     return [ReplyWarning("ids_renumbered", detail)]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...requests import Fields, Options, Request, read_format, read_messages
+from ...requests import ObjectReader, Options, Request, read_format, read_messages
 from ...values import ConfigError, Message
 from ..openai_request import read_choice, read_stop, read_tools, refuse_several
 
@@ -20,7 +20,7 @@ def parse_request(body: Any) -> Request:
         ConfigError: it is none, or can't be answered here: more than one answer, log probabilities, tools that are no
             functions. The message begins with the path to what is wrong.
     """
-    fields = Fields(body)
+    fields = ObjectReader(body)
     model, messages = fields.need("model"), _read_messages(fields.items("messages"))
     refuse_several(fields)
     for name in ("stream", "stream_options"):
@@ -46,11 +46,11 @@ def parse_request(body: Any) -> Request:
 
 def wants_usage(body: Any) -> bool:
     """Whether a stream is to end with its usage. Raises ConfigError if that is neither true nor false."""
-    options = Fields(body).object("stream_options")
+    options = ObjectReader(body).object("stream_options")
     return bool(options and options.flag("include_usage"))
 
 
-def _most_tokens(fields: Fields) -> int | None:
+def _most_tokens(fields: ObjectReader) -> int | None:
     new, old = fields.limit("max_completion_tokens"), fields.limit("max_tokens")
     if new is not None and old is not None and new != old:
         raise ConfigError("max_tokens and max_completion_tokens differ, and are two names of the same option")

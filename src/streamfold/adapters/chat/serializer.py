@@ -5,7 +5,18 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any, ClassVar
 
-from ...values import CallKind, Failure, Finish, NamedTool, ReadToolChoice, Reasoning, Refusal, Text, Usage, item_part
+from ...values import (
+    CallKind,
+    Failure,
+    Finish,
+    NamedTool,
+    ReadToolChoice,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    Usage,
+    item_part,
+)
 from ..serializing.call_state import WrittenCall
 from ..serializing.stream_serializer import DONE, Emitter, error_body
 
@@ -38,13 +49,13 @@ class ChatEmitter(Emitter):
     def write_start(self) -> None:
         self.write_delta({"content": ""})
 
-    def write_text(self, delta: Text) -> None:
+    def write_text(self, delta: TextDelta) -> None:
         self.write_delta({"content": delta.text})
 
-    def write_reasoning(self, delta: Reasoning) -> None:
+    def write_reasoning(self, delta: ReasoningDelta) -> None:
         self.write_delta({"reasoning_content": delta.text})
 
-    def write_refusal(self, delta: Refusal) -> None:
+    def write_refusal(self, delta: RefusalDelta) -> None:
         self.write_delta({"refusal": delta.text})
 
     def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:

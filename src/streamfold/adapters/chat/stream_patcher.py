@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...values import Call, Delta, Extra, NamedTool, Reasoning, Reply, Usage, as_count
+from ...values import Delta, ExtraPart, NamedTool, ReasoningDelta, Reply, ToolCallDelta, Usage, as_count
 from ..serializing.call_state import WrittenCall
 from ..serializing.reply_deltas import reply_deltas
 from ..serializing.stream_patcher import SEEN, StreamPatcher
@@ -151,7 +151,7 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
             delta_rest,
         )
         if any(rests):
-            self.seen.append(Extra(SEEN, rests))
+            self.seen.append(ExtraPart(SEEN, rests))
 
     def _identify(self, payload: dict[str, Any]) -> None:
         """The first id, model and time of an answer stay those of all its chunks."""
@@ -213,12 +213,12 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
         is_function = finish_reason == "tool_calls" and not self.calls_have_ids
         super().write_delta(delta, "function_call" if is_function else finish_reason)
 
-    def write_reasoning(self, delta: Reasoning) -> None:
+    def write_reasoning(self, delta: ReasoningDelta) -> None:
         names = self._reasoning_names or ("reasoning_content",)
         self.write_delta(dict.fromkeys(names, delta.text))
 
     def feed(self, delta: Delta) -> bytes:
-        if not (isinstance(delta, Call) and delta.ended):
+        if not (isinstance(delta, ToolCallDelta) and delta.ended):
             return super().feed(delta)
         kept, self._rest = self._rest, ({}, {}, {})  # the end of a call says nothing of the event that it precedes
         out = super().feed(delta)

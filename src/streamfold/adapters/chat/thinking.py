@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...requests import drop_force, is_forced, thinks
+from ...requests import drop_forced_tool_choice, is_forced, is_reasoning_enabled
 from ...values import AllowedTools, ReplyWarning
 from .quirks import ChatQuirks
 
@@ -65,7 +65,7 @@ def possible_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list
         "takes no forced tool choice while it thinks"
         " (reasoning_effort='none', or disable_thinking_for_forced_tools=True)"
     )
-    return drop_force(request, why, warnings), warnings
+    return drop_forced_tool_choice(request, why, warnings), warnings
 
 
 def without_thinking(request: Request) -> tuple[Request, list[ReplyWarning]]:
@@ -78,4 +78,4 @@ def without_thinking(request: Request) -> tuple[Request, list[ReplyWarning]]:
 
 def may_think(request: Request) -> bool:
     """Returns whether the model may think: many do unless the request says otherwise."""
-    return thinks(request.options, request.family) is not False
+    return is_reasoning_enabled(request.options, request.family) is not False

@@ -6,22 +6,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from ...values import Call, Delta, Extra, Reasoning, Refusal, Summary, Text
+from ...values import CallSummary, Delta, ExtraPart, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
 
 
 def as_whole(said: Iterable[Delta]) -> Iterator[Delta]:
     """Marks the facts of a message as whole, so that they replace pieces instead of being appended."""
-    texts: dict[type[Text | Reasoning | Refusal], list[str]] = {}
-    calls: list[Call] = []
+    texts: dict[type[TextDelta | ReasoningDelta | RefusalDelta], list[str]] = {}
+    calls: list[ToolCallDelta] = []
     extras: dict[str, list[Any]] = {}
     rest: list[Delta] = []
     for delta in said:
         match delta:
-            case Text(text) | Reasoning(text) | Refusal(text):
+            case TextDelta(text) | ReasoningDelta(text) | RefusalDelta(text):
                 texts.setdefault(type(delta), []).append(text)
-            case Call():
+            case ToolCallDelta():
                 calls.append(replace(delta, whole=True))
-            case Extra(name, value):
+            case ExtraPart(name, value):
                 extras.setdefault(name, []).append(value)
             case _:
                 rest.append(delta)
@@ -29,7 +29,7 @@ def as_whole(said: Iterable[Delta]) -> Iterator[Delta]:
         text = "".join(pieces)
         yield kind(text, whole=bool(text))  # no text at all repeats nothing: it may say that there was reasoning
     if calls:
-        yield Summary(calls)
+        yield CallSummary(calls)
     for name, values in extras.items():
-        yield Extra(name, values, whole=True)
+        yield ExtraPart(name, values, whole=True)
     yield from rest

@@ -12,7 +12,16 @@ from dataclasses import replace
 from typing import Any, Literal
 from urllib.parse import quote
 
-from ...requests import Facts, Family, HistoryRules, OptionRules, Request, Rules, read_response_format, with_raw_tools
+from ...requests import (
+    Family,
+    HistoryRules,
+    ModelFacts,
+    OptionRules,
+    Request,
+    Rules,
+    read_response_format,
+    with_raw_tools,
+)
 from ...requests.schema import openapi_subset
 from ...values import AllowedTools, ConfigError, ErrorInfo, FilePart, Message, NamedTool, ReplyWarning, Tool
 from ..base import Adapter
@@ -32,7 +41,7 @@ from .thinking import thinking_config
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _PLACE = re.compile(r"(?:(?:publishers/[^/?#&]+/)?models|tunedModels|endpoints)/[A-Za-z0-9_.@-]+")
-_NEWEST = Facts(thinking="always", efforts=("low", "medium", "high"))
+_NEWEST = ModelFacts(thinking="always", efforts=("low", "medium", "high"))
 _METHODS = {True: "streamGenerateContent?alt=sse", False: "generateContent"}  # by whether the answer is streamed
 _COUNTED = ("contents", "systemInstruction", "tools", "generationConfig")  # what Vertex AI takes
 _SYSTEM = ("system", "developer")

@@ -11,36 +11,36 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ...text import PathValue, compact, parse_event
+from ...text import PathValue, dump_compact, parse_event
 from ...values import (
-    Answered,
     Block,
     BlockEnd,
     BlockKind,
     BlockPiece,
-    Call,
     Delta,
-    Done,
     ErrorInfo,
-    Extra,
+    ExtraPart,
     Failure,
     Finish,
     FinishReason,
     Meta,
-    Refusal,
+    RanOnServer,
+    RefusalDelta,
+    StreamEnd,
     ToolCall,
+    ToolCallDelta,
     ToolRequests,
     Usage,
     UsageUpdate,
     Warn,
-    count,
+    count_or_none,
     count_or_zero,
-    index,
+    guess_finish_reason,
+    int_or_none,
     is_done,
-    keep,
+    non_empty,
+    str_or_none,
     unknown_finish,
-    unlisted_reason,
-    word,
 )
 from ..content_blocks import arguments_object
 from .errors import read_google_error
@@ -79,7 +79,7 @@ class EventReader:
             if not data.strip():
                 return []
             if is_done(data):
-                return [Done()]  # proxies that translate from OpenAI
+                return [StreamEnd()]  # proxies that translate from OpenAI
         out: list[Delta] = []
         _chunk(parse_event(data), out)
         return out
@@ -113,7 +113,7 @@ def _chunk(chunk: Any, out: list[Delta]) -> None:
     for position, candidate in enumerate(candidates):
         if not isinstance(candidate, dict):
             raise ValueError(f"a candidate must be an object, not {candidate!r:.80}")
-        number = index(candidate.get("index"))
+        number = int_or_none(candidate.get("index"))
         if number is None:  # 0, which Google leaves out, unless that has come
             number = position if read else 0
         if number:
@@ -124,17 +124,19 @@ def _chunk(chunk: Any, out: list[Delta]) -> None:
     if isinstance(usage := get("usageMetadata"), dict):
         out.append(UsageUpdate(usage, _read_usage, whole=True))
     feedback = get("promptFeedback")
-    if isinstance(feedback, dict) and (blocked := word(feedback.get("blockReason"))):
-        out.append(Extra("promptFeedback", [keep(feedback)], whole=True))
-        if text := word(feedback.get("blockReasonMessage")):  # Vertex
-            out.append(Refusal(text))
+    if isinstance(feedback, dict) and (blocked := str_or_none(feedback.get("blockReason"))):
+        out.append(ExtraPart("promptFeedback", [non_empty(feedback)], whole=True))
+        if text := str_or_none(feedback.get("blockReasonMessage")):  # Vertex
+            out.append(RefusalDelta(text))
         ends.append(Finish("content_filter", blocked, more=True))
     out += ends
 
 
 @lru_cache(64)
 def _meta(response_id: Any, model: Any, created: Any) -> Meta:
-    return Meta(word(response_id), word(model), word(created))  # the same in every chunk of an answer
+    return Meta(
+        str_or_none(response_id), str_or_none(model), str_or_none(created)
+    )  # the same in every chunk of an answer
 
 
 def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -> None:
@@ -144,13 +146,13 @@ def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -
         _parts(parts, out)
     for name in ABOUT_CANDIDATE:
         if candidate.get(name):
-            out.append(Extra(name, [keep(candidate[name])], whole=True))
+            out.append(ExtraPart(name, [non_empty(candidate[name])], whole=True))
             _add_requests(candidate[name], out)
-    reason = word(candidate.get("finishReason"))
+    reason = str_or_none(candidate.get("finishReason"))
     if reason is None:
         return
-    message = word(candidate.get("finishMessage"))
-    meaning = FINISH_REASONS.get(reason) or unlisted_reason(reason)
+    message = str_or_none(candidate.get("finishMessage"))
+    meaning = FINISH_REASONS.get(reason) or guess_finish_reason(reason)
     if reason in _FAILURES or meaning == "error":
         again = _FAILURES.get(reason, False)
         text = message or f"the model ended with the finish reason {reason}"
@@ -170,7 +172,7 @@ def _parts(parts: list[Any], out: list[Delta]) -> None:
                 out.append(BlockPiece(None, "text", "text", text, opens=_TEXT))
             continue
         if isinstance(part.get("functionCall"), dict):
-            part = keep(part)
+            part = non_empty(part)
             _call(part, part["functionCall"], out)
         else:
             _part(part, out)
@@ -189,18 +191,18 @@ def _add_requests(about: Any, out: list[Delta]) -> None:
 def _part(part: dict[str, Any], out: list[Delta]) -> None:
     if isinstance(answer := part.get("functionResponse"), dict):
         # Google ran the call of this name itself (MCP at the server): it is not the client's to run.
-        out.append(Answered(word(answer.get("id")), word(answer.get("name"))))
+        out.append(RanOnServer(str_or_none(answer.get("id")), str_or_none(answer.get("name"))))
     text = part.get("text")
     if isinstance(text, str):
         kind: BlockKind = "reasoning" if part.get("thought") else "text"
         if part.keys() <= {"text", "thought"}:
             if text:  # may begin or end with half of a surrogate pair, so it is joined before it is kept
-                begun = Block(None, kind, keep({**part, "text": ""}), "text")
+                begun = Block(None, kind, non_empty({**part, "text": ""}), "text")
                 out.append(BlockPiece(None, kind, "text", text, opens=begun))
             return
-        out.append(Block(None, kind, keep(part), "text"))
+        out.append(Block(None, kind, non_empty(part), "text"))
     elif any(value is not None for value in part.values()):
-        out.append(Block(None, "other", keep(part)))
+        out.append(Block(None, "other", non_empty(part)))
     else:
         return  # it says nothing, and would be refused when it comes back
     out.append(BlockEnd(None))
@@ -208,17 +210,17 @@ def _part(part: dict[str, Any], out: list[Delta]) -> None:
 
 def _call(part: dict[str, Any], call: dict[str, Any], out: list[Delta]) -> None:
     """A call comes whole in one part, unless the request asked for its arguments in pieces."""
-    name, goes_on = word(call.get("name")), call.get("willContinue") is True
+    name, goes_on = str_or_none(call.get("name")), call.get("willContinue") is True
     values: list[PathValue] = []
     if isinstance(pieces := call.get("partialArgs"), list):
         values = [_path_value(piece) for piece in pieces if isinstance(piece, dict)]
     args = call.get("args")
     if name is not None:
-        id_ = word(call.get("id"))
-        text = "" if args is None else args if isinstance(args, str) else compact(args)
+        id_ = str_or_none(call.get("id"))
+        text = "" if args is None else args if isinstance(args, str) else dump_compact(args)
         # Most calls have no id here, and that is nothing to warn of.
         extra = {SIGNATURE: signature} if (signature := part.get(SIGNATURE)) else None
-        made = Call(None, id_, name, text, False, extra, None, id_ is None)
+        made = ToolCallDelta(None, id_, name, text, False, extra, None, id_ is None)
         whole = not (values or goes_on)  # as nearly every call
         out.append(Block(None, "call", part, "args", made, _write_call, True, whole))
         if whole:
@@ -259,8 +261,8 @@ def _read_usage(numbers: dict[str, Any]) -> Usage:
     are absent are 0 where there are any: Google leaves zeros out.
     """
     names = "promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"
-    total, cached = count(numbers, "totalTokenCount"), count_or_zero(numbers, "cachedContentTokenCount")
-    if total is None and all(count(numbers, name) is None for name in (*names, "cachedContentTokenCount")):
+    total, cached = count_or_none(numbers, "totalTokenCount"), count_or_zero(numbers, "cachedContentTokenCount")
+    if total is None and all(count_or_none(numbers, name) is None for name in (*names, "cachedContentTokenCount")):
         return Usage(raw=numbers)
     prompt, tools, answer, thoughts = (count_or_zero(numbers, name) for name in names)
     return Usage(
@@ -290,6 +292,6 @@ def _details(numbers: dict[str, Any]) -> dict[str, int]:
         for part in parts if isinstance(parts, list) else ():
             if isinstance(part, dict) and isinstance(part.get("modality"), str):
                 name = f"{side}_{part['modality'].lower()}_tokens"
-                found[name] = found.get(name, 0) + (count(part, "tokenCount") or 0)
-    tools = count(numbers, "toolUsePromptTokenCount")
+                found[name] = found.get(name, 0) + (count_or_none(part, "tokenCount") or 0)
+    tools = count_or_none(numbers, "toolUsePromptTokenCount")
     return found if tools is None else {**found, "tool_use_input_tokens": tools}

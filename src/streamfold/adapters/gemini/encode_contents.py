@@ -18,8 +18,8 @@ from ...values import (
     MediaPart,
     Message,
     TextPart,
-    result_content,
     to_base64,
+    tool_result_content,
 )
 from ..content_blocks import arguments_object, blocks_of, own_name, readable_part, said_text
 from .quirks import GeminiQuirks
@@ -190,7 +190,7 @@ def _response(message: Message) -> dict[str, Any]:
     """The result as an object: Gemini takes nothing else."""
     text = "\n".join(part["text"] for part in content_parts(message, "") if "text" in part)
     if message.error:
-        return {"error": text or str(result_content(message))}
+        return {"error": text or str(tool_result_content(message))}
     try:
         value = parse_object(text or "null")
     except ValueError:

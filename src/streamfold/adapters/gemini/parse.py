@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...requests import Fields, Options, Request, ResponseFormat
+from ...requests import ObjectReader, Options, Request, ResponseFormat
 from ...requests.schema import from_openapi
 from ...values import (
     AllowedTools,
@@ -39,7 +39,7 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
     Raises:
         ConfigError: it is not a request, or it can't be answered here. The message begins with the path.
     """
-    fields = Fields(camel_case(body))
+    fields = ObjectReader(camel_case(body))
     fields.any("model")  # which some clients repeat
     messages = tuple(parse_conversation(fields.any("systemInstruction"), fields.any("contents")))
     entries = fields.items("tools") or []
@@ -48,11 +48,11 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
         raise ConfigError(f"{hosted} is a tool of Google's servers, which this model can't use")
     if not native and fields.any("cachedContent") is not None:
         raise ConfigError("cachedContent: the provider does not have it; send the content itself")
-    calling = Fields(camel_case(fields.any("toolConfig") or {}), "toolConfig")
+    calling = ObjectReader(camel_case(fields.any("toolConfig") or {}), "toolConfig")
     choice = _choice(calling.any("functionCallingConfig"), tools)
     if left := calling.rest():
         fields.put("toolConfig", left)
-    config = Fields(camel_case(fields.any("generationConfig") or {}), "generationConfig")
+    config = ObjectReader(camel_case(fields.any("generationConfig") or {}), "generationConfig")
     if config.any("candidateCount") not in (None, 1):
         raise ConfigError("generationConfig.candidateCount is always 1: one stream carries one answer")
     if config.flag("responseLogprobs"):
@@ -85,7 +85,7 @@ def _system(given: Any) -> list[Message]:
     if isinstance(given, str):
         return [system(given)] if given else []
     parts = parts_of(given, "systemInstruction")
-    texts = [Fields(part, f"systemInstruction.parts[{at}]").text("text") or "" for at, part in enumerate(parts)]
+    texts = [ObjectReader(part, f"systemInstruction.parts[{at}]").text("text") or "" for at, part in enumerate(parts)]
     text = "\n\n".join(filter(None, texts))
     return [system(text)] if text else []
 
@@ -97,7 +97,7 @@ def _tools(entries: list[Any]) -> tuple[tuple[Tool, ...], str | None]:
     """The tools, and the path of the first one that Google's servers run."""
     found, hosted = list[Tool](), None
     for at, entry in enumerate(entries):
-        fields = Fields(camel_case(entry), f"tools[{at}]")
+        fields = ObjectReader(camel_case(entry), f"tools[{at}]")
         for number, declared in enumerate(fields.items("functionDeclarations") or ()):
             found.append(_tool(declared, f"tools[{at}].functionDeclarations[{number}]"))
         for name, value in fields.rest().items():
@@ -107,7 +107,7 @@ def _tools(entries: list[Any]) -> tuple[tuple[Tool, ...], str | None]:
 
 
 def _tool(declared: Any, where: str) -> Tool:
-    fields = Fields(camel_case(declared), where)
+    fields = ObjectReader(camel_case(declared), where)
     schema, older = fields.mapping("parametersJsonSchema"), fields.mapping("parameters")
     if schema is None and older is not None:
         schema = from_openapi(older)
@@ -117,7 +117,7 @@ def _tool(declared: Any, where: str) -> Tool:
 
 def _choice(given: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
     where = "toolConfig.functionCallingConfig"
-    fields = Fields(camel_case(given or {}), where)
+    fields = ObjectReader(camel_case(given or {}), where)
     mode, names = (fields.text("mode") or "AUTO").upper(), fields.items("allowedFunctionNames") or []
     known = [tool.name for tool in tools if tool.hosted is None]
     for name in names:
@@ -146,7 +146,7 @@ def _choice(given: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
 
 def _effort(given: Any) -> str | None:
     """A thinking level (Gemini 3), or a budget of tokens (Gemini 2.5) as the nearest one."""
-    fields = Fields(camel_case(given or {}), "generationConfig.thinkingConfig")
+    fields = ObjectReader(camel_case(given or {}), "generationConfig.thinkingConfig")
     level, budget = (fields.text("thinkingLevel") or "").lower(), fields.count("thinkingBudget")
     if level in _LEVELS:
         return level
@@ -158,7 +158,7 @@ def _effort(given: Any) -> str | None:
     return "none" if budget == 0 else "low" if budget < 4096 else "medium" if budget < 16384 else "high"
 
 
-def _format(config: Fields) -> ResponseFormat | None:
+def _format(config: ObjectReader) -> ResponseFormat | None:
     kind, schema = config.text("responseMimeType") or "text/plain", config.mapping("responseJsonSchema")
     older = config.mapping("responseSchema")
     if kind == "text/plain":
@@ -171,7 +171,7 @@ def _format(config: Fields) -> ResponseFormat | None:
     return ResponseFormat() if schema is None else ResponseFormat(schema)
 
 
-def _rest(fields: Fields, config: Fields) -> dict[str, Any]:
+def _rest(fields: ObjectReader, config: ObjectReader) -> dict[str, Any]:
     rest, left = fields.rest(), config.rest()
     if left.get("responseModalities") == ["TEXT"]:
         del left["responseModalities"]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...requests import Fields, kind_of
-from ...text import compact, read_arguments
+from ...requests import ObjectReader, kind_of
+from ...text import dump_compact, read_arguments
 from ...values import AudioPart, ConfigError, FilePart, ImagePart, MediaPart, Message, TextPart, ToolCall, from_base64
 from .camel_case import camel_case
 from .signatures import SIGNATURE
@@ -40,7 +40,7 @@ def read_conversation(given: Any) -> list[Message]:
 
 def parts_of(content: Any, where: str) -> list[Any]:
     """Returns the parts of a content, each with its members in camel case."""
-    parts = Fields(camel_case(content), where).any("parts")
+    parts = ObjectReader(camel_case(content), where).any("parts")
     if isinstance(parts, Mapping):
         parts = [parts]
     if not isinstance(parts, list):
@@ -82,7 +82,7 @@ class _Reader:
 
     def read(self, content: Any, where: str) -> None:
         """Reads the next content."""
-        role = Fields(content, where).text("role") or "user"
+        role = ObjectReader(content, where).text("role") or "user"
         parts = parts_of(content, where)
         if role == "model":
             self._turn = self._turn or _Turn()
@@ -101,7 +101,7 @@ class _Reader:
         self._turn = None
 
     def _said(self, turn: _Turn, part: Any, where: str) -> None:
-        fields = Fields(part, where)
+        fields = ObjectReader(part, where)
         part = dict(part)
         if isinstance(signature := part.get(SIGNATURE), str):
             part[SIGNATURE] = signature.translate(_STANDARD)
@@ -113,19 +113,19 @@ class _Reader:
             (turn.thoughts if fields.flag("thought") else turn.text).append(text)
         turn.parts.append(part)
 
-    def _call(self, fields: Fields) -> ToolCall:
+    def _call(self, fields: ObjectReader) -> ToolCall:
         call_id, name, given = fields.text("id"), fields.need("name"), fields.mapping("args") or {}
         if not call_id:
             self._made += 1
             call_id = f"call_{self._made}_{name}"  # the same in every request that sends this conversation
-        text = compact(given)
+        text = dump_compact(given)
         return ToolCall(call_id, name, read_arguments([text], repair=False).value, text)
 
     def _asked(self, parts: list[Any], where: str) -> list[Message]:
         """The results of tools, each a message, and then the rest."""
         results, rest = list[Message](), list[TextPart | MediaPart]()
         for at, part in enumerate(parts):
-            fields = Fields(part, f"{where}.parts[{at}]")
+            fields = ObjectReader(part, f"{where}.parts[{at}]")
             if (result := fields.object("functionResponse")) is not None:
                 results.append(self._result(result))
             else:
@@ -135,7 +135,7 @@ class _Reader:
         is_text = len(rest) == 1 and isinstance(rest[0], TextPart)
         return [*results, Message("user", rest[0].text if is_text else tuple(rest))]  # type: ignore[union-attr]
 
-    def _result(self, fields: Fields) -> Message:
+    def _result(self, fields: ObjectReader) -> Message:
         call_id, name = fields.text("id") or "", fields.text("name") or ""
         found = next((call for call in self._open if call_id and call.id == call_id), None)
         found = found or next((call for call in self._open if call.name == name), None)
@@ -158,8 +158,8 @@ def _result_text(response: dict[str, Any]) -> tuple[str, bool]:
     """
     if response.keys() == {"output"} or response.keys() == {"error"}:
         ((name, value),) = response.items()
-        return value if isinstance(value, str) else compact(value), name == "error"
-    return compact(response), "error" in response
+        return value if isinstance(value, str) else dump_compact(value), name == "error"
+    return dump_compact(response), "error" in response
 
 
 def _part(part: Any, where: str) -> TextPart | MediaPart:
@@ -167,14 +167,14 @@ def _part(part: Any, where: str) -> TextPart | MediaPart:
         case {"text": str(text)}:
             return TextPart(text)
         case {"inlineData": Mapping() as blob}:
-            fields = Fields(camel_case(blob), f"{where}.inlineData")
+            fields = ObjectReader(camel_case(blob), f"{where}.inlineData")
             kind, data = fields.need("mimeType"), fields.string("data")
             try:
                 return _media(kind, data=from_base64(data.translate(_STANDARD)), name=fields.text("displayName"))
             except ValueError as exc:
                 raise ConfigError(f"{where}.inlineData.data is {exc}") from None
         case {"fileData": Mapping() as file}:
-            fields = Fields(camel_case(file), f"{where}.fileData")
+            fields = ObjectReader(camel_case(file), f"{where}.fileData")
             return _media(fields.text("mimeType"), url=fields.need("fileUri"), name=fields.text("displayName"))
     kinds = ", ".join(part) if isinstance(part, Mapping) else kind_of(part)
     raise ConfigError(

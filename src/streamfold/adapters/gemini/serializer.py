@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 from ...text import read_arguments
-from ...values import Failure, Finish, FinishReason, Reasoning, Refusal, Text, Usage
+from ...values import Failure, Finish, FinishReason, ReasoningDelta, RefusalDelta, TextDelta, Usage
 from ..serializing.call_state import WrittenCall
 from ..serializing.stream_serializer import DONE, Emitter, json_text
 from .decode import ABOUT_CANDIDATE, FINISH_REASONS, OTHER_REASONS
@@ -56,14 +56,14 @@ class GeminiEmitter(Emitter):
     def write_start(self) -> None:
         self._part(None)
 
-    def write_text(self, delta: Text) -> None:
+    def write_text(self, delta: TextDelta) -> None:
         self.write_part({"text": delta.text})
 
-    def write_reasoning(self, delta: Reasoning) -> None:
+    def write_reasoning(self, delta: ReasoningDelta) -> None:
         if self._thinking and delta.text:
             self.write_part({"text": delta.text, "thought": True})
 
-    def write_refusal(self, delta: Refusal) -> None:
+    def write_refusal(self, delta: RefusalDelta) -> None:
         self.write_part({"text": delta.text})
 
     def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...values import Extra, Reasoning, Refusal, Reply, Text
+from ...values import ExtraPart, ReasoningDelta, RefusalDelta, Reply, TextDelta
 from ..serializing.stream_patcher import SEEN, StreamPatcher
 from .serializer import GeminiEmitter
 
@@ -57,7 +57,7 @@ class GeminiOverlay(GeminiEmitter, StreamPatcher):
             parts = _dicts(content.get("parts") if isinstance(content, dict) else None)
         parts = [part for part in parts if part.keys() != {"text"}]
         if rest or about or parts:
-            self.seen.append(Extra(SEEN, (rest, about, parts)))
+            self.seen.append(ExtraPart(SEEN, (rest, about, parts)))
 
     def follows(self, payload: Any) -> bool:
         self._rest, self._candidate_rest, self._text_rest, self.begun = {}, {}, {}, True
@@ -77,16 +77,16 @@ class GeminiOverlay(GeminiEmitter, StreamPatcher):
         else:  # of another kind, or nothing but a signature
             self.write_part(part)
 
-    def write_text(self, delta: Text) -> None:
+    def write_text(self, delta: TextDelta) -> None:
         rest, self._text_rest = self._text_rest, {}
         self.write_part({"text": delta.text, **rest})
 
-    def write_reasoning(self, delta: Reasoning) -> None:
+    def write_reasoning(self, delta: ReasoningDelta) -> None:
         if delta.text:
             rest, self._text_rest = self._text_rest, {}
             self.write_part({"text": delta.text, "thought": True, **rest})
 
-    def write_refusal(self, delta: Refusal) -> None:
+    def write_refusal(self, delta: RefusalDelta) -> None:
         """It is in a member of the chunk, which was written."""
 
     def write_extra(self, name: str, value: Any) -> None:

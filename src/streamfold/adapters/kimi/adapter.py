@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...requests import Facts, Family, HistoryRules, OptionRules, Rules, drop_force
+from ...requests import Family, HistoryRules, ModelFacts, OptionRules, Rules, drop_forced_tool_choice
 from ...requests.schema import moonshot, moonshot_problems
 from ...values import AudioPart, ConfigError, FilePart, Message, NamedTool, ReplyWarning, Tool
 from ..chat import ChatAdapter, ChatQuirks
@@ -42,8 +42,8 @@ class KimiQuirks(ChatQuirks):
 
 
 # What is assumed of a model without a family: thinking can be switched, and the hosted API fixes its sampling.
-_NEWEST = Facts(thinking="default", efforts=())
-_NEWEST_HOSTED = Facts(thinking="default", efforts=(), sampling="no")
+_NEWEST = ModelFacts(thinking="default", efforts=())
+_NEWEST_HOSTED = ModelFacts(thinking="default", efforts=(), sampling="no")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{2,63}")
 
 
@@ -119,7 +119,7 @@ class KimiAdapter(ChatAdapter):
         if request.options.disable_thinking_for_forced_tools and request.family.thinking in ("default", None):
             return without_thinking(request)
         warnings: list[ReplyWarning] = []
-        return drop_force(request, "thinks, and takes no forced tool choice meanwhile", warnings), warnings
+        return drop_forced_tool_choice(request, "thinks, and takes no forced tool choice meanwhile", warnings), warnings
 
     # --- how it is written --------------------------------------------------------------------------------------------
 

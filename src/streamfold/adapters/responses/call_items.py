@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from ...requests import CALL_EXTRAS, CARRIED_CALL_EXTRAS
-from ...values import GrowingJSON
+from ...values import IncrementalJSON
 from ..serializing.call_state import WrittenCall
 from .client_side_tools import BUILT_IN, ClientTool, ClientTools, custom_input
 
@@ -73,7 +73,7 @@ class _CustomItem(CallItem):
         super().__init__(call, tool)
         del self.item["arguments"]
         self.item |= {"type": "custom_tool_call", "input": ""}
-        self._reader = GrowingJSON([("input",)])
+        self._reader = IncrementalJSON([("input",)])
         self._written: list[str] = []
 
     def piece(self, text: str) -> _Events:

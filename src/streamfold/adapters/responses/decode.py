@@ -16,24 +16,24 @@ from ...text import is_empty, parse_event, parse_object
 from ...values import (
     ERROR_KEYS,
     PLAIN_ITEMS,
-    Call,
     Delta,
-    Done,
     ErrorInfo,
-    Extra,
+    ExtraPart,
     Failure,
     Meta,
-    Part,
-    Reasoning,
-    Refusal,
+    PartRef,
+    ReasoningDelta,
+    RefusalDelta,
     Sequence,
-    Text,
+    StreamEnd,
+    TextDelta,
+    ToolCallDelta,
     error_info,
-    index,
+    int_or_none,
     is_done,
     item_part,
-    keep,
-    word,
+    non_empty,
+    str_or_none,
 )
 from .output import (
     UNFINISHED,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 class _TextEvent(NamedTuple):
     """An event with text: the kind of text, its members, and whether it is the whole of its part."""
 
-    kind: type[Text] | type[Reasoning] | type[Refusal]
+    kind: type[TextDelta] | type[ReasoningDelta] | type[RefusalDelta]
     member: str
     number: str = "content_index"
     whole: bool = False
@@ -62,17 +62,19 @@ class _TextEvent(NamedTuple):
 
 
 TEXT_EVENTS = {
-    "response.output_text.delta": _TextEvent(Text, "delta"),
-    "response.output_text.done": _TextEvent(Text, "text", whole=True),
-    "response.refusal.delta": _TextEvent(Refusal, "delta"),
-    "response.refusal.done": _TextEvent(Refusal, "refusal", whole=True),
-    "response.reasoning_summary_text.delta": _TextEvent(Reasoning, "delta", "summary_index", form="summary"),
-    "response.reasoning_summary_text.done": _TextEvent(Reasoning, "text", "summary_index", whole=True, form="summary"),
-    "response.reasoning_text.delta": _TextEvent(Reasoning, "delta", form="text"),
-    "response.reasoning_text.done": _TextEvent(Reasoning, "text", whole=True, form="text"),
+    "response.output_text.delta": _TextEvent(TextDelta, "delta"),
+    "response.output_text.done": _TextEvent(TextDelta, "text", whole=True),
+    "response.refusal.delta": _TextEvent(RefusalDelta, "delta"),
+    "response.refusal.done": _TextEvent(RefusalDelta, "refusal", whole=True),
+    "response.reasoning_summary_text.delta": _TextEvent(ReasoningDelta, "delta", "summary_index", form="summary"),
+    "response.reasoning_summary_text.done": _TextEvent(
+        ReasoningDelta, "text", "summary_index", whole=True, form="summary"
+    ),
+    "response.reasoning_text.delta": _TextEvent(ReasoningDelta, "delta", form="text"),
+    "response.reasoning_text.done": _TextEvent(ReasoningDelta, "text", whole=True, form="text"),
     # Not OpenAI's: gateways that follow https://www.openresponses.org
-    "response.reasoning.delta": _TextEvent(Reasoning, "delta", form="other"),
-    "response.reasoning.done": _TextEvent(Reasoning, "text", whole=True, form="other"),
+    "response.reasoning.delta": _TextEvent(ReasoningDelta, "delta", form="other"),
+    "response.reasoning.done": _TextEvent(ReasoningDelta, "text", whole=True, form="other"),
 }
 
 
@@ -89,7 +91,7 @@ class EventReader:
         if not isinstance(payload, dict):
             return _no_object(data, payload, failed=failed)
         get = payload.get
-        out: list[Delta] = [Sequence(index(get("sequence_number")))]
+        out: list[Delta] = [Sequence(int_or_none(get("sequence_number")))]
         # The `event:` line only repeats the type, where it is sent at all; where the two differ, the type is right.
         kind = get("type")
         if type(kind) is str and (text := TEXT_EVENTS.get(kind)) is not None:
@@ -118,7 +120,7 @@ class EventReader:
             whole_response(body, "", out)
             if body.get("status") in UNFINISHED:  # it goes on in the background
                 out.append(Failure(ErrorInfo(f"the response is not finished: its status is {body['status']}"), body))
-            return out if isinstance(out[-1], Done) else [*out, Done()]
+            return out if isinstance(out[-1], StreamEnd) else [*out, StreamEnd()]
         if isinstance(body, dict) and "choices" in body and not _is_error(body):
             raise ValueError("this is Chat Completions, the adapter 'chat'")
         return [_failure(body)]
@@ -129,27 +131,27 @@ def _no_object(data: str, payload: Any, *, failed: bool) -> list[Delta]:
     if not data or data.isspace():
         return [Failure(error_info(None))] if failed else []
     if is_done(data):  # OpenRouter and the litellm proxy send it (fixtures/litellm)
-        return [Done()]
+        return [StreamEnd()]
     if failed or isinstance(payload, list):  # `event: error` may have plain words
         return [Failure(error_info(payload), payload)]
     raise ValueError(f"a JSON object was expected, not {type(payload).__name__}")
 
 
-def _place(payload: dict[str, Any], number: str, form: str = "") -> Part:
+def _place(payload: dict[str, Any], number: str, form: str = "") -> PartRef:
     """Returns the place of a text. llama.cpp sends the item's id and no position (fixtures/llamacpp)."""
     get = payload.get
     try:
         return _part(get("output_index"), get("item_id"), get(number), form)
     except TypeError:  # an object or a list, which is no position and no id
-        return Part(form=form)
+        return PartRef(form=form)
 
 
 @lru_cache(64, typed=True)  # nearly every text belongs where the one before it did
-def _part(output: Any, item: Any, number: Any, form: str) -> Part:
-    return Part(index(output), word(item), index(number) or 0, form)
+def _part(output: Any, item: Any, number: Any, form: str) -> PartRef:
+    return PartRef(int_or_none(output), str_or_none(item), int_or_none(number) or 0, form)
 
 
-def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> Call:
+def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> ToolCallDelta:
     """Reads the start of a call. Some servers send arguments here: all of them, or their first piece.
 
     Others have an empty value that is still to be filled. It must never be taken for all of the arguments.
@@ -171,14 +173,14 @@ def _arguments(payload: dict[str, Any], out: list[Delta], member: str = "delta")
     name = get("name")  # OpenRouter and transformers, when the arguments are done
     arguments = arguments_text(get(member), out)
     out.append(
-        Call(
-            index(get("output_index")),
-            None if call_id is None else word(call_id),
-            None if name is None else word(name),
+        ToolCallDelta(
+            int_or_none(get("output_index")),
+            None if call_id is None else str_or_none(call_id),
+            None if name is None else str_or_none(name),
             arguments,
             member == "arguments",
             None,
-            word(get("item_id")) or "",
+            str_or_none(get("item_id")) or "",
         )
     )
 
@@ -187,11 +189,14 @@ def _item_added(payload: dict[str, Any], out: list[Delta]) -> None:
     item = as_object(payload.get("item"))
     kind = item.get("type")
     if kind == "function_call":
-        out.append(_begun(item, index(payload.get("output_index")), out))
+        out.append(_begun(item, int_or_none(payload.get("output_index")), out))
         return
     out.append(Meta())  # the answer has begun
     if item and kind not in PLAIN_ITEMS and (part := item_part(item)) is not None:
-        out += [part, Extra("item_pieces", {"item": keep(item)}, place=index(payload.get("output_index")))]
+        out += [
+            part,
+            ExtraPart("item_pieces", {"item": non_empty(item)}, place=int_or_none(payload.get("output_index"))),
+        ]
 
 
 def _part_added(payload: dict[str, Any], out: list[Delta]) -> None:
@@ -200,7 +205,7 @@ def _part_added(payload: dict[str, Any], out: list[Delta]) -> None:
 
 def _item_done(payload: dict[str, Any], out: list[Delta]) -> None:
     if item := as_object(payload.get("item")):
-        item_done(item, index(payload.get("output_index")), out)
+        item_done(item, int_or_none(payload.get("output_index")), out)
 
 
 def _part_done(payload: dict[str, Any], out: list[Delta], number: str = "content_index") -> None:
@@ -211,17 +216,17 @@ def _part_done(payload: dict[str, Any], out: list[Delta], number: str = "content
 def _item_piece(kind: str, member: str, payload: dict[str, Any], out: list[Delta]) -> None:
     """Reads what grows of an item that is no message and no function."""
     if isinstance(text := payload.get(member), str):
-        said = {"id": word(payload.get("item_id")), "type": kind, "text": text, "whole": member != "delta"}
-        out.append(Extra("item_pieces", said, place=index(payload.get("output_index"))))
+        said = {"id": str_or_none(payload.get("item_id")), "type": kind, "text": text, "whole": member != "delta"}
+        out.append(ExtraPart("item_pieces", said, place=int_or_none(payload.get("output_index"))))
 
 
 def _annotation(payload: dict[str, Any], out: list[Delta]) -> None:
     if payload.get("annotation"):
-        out.append(Extra("annotations", keep(payload["annotation"])))
+        out.append(ExtraPart("annotations", non_empty(payload["annotation"])))
 
 
 def _audio(member: str, payload: dict[str, Any], out: list[Delta]) -> None:
-    out.append(Extra("audio", {member: keep(payload.get("delta"))}))
+    out.append(ExtraPart("audio", {member: non_empty(payload.get("delta"))}))
 
 
 def _begins(payload: dict[str, Any], out: list[Delta]) -> None:

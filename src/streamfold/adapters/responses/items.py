@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...requests import CALL_EXTRAS, ITEM_EXTRAS, is_custom
-from ...values import AudioPart, ConfigError, FilePart, ImagePart, Message, TextPart, ToolCall, result_content
+from ...values import AudioPart, ConfigError, FilePart, ImagePart, Message, TextPart, ToolCall, tool_result_content
 from .client_side_results import result_item
 
 # What OpenAI sends in an item and refuses in the input: "Unknown parameter: 'input[1].status'" (BerriAI/litellm#13420,
@@ -153,7 +153,7 @@ def _output_parts(message: Message, position: int) -> Iterator[dict[str, Any]]:
 
 
 def _content(message: Message, position: int) -> str | list[dict[str, Any]]:
-    content = result_content(message)
+    content = tool_result_content(message)
     return _parts(content, position) if isinstance(content, tuple) else content or ""
 
 

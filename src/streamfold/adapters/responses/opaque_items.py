@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...values import index, item_part
+from ...values import int_or_none, item_part
 from .content_parts import TEXT, PartKind, flat_annotation
 from .output import as_object
 
@@ -117,7 +117,7 @@ def annotations_of(message: Mapping[str, Any], *, joined: bool) -> list[list[dic
 
 
 def _moved(annotation: dict[str, Any], offset: int) -> dict[str, Any]:
-    places = {name: at + offset for name in _POSITIONS if (at := index(annotation.get(name))) is not None}
+    places = {name: at + offset for name in _POSITIONS if (at := int_or_none(annotation.get(name))) is not None}
     return {**annotation, **places}
 
 

@@ -8,28 +8,28 @@ from typing import Any
 from ...requests import CALL_EXTRAS
 from ...values import (
     PLAIN_ITEMS,
-    Call,
+    CallSummary,
     Delta,
-    Done,
     ErrorInfo,
-    Extra,
+    ExtraPart,
     Failure,
     Finish,
     FinishReason,
     Meta,
-    Part,
-    Reasoning,
-    Refusal,
-    Summary,
-    Text,
+    PartRef,
+    ReasoningDelta,
+    RefusalDelta,
+    StreamEnd,
+    TextDelta,
+    ToolCallDelta,
     ToolRequests,
     Warn,
     as_count,
     error_info,
     item_part,
-    keep,
+    non_empty,
+    str_or_none,
     unknown_finish,
-    word,
 )
 from ..openai_usage import read_openai_usage
 
@@ -45,56 +45,58 @@ def item_done(item: dict[str, Any], output: int | None, out: list[Delta]) -> Non
         out.append(function_call(item, output, out))
     texts = _item_texts(item, output)
     if kind == "reasoning" and not texts:
-        out.append(Reasoning(""))  # it reasoned, and what is not shown
+        out.append(ReasoningDelta(""))  # it reasoned, and what is not shown
     if kind not in PLAIN_ITEMS and (part := item_part(item)) is not None:
         out.append(part)
     out += texts
-    out.append(Extra("output", keep(item), place=output))
+    out.append(ExtraPart("output", non_empty(item), place=output))
 
 
-def _item_texts(item: dict[str, Any], output: int | None) -> list[Text | Reasoning | Refusal]:
+def _item_texts(item: dict[str, Any], output: int | None) -> list[TextDelta | ReasoningDelta | RefusalDelta]:
     """Returns the texts of an item: the parts of a message; for reasoning, the summary or else the full text."""
-    kind, item_id = item.get("type"), word(item.get("id"))
+    kind, item_id = item.get("type"), str_or_none(item.get("id"))
     if kind == "message":
         content = item.get("content")
         parts = [{"text": content}] if isinstance(content, str) else _list(content)
-        numbered = [(as_object(part), Part(output, item_id, number)) for number, part in enumerate(parts)]
+        numbered = [(as_object(part), PartRef(output, item_id, number)) for number, part in enumerate(parts)]
         return [text for part, place in numbered if (text := part_text(part, place)) is not None]
     if kind == "reasoning":
         form, parts = "summary", _list(item.get("summary"))
         if not any(said_text(part) for part in parts):
             form, parts = "text", _list(item.get("content"))
         texts = [(number, said_text(part)) for number, part in enumerate(parts)]
-        return [Reasoning(text, Part(output, item_id, number, form), whole=True) for number, text in texts if text]
+        return [
+            ReasoningDelta(text, PartRef(output, item_id, number, form), whole=True) for number, text in texts if text
+        ]
     return []
 
 
-def part_text(part: dict[str, Any], place: Part) -> Text | Reasoning | Refusal | None:
+def part_text(part: dict[str, Any], place: PartRef) -> TextDelta | ReasoningDelta | RefusalDelta | None:
     """Returns the whole text of a part, or None if it has no text."""
     kind, text = part.get("type"), part.get("text")
     if kind == "refusal" and isinstance(refusal := part.get("refusal"), str) and refusal:
-        return Refusal(refusal, place, whole=True)
+        return RefusalDelta(refusal, place, whole=True)
     if not text or not isinstance(text, str):
         return None
     if form := "text" if kind == "reasoning_text" else "summary" if kind == "summary_text" else "":
-        return Reasoning(text, place._replace(form=form), whole=True)
-    return Text(text, place, whole=True)
+        return ReasoningDelta(text, place._replace(form=form), whole=True)
+    return TextDelta(text, place, whole=True)
 
 
-def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) -> Call:
+def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) -> ToolCallDelta:
     """Returns the call in an item: `call_id` is the call's id, `id` the item's. Warnings go to `out`."""
-    wanted_back = {name: keep(item[name]) for name in CALL_EXTRAS if item.get(name)}
-    arguments, status = arguments_text(item.get("arguments"), out), word(item.get("status"))
+    wanted_back = {name: non_empty(item[name]) for name in CALL_EXTRAS if item.get(name)}
+    arguments, status = arguments_text(item.get("arguments"), out), str_or_none(item.get("status"))
     # OpenAI leaves calls that its own programs make "in_progress", with all of their arguments (July 2026).
     ended = status in _COMPLETE or (status == "in_progress" and len(arguments) > len("{}"))
-    return Call(
+    return ToolCallDelta(
         output,
-        word(item.get("call_id")),
-        word(item.get("name")),
+        str_or_none(item.get("call_id")),
+        str_or_none(item.get("name")),
         arguments,
         whole=True,
         extra=wanted_back or None,
-        item=word(item.get("id")) or "",
+        item=str_or_none(item.get("id")) or "",
         ended=ended,
     )
 
@@ -128,47 +130,47 @@ def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> Non
     if end := _end(response, said, items):
         if isinstance(end, Finish) and end.reason == "unknown":
             out.append(unknown_finish(end.raw or ""))
-        out += [end, Done()]
+        out += [end, StreamEnd()]
 
 
 def response_meta(response: dict[str, Any]) -> Meta:
     """Returns the id, model and time of a response."""
     created = response.get("created_at")
     created = created if isinstance(created, int | float | str) else None
-    return Meta(word(response.get("id")), word(response.get("model")), created)
+    return Meta(str_or_none(response.get("id")), str_or_none(response.get("model")), created)
 
 
 def _whole_output(items: list[dict[str, Any]], out: list[Delta]) -> None:
     kinds = [item.get("type") for item in items]
     texts = [text for output, item in enumerate(items) for text in _item_texts(item, output)]
-    for kind in (Reasoning, Text, Refusal):
+    for kind in (ReasoningDelta, TextDelta, RefusalDelta):
         if joined := "".join([text.text for text in texts if type(text) is kind]):
             out.append(kind(joined, whole=True))
-        elif kind is Reasoning and "reasoning" in kinds:
-            out.append(Reasoning(""))
+        elif kind is ReasoningDelta and "reasoning" in kinds:
+            out.append(ReasoningDelta(""))
     out += texts
     parts = [as_object(part) for item in items if item.get("type") == "message" for part in _list(item.get("content"))]
     if annotations := [annotation for part in parts for annotation in _list(part.get("annotations"))]:
-        out.append(Extra("annotations", keep(annotations), whole=True))
-    out.append(Extra("output", keep(items), whole=True))
+        out.append(ExtraPart("annotations", non_empty(annotations), whole=True))
+    out.append(ExtraPart("output", non_empty(items), whole=True))
     for item in items:
         if item.get("type") not in PLAIN_ITEMS and (part := item_part(item)) is not None:
             out.append(part)
     if "function_call" in kinds:
         called = [(output, item) for output, item in enumerate(items) if item.get("type") == "function_call"]
-        out.append(Summary([function_call(item, output, out) for output, item in called]))
+        out.append(CallSummary([function_call(item, output, out) for output, item in called]))
 
 
 def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Finish | Failure | None:
     """Returns how the answer ended: the worst of several statements, because aimock names every event "completed"."""
-    status = word(response.get("status"))
+    status = str_or_none(response.get("status"))
     word_for_it = status
     for end in _ENDS:
         if end in (said, status):
             word_for_it = end
             break
     details = response.get("incomplete_details")
-    reason = word(as_object(details).get("reason")) if details else None
+    reason = str_or_none(as_object(details).get("reason")) if details else None
     error = response.get("error")
     if error or word_for_it == "failed":
         body = {"error": error or "the response failed, and the server does not say why"}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...requests import Fields, Options, Request, ResponseFormat, kind_of, read_format, read_items
+from ...requests import ObjectReader, Options, Request, ResponseFormat, kind_of, read_format, read_items
 from ...values import ConfigError, ReadToolChoice, ReplyWarning, Tool, system
 from ..openai_request import read_choice, read_tools, refuse_several
 from .client_side_tools import ClientTools
@@ -47,7 +47,7 @@ def parse_request(body: Any) -> Request:
         ConfigError: it is none, or can't be answered here: what refers to something that the server has kept, log
             probabilities. The message begins with the path to what is wrong.
     """
-    fields = Fields(body)
+    fields = ObjectReader(body)
     entries, choice = fields.items("tools"), fields.any("tool_choice")
     items = _read_input(fields.any("input"))
     if only_functions(body):
@@ -55,7 +55,7 @@ def parse_request(body: Any) -> Request:
         return _request(fields, items, tools, read_choice(choice, tools))
     # Tools of other kinds are sent as they are, and with them all the others.
     for at, entry in enumerate(entries or ()):
-        Fields(entry, f"tools[{at}]").need("type")
+        ObjectReader(entry, f"tools[{at}]").need("type")
     request = _request(fields, items, (), "none" if choice == "none" else "auto")
     said = {"tools": entries, "tool_choice": choice}
     extra = {**request.options.extra_body, **{name: value for name, value in said.items() if value is not None}}
@@ -68,7 +68,7 @@ def parse_for_functions(body: Any) -> FunctionRequest:
     Raises:
         ConfigError: see `parse_request`; or the tool choice demands a tool that runs on a provider's servers.
     """
-    fields = Fields(body)
+    fields = ObjectReader(body)
     if only_functions(body):
         return FunctionRequest(parse_request(body))
     entries, choice = fields.items("tools"), fields.any("tool_choice")
@@ -79,7 +79,9 @@ def parse_for_functions(body: Any) -> FunctionRequest:
     return FunctionRequest(request, functions.declared, tuple(functions.warnings))
 
 
-def _request(fields: Fields, items: list[tuple[str, Any]], tools: tuple[Tool, ...], choice: ReadToolChoice) -> Request:
+def _request(
+    fields: ObjectReader, items: list[tuple[str, Any]], tools: tuple[Tool, ...], choice: ReadToolChoice
+) -> Request:
     for name, instead in _KEPT.items():
         if fields.any(name) not in (None, False):
             raise ConfigError(f"{name} can't be used: nothing is kept here from one request to the next; {instead}")
@@ -105,12 +107,12 @@ def _request(fields: Fields, items: list[tuple[str, Any]], tools: tuple[Tool, ..
     return Request(model, messages, tools, choice, options)
 
 
-def _format(text: Fields | None) -> ResponseFormat | None:
+def _format(text: ObjectReader | None) -> ResponseFormat | None:
     wanted = text.object("format") if text else None
     return None if wanted is None else read_format(wanted)
 
 
-def _rest(fields: Fields, *groups: Fields | None) -> dict[str, Any]:
+def _rest(fields: ObjectReader, *groups: ObjectReader | None) -> dict[str, Any]:
     rest = fields.rest()
     for name, group in zip(("reasoning", "text"), groups, strict=True):
         if group is not None and (left := group.rest()):

@@ -10,8 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...text import parse_partial
-from ...values import KINDS, PLAIN_ITEMS, Call, Delta, Extra, Failure, Part, Reasoning, Refusal, Text, ToolCall, word
+from ...text import is_truncated_json
+from ...values import (
+    KINDS,
+    PLAIN_ITEMS,
+    Delta,
+    ExtraPart,
+    Failure,
+    PartRef,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    str_or_none,
+)
 from ..serializing.call_state import WrittenCall
 from ..serializing.stream_serializer import DONE, Emitter, event
 from .call_items import CallItem, call_item
@@ -105,10 +118,10 @@ class ResponsesEmitter(Emitter):
     def _is_behind(self, delta: Delta) -> bool:
         """Whether a delta comes after the call that is being written. OpenAI's items never overlap, and some clients
         (langchain-openai 1.7) put pieces of items that do into the wrong ones."""
-        if isinstance(delta, Call):
+        if isinstance(delta, ToolCallDelta):
             call = self.calls.get(0 if delta.index is None else delta.index)
             return call is None or call.number != self._writing
-        return isinstance(delta, Text | Reasoning | Refusal | Extra)
+        return isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta | ExtraPart)
 
     def _released(self) -> bytes:
         """Writes what has waited for a call that is complete now."""
@@ -120,7 +133,7 @@ class ResponsesEmitter(Emitter):
 
     # --- texts --------------------------------------------------------------------------------------------------------
 
-    def write_text(self, delta: Text) -> None:
+    def write_text(self, delta: TextDelta) -> None:
         if not delta.text.strip() and not (self.current_item and self.current_item.item["type"] == "message"):
             self.pending_space += delta.text
             return
@@ -134,24 +147,24 @@ class ResponsesEmitter(Emitter):
         if text and (self._has_text or self._failed or not self.has_calls):
             self.write_piece(TEXT, text, None)
 
-    def write_refusal(self, delta: Refusal) -> None:
+    def write_refusal(self, delta: RefusalDelta) -> None:
         refused, self._refused = self._refused, ""
         if text := delta.text.removeprefix(refused):  # the end of an answer repeats those in its messages
             self.write_piece(REFUSAL, text, delta.part)
 
-    def write_reasoning(self, delta: Reasoning) -> None:
+    def write_reasoning(self, delta: ReasoningDelta) -> None:
         if delta.text:
             self.write_piece(SUMMARY, delta.text, delta.part)
         elif not self.output:  # behind the answer it would say nothing to anybody
             self.open_item("reasoning", delta.part)
 
-    def write_piece(self, kind: PartKind, text: str, place: Part | None) -> None:
+    def write_piece(self, kind: PartKind, text: str, place: PartRef | None) -> None:
         current = self.open_part(kind, place)
         current.pieces.append(text)
         logprobs: dict[str, Any] = {"logprobs": []} if kind.with_logprobs else {}
         self.write_event(f"{kind.events}.delta", **current.position, delta=text, **logprobs)
 
-    def open_part(self, kind: PartKind, place: Part | None) -> OpenItem:
+    def open_part(self, kind: PartKind, place: PartRef | None) -> OpenItem:
         """Returns the open item that a piece belongs to, or a new one, with its part open."""
         current = self.open_item(kind.item, place)
         number = place.number if place else None
@@ -161,7 +174,7 @@ class ResponsesEmitter(Emitter):
             self.write_event(f"{kind.part_events}.added", **current.position, part={**kind.empty})
         return current
 
-    def open_item(self, kind: str, place: Part | None) -> OpenItem:
+    def open_item(self, kind: str, place: PartRef | None) -> OpenItem:
         """Returns the open item that a piece belongs to, or a new one."""
         key = None if place is None else place.item if place.output is None else place.output
         current = self.current_item
@@ -198,7 +211,7 @@ class ResponsesEmitter(Emitter):
     def shows_broken(self, call: ToolCall) -> bool:
         tool = self._tools.get(call.name)
         if tool is not None and tool.kind == "custom":  # any text can be run
-            return not parse_partial(call.raw_arguments)
+            return not is_truncated_json(call.raw_arguments)
         return super().shows_broken(call)
 
     # --- calls --------------------------------------------------------------------------------------------------------
@@ -304,7 +317,7 @@ class ResponsesEmitter(Emitter):
             )
             for number, text in enumerate(refusals if not shown else ()):
                 self._refused += text
-                place = Part(item=None if written else word(message.get("id")), number=len(written) + number)
+                place = PartRef(item=None if written else str_or_none(message.get("id")), number=len(written) + number)
                 self.write_piece(REFUSAL, text, place)
         if message.get("phase") and self.current_item is not None:
             self.current_item.item["phase"] = message["phase"]
@@ -346,7 +359,7 @@ class ResponsesEmitter(Emitter):
         if current is not None and current.item["type"] == "message":
             return
         if current is None or "encrypted_content" in current.item:
-            current = self.open_item("reasoning", Part(item=item.get("id")))
+            current = self.open_item("reasoning", PartRef(item=item.get("id")))
         current.item["encrypted_content"] = item["encrypted_content"]
 
     def write_end(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...text import parse_event
-from ...values import Extra, Part, Reasoning, Refusal, Reply, Text, index, word
+from ...values import ExtraPart, PartRef, ReasoningDelta, RefusalDelta, Reply, TextDelta, int_or_none, str_or_none
 from ..serializing.stream_patcher import SEEN, StreamPatcher
 from .content_parts import REASONING_TEXT, REFUSAL, SUMMARY, TEXT, PartKind
 from .decode import TEXT_EVENTS
@@ -44,7 +44,7 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
 
     def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
         super().__init__(id="", model=str(request.get("model") or ""), request=request, **others)
-        self._place: Part | None = None  # of the last text event
+        self._place: PartRef | None = None  # of the last text event
         self._rest: dict[str, Any] = {}  # members of the last text event
         self._items: dict[Any, dict[str, Any]] = {}  # by their id, or position there: what the server said of them last
         self._places: dict[int, int | None] = {}  # of written items: their positions there, by those here
@@ -128,9 +128,11 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
         if not isinstance(output, int):
             return True
         if kind == "response.output_item.added" and item.get("type") in ("message", "reasoning"):
-            self.open_item(item["type"], Part(output, _key(item)))
+            self.open_item(item["type"], PartRef(output, _key(item)))
         elif part := _PARTS.get((kind, as_object(payload.get("part")).get("type"))):
-            self.open_part(part, Part(output, word(payload.get("item_id")), index(payload.get(part.number)) or 0))
+            self.open_part(
+                part, PartRef(output, str_or_none(payload.get("item_id")), int_or_none(payload.get(part.number)) or 0)
+            )
         waits = self.waiting or self.pending_space
         if waits or output != len(self.output) - 1 or (item and _key(item) != _key(self.output[-1])):
             return False
@@ -151,7 +153,7 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
             if (said := as_object(item)) and said.get("type") in _WRITTEN_ITEMS:
                 self._items[_key(said) or place] = said
         if not str(payload.get("type")).startswith("response.function_call_arguments."):
-            self.seen.append(Extra(SEEN, payload))
+            self.seen.append(ExtraPart(SEEN, payload))
 
     def _place_event(self, payload: dict[str, Any]) -> None:
         """Takes what an event says, where its deltas have their place."""
@@ -177,15 +179,20 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
     def _see_text(self, kind: str, payload: dict[str, Any]) -> None:
         number = payload.get("summary_index", payload.get("content_index"))
         form = "text" if kind.startswith("response.reasoning_text.") else ""
-        self._place = Part(index(payload.get("output_index")), word(payload.get("item_id")), index(number) or 0, form)
+        self._place = PartRef(
+            int_or_none(payload.get("output_index")),
+            str_or_none(payload.get("item_id")),
+            int_or_none(number) or 0,
+            form,
+        )
         if kind.endswith(".delta"):
             rest = {name: value for name, value in payload.items() if name not in _WRITTEN}
             self._rest = {name: value for name, value in rest.items() if value not in (None, [])}
 
     def _see_response(self, response: dict[str, Any]) -> None:
         if not self.begun:
-            self.id = word(response.get("id")) or self.id
-            self.model = word(response.get("model")) or self.model
+            self.id = str_or_none(response.get("id")) or self.id
+            self.model = str_or_none(response.get("model")) or self.model
             created = response.get("created_at")
             self.created = int(created) if isinstance(created, int | float) else self.created
         if not self._seen:  # nothing of what the server leaves out is to be made up
@@ -199,10 +206,10 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
             return
         silent = item["type"] in ("message", "reasoning") and not _text_of(item)
         if done and silent and key not in self._written_ids:  # it says nothing to us, and the next turn may need it
-            self.open_item(item["type"], Part(index(payload.get("output_index")), key))
+            self.open_item(item["type"], PartRef(int_or_none(payload.get("output_index")), key))
 
     def _see_hosted(self, item: dict[str, Any], output: Any, *, done: bool) -> None:
-        key = word(item.get("id")) or word(item.get("call_id")) or str(output)
+        key = str_or_none(item.get("id")) or str_or_none(item.get("call_id")) or str(output)
         if key not in self._hosted:
             self.close_item()
             begun = {**item}
@@ -220,29 +227,29 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
 
     # --- what the engine read -----------------------------------------------------------------------------------------
 
-    def _place_of(self, delta: Text | Reasoning | Refusal) -> Part | None:
+    def _place_of(self, delta: TextDelta | ReasoningDelta | RefusalDelta) -> PartRef | None:
         is_named = delta.part is not None and (delta.part.output is not None or delta.part.item)
         return delta.part if is_named else self._place
 
-    def write_text(self, delta: Text) -> None:
-        super().write_text(Text(delta.text, self._place_of(delta)))
+    def write_text(self, delta: TextDelta) -> None:
+        super().write_text(TextDelta(delta.text, self._place_of(delta)))
 
-    def write_refusal(self, delta: Refusal) -> None:
-        super().write_refusal(Refusal(delta.text, self._place_of(delta)))
+    def write_refusal(self, delta: RefusalDelta) -> None:
+        super().write_refusal(RefusalDelta(delta.text, self._place_of(delta)))
 
-    def write_reasoning(self, delta: Reasoning) -> None:
+    def write_reasoning(self, delta: ReasoningDelta) -> None:
         place = self._place_of(delta)
         if not delta.text:  # it reasoned, and does not show what
             unwritten = (key for key, item in self._items.items() if item["type"] == "reasoning")
-            place = Part(item=next((key for key in unwritten if key not in self._written_ids), None))
-        super().write_reasoning(Reasoning(delta.text, place))
+            place = PartRef(item=next((key for key in unwritten if key not in self._written_ids), None))
+        super().write_reasoning(ReasoningDelta(delta.text, place))
 
-    def write_piece(self, kind: PartKind, text: str, place: Part | None) -> None:
+    def write_piece(self, kind: PartKind, text: str, place: PartRef | None) -> None:
         if place is not None and place.form == "text" and kind.item == "reasoning":
             kind = REASONING_TEXT
         super().write_piece(kind, text, place)
 
-    def open_item(self, kind: str, place: Part | None) -> Any:
+    def open_item(self, kind: str, place: PartRef | None) -> Any:
         current = super().open_item(kind, place)
         self._places[current.index] = place and place.output
         self._written_ids.add(current.item["id"])
@@ -351,11 +358,11 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 
 def _key(item: Mapping[str, Any]) -> str | None:
-    return word(item.get("id")) or word(item.get("call_id"))
+    return str_or_none(item.get("id")) or str_or_none(item.get("call_id"))
 
 
 def _ids(item: Mapping[str, Any]) -> set[str]:
-    return {name for name in (word(item.get("call_id")), word(item.get("id"))) if name}
+    return {name for name in (str_or_none(item.get("call_id")), str_or_none(item.get("id"))) if name}
 
 
 def _is_call(item: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ...requests import Fields
+from ...requests import ObjectReader
 from ...values import ConfigError, ReplyWarning, Tool
 from ..openai_request import read_function
 from .client_side_tools import BUILT_IN, CUSTOM_PARAMETERS, BuiltIn, ClientTool, ClientTools, flat_name, in_container
@@ -66,7 +66,7 @@ class Functions:
         entries = list(_entries(tools or [], "tools"))
         for where, item in items:
             if isinstance(item, Mapping) and item.get("type") in ("additional_tools", "tool_search_output"):
-                entries += _entries(Fields(item, where).items("tools") or [], f"{where}.tools")
+                entries += _entries(ObjectReader(item, where).items("tools") or [], f"{where}.tools")
         self.tools: list[Tool] = []
         self.warnings: list[ReplyWarning] = []
         self._hosted: dict[str, None] = {}  # a set that keeps its order
@@ -83,7 +83,7 @@ class Functions:
         return {name: tool for tool, name in self._names.items() if tool != ClientTool(name)}
 
     def _read(self, entry: _Entry) -> None:
-        fields = Fields(entry.tool, entry.where)
+        fields = ObjectReader(entry.tool, entry.where)
         kind = fields.any("type")
         extra: Mapping[str, Any] = {}
         if kind == "function":
@@ -135,12 +135,12 @@ class Functions:
             elif (kind := item.get("type")) in _HOSTED_ITEMS or _is_hosted_search(item):
                 dropped[str(kind)] = None
             elif kind != "additional_tools":
-                yield where, self._item(item, Fields(item, where))
+                yield where, self._item(item, ObjectReader(item, where))
         if dropped:
             detail = f"items of tools that the provider can't read were not sent: {', '.join(dropped)}"
             self.warnings.append(ReplyWarning("provider_data_dropped", detail))
 
-    def _item(self, item: Mapping[str, Any], fields: Fields) -> Mapping[str, Any]:
+    def _item(self, item: Mapping[str, Any], fields: ObjectReader) -> Mapping[str, Any]:
         kind = str(item.get("type"))
         if kind == "function_call" and item.get("namespace"):
             name = self._name_of(ClientTool(fields.need("name"), "function", fields.text("namespace")))
@@ -163,7 +163,7 @@ class Functions:
     def _output(self, item: Mapping[str, Any]) -> Any:
         """The result of a built-in tool as the result of a function."""
         if item.get("type") == "tool_search_output":
-            found = (entry.tool for entry in _entries(Fields(item).items("tools") or [], ""))
+            found = (entry.tool for entry in _entries(ObjectReader(item).items("tools") or [], ""))
             return json.dumps({"found": [str(tool.get("name")) for tool in found]}, ensure_ascii=False)
         output, status = item.get("output"), item.get("status")
         if output is None:
@@ -188,7 +188,7 @@ class Functions:
 
     def _chosen(self, choice: Any) -> str | None:
         """The function that a choice means; None for a tool of a provider's servers."""
-        fields = Fields(choice, "tool_choice")
+        fields = ObjectReader(choice, "tool_choice")
         kind = fields.need("type")
         if kind in ("function", "custom"):
             return self._name_of(ClientTool(fields.need("name"), kind, fields.text("namespace")))
@@ -198,14 +198,14 @@ class Functions:
 def _entries(tools: Iterable[Any], where: str) -> Iterator[_Entry]:
     for at, tool in enumerate(tools):
         place = f"{where}[{at}]"
-        fields = Fields(tool, place)
+        fields = ObjectReader(tool, place)
         if fields.any("type") != "namespace":
             yield _Entry(place, None, "", tool)
             continue
         name, about = fields.need("name"), fields.text("description") or ""
         for number, inner in enumerate(fields.items("tools") or ()):
             inside = f"{place}.tools[{number}]"
-            Fields(inner, inside)
+            ObjectReader(inner, inside)
             yield _Entry(inside, name, "" if number else about, inner)
 
 
@@ -224,7 +224,7 @@ def _is_hosted_search(item: Mapping[str, Any]) -> bool:
     return item.get("type") in ("tool_search_call", "tool_search_output") and item.get("execution") == "server"
 
 
-def _custom_description(fields: Fields) -> str:
+def _custom_description(fields: ObjectReader) -> str:
     """What a model has to know that is not held to the tool's format."""
     about = fields.text("description") or ""
     format_ = fields.object("format")

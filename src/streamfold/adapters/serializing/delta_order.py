@@ -15,17 +15,17 @@ from dataclasses import replace
 from itertools import count
 from math import inf
 
-from ...text import finite
+from ...text import replace_non_finite
 from ...values import (
-    Call,
     Delta,
-    Extra,
+    ExtraPart,
     Finish,
     IncompleteStreamError,
     ProtocolError,
-    Refusal,
+    RefusalDelta,
     Reply,
     StreamChunk,
+    ToolCallDelta,
     Usage,
     Warn,
 )
@@ -52,17 +52,17 @@ class Order:
         self._begun: list[str] = []  # the names of the calls before it
         self._complete = True  # the last of these needs no more fragments
         self._freed = False  # it did not before: what waits for it may go when something else comes
-        self._held: Call | None = None  # its end
+        self._held: ToolCallDelta | None = None  # its end
         self._sizes: dict[int, int] = {}  # characters that were written of each call
         self._closed: dict[int, str] = {}  # the ends that were written
         self.refused = ""  # what chunks have shown of a refusal
-        self._ends: dict[str | None, Call] = {}  # the calls that are handed out, by their ids
+        self._ends: dict[str | None, ToolCallDelta] = {}  # the calls that are handed out, by their ids
 
     def feed(self, chunk: StreamChunk) -> list[Delta]:
         """Returns what can be written now."""
         out: list[Delta] = []
         grown = None if chunk.details is None else chunk.details.call
-        place = chunk.calls_before if grown is None else grown
+        place = chunk.preceding_calls if grown is None else grown
         for mark in map(_finite, chunk.marks):
             if self._late or 0 < place <= self._passed:
                 self._late.append((place, mark))
@@ -71,25 +71,25 @@ class Order:
         if self._whole_calls and grown is not None:
             self._passed = max(self._passed, grown + 1)
         if chunk.item is not None:
-            self._add(chunk.calls_before, Extra("output", finite(chunk.item)), out)
+            self._add(chunk.preceding_calls, ExtraPart("output", replace_non_finite(chunk.item)), out)
         self.refused += chunk.refusal
         for delta in chunk_deltas(chunk):
-            self._add(chunk.calls_before, delta, out)
+            self._add(chunk.preceding_calls, delta, out)
         if self._whole_calls:
             return out
         if chunk.finished:
-            self._ends = {end.id: end for end in chunk.fragments}
+            self._ends = {end.id: end for end in chunk.call_deltas}
             return out
-        for fragment in chunk.fragments:
+        for fragment in chunk.call_deltas:
             if fragment.extra:
-                fragment = replace(fragment, extra=finite(fragment.extra))
+                fragment = replace(fragment, extra=replace_non_finite(fragment.extra))
             self._add(fragment.index or 0, fragment, out)
         return out
 
-    def note(self, calls_before: int, extra: Extra) -> list[Delta]:
+    def note(self, preceding_calls: int, extra: ExtraPart) -> list[Delta]:
         """Returns what can be written now, given what an event says beside its deltas; to be called before `feed`."""
         out: list[Delta] = []
-        self._add(calls_before, extra, out)
+        self._add(preceding_calls, extra, out)
         return out
 
     def end(self, reply: Reply, emitter: Emitter | Passage | None = None) -> list[Delta]:
@@ -109,13 +109,15 @@ class Order:
         fitting = {end.index for end in ends if end is not None and end.ended is None}
         if broken := [name for number, name in enumerate(self._begun) if number not in fitting]:
             self._check(reply, broken, may_be_cut=emitter is not None and emitter.calls_may_be_cut)
-        self._late = [late for late in self._late if not isinstance(late[1], Call)]  # the whole calls say it all
+        self._late = [
+            late for late in self._late if not isinstance(late[1], ToolCallDelta)
+        ]  # the whole calls say it all
         ends = [end and self._fitting(end.index or 0, end) for end in ends]
         return list(self._rest_of(reply, ends))
 
     def rest(self) -> list[Delta]:
         """Returns the text that still waits, in an answer that broke off."""
-        return [delta for delta in self._take(None) if not isinstance(delta, Call)]
+        return [delta for delta in self._take(None) if not isinstance(delta, ToolCallDelta)]
 
     @staticmethod
     def _check(reply: Reply, names: list[str], *, may_be_cut: bool) -> None:
@@ -126,7 +128,7 @@ class Order:
             how = "reached its limit of tokens" if reply.finish_reason == "length" else "was filtered"
             raise IncompleteStreamError(f"the answer {how} inside a call of {tools}")
 
-    def _fitting(self, number: int, end: Call) -> Call:
+    def _fitting(self, number: int, end: ToolCallDelta) -> ToolCallDelta:
         """Returns the whole of a call without white space that came too late: behind the beginning of the next one.
 
         Raises:
@@ -139,44 +141,44 @@ class Order:
             raise ProtocolError(f"the arguments of {end.name} went on behind their end")
         return replace(end, arguments=text[:size])
 
-    def _add(self, calls_before: int, delta: Delta, out: list[Delta]) -> None:
+    def _add(self, preceding_calls: int, delta: Delta, out: list[Delta]) -> None:
         if self._goes_on(delta):
             self._write(delta, out)
         elif self._freed and self._late:
-            self._late.append((calls_before, delta))
+            self._late.append((preceding_calls, delta))
             self._release(out)
-        elif self._may_go(calls_before, delta):
+        elif self._may_go(preceding_calls, delta):
             self._write(delta, out)
-            if isinstance(delta, Call):
+            if isinstance(delta, ToolCallDelta):
                 self._release(out)
         else:
-            self._late.append((calls_before, delta))
+            self._late.append((preceding_calls, delta))
 
     def _goes_on(self, delta: Delta) -> bool:
         """Whether a delta is a further fragment of a call that has begun."""
-        return isinstance(delta, Call) and (delta.index or 0) < self._next
+        return isinstance(delta, ToolCallDelta) and (delta.index or 0) < self._next
 
-    def _may_go(self, calls_before: int, delta: Delta) -> bool:
-        return calls_before <= self._next and (self._complete or not isinstance(delta, Call))
+    def _may_go(self, preceding_calls: int, delta: Delta) -> bool:
+        return preceding_calls <= self._next and (self._complete or not isinstance(delta, ToolCallDelta))
 
     def _write(self, delta: Delta, out: list[Delta]) -> None:
-        if isinstance(delta, Call) and delta.ended:
+        if isinstance(delta, ToolCallDelta) and delta.ended:
             self._complete = self._freed = True
             self._held = None if self._keeps_ends else delta
             return
-        if (held := self._held) is not None and not isinstance(delta, Extra):  # which may be about that very call
+        if (held := self._held) is not None and not isinstance(delta, ExtraPart):  # which may be about that very call
             self._held = None
             self._closed[held.index or 0] = held.arguments
             self._count(held)
             out.append(held)
         out.append(delta)
-        if isinstance(delta, Call):
+        if isinstance(delta, ToolCallDelta):
             self._count(delta)
             if delta.index == self._next:
                 self._next, self._complete = self._next + 1, False
                 self._begun.append(delta.name or "")
 
-    def _count(self, call: Call) -> None:
+    def _count(self, call: ToolCallDelta) -> None:
         number = call.index or 0
         self._sizes[number] = self._sizes.get(number, 0) + len(call.arguments)
 
@@ -195,14 +197,14 @@ class Order:
                     self._late.append((place, delta))
                     waiting = min(waiting, place)
 
-    def _rest_of(self, reply: Reply, ends: list[Call | None]) -> Iterator[Delta]:
+    def _rest_of(self, reply: Reply, ends: list[ToolCallDelta | None]) -> Iterator[Delta]:
         later = count(max([end.index or 0 for end in self._ends.values()], default=-1) + 1)
-        waiting = [late.value for _, late in self._late if isinstance(late, Extra) and late.name == "output"]
+        waiting = [late.value for _, late in self._late if isinstance(late, ExtraPart) and late.name == "output"]
         refusals: list[Delta] = []  # behind the texts that wait
         for part in end_deltas(reply):
-            if isinstance(part, Extra) and part.value in waiting:
+            if isinstance(part, ExtraPart) and part.value in waiting:
                 continue  # it has its place there
-            if isinstance(part, Call):
+            if isinstance(part, ToolCallDelta):
                 end = ends[part.index or 0]
                 # Under the number under which it began, with the text that was begun.
                 said = (next(later), part.arguments) if end is None else (end.index, end.arguments)
@@ -210,8 +212,8 @@ class Order:
                 yield from self._take(call.index)
                 yield call
                 continue
-            if isinstance(part, Refusal):
-                part = Refusal(part.text.removeprefix(self.refused))
+            if isinstance(part, RefusalDelta):
+                part = RefusalDelta(part.text.removeprefix(self.refused))
                 if part.text and self._late:
                     refusals.append(part)
                     continue
@@ -221,13 +223,13 @@ class Order:
             yield part
         yield from [*self._take(None), *refusals]
 
-    def _take(self, calls_before: int | None) -> list[Delta]:
+    def _take(self, preceding_calls: int | None) -> list[Delta]:
         """Takes what waits and comes before a call; all of it for None."""
-        taken = [late for late in self._late if calls_before is None or late[0] <= calls_before]
-        self._late = [late for late in self._late if calls_before is not None and late[0] > calls_before]
+        taken = [late for late in self._late if preceding_calls is None or late[0] <= preceding_calls]
+        self._late = [late for late in self._late if preceding_calls is not None and late[0] > preceding_calls]
         return [delta for _, delta in taken]
 
 
-def _finite(mark: Extra) -> Extra:
-    value = finite(mark.value)
+def _finite(mark: ExtraPart) -> ExtraPart:
+    value = replace_non_finite(mark.value)
     return mark if value is mark.value else replace(mark, value=value)

@@ -17,23 +17,23 @@ from ...values import (
     Block,
     BlockEnd,
     BlockPiece,
-    Call,
     CallKind,
+    CallSummary,
     Delta,
-    Done,
-    Extra,
+    ExtraPart,
     Failure,
     Finish,
     FinishReason,
     Meta,
-    Part,
-    Reasoning,
-    Refusal,
+    PartRef,
+    ReasoningDelta,
+    RefusalDelta,
     Reply,
     StreamChunk,
-    Summary,
-    Text,
+    StreamEnd,
+    TextDelta,
     ToolCall,
+    ToolCallDelta,
 )
 from .call_state import looks_whole
 from .passthrough_state import HEAD, HeardEvent, SaidLane, Shown, ends_call
@@ -66,7 +66,11 @@ class Passage:
         self.differs = self.ends = False
         self.left = b""
         self._said_finish: FinishReason | None = None
-        self._lanes: dict[object, SaidLane] = {Text: SaidLane(), Reasoning: SaidLane(), Refusal: SaidLane()}
+        self._lanes: dict[object, SaidLane] = {
+            TextDelta: SaidLane(),
+            ReasoningDelta: SaidLane(),
+            RefusalDelta: SaidLane(),
+        }
         self._calls: list[SaidLane] = []
         self._refusals: dict[object, str] = {}  # the text so far, by the part of the answer
         self._numbers: dict[object, int] = {}  # of the calls, by what the server knows them by
@@ -100,12 +104,12 @@ class Passage:
         return self._emitter.shows_broken(call)
 
     @property
-    def seen(self) -> list[Extra]:
+    def seen(self) -> list[ExtraPart]:
         """See `Emitter`."""
         return self._emitter.seen
 
     @seen.setter
-    def seen(self, seen: list[Extra]) -> None:
+    def seen(self, seen: list[ExtraPart]) -> None:
         self._emitter.seen, self._seen_before = seen, 0
 
     @property
@@ -121,7 +125,7 @@ class Passage:
         """Whether the server said itself what an answer that has ended is: its calls, its texts and how it ended."""
         if any(call.error and not self.shows_broken(call) for call in reply.tool_calls):
             return False
-        if any(self._lanes[kind].ahead for kind in (Text, Reasoning)):
+        if any(self._lanes[kind].ahead for kind in (TextDelta, ReasoningDelta)):
             return False
         if not self._has_said(reply):
             return False
@@ -157,54 +161,56 @@ class Passage:
         event.deltas += seen[self._seen_before :]
         self._seen_before = len(seen)
         deltas = list(deltas)
-        is_last = any(isinstance(delta, Done) for delta in deltas)
+        is_last = any(isinstance(delta, StreamEnd) for delta in deltas)
         self.ends = is_last and len(deltas) == 1
         for delta in deltas:
             match delta:
-                case Call(custom=True):
+                case ToolCallDelta(custom=True):
                     self._hear_custom(delta)
-                case Call() if not (is_last and delta.whole and self._known(delta)):  # the last word repeats all calls
+                case ToolCallDelta() if not (
+                    is_last and delta.whole and self._known(delta)
+                ):  # the last word repeats all calls
                     self._hear_call(delta, delta.index, delta.arguments)
-                case Summary(calls):
+                case CallSummary(calls):
                     for call in calls:
                         if not self._known(call):  # nothing but the end of the answer says it
                             self._hear_call(call, call.index, call.arguments)
-                case Block(index=index, call=Call() as call):
+                case Block(index=index, call=ToolCallDelta() as call):
                     self._hear_call(replace(call, begins=True), index, call.arguments)
                 case BlockPiece(index=index, kind="call", how="json", value=str(text)) if index in self._numbers:
-                    self._hear_call(Call(index), index, text)
+                    self._hear_call(ToolCallDelta(index), index, text)
                 case BlockEnd(index=index) if index in self._numbers:
                     self._end_call(self._numbers[index])
-                case Text(text, whole=False) | Reasoning(text, whole=False) if self._texts:
+                case TextDelta(text, whole=False) | ReasoningDelta(text, whole=False) if self._texts:
                     self._say(self._lanes[type(delta)], delta, text)
                 case BlockPiece(kind="text", how="append", value=str(text)) if self._texts:
-                    self._say(self._lanes[Text], Text(text), text)
+                    self._say(self._lanes[TextDelta], TextDelta(text), text)
                 case BlockPiece(kind="reasoning", how="append", value=str(text)) if self._texts:
-                    self._say(self._lanes[Reasoning], Reasoning(text), text)
-                case Refusal(text, part, whole=False):
+                    self._say(self._lanes[ReasoningDelta], ReasoningDelta(text), text)
+                case RefusalDelta(text, part, whole=False):
                     self._refusals[_place(part)] = self._refusals.get(_place(part), "") + text
-                    self._say(self._lanes[Refusal], delta, text)
-                case Refusal(text, part) if self._refusals.get(_place(part)) != text:
+                    self._say(self._lanes[RefusalDelta], delta, text)
+                case RefusalDelta(text, part) if self._refusals.get(_place(part)) != text:
                     event.last = True  # only at the end it is known how much of it is new
                 case Finish(reason, raw):
                     self._said_finish, event.last = reason, True
                     words = self._emitter.end_words
                     self.differs = self.differs or bool(words and raw not in words and reason != "unknown")
-                case Failure() | Done():
+                case Failure() | StreamEnd():
                     event.last = True
 
     def shows(self, chunk: StreamChunk) -> None:
         """Takes the texts that were read in an event, before they come in their order."""
         if self.passes and not self._texts:
             if chunk.reasoning:
-                self._say(self._lanes[Reasoning], Reasoning(chunk.reasoning), chunk.reasoning)
+                self._say(self._lanes[ReasoningDelta], ReasoningDelta(chunk.reasoning), chunk.reasoning)
             if chunk.delta:
-                self._say(self._lanes[Text], Text(chunk.delta), chunk.delta)
+                self._say(self._lanes[TextDelta], TextDelta(chunk.delta), chunk.delta)
 
-    def _known(self, call: Call) -> bool:
+    def _known(self, call: ToolCallDelta) -> bool:
         return any(key in self._numbers for key in _keys(call, call.index))
 
-    def _hear_call(self, call: Call, index: int | None, text: str) -> None:
+    def _hear_call(self, call: ToolCallDelta, index: int | None, text: str) -> None:
         begins = call.begins and index is None
         keys = _keys(call, index)
         number = None if begins else next((self._numbers[key] for key in keys if key in self._numbers), None)
@@ -232,7 +238,7 @@ class Passage:
         if call.whole and text_said and not call.begins and self.keeps_order:
             self._end_call(number)
 
-    def _hear_custom(self, call: Call) -> None:
+    def _hear_custom(self, call: ToolCallDelta) -> None:
         """Counts a call of a custom tool. The patcher writes its pieces as they are (`StreamPatcher.see`)."""
         keys = _keys(call, call.index)
         if (call.name or not self._calls) and not any(key in self._numbers for key in keys):
@@ -245,13 +251,13 @@ class Passage:
         text = "".join(lane.pieces)
         if text.strip() and looks_whole(text):
             lane.late = 1 + len(text) - len(text.rstrip())
-            self._event.deltas.append(Call(number, arguments=text, whole=True))
+            self._event.deltas.append(ToolCallDelta(number, arguments=text, whole=True))
 
     def _say(self, lane: SaidLane, delta: Delta, text: str) -> None:
         lane.ahead += text
         lane.said += len(text)
         self._event.deltas.append(delta)
-        if lane is not self._lanes[Refusal]:  # which is shown at the end alone, and in the same words
+        if lane is not self._lanes[RefusalDelta]:  # which is shown at the end alone, and in the same words
             self._event.needs.append((lane, lane.said))
 
     # --- what may be shown --------------------------------------------------------------------------------------------
@@ -268,7 +274,7 @@ class Passage:
         if (lane := shown.lane) is not None:
             if lane.ahead.startswith(shown.text):
                 lane.ahead = lane.ahead[len(shown.text) :]
-            elif not isinstance(delta, Refusal):  # which the end of the answer says, in the server's words
+            elif not isinstance(delta, RefusalDelta):  # which the end of the answer says, in the server's words
                 self.differs = True
         self._due.append(shown)
         return b""
@@ -280,12 +286,14 @@ class Passage:
     def _shown(self, delta: Delta) -> Shown:
         """Puts a delta in its place."""
         match delta:
-            case Call(index=int(number), whole=False):  # whole ones are the end of the answer, and say all of the call
+            case ToolCallDelta(
+                index=int(number), whole=False
+            ):  # whole ones are the end of the answer, and say all of the call
                 lane = self._lanes.setdefault(number, SaidLane())
                 if lane.shown == 0 and not (lane.name == delta.name and lane.id in (None, delta.id)):
                     self.differs = True
                 text = HEAD * (lane.shown == 0) + delta.arguments
-            case Text(text) | Reasoning(text) | Refusal(text):
+            case TextDelta(text) | ReasoningDelta(text) | RefusalDelta(text):
                 lane = self._lanes[type(delta)]
             case _:
                 return Shown(delta)
@@ -352,9 +360,9 @@ class Passage:
         for lane, need in event.needs:
             lane.passed = need
         for delta in event.deltas:
-            if isinstance(delta, Refusal):
-                self._lanes[Refusal].passed += len(delta.text)
-            elif isinstance(delta, Extra):
+            if isinstance(delta, RefusalDelta):
+                self._lanes[RefusalDelta].passed += len(delta.text)
+            elif isinstance(delta, ExtraPart):
                 self._gone[id(delta)] = delta
         self._due = [shown for shown in self._due if not self._has_gone(shown)]
         if elsewhere := [one for one in written if one is not None]:
@@ -375,16 +383,16 @@ class Passage:
         if lane is None or (left := end - lane.passed) >= len(text):
             return self._emitter.feed(delta)
         match delta:
-            case Call() if left > 0:
+            case ToolCallDelta() if left > 0:
                 return self._emitter.feed(replace(delta, arguments=text[-left:]))
-            case Text() | Reasoning() | Refusal() if left > 0:
+            case TextDelta() | ReasoningDelta() | RefusalDelta() if left > 0:
                 return self._emitter.feed(replace(delta, text=text[-left:]))
         return b""
 
 
-def _place(part: Part | None) -> object:
+def _place(part: PartRef | None) -> object:
     return part and (part.item if part.output is None else part.output, part.number)
 
 
-def _keys(call: Call, index: int | None) -> list[object]:
+def _keys(call: ToolCallDelta, index: int | None) -> list[object]:
     return [key for key in (index, call.item or None, call.id) if key is not None]

@@ -6,41 +6,41 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
-from ...text import finite
+from ...text import replace_non_finite
 from ...values import (
     APIError,
     APIStatusError,
     APITimeoutError,
-    Call,
     CallKind,
     Delta,
     ErrorInfo,
-    Extra,
+    ExtraPart,
     Failure,
     Finish,
     Meta,
-    Part,
-    Reasoning,
-    Refusal,
+    PartRef,
+    ReasoningDelta,
+    RefusalDelta,
     Reply,
     ReplyWarning,
     StreamChunk,
-    Text,
+    TextDelta,
     ToolCall,
+    ToolCallDelta,
     UpstreamError,
     Warn,
-    word,
+    str_or_none,
 )
 
 
 def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:
     """Returns the visible part of a chunk as deltas. The rest of the last chunk is in the reply: see `end_deltas`."""
     if chunk.reasoning:
-        yield Reasoning(chunk.reasoning, chunk.part)
+        yield ReasoningDelta(chunk.reasoning, chunk.part)
     if chunk.refusal:
-        yield Refusal(chunk.refusal, chunk.part)
+        yield RefusalDelta(chunk.refusal, chunk.part)
     if chunk.delta:
-        yield Text(chunk.delta, chunk.part)
+        yield TextDelta(chunk.delta, chunk.part)
 
 
 def end_deltas(reply: Reply, *, items_tell: bool = False) -> Iterator[Delta]:
@@ -50,13 +50,13 @@ def end_deltas(reply: Reply, *, items_tell: bool = False) -> Iterator[Delta]:
         items_tell: the texts are those of the items, and have not been written before.
     """
     if reply.reasoned and not reply.reasoning:
-        yield Reasoning("")
+        yield ReasoningDelta("")
     if reply.refusal and not items_tell:
-        yield Refusal(reply.refusal)
+        yield RefusalDelta(reply.refusal)
     for name, values in reply.extras.items():
         if name != "output":
             for value in _in_the_text(reply, values) if name == "annotations" else values:
-                yield Extra(name, value)
+                yield ExtraPart(name, value)
     yield from _items_and_calls(reply, with_texts=items_tell)
     if reply.usage is not None:
         yield reply.usage
@@ -97,7 +97,9 @@ def reply_deltas(reply: Reply) -> Iterator[Delta]:
 def items_tell(reply: Reply) -> bool:
     """Whether the texts of an answer are those of the items that it came as: then these say what stands where."""
     said = [delta for item in _items(reply) for delta in _texts(item)]
-    texts = ["".join(one.text for one in said if isinstance(one, kind)) for kind in (Text, Refusal, Reasoning)]
+    texts = [
+        "".join(one.text for one in said if isinstance(one, kind)) for kind in (TextDelta, RefusalDelta, ReasoningDelta)
+    ]
     shown = [reply.text, reply.refusal or "", "".join(reply.reasoning.split())]
     return bool(said) and [*texts[:2], "".join(texts[2].split())] == shown
 
@@ -117,10 +119,10 @@ def jsonable(reply: Reply) -> Reply:
 
     Some servers write NaN or 1e400 into usage and other members of an answer, and JSON has neither.
     """
-    calls = [replace(call, extra=finite(call.extra)) for call in reply.tool_calls]
-    extras = finite(reply.extras)
+    calls = [replace(call, extra=replace_non_finite(call.extra)) for call in reply.tool_calls]
+    extras = replace_non_finite(reply.extras)
     usage = reply.usage
-    if usage is not None and (raw := finite(usage.raw)) is not usage.raw:
+    if usage is not None and (raw := replace_non_finite(usage.raw)) is not usage.raw:
         usage = replace(usage, raw=raw)
     lost = [f"tool_calls[{at}]" for at, call in enumerate(reply.tool_calls) if calls[at].extra is not call.extra]
     lost += [name for name, value in reply.extras.items() if extras[name] is not value]
@@ -162,18 +164,18 @@ def _items(reply: Reply) -> list[dict[str, Any]]:
     return [item for item in reply.extras.get("output", []) if isinstance(item, dict)]
 
 
-def _texts(item: dict[str, Any]) -> Iterator[Text | Refusal | Reasoning]:
+def _texts(item: dict[str, Any]) -> Iterator[TextDelta | RefusalDelta | ReasoningDelta]:
     """Yields the texts of an item of the Responses API, each with its place."""
     parts = item.get("content") if item.get("type") == "message" else item.get("summary") or item.get("content")
     for number, part in enumerate(parts if isinstance(parts, list) else ()):
-        place = Part(item=word(item.get("id")), number=number)
+        place = PartRef(item=str_or_none(item.get("id")), number=number)
         match item.get("type"), part:
             case "message", {"refusal": str(text)}:
-                yield Refusal(text, place)
+                yield RefusalDelta(text, place)
             case "message", {"text": str(text)}:
-                yield Text(text, place)
+                yield TextDelta(text, place)
             case "reasoning", {"text": str(text)}:
-                yield Reasoning(text, place)
+                yield ReasoningDelta(text, place)
 
 
 def _items_and_calls(reply: Reply, *, with_texts: bool) -> Iterator[Delta]:
@@ -186,10 +188,10 @@ def _items_and_calls(reply: Reply, *, with_texts: bool) -> Iterator[Delta]:
     places = {call.id: number for number, call in enumerate(reply.tool_calls)}
     for item in items:
         yield from _texts(item) if with_texts else ()
-        place = places.get(word(item.get("call_id")) or word(item.get("id")) or "", -1)
+        place = places.get(str_or_none(item.get("call_id")) or str_or_none(item.get("id")) or "", -1)
         for made in calls[written : max(written, place)]:  # the list of items may have them elsewhere, or not at all
             yield from made
-        yield Extra("output", item)
+        yield ExtraPart("output", item)
         if place >= written:
             yield from calls[place]
             written = place + 1
@@ -205,13 +207,13 @@ def _written_call(number: int, call: ToolCall, items: list[dict[str, Any]]) -> l
     if call.kind != "custom" or item is not None:
         return []
     members = {"call_id": call.id, "name": call.name, "input": call.raw_arguments}
-    return [Extra("output", {"type": "custom_tool_call", "status": "completed", **members})]
+    return [ExtraPart("output", {"type": "custom_tool_call", "status": "completed", **members})]
 
 
-def _whole(number: int, call: ToolCall, item: dict[str, Any]) -> Call:
+def _whole(number: int, call: ToolCall, item: dict[str, Any]) -> ToolCallDelta:
     item_id = item.get("id")
     item_id = item_id if isinstance(item_id, str) and item_id else None
-    return Call(number, call.id, call.name, arguments_text(call), True, call.extra, item_id)
+    return ToolCallDelta(number, call.id, call.name, arguments_text(call), True, call.extra, item_id)
 
 
 def arguments_text(call: ToolCall) -> str:

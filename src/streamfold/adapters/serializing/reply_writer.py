@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...values import ErrorInfo, Extra, Failure, Refusal, Reply, StreamChunk, StreamError
+from ...values import ErrorInfo, ExtraPart, Failure, RefusalDelta, Reply, StreamChunk, StreamError
 from .delta_order import Order
 from .passthrough import Passage
 from .reply_deltas import jsonable, with_kinds
@@ -32,13 +32,13 @@ class ReplyWriter:
         self._emitter.shows(chunk)
         return self._emitter.feed_all(self._order.feed(chunk))
 
-    def note(self, calls_before: int, extra: Extra) -> bytes:
+    def note(self, preceding_calls: int, extra: ExtraPart) -> bytes:
         """Returns the events for what an event says beside its deltas (`Emitter.seen`). To be called before `feed`.
 
         Args:
-            calls_before: how many calls had begun before that event.
+            preceding_calls: how many calls had begun before that event.
         """
-        return self._emitter.feed_all(self._order.note(calls_before, extra))
+        return self._emitter.feed_all(self._order.note(preceding_calls, extra))
 
     def finish(self, reply: Reply) -> bytes:
         """Returns the events that end the answer.
@@ -64,7 +64,7 @@ class ReplyWriter:
         refusal = []
         if partial is not None and not self._failed:
             self._emitter.said = (partial.text, partial.reasoning, partial.refusal or "")
-            refusal = [Refusal((partial.refusal or "").removeprefix(self._order.refused))]
+            refusal = [RefusalDelta((partial.refusal or "").removeprefix(self._order.refused))]
         self._failed = True
         return self._emitter.feed_all([*self._order.rest(), *refusal])
 

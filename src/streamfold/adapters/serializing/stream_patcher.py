@@ -6,10 +6,10 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...values import Extra, Reply
+from ...values import ExtraPart, Reply
 from .stream_serializer import Emitter
 
-SEEN = "seen"  # the name of an `Extra` with the members of an event that have no delta
+SEEN = "seen"  # the name of an `ExtraPart` with the members of an event that have no delta
 
 
 class StreamPatcher(Emitter):
@@ -28,7 +28,7 @@ class StreamPatcher(Emitter):
 
     def __init__(self, **others: Any) -> None:
         super().__init__(**others)
-        self.seen: list[Extra] = []
+        self.seen: list[ExtraPart] = []
 
     @staticmethod
     @abstractmethod

@@ -16,20 +16,20 @@ from collections.abc import Collection, Iterable
 from typing import Any, ClassVar, NoReturn
 
 from ...values import (
-    Call,
     CallKind,
     Delta,
     ErrorInfo,
-    Extra,
+    ExtraPart,
     Failure,
     Finish,
     Meta,
     ReadToolChoice,
-    Reasoning,
-    Refusal,
+    ReasoningDelta,
+    RefusalDelta,
     StreamChunk,
-    Text,
+    TextDelta,
     ToolCall,
+    ToolCallDelta,
     Usage,
     Warn,
     WarningCode,
@@ -144,20 +144,25 @@ class Emitter(ABC):
         if self.ended:
             return b""
         match delta:
-            case Text(whole=True) | Reasoning(whole=True) | Refusal(whole=True) | Call(index=None):
+            case (
+                TextDelta(whole=True)
+                | ReasoningDelta(whole=True)
+                | RefusalDelta(whole=True)
+                | ToolCallDelta(index=None)
+            ):
                 _unsorted(delta)
-            case Text(text):
+            case TextDelta(text):
                 if text:
                     self.write_text(delta)
-            case Reasoning():
+            case ReasoningDelta():
                 self.write_reasoning(delta)
-            case Refusal(text):
+            case RefusalDelta(text):
                 if text:
                     self.write_refusal(delta)
-            case Call():
+            case ToolCallDelta():
                 if self.tool_choice != "none":
                     (self._custom_call if delta.custom else self._call)(delta)
-            case Extra(name, value, whole):
+            case ExtraPart(name, value, whole):
                 values = value[self._extras.get(name, 0) :] if whole else [value]  # of a list those that are new
                 self._extras[name] = self._extras.get(name, 0) + len(values)
                 for one in values:
@@ -239,7 +244,7 @@ class Emitter(ABC):
     def _write_warnings(self) -> None:
         self._out += [comment(warning) for warning in self._warnings]
 
-    def _call(self, part: Call) -> None:
+    def _call(self, part: ToolCallDelta) -> None:
         number = 0 if part.index is None else part.index
         call = self.calls.setdefault(number, WrittenCall(len(self.calls)))
         if call.closed:
@@ -267,7 +272,7 @@ class Emitter(ABC):
                 call.pieces = [part.arguments]
             self.close_call(call)
 
-    def _custom_call(self, part: Call) -> None:
+    def _custom_call(self, part: ToolCallDelta) -> None:
         """Takes a piece of a call of a custom tool: the first one keeps its place among the others."""
         number = part.index or 0
         if (call := self._customs.get(number)) is None:
@@ -300,11 +305,11 @@ class Emitter(ABC):
         """Writes what there is of text among the deltas that have waited."""
         for delta in deltas:
             match delta:
-                case Text():
+                case TextDelta():
                     self.write_text(delta)
-                case Reasoning():
+                case ReasoningDelta():
                     self.write_reasoning(delta)
-                case Refusal():
+                case RefusalDelta():
                     self.write_refusal(delta)
 
     @property
@@ -317,15 +322,15 @@ class Emitter(ABC):
         """Writes the start of the answer."""
 
     @abstractmethod
-    def write_text(self, delta: Text) -> None:
+    def write_text(self, delta: TextDelta) -> None:
         """Writes a piece of text."""
 
     @abstractmethod
-    def write_reasoning(self, delta: Reasoning) -> None:
+    def write_reasoning(self, delta: ReasoningDelta) -> None:
         """Writes a piece of reasoning. An empty one: the model reasoned and shows nothing of it."""
 
     @abstractmethod
-    def write_refusal(self, delta: Refusal) -> None:
+    def write_refusal(self, delta: RefusalDelta) -> None:
         """Writes a piece of a refusal."""
 
     @abstractmethod

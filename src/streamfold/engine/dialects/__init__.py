@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from importlib import import_module
 
-from ...values import Call, ConfigError, Delta, NamedTool, Text, Warn, nearest
+from ...values import ConfigError, Delta, NamedTool, TextDelta, ToolCallDelta, Warn, did_you_mean
 from .dialect import Dialect, DialectContext
 from .leaked_markup import bare_forms, leaked_markup, reader_of
 from .special_tokens import special_tokens
@@ -98,9 +98,9 @@ def describe_leak(text: str, read: Collection[str], context: DialectContext) -> 
 def _reads_calls(name: str, text: str, context: DialectContext, *, declared: bool = False) -> bool:
     """Returns whether a dialect finds calls in a text, complete or not; `declared`: complete ones of declared tools."""
     dialect = find_dialect(name, context)
-    found = [*dialect.feed(Text(text)), *dialect.finish()]
+    found = [*dialect.feed(TextDelta(text)), *dialect.finish()]
     names = {tool.name for tool in context.tools}
-    calls = {delta.name for delta in found if isinstance(delta, Call) and delta.name}
+    calls = {delta.name for delta in found if isinstance(delta, ToolCallDelta) and delta.name}
     if declared:
         return bool(calls & names)
     return bool(calls) or any(isinstance(delta, Warn) and delta.code in _CALLS_FOUND for delta in found)
@@ -130,7 +130,7 @@ def _third_party(name: str, context: DialectContext) -> Dialect:
         return made
     known = sorted({*_BUILT_IN, *found})
     raise ConfigError(
-        f"unknown dialect {name!r}{nearest(name, known)}. Allowed: {', '.join(known)}, or several joined by '+'"
+        f"unknown dialect {name!r}{did_you_mean(name, known)}. Allowed: {', '.join(known)}, or several joined by '+'"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...values import Call, Delta, Reasoning, Summary, Text, Warn
+from ...values import CallSummary, Delta, ReasoningDelta, TextDelta, ToolCallDelta, Warn
 from .dialect import DialectContext
 from .reader import Family, Reader
 from .scanner import is_object
@@ -26,7 +26,7 @@ class Markup:
         self._text = Reader(families, calls=on, reasoning=reasoning, inside=inside, draft=self._draft_in_text)
         # Older servers leave a call that Kimi makes while it thinks in `reasoning_content`. The rest is reasoning.
         aloud = [family for family in families if family.interrupts]
-        self._thoughts = Reader(aloud, Reasoning, calls=True, draft=context.draft) if on and aloud else None
+        self._thoughts = Reader(aloud, ReasoningDelta, calls=True, draft=context.draft) if on and aloud else None
         self._quiet = [family for family in families if family.openers and not family.interrupts] if on else []
         self._text.thought = [] if self._quiet else None
         self._tools = {tool.name for tool in context.tools}
@@ -34,14 +34,14 @@ class Markup:
 
     def feed(self, delta: Delta) -> Iterable[Delta]:
         """Returns the deltas that are certain after this one. Text that may still become markup is held back."""
-        if isinstance(delta, Text) and delta.text:
+        if isinstance(delta, TextDelta) and delta.text:
             return self._text.feed(delta.text)
-        if isinstance(delta, Reasoning) and delta.text:
+        if isinstance(delta, ReasoningDelta) and delta.text:
             if self._thoughts:
                 return self._thoughts.feed(delta.text)
             if self._text.thought is not None:
                 self._text.thought.append(delta.text)
-        calls = delta.calls if isinstance(delta, Summary) else [delta] if isinstance(delta, Call) else ()
+        calls = delta.calls if isinstance(delta, CallSummary) else [delta] if isinstance(delta, ToolCallDelta) else ()
         if any(call.id or call.name or call.arguments for call in calls):
             self._structured = True
         return (delta,)
@@ -65,7 +65,7 @@ class Markup:
             call.index, call.markup = number, True
         return [*out, *calls]
 
-    def _late(self) -> list[Call]:
+    def _late(self) -> list[ToolCallDelta]:
         """Returns the calls in reasoning that never ended."""
         if self._structured or not self._text.unclosed or not self._text.thought:
             return []

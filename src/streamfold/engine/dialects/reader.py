@@ -32,7 +32,7 @@ from itertools import groupby
 from typing import ClassVar
 
 from ...text import join_surrogates
-from ...values import Call, Delta, Reasoning, Text, Warn
+from ...values import Delta, ReasoningDelta, TextDelta, ToolCallDelta, Warn
 from .dialect import DialectContext
 from .grammar import Shape
 from .scanner import NOT_SPACE, Markers, Reading, Scanner, markers
@@ -110,7 +110,7 @@ class Reader(Scanner):
     def __init__(
         self,
         families: Sequence[Family],
-        kind: type[Text | Reasoning] = Text,
+        kind: type[TextDelta | ReasoningDelta] = TextDelta,
         *,
         calls: bool,
         reasoning: bool = False,
@@ -143,8 +143,8 @@ class Reader(Scanner):
         self._fresh = True  # nothing but white space since the last structure
         self._structured = False
         self._space: list[str] = []  # which waits for what comes next
-        self._out: list[Text | Reasoning] = []
-        self.calls: list[Call] = []
+        self._out: list[TextDelta | ReasoningDelta] = []
+        self.calls: list[ToolCallDelta] = []
         self.warnings: list[Warn] = []
         self.behind = ""
         self.thought: list[str] | None = None
@@ -169,7 +169,7 @@ class Reader(Scanner):
         if self._drafted <= len(self.calls):
             self.draft(name, arguments)
         made_id = join_surrogates(call_id) if call_id else None
-        self.calls.append(Call(len(self.calls), made_id, join_surrogates(name), arguments.strip(), whole=True))
+        self.calls.append(ToolCallDelta(len(self.calls), made_id, join_surrogates(name), arguments.strip(), whole=True))
         self._head = False
         self.event()
         return Verdict.TAKEN
@@ -327,7 +327,7 @@ class Reader(Scanner):
         self._out.append(self._kind(piece))
 
     def _think_aloud(self, piece: str) -> None:
-        self._out.append(Reasoning(piece))
+        self._out.append(ReasoningDelta(piece))
         if self.thought is not None:
             self.thought.append(piece)
 

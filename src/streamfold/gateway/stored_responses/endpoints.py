@@ -22,7 +22,7 @@ from ...adapters.responses import response_skeleton
 from ...adapters.serializing import comment
 from ...stores import StoreError
 from ...turn_cache import named_end_user
-from ...values import ErrorInfo, index
+from ...values import ErrorInfo, int_or_none
 from ..answering import Exchange
 from ..api import Wire
 from ..background import Background
@@ -211,7 +211,7 @@ class KeptResponses:
             await self._refuse(incoming, running.refused)
             return
         if response["status"] == "failed":
-            status = index(response["error"].get("status")) or 502
+            status = int_or_none(response["error"].get("status")) or 502
             await send_json(incoming.send, status, {"error": response["error"]}, headers)
             return
         warnings = "; ".join([*running.warnings, *([running.untold] if running.untold else [])])
@@ -272,7 +272,7 @@ class KeptResponses:
             items.reverse()
         ids = [item["id"] for item in items]
         start = ids.index(query["after"]) + 1 if query.get("after") in ids else 0
-        limit = min(100, max(1, index(query.get("limit")) or _PAGE))
+        limit = min(100, max(1, int_or_none(query.get("limit")) or _PAGE))
         page = items[start : start + limit]
         ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {"first_id": None, "last_id": None}
         body = {"object": "list", "data": page, **ends, "has_more": start + limit < len(items)}

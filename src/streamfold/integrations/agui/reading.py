@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...requests import Fields
+from ...requests import ObjectReader
 from ...text import parse_object
-from ...values import KINDS, CallKind, ConfigError, ContentPart, Message, TextPart, Tool, ToolCall, nearest
+from ...values import KINDS, CallKind, ConfigError, ContentPart, Message, TextPart, Tool, ToolCall, did_you_mean
 from ..ui import (
     Decision,
     ExternalResult,
@@ -58,7 +58,7 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
     Raises:
         ConfigError: it is something else; the error names the place. Or a decision is not signed.
     """
-    given = Fields(body, "the request")
+    given = ObjectReader(body, "the request")
     messages, thread = read_messages(given.must("messages", list)), given.string("threadId")
     calls = last_calls(messages)
     signatures = None if secret is None else Signatures(secret, owner, thread)
@@ -87,12 +87,12 @@ def read_messages(messages: Iterable[Any]) -> list[Message]:
     before: str | None = None  # reasoning of other agents stands before what came of it
     for at, message in enumerate(given):
         where = f"messages[{at}]"
-        role = Fields(message, where).string("role")
+        role = ObjectReader(message, where).string("role")
         if role not in _ROLES:
-            raise ConfigError(f"{where}.role is {role!r}{nearest(role, _ROLES)}. Allowed: {', '.join(_ROLES)}")
+            raise ConfigError(f"{where}.role is {role!r}{did_you_mean(role, _ROLES)}. Allowed: {', '.join(_ROLES)}")
         if role == "reasoning":
             if _owner(message) not in owned:
-                before = (before or "") + (Fields(message, where).text("content") or "")
+                before = (before or "") + (ObjectReader(message, where).text("content") or "")
         elif role != "activity":
             read += _message(role, message, owned.get(message.get("id"), before), where)
             before = None
@@ -119,7 +119,7 @@ def _owner(message: Mapping[str, Any]) -> str:
 
 def _message(role: Any, message: Mapping[str, Any], reasoning: str | None, where: str) -> Iterator[Message]:
     if role == "assistant":
-        fields = Fields(message, where)
+        fields = ObjectReader(message, where)
         text, given = fields.text("content") or "", fields.items("toolCalls") or []
         calls = tuple(_call(call, f"{where}.toolCalls[{at}]") for at, call in enumerate(given))
         if text or calls:
@@ -127,17 +127,17 @@ def _message(role: Any, message: Mapping[str, Any], reasoning: str | None, where
             known = extras if isinstance(extras, dict) else {}
             yield Message("assistant", text or None, calls, reasoning=reasoning, extras=known)
     elif role == "tool":
-        error = Fields(message, where).text("error") or ""
+        error = ObjectReader(message, where).text("error") or ""
         content = _content(message.get("content"), where)
         yield Message(
-            "tool", content or error, tool_call_id=Fields(message, where).string("toolCallId"), error=bool(error)
+            "tool", content or error, tool_call_id=ObjectReader(message, where).string("toolCallId"), error=bool(error)
         )
     else:
         yield Message(role, _content(message.get("content"), where))
 
 
 def _call(call: Any, where: str) -> ToolCall:
-    fields = Fields(call, where)
+    fields = ObjectReader(call, where)
     call_id, function = fields.string("id"), fields.inner("function")
     name, raw = function.string("name"), function.text("arguments") or ""
     try:
@@ -172,7 +172,7 @@ def _content(content: Any, where: str) -> str | tuple[ContentPart, ...]:
 
 
 def _part(part: Any, where: str) -> ContentPart:
-    fields = Fields(part, where)
+    fields = ObjectReader(part, where)
     kind = fields.string("type")
     if kind == "text":
         return TextPart(fields.string("text"))
@@ -192,20 +192,20 @@ def _part(part: Any, where: str) -> ContentPart:
 
 def _tools(given: list[Any]) -> Iterator[Tool]:
     for at, entry in enumerate(given):
-        tool = Fields(entry, f"tools[{at}]")
+        tool = ObjectReader(entry, f"tools[{at}]")
         schema = tool.mapping("parameters") or {"type": "object", "properties": {}}
         yield Tool(tool.string("name"), tool.text("description") or "", schema)
 
 
 def _context(given: list[Any]) -> Iterator[tuple[str, str]]:
     for at, entry in enumerate(given):
-        fields = Fields(entry, f"context[{at}]")
+        fields = ObjectReader(entry, f"context[{at}]")
         yield fields.string("description"), fields.string("value")
 
 
 def _decisions(given: list[Any], calls: Mapping[str, ToolCall]) -> Iterator[Decision]:
     for at, entry in enumerate(given):
-        fields = Fields(entry, f"resume[{at}]")
+        fields = ObjectReader(entry, f"resume[{at}]")
         interrupt, metadata = fields.string("interruptId"), fields.object("metadata")
         signature = metadata.text("signature") if metadata else None
         call_id, _, approval_id = interrupt.rpartition(".")  # see `_interrupt` of `writing.py`

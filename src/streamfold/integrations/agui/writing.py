@@ -23,8 +23,8 @@ from ...values import (
     Reply,
     TextPart,
     ToolCall,
-    result_content,
     to_base64,
+    tool_result_content,
 )
 from ..hosted_steps import HostedCall, HostedStep
 from ..ui import (
@@ -323,7 +323,7 @@ def _usage(reply: Reply) -> list[dict[str, Any]]:
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
-    content = result_content(message)
+    content = tool_result_content(message)
     if content is None or isinstance(content, str):
         return content or ""
     return [_part(part) for part in content]

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...requests import Fields
-from ...values import ConfigError, ContentPart, Message, TextPart, ToolCall, nearest, tool_result
+from ...requests import ObjectReader
+from ...values import ConfigError, ContentPart, Message, TextPart, ToolCall, did_you_mean, tool_result
 from ..ui import (
     Decision,
     ExternalResult,
@@ -53,7 +53,7 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
     Raises:
         ConfigError: it is something else; the error names the place. Or a decision is not signed.
     """
-    fields = Fields(body, "the request")
+    fields = ObjectReader(body, "the request")
     given, chat = fields.must("messages", list), fields.text("id") or ""
     turns = _Turns(given)
     last = given[-1] if given else None
@@ -95,10 +95,10 @@ class _Turns:
         self.messages = settled(read)
 
     def _message(self, message: Any, where: str) -> Iterator[Message]:
-        fields = Fields(message, where)
+        fields = ObjectReader(message, where)
         role, parts = fields.string("role"), fields.must("parts", list)
         if role not in _ROLES:
-            raise ConfigError(f"{where}.role is {role!r}{nearest(role, _ROLES)}. Allowed: {', '.join(_ROLES)}")
+            raise ConfigError(f"{where}.role is {role!r}{did_you_mean(role, _ROLES)}. Allowed: {', '.join(_ROLES)}")
         if role == "assistant":
             yield from self._steps(parts, where)
         elif role == "system":
@@ -113,7 +113,7 @@ class _Turns:
     def _steps(self, parts: list[Any], where: str) -> Iterator[Message]:
         step = _Step()
         for at, part in enumerate(parts):
-            kind = Fields(part, f"{where}.parts[{at}]").string("type")
+            kind = ObjectReader(part, f"{where}.parts[{at}]").string("type")
             if kind == "step-start":
                 yield from self._turn(step)
                 step = _Step()
@@ -152,13 +152,13 @@ class _Step:
     def add(self, kind: str, part: Mapping[str, Any], where: str) -> None:
         """Adds a part. Sources, files and data of the application are not for the model."""
         if kind == "text":
-            self._say(Fields(part, where).string("text"), _kept(part, "providerMetadata"))
+            self._say(ObjectReader(part, where).string("text"), _kept(part, "providerMetadata"))
         elif kind == "reasoning":
-            self.reasoning = (self.reasoning or "") + Fields(part, where).string("text")
+            self.reasoning = (self.reasoning or "") + ObjectReader(part, where).string("text")
         elif kind == "data-streamfold":
-            self.extras |= Fields(part, where).inner("data").mapping("extras") or {}
+            self.extras |= ObjectReader(part, where).inner("data").mapping("extras") or {}
         elif kind == "dynamic-tool":
-            self._call(Fields(part, where).string("toolName"), part, where)
+            self._call(ObjectReader(part, where).string("toolName"), part, where)
         elif kind.startswith("tool-"):
             self._call(kind.removeprefix("tool-"), part, where)
 
@@ -176,9 +176,9 @@ class _Step:
             return
         value = part["input"] if part.get("input") is not None else part.get("rawInput")
         kept = _kept(part, "callProviderMetadata") or _kept(part, "resultProviderMetadata")
-        call = read_call(Fields(part, where).string("toolCallId"), name, {} if value is None else value, kept)
+        call = read_call(ObjectReader(part, where).string("toolCallId"), name, {} if value is None else value, kept)
         self.calls.append(call)
-        approval = Fields(part, where).object("approval") or Fields({}, f"{where}.approval")
+        approval = ObjectReader(part, where).object("approval") or ObjectReader({}, f"{where}.approval")
         if state == "approval-responded":
             reason = approval.any("reason")
             self.decisions.append(
@@ -193,7 +193,7 @@ class _Step:
         elif state == "output-available":
             self._answer(call, _result(part.get("output"), where), error=False)
         elif state == "output-error":
-            self._answer(call, Fields(part, where).string("errorText"), error=True)
+            self._answer(call, ObjectReader(part, where).string("errorText"), error=True)
         elif state == "output-denied":
             reason = approval.any("reason")
             self.answers.append(tool_result(call, f"{_DENIED}: {reason}" if reason else _DENIED, error=True))
@@ -213,7 +213,7 @@ def _kept(part: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _contents(parts: list[Any], where: str) -> Iterator[ContentPart]:
     for at, part in enumerate(parts):
         place = f"{where}.parts[{at}]"
-        fields = Fields(part, place)
+        fields = ObjectReader(part, place)
         kind = fields.string("type")
         if kind == "text":
             yield TextPart(fields.string("text"))
@@ -237,7 +237,7 @@ def _result_part(item: Any, where: str) -> ContentPart:
         case {"type": "file-data" | "image-data" | "media", "data": str(data), "mediaType": str(media_type)}:
             return media_part(where, _kind(media_type), media_type, data=data)
         case {"type": "file-url" | "image-url", "url": str(url), **rest}:
-            media_type = Fields(rest, where).text("mediaType") or ("image" if item["type"] == "image-url" else "")
+            media_type = ObjectReader(rest, where).text("mediaType") or ("image" if item["type"] == "image-url" else "")
             return media_part(where, _kind(media_type), media_type, url=url)
         case {"type": "file-id", "fileId": str(file_id)}:
             return media_part(where, "document", None, file_id=file_id)

@@ -12,22 +12,22 @@ from ...adapters.serializing import Order, json_text
 from ...adapters.serializing import event as sse_event
 from ...answers import ChatStream
 from ...stores import StoreError
-from ...text import finite
+from ...text import replace_non_finite
 from ...tools import CallInDoubtError, PendingCall, ToolResult, ToolRun
 from ...values import (
     APIError,
     AuthenticationError,
-    Call,
     Delta,
-    Extra,
+    ExtraPart,
     PermissionDeniedError,
-    Reasoning,
+    ReasoningDelta,
     Reply,
     StreamChunk,
     StreamError,
     StreamfoldError,
-    Text,
+    TextDelta,
     ToolCall,
+    ToolCallDelta,
     TurnLimitError,
 )
 from ..hosted_steps import HostedStep, HostedSteps
@@ -131,7 +131,9 @@ class ShownAnswer:
             if not self._writer.whole_calls_replace:
                 raise
             rest = self._order.rest()
-            rest += [Call(None, call.id, call.name, call.raw_arguments, whole=True) for call in reply.tool_calls]
+            rest += [
+                ToolCallDelta(None, call.id, call.name, call.raw_arguments, whole=True) for call in reply.tool_calls
+            ]
         for step in self._steps.feed(reply.hosted, last=True):
             yield from self._writer.hosted(step)
         yield from self._events(rest, {call.id: call for call in reply.tool_calls})
@@ -144,17 +146,17 @@ class ShownAnswer:
     def _events(self, deltas: Iterable[Delta], calls: dict[str | None, ToolCall]) -> Iterator[UIEvent]:
         for delta in deltas:
             match delta:
-                case Text(text):
+                case TextDelta(text):
                     yield from self._writer.text(text)
-                case Reasoning(text):
+                case ReasoningDelta(text):
                     yield from self._writer.reasoning(text)
-                case Call(whole=True):
+                case ToolCallDelta(whole=True):
                     yield from self._writer.call(calls.pop(delta.id), delta.arguments)
-                case Extra("output", {} as item):  # a call that is no function is an item
+                case ExtraPart("output", {} as item):  # a call that is no function is an item
                     call = calls.get(item.get("call_id") or item.get("id"))
                     if call is not None and call.kind != "function":
                         yield from self._writer.call(calls.pop(call.id), json_text(call.arguments))
-                case Call(index, call_id, name, arguments):
+                case ToolCallDelta(index, call_id, name, arguments):
                     known = self._begun.setdefault(index, (call_id or "", name or ""))
                     yield from self._writer.call_piece(*known, arguments)
 
@@ -225,7 +227,7 @@ async def _saved(on_pause: OnPause, run: ToolRun) -> None:
 async def server_sent(events: AsyncIterator[UIEvent], last: bytes = b"") -> AsyncIterator[bytes]:
     """Yields events as server-sent events, and `last` after them."""
     async for event in events:
-        yield sse_event(finite(event))  # JavaScript reads no NaN
+        yield sse_event(replace_non_finite(event))  # JavaScript reads no NaN
     if last:
         yield last
 

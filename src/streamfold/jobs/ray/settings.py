@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from ...text import referenced
-from ...values import ConfigError, Reply, ToolLike, as_tools, nearest
+from ...text import variable_names
+from ...values import ConfigError, Reply, ToolLike, as_tools, did_you_mean
 from ..rows import ROW_MEMBERS
 from ..schema import schema_check
 from ..settings import JobSettings
@@ -47,7 +47,9 @@ class AskSettings:
             raise ConfigError(f"on_refused: can't be {self.on_refused!r}. Allowed: stop, error")
         if unknown := next((name for name in self.columns or () if name not in ROW_MEMBERS), None):
             allowed = ", ".join(ROW_MEMBERS)
-            raise ConfigError(f"columns: unknown member {unknown!r}{nearest(unknown, ROW_MEMBERS)}. Allowed: {allowed}")
+            raise ConfigError(
+                f"columns: unknown member {unknown!r}{did_you_mean(unknown, ROW_MEMBERS)}. Allowed: {allowed}"
+            )
         self.for_rows()
 
     def for_rows(self) -> JobSettings:
@@ -67,7 +69,7 @@ class AskSettings:
         """Returns where the members of rows are among the columns of a batch. Raises ConfigError if one is missing."""
         found = dict(self.columns or {name: name for name in ROW_MEMBERS if name in names})
         if missing := next((column for column in found.values() if column not in names), None):
-            raise ConfigError(f"there is no column {missing!r}{nearest(missing, names)} among {', '.join(names)}")
+            raise ConfigError(f"there is no column {missing!r}{did_you_mean(missing, names)} among {', '.join(names)}")
         if not found.keys() & {"prompt", "messages"}:
             raise ConfigError(
                 f"there is no column 'prompt' or 'messages' among {', '.join(names)}: say which it is, as in"
@@ -104,7 +106,7 @@ def _check_no_secrets(settings: AskSettings) -> None:
 
 
 def _refers(value: Any) -> bool:
-    return isinstance(value, str) and bool(referenced(value))
+    return isinstance(value, str) and bool(variable_names(value))
 
 
 def _would_travel(what: str, instead: str) -> ConfigError:

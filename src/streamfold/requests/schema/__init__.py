@@ -19,5 +19,5 @@ from .moonshot import moonshot, moonshot_problems
 from .openapi import from_openapi, openapi_subset
 from .references import inline_refs
 from .strict import ROUTINE, openai_strict, strict_problems
-from .transforms import Passed, drop_keywords, rebuilt
+from .transforms import Passed, drop_keywords, map_subschemas
 from .type_checks import check_shapes

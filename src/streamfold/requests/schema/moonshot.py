@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .references import inline_refs, resolve
-from .transforms import ANNOTATIONS, Passed, rebuilt
+from .transforms import ANNOTATIONS, Passed, map_subschemas
 
 _HAS_TYPE = ("type", "anyOf", "oneOf", "allOf", "$ref", "enum", "const")
 _PREFIX = "#/$defs/"
@@ -59,7 +59,7 @@ def moonshot(schema: Mapping[str, Any], *, at: str = "parameters") -> Passed:
         node = _distributed(node, path, made, changes)
         return _typed(node, path, changes, root=path == at)
 
-    return rebuilt(made, at, visit), changes
+    return map_subschemas(made, at, visit), changes
 
 
 def _definitions(schema: Mapping[str, Any], at: str) -> Passed:
@@ -77,7 +77,9 @@ def _definitions(schema: Mapping[str, Any], at: str) -> Passed:
             node["$defs"] = {**node.pop("definitions"), **(node.get("$defs") or {})}
         return node
 
-    return rebuilt(schema, at, visit, conditions=True), [f"{at}: definitions renamed to $defs (Moonshot's name for it)"]
+    return map_subschemas(schema, at, visit, conditions=True), [
+        f"{at}: definitions renamed to $defs (Moonshot's name for it)"
+    ]
 
 
 def _alone(node: dict[str, Any], path: str, changes: list[str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .transforms import ANNOTATIONS, CONDITIONS, LISTED, NAMED, SINGLE, Passed, inner
+from .transforms import ANNOTATIONS, CONDITIONS, LISTED, NAMED, SINGLE, Passed, subschemas
 
 _CONTAINERS = ("$defs", "definitions")
 _MOST_INLINED = 1000  # definitions that use each other double with each level
@@ -134,7 +134,7 @@ def _without_unused(schema: dict[str, Any]) -> dict[str, Any]:
         node = waiting.pop()
         if not isinstance(node, Mapping):
             continue
-        waiting.extend(inside for _, inside in inner(node, "", conditions=True))
+        waiting.extend(inside for _, inside in subschemas(node, "", conditions=True))
         ref = node.get("$ref")
         if isinstance(ref, str) and ref not in used:
             used.add(ref)

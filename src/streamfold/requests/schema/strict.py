@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .references import inline_refs
-from .transforms import ANNOTATIONS, Passed, inner, rebuilt
+from .transforms import ANNOTATIONS, Passed, map_subschemas, subschemas
 
 # Words in the reports of changes that every pydantic model needs, and that nobody notices: an instance has no other
 # fields, and a null is read as the default (`read_as`).
@@ -68,7 +68,7 @@ def openai_strict(schema: Mapping[str, Any], *, at: str = "parameters") -> Passe
         node = _known_keywords(node, path, changes)
         return _closed(node, path, changes)
 
-    return rebuilt(made, at, visit), changes
+    return map_subschemas(made, at, visit), changes
 
 
 def _one_union(node: dict[str, Any], path: str, changes: list[str]) -> dict[str, Any]:
@@ -173,6 +173,6 @@ def _problems(node: Any, path: str) -> Iterator[str]:
         yield f"{path}: fields beside the listed ones can't be said in strict mode"
     if "array" in kinds and "items" not in node:
         yield f'{path}: an array needs "items"'
-    for at, inside in inner(node, path):
+    for at, inside in subschemas(node, path):
         if not at.endswith(".additionalProperties") and "prefixItems" not in at and "patternProperties" not in at:
             yield from _problems(inside, at)

@@ -19,7 +19,7 @@ SINGLE = ("items", "additionalProperties", "contains", "propertyNames", "unevalu
 CONDITIONS = ("not", "if", "then", "else")
 
 
-def inner(schema: Mapping[str, Any], path: str, *, conditions: bool = False) -> Iterator[tuple[str, Any]]:
+def subschemas(schema: Mapping[str, Any], path: str, *, conditions: bool = False) -> Iterator[tuple[str, Any]]:
     """Yields the schemas inside a schema, each with its path; those of conditions only if asked."""
     for keyword, value in schema.items():
         at = f"{path}.{keyword}"
@@ -31,7 +31,7 @@ def inner(schema: Mapping[str, Any], path: str, *, conditions: bool = False) -> 
             yield at, value
 
 
-def rebuilt(schema: Any, path: str, visit: Visit, *, conditions: bool = False) -> Any:
+def map_subschemas(schema: Any, path: str, visit: Visit, *, conditions: bool = False) -> Any:
     """Returns a copy in which each schema is replaced by `visit(schema)`, the outer ones first."""
     if not isinstance(schema, Mapping):
         return schema
@@ -40,15 +40,16 @@ def rebuilt(schema: Any, path: str, visit: Visit, *, conditions: bool = False) -
         at = f"{path}.{keyword}"
         if keyword in NAMED and isinstance(value, Mapping):
             out[keyword] = {
-                name: rebuilt(inside, f"{at}.{name}", visit, conditions=conditions) for name, inside in value.items()
+                name: map_subschemas(inside, f"{at}.{name}", visit, conditions=conditions)
+                for name, inside in value.items()
             }
         elif keyword in LISTED and isinstance(value, list):
             out[keyword] = [
-                rebuilt(inside, f"{at}[{position}]", visit, conditions=conditions)
+                map_subschemas(inside, f"{at}[{position}]", visit, conditions=conditions)
                 for position, inside in enumerate(value)
             ]
         elif keyword in SINGLE or (conditions and keyword in CONDITIONS):
-            out[keyword] = rebuilt(value, at, visit, conditions=conditions)
+            out[keyword] = map_subschemas(value, at, visit, conditions=conditions)
     return out
 
 
@@ -65,4 +66,4 @@ def drop_keywords(schema: Mapping[str, Any], keywords: Collection[str], *, at: s
         changes.extend(f"{path}: {keyword} removed (the provider does not take it)" for keyword in gone)
         return {keyword: value for keyword, value in node.items() if keyword not in gone}
 
-    return rebuilt(schema, at, visit, conditions=True), changes
+    return map_subschemas(schema, at, visit, conditions=True), changes

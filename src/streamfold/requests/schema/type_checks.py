@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...values import ConfigError
-from .transforms import inner
+from .transforms import subschemas
 
 
 def _is_words(value: Any) -> bool:
@@ -43,4 +43,4 @@ def check_shapes(schema: Mapping[str, Any], at: str) -> None:
         for keyword, value in node.items():
             if keyword in _SHAPES and value is not None and not _SHAPES[keyword][0](value):
                 raise ConfigError(f"{path}.{keyword} must be {_SHAPES[keyword][1]}, not {value!r:.80}")
-        waiting += inner(node, path, conditions=True)
+        waiting += subschemas(node, path, conditions=True)

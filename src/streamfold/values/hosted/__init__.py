@@ -9,13 +9,13 @@ from .extract import (
     PAUSED,
     call_order,
     citations_in,
+    count_requests,
     files_in,
     hosted_kind,
     hosted_parts,
     is_paused,
+    live_part,
     phases_in,
-    requests_in,
-    shown_part,
     text_in,
 )
 from .openai import PLAIN_ITEMS, arguments_text, item_part

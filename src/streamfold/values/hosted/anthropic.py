@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..json_access import word
+from ..json_access import str_or_none
 from .parts import Citation, CitationKind, GeneratedFile, HostedPart, PartKind
-from .text_offsets import Places
+from .text_offsets import TextOffsets
 
 _PLAIN = ("text", "thinking", "redacted_thinking", "tool_use")
 _TOOLS = {
@@ -56,10 +56,10 @@ def block_part(block: Mapping[str, Any]) -> HostedPart | None:
         tool,
         part,
         "server",
-        word(block.get("id")) or word(block.get("file_id")),
-        word(block.get("tool_use_id")),
-        word(block.get("name")),
-        word(block.get("server_name")),
+        str_or_none(block.get("id")) or str_or_none(block.get("file_id")),
+        str_or_none(block.get("tool_use_id")),
+        str_or_none(block.get("name")),
+        str_or_none(block.get("server_name")),
         block.get("input"),
         None,
         _error(block),
@@ -77,7 +77,7 @@ def hosted(blocks: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
 def _error(block: Mapping[str, Any]) -> str | None:
     content = block.get("content")
     if isinstance(content, Mapping) and str(content.get("type")).endswith("_error"):
-        return word(content.get("error_code")) or str(content["type"])
+        return str_or_none(content.get("error_code")) or str(content["type"])
     if block.get("is_error") is True:
         parts = content if isinstance(content, list) else [{"text": content}]
         texts = [str(part["text"]) for part in parts if isinstance(part, Mapping) and part.get("text")]
@@ -87,7 +87,7 @@ def _error(block: Mapping[str, Any]) -> str | None:
 
 def citations(blocks: list[Mapping[str, Any]], text: str) -> Iterator[Citation]:
     """Yields what was cited: a citation stands for the whole of its block."""
-    places = Places(text)
+    places = TextOffsets(text)
     for block in blocks:
         said = block.get("text") if block.get("type") == "text" else None
         if not isinstance(said, str):
@@ -100,9 +100,9 @@ def citations(blocks: list[Mapping[str, Any]], text: str) -> Iterator[Citation]:
 
 
 def _citation(said: Mapping[str, Any], start: int | None, size: int) -> Citation:
-    url = word(said.get("url")) or word(said.get("source"))
+    url = str_or_none(said.get("url")) or str_or_none(said.get("source"))
     kind = _CITED.get(str(said.get("type"))) or ("url" if url else "document")
-    title = word(said.get("title")) or word(said.get("document_title"))
+    title = str_or_none(said.get("title")) or str_or_none(said.get("document_title"))
     quoted = said.get("cited_text")
     end = None if start is None else start + size
     return Citation(kind, url, title, quoted if isinstance(quoted, str) else None, start, end)
@@ -116,8 +116,10 @@ def files(blocks: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
         if not str(block.get("type")).endswith("code_execution_tool_result"):
             continue
         for output in inner if isinstance(inner, list) else ():
-            if isinstance(output, Mapping) and (file_id := word(output.get("file_id"))):
-                yield GeneratedFile(word(output.get("mime_type")), word(output.get("filename")), file_id=file_id)
+            if isinstance(output, Mapping) and (file_id := str_or_none(output.get("file_id"))):
+                yield GeneratedFile(
+                    str_or_none(output.get("mime_type")), str_or_none(output.get("filename")), file_id=file_id
+                )
 
 
 def requests(blocks: list[Mapping[str, Any]]) -> Iterator[str]:

@@ -27,7 +27,7 @@ def _only(extras: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found[-1] if found else {}
 
 
-def shown_part(value: Any) -> HostedPart | None:
+def live_part(value: Any) -> HostedPart | None:
     """Returns what an item, a block or a part says of a tool, to be shown while the answer streams; None: nothing."""
     if not isinstance(value, Mapping):
         return None
@@ -43,7 +43,7 @@ def hosted_kind(value: Any) -> str:
         return ""
     part = openai.item_part(value)
     if part is None or part.kind == "unknown":
-        part = shown_part(value)
+        part = live_part(value)
     return "" if part is None else part.kind
 
 
@@ -88,7 +88,7 @@ def phases_in(extras: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(openai.phases(_items(extras, "output")))
 
 
-def requests_in(extras: Mapping[str, Any]) -> dict[str, int]:
+def count_requests(extras: Mapping[str, Any]) -> dict[str, int]:
     """Returns how many requests tools made, by kind, counted by what they left in the answer."""
     blocks, of_gemini = _blocks(extras)
     read = gemini.requests(blocks) if of_gemini else anthropic.requests(blocks)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..json_access import index, word
+from ..json_access import int_or_none, str_or_none
 from ..media import from_base64
 from .parts import Citation, CitationKind, GeneratedFile, HostedPart
-from .text_offsets import Bytes
+from .text_offsets import UTF8Offsets
 
 # https://ai.google.dev/api/caching#ToolType
 _TOOLS = {
@@ -26,24 +26,26 @@ def part_of(part: Mapping[str, Any]) -> HostedPart | None:
     """Returns what a part says of a tool; None for texts, calls of the client and media."""
     match part:
         case {"executableCode": Mapping() as said}:
-            return HostedPart("code_execution", "call", id=word(said.get("id")), input=said.get("code"), raw=part)
+            return HostedPart(
+                "code_execution", "call", id=str_or_none(said.get("id")), input=said.get("code"), raw=part
+            )
         case {"codeExecutionResult": Mapping() as said}:
-            outcome = word(said.get("outcome"))
+            outcome = str_or_none(said.get("outcome"))
             error = None if outcome in (None, *_WORKED) else outcome
-            call = word(said.get("id"))
+            call = str_or_none(said.get("id"))
             return HostedPart("code_execution", "result", id=call, call_id=call, status=outcome, error=error, raw=part)
         case {"toolCall": Mapping() as said}:
             kind = _TOOLS.get(str(said.get("toolType")), "unknown")
-            name, written = word(said.get("toolType")), said.get("args")
-            return HostedPart(kind, "call", id=word(said.get("id")), name=name, input=written, raw=part)
+            name, written = str_or_none(said.get("toolType")), said.get("args")
+            return HostedPart(kind, "call", id=str_or_none(said.get("id")), name=name, input=written, raw=part)
         case {"toolResponse": Mapping() as said}:
             kind = _TOOLS.get(str(said.get("toolType")), "unknown")
             return HostedPart(
                 kind,
                 "result",
-                id=word(said.get("id")),
-                call_id=word(said.get("id")),
-                name=word(said.get("toolType")),
+                id=str_or_none(said.get("id")),
+                call_id=str_or_none(said.get("id")),
+                name=str_or_none(said.get("toolType")),
                 raw=part,
             )
     return None
@@ -57,15 +59,20 @@ def _answered(parts: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def hosted(parts: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
     """Yields the parts of an answer."""
     answers = _answered(parts)
-    ran = {(word(answer.get("id")), word(answer.get("name"))) for answer in answers}
+    ran = {(str_or_none(answer.get("id")), str_or_none(answer.get("name"))) for answer in answers}
     for part in parts:
         match part:
-            case {"functionCall": Mapping() as said} if (word(said.get("id")), word(said.get("name"))) in ran:
-                name = word(said.get("name"))
-                yield HostedPart("mcp", "call", id=word(said.get("id")), name=name, input=said.get("args"), raw=part)
+            case {"functionCall": Mapping() as said} if (
+                str_or_none(said.get("id")),
+                str_or_none(said.get("name")),
+            ) in ran:
+                name = str_or_none(said.get("name"))
+                yield HostedPart(
+                    "mcp", "call", id=str_or_none(said.get("id")), name=name, input=said.get("args"), raw=part
+                )
             case {"functionResponse": Mapping() as said}:
-                call = word(said.get("id"))
-                yield HostedPart("mcp", "result", id=call, call_id=call, name=word(said.get("name")), raw=part)
+                call = str_or_none(said.get("id"))
+                yield HostedPart("mcp", "result", id=call, call_id=call, name=str_or_none(said.get("name")), raw=part)
             case _ if (found := part_of(part)) is not None:
                 yield found
 
@@ -81,7 +88,7 @@ def citations(grounding: Mapping[str, Any], recited: Mapping[str, Any], text: st
         recited: `citationMetadata`: texts that the answer repeats.
     """
     sources = [_source(chunk) for chunk in _dicts(grounding.get("groundingChunks"))]
-    place, used = Bytes(text), set[int]()
+    place, used = UTF8Offsets(text), set[int]()
     for support in _dicts(grounding.get("groundingSupports")):
         segment = support.get("segment")
         start, end = _span(segment if isinstance(segment, Mapping) else {}, text, place)
@@ -95,15 +102,15 @@ def citations(grounding: Mapping[str, Any], recited: Mapping[str, Any], text: st
             yield Citation(kind, url, title, quoted)
     for source in _dicts(recited.get("citationSources") or recited.get("citations")):
         start, end = _span(source, text, place)
-        yield Citation("url", word(source.get("uri")), word(source.get("title")), None, start, end)
+        yield Citation("url", str_or_none(source.get("uri")), str_or_none(source.get("title")), None, start, end)
 
 
-def _span(segment: Mapping[str, Any], text: str, place: Bytes) -> tuple[int | None, int | None]:
+def _span(segment: Mapping[str, Any], text: str, place: UTF8Offsets) -> tuple[int | None, int | None]:
     """Returns the characters of a passage. Its own text is the judge, where it is there."""
-    end = index(segment.get("endIndex"))
+    end = int_or_none(segment.get("endIndex"))
     if end is None:
         return None, None
-    start = index(segment.get("startIndex")) or 0
+    start = int_or_none(segment.get("startIndex")) or 0
     found = place(start), place(end)
     said = segment.get("text")
     if isinstance(said, str) and said and text[found[0] : found[1]] != said:
@@ -116,8 +123,10 @@ def _span(segment: Mapping[str, Any], text: str, place: Bytes) -> tuple[int | No
 def _source(chunk: Mapping[str, Any]) -> tuple[CitationKind, str | None, str | None, str | None]:
     for member, kind in _SOURCES.items():
         if isinstance(said := chunk.get(member), Mapping):
-            url = word(said.get("uri")) or word(said.get("sourceUri")) or word(said.get("imageUri"))
-            title = word(said.get("title")) or word(said.get("domain"))
+            url = (
+                str_or_none(said.get("uri")) or str_or_none(said.get("sourceUri")) or str_or_none(said.get("imageUri"))
+            )
+            title = str_or_none(said.get("title")) or str_or_none(said.get("domain"))
             quoted = said.get("text")
             return kind, url, title, quoted if isinstance(quoted, str) and quoted else None
     return "url", None, None, None
@@ -137,9 +146,9 @@ def files(parts: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
                     read = from_base64(data.translate(_STANDARD))
                 except ValueError:
                     continue
-                yield GeneratedFile(word(said.get("mimeType")), word(said.get("displayName")), read)
+                yield GeneratedFile(str_or_none(said.get("mimeType")), str_or_none(said.get("displayName")), read)
             case {"fileData": {"fileUri": str(uri), **said}}:
-                yield GeneratedFile(word(said.get("mimeType")), word(said.get("displayName")), url=uri)
+                yield GeneratedFile(str_or_none(said.get("mimeType")), str_or_none(said.get("displayName")), url=uri)
 
 
 _STANDARD = str.maketrans("-_", "+/")

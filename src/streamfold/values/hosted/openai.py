@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ...text import parse_object
-from ..json_access import index, word
+from ..json_access import int_or_none, str_or_none
 from ..media import media_type_of, read_data_url
 from .parts import Citation, CitationKind, GeneratedFile, HostedPart, PartKind, Runner
-from .text_offsets import Places
+from .text_offsets import TextOffsets
 
 
 class _Item(NamedTuple):
@@ -93,12 +93,12 @@ def item_part(item: Mapping[str, Any], called: Collection[str] | None = None) ->
         found.kind,
         found.part,
         runs,
-        word(item.get("id")),
-        word(item.get("call_id")),
-        word(item.get("name")),
-        word(item.get("server_label")),
+        str_or_none(item.get("id")),
+        str_or_none(item.get("call_id")),
+        str_or_none(item.get("name")),
+        str_or_none(item.get("server_label")),
         _written(item.get(found.input)) if found.input == "arguments" else item.get(found.input),
-        word(item.get("status")),
+        str_or_none(item.get("status")),
         _error(item),
         item,
     )
@@ -119,7 +119,11 @@ def arguments_text(part: HostedPart) -> str:
 
 def call_order(items: list[Mapping[str, Any]]) -> list[str | None]:
     """Returns the ids of all calls, in the order of the items; None for one without an id."""
-    return [word(item.get("call_id")) or word(item.get("id")) for item in items if item.get("type") not in _TEXTS]
+    return [
+        str_or_none(item.get("call_id")) or str_or_none(item.get("id"))
+        for item in items
+        if item.get("type") not in _TEXTS
+    ]
 
 
 def _part_of(kind: str) -> PartKind:
@@ -170,7 +174,7 @@ def citations(items: list[Mapping[str, Any]], annotations: list[Any], text: str)
     if not items:
         yield from _cited(annotations, 0, len(text))
         return
-    places, said = Places(text), list(_texts(items))
+    places, said = TextOffsets(text), list(_texts(items))
     if annotations and not any(found for _, found in said) and len(said) == 1:
         said = [(said[0][0], annotations)]  # they came in events of their own, and no item repeats them
     for part, found in said:
@@ -184,13 +188,13 @@ def _cited(annotations: list[Any], offset: int | None, size: int) -> Iterator[Ci
             continue
         inner = annotation.get(annotation["type"])
         said: Mapping[str, Any] = inner if isinstance(inner, Mapping) else annotation  # Chat Completions nests it
-        start, end = index(said.get("start_index")), index(said.get("end_index"))
+        start, end = int_or_none(said.get("start_index")), int_or_none(said.get("end_index"))
         placed = offset is not None and start is not None and end is not None and start <= end <= size
-        title = word(said.get("title")) or word(said.get("filename"))
+        title = str_or_none(said.get("title")) or str_or_none(said.get("filename"))
         quoted = said.get("content") or said.get("cited_text")
         yield Citation(
             kind,
-            word(said.get("url")),
+            str_or_none(said.get("url")),
             title,
             quoted if isinstance(quoted, str) else None,
             offset + start if placed else None,  # type: ignore[operator]
@@ -201,7 +205,7 @@ def _cited(annotations: list[Any], offset: int | None, size: int) -> Iterator[Ci
 def phases(items: list[Mapping[str, Any]]) -> Iterator[str]:
     """Yields the phases of the messages: "commentary" or "final_answer"."""
     for item in items:
-        if item.get("type") == "message" and (phase := word(item.get("phase"))):
+        if item.get("type") == "message" and (phase := str_or_none(item.get("phase"))):
             yield phase
 
 
@@ -216,13 +220,13 @@ def files(items: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
             yield GeneratedFile(_image_type(item, data), data=data)
         if item.get("type") == "code_interpreter_call":
             for output in item.get("outputs") or ():
-                if isinstance(output, Mapping) and (url := word(output.get("url"))):
+                if isinstance(output, Mapping) and (url := str_or_none(output.get("url"))):
                     yield _at(url)
     for _, cited in _texts(items):
         for found in cited:
             if isinstance(found, Mapping) and found.get("type") in ("container_file_citation", "file_path"):
-                name, container = word(found.get("filename")), word(found.get("container_id"))
-                yield GeneratedFile(name=name, file_id=word(found.get("file_id")), container_id=container)
+                name, container = str_or_none(found.get("filename")), str_or_none(found.get("container_id"))
+                yield GeneratedFile(name=name, file_id=str_or_none(found.get("file_id")), container_id=container)
 
 
 def _at(url: str) -> GeneratedFile:
@@ -242,7 +246,7 @@ def _bytes(result: Any) -> bytes:
 
 
 def _image_type(item: Mapping[str, Any], data: bytes) -> str:
-    if said := word(item.get("output_format")):
+    if said := str_or_none(item.get("output_format")):
         return f"image/{said}"
     found = media_type_of(data, None)
     return found if found.startswith("image/") else "image/png"

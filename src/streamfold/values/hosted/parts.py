@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from ..pydantic_fields import FieldValue
+from ..pydantic_fields import PydanticField
 
 PartKind: TypeAlias = Literal["call", "result", "both", "approval", "listing", "state", "file"]
 Runner: TypeAlias = Literal["server", "client"]
@@ -14,7 +14,7 @@ CitationKind: TypeAlias = Literal["url", "file", "place", "document"]
 
 
 @dataclass(frozen=True, slots=True)
-class HostedPart(FieldValue):
+class HostedPart(PydanticField):
     """A step of a tool that the provider runs, or a part of an answer that only the provider understands.
 
     Attributes:
@@ -47,7 +47,7 @@ class HostedPart(FieldValue):
 
 
 @dataclass(frozen=True, slots=True)
-class Citation(FieldValue):
+class Citation(PydanticField):
     """A source that the answer names.
 
     Attributes:
@@ -67,7 +67,7 @@ class Citation(FieldValue):
 
 
 @dataclass(frozen=True, slots=True)
-class GeneratedFile(FieldValue):
+class GeneratedFile(PydanticField):
     """A file that a provider's tool made: its bytes, or how they are fetched with `Provider.fetch_file`.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Places:
+class TextOffsets:
     """Finds the texts of an answer one after the other.
 
     They follow each other without anything between them. Only where what was shown differs from what was said at the
@@ -27,7 +27,7 @@ class Places:
         return at
 
 
-class Bytes:
+class UTF8Offsets:
     """Positions in the UTF-8 bytes of a text, as positions in its characters.
 
     >>> Bytes("92°F")(5)
