@@ -14,11 +14,11 @@ from typing import Any
 import httpx
 
 from streamfold import Provider, Usage
-from streamfold.adapters.anthropic import MessagesEmitter
-from streamfold.adapters.chat import ChatEmitter
-from streamfold.adapters.gemini import GeminiEmitter
-from streamfold.adapters.responses import ResponsesEmitter
-from streamfold.adapters.serializing import Emitter
+from streamfold.adapters.anthropic import AnthropicSerializer
+from streamfold.adapters.chat import ChatSerializer
+from streamfold.adapters.gemini import GeminiSerializer
+from streamfold.adapters.responses import ResponsesSerializer
+from streamfold.adapters.serializing import StreamSerializer
 from streamfold.values import Delta, ExtraPart, Finish, ReasoningDelta, TextDelta, ToolCallDelta
 
 TURNS = 3
@@ -139,16 +139,16 @@ def _written(kind: str, number: int) -> bytes:
     )
 
 
-def _emitter(kind: str, number: int) -> Emitter:
+def _emitter(kind: str, number: int) -> StreamSerializer:
     about: dict[str, Any] = {"id": f"answer_{number}", "model": "m", "created": 1}
     match kind:
         case "gemini":
-            return GeminiEmitter(**about)
+            return GeminiSerializer(**about)
         case "anthropic":
-            return MessagesEmitter(**about, thinking=True)
+            return AnthropicSerializer(**about, thinking=True)
         case "responses":
-            return ResponsesEmitter(**about)
-    return ChatEmitter(**about)
+            return ResponsesSerializer(**about)
+    return ChatSerializer(**about)
 
 
 def _deltas(kind: str, number: int) -> Iterator[Delta]:

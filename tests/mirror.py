@@ -14,30 +14,30 @@ from typing import Any, get_args
 from folding import fold_chunks
 from sdks import openai
 from streamfold import Reply, StreamChunk, Usage
-from streamfold.adapters.anthropic import MessagesEmitter
-from streamfold.adapters.chat.serializer import ChatEmitter
-from streamfold.adapters.gemini import GeminiEmitter
-from streamfold.adapters.responses.serializer import ResponsesEmitter
+from streamfold.adapters.anthropic import AnthropicSerializer
+from streamfold.adapters.chat.serializer import ChatSerializer
+from streamfold.adapters.gemini import GeminiSerializer
+from streamfold.adapters.responses.serializer import ResponsesSerializer
 from streamfold.adapters.serializing.reply_deltas import chunk_deltas, end_deltas, reply_deltas
-from streamfold.adapters.serializing.stream_serializer import Emitter
+from streamfold.adapters.serializing.stream_serializer import StreamSerializer
 from streamfold.text.jsontext import join_surrogates
 from streamfold.values.deltas import Delta
 
 WIRES = ("chat", "responses")
 
 
-def emitter(wire: str, **rest: Any) -> Emitter:
+def emitter(wire: str, **rest: Any) -> StreamSerializer:
     """An emitter for this wire; `include_usage` is for the one that asks."""
     if wire == "anthropic":
         rest.pop("include_usage", None)
-        return MessagesEmitter(**{"id": "msg_0", "model": "m", **rest})
+        return AnthropicSerializer(**{"id": "msg_0", "model": "m", **rest})
     if wire == "gemini":
         rest.pop("include_usage", None)
-        return GeminiEmitter(**{"id": "r-0", "model": "m", **rest})
+        return GeminiSerializer(**{"id": "r-0", "model": "m", **rest})
     if wire == "responses":
         rest.pop("include_usage", None)
-        return ResponsesEmitter(**{"id": "resp_0", "model": "m", "created": 1, **rest})
-    return ChatEmitter(**{"id": "chatcmpl-0", "model": "m", "created": 1, "include_usage": True, **rest})
+        return ResponsesSerializer(**{"id": "resp_0", "model": "m", "created": 1, **rest})
+    return ChatSerializer(**{"id": "chatcmpl-0", "model": "m", "created": 1, "include_usage": True, **rest})
 
 
 def emit(wire: str, deltas: Iterable[Delta], **rest: Any) -> bytes:
@@ -61,7 +61,7 @@ def emit_reply(wire: str, reply: Reply, **rest: Any) -> bytes:
 def whole(wire: str, reply: Reply, **rest: Any) -> dict[str, Any]:
     """The body of an answer that is there already, for a client that asked for no stream."""
     made = emitter(wire, **rest)
-    return made.whole([*chunk_deltas(StreamChunk(reply.text, reasoning=reply.reasoning)), *end_deltas(reply)])
+    return made.serialize_whole([*chunk_deltas(StreamChunk(reply.text, reasoning=reply.reasoning)), *end_deltas(reply)])
 
 
 def payloads(body: bytes) -> list[dict[str, Any]]:

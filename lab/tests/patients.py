@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import httpx
 
-from streamfold.adapters.chat import ChatEmitter, ChatQuirks
+from streamfold.adapters.chat import ChatQuirks, ChatSerializer
 from streamfold.faults import Fault
 from streamfold.recording import FaultTransport
 from streamfold.values import Delta, Finish, ReasoningDelta, TextDelta, ToolCallDelta, Usage
@@ -188,7 +188,7 @@ class Patient:
 
     def _events(self, body: dict[str, Any]) -> Iterator[bytes]:
         asked = bool((body.get("stream_options") or {}).get("include_usage"))
-        emitter = ChatEmitter(id=f"chatcmpl-1{self.echo}", model="patient-1", created=1, include_usage=asked)
+        emitter = ChatSerializer(id=f"chatcmpl-1{self.echo}", model="patient-1", created=1, include_usage=asked)
         limit = body.get("max_tokens") or body.get("max_completion_tokens") or 10_000
         yield emitter.begin()
         tokens = 0

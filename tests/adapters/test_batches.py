@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scale import examples
-from streamfold.adapters import Prepared, find_adapter
+from streamfold.adapters import PreparedRequest, find_adapter
 from streamfold.adapters.batches import BatchAPI, BatchSettings, UploadedBatchAPI
 from streamfold.requests import Request
 from tables import each_row
@@ -96,7 +96,9 @@ def test_a_form_has_the_lines_and_the_purpose() -> None:
 
 def test_the_model_of_a_batch_stands_in_the_path() -> None:
     """Gemini's batches are of one model each."""
-    prepared = Prepared(Request("m", ()), "POST", "/models/m:streamGenerateContent?alt=sse", {}, b'{"contents": [1]}')
+    prepared = PreparedRequest(
+        Request("m", ()), "POST", "/models/m:streamGenerateContent?alt=sse", {}, b'{"contents": [1]}'
+    )
     found = api("gemini")
     call = found.create("k", found.line("k-1", prepared), prepared)
     assert call.path == "/models/m:batchGenerateContent"

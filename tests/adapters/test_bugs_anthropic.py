@@ -523,11 +523,14 @@ def test_na44_signatures_of_one_maker(name: str, monkeypatch: pytest.MonkeyPatch
         {"type": "text", "text": "Hello."},
     ]
     provider = Provider.from_config(name, model="claude-sonnet-4-5")
-    for origin, goes_back in {"anthropic": True, "anthropic https://api.deepseek.com/anthropic/v1": False}.items():
+    for origin, should_resend_reasoning in {
+        "anthropic": True,
+        "anthropic https://api.deepseek.com/anthropic/v1": False,
+    }.items():
         turn = Message("assistant", "Hello.", reasoning="Hm.", extras={"blocks": blocks}, origin=origin)
         made = provider.preview([user("Hi"), turn, user("Go on.")])
-        assert (json.loads(made.body)["messages"][1]["content"] == blocks) is goes_back
-        assert ("reasoning_dropped" in {warning.code for warning in made.warnings}) is not goes_back
+        assert (json.loads(made.body)["messages"][1]["content"] == blocks) is should_resend_reasoning
+        assert ("reasoning_dropped" in {warning.code for warning in made.warnings}) is not should_resend_reasoning
 
 
 _LATE = {"type": "api_error", "message": "late"}

@@ -15,7 +15,13 @@ from mirror import check_response_events, emit, emitter, openai_response, payloa
 from scale import examples
 from streamfold import ConfigError, NamedTool
 from streamfold.adapters.chat import ChatAdapter
-from streamfold.adapters.responses import BUILT_IN, ClientTool, FunctionRequest, parse_for_functions, parse_request
+from streamfold.adapters.responses import (
+    BUILT_IN,
+    ClientTool,
+    FunctionRequest,
+    parse_responses_as_functions,
+    parse_responses_request,
+)
 from streamfold.adapters.responses.tools_as_functions import OTHER_ITEMS
 from streamfold.values.deltas import Finish, TextDelta, ToolCallDelta
 from tables import each_row
@@ -33,7 +39,7 @@ AGENTS = {
 
 
 def parsed(*tools: Any, **members: Any) -> FunctionRequest:
-    return parse_for_functions({"model": "m", "input": "Hi", "tools": list(tools), **members})
+    return parse_responses_as_functions({"model": "m", "input": "Hi", "tools": list(tools), **members})
 
 
 def conversation(*items: Any, tools: Any = ()) -> list[dict[str, Any]]:
@@ -167,7 +173,7 @@ ENTRIES = st.builds(
 def test_any_tools_are_a_request_or_a_config_error(tools: list[Any], items: list[Any], choice: Any) -> None:
     """Whatever is sent, in either reading, the answer is a request or says what is wrong; nothing else is raised."""
     body = {"model": "m", "input": [{"role": "user", "content": "Hi"}, *items], "tools": tools, "tool_choice": choice}
-    for parse in (parse_request, parse_for_functions):
+    for parse in (parse_responses_request, parse_responses_as_functions):
         with suppress(ConfigError):
             parse(body)
 
@@ -389,7 +395,7 @@ def test_a_call_that_was_cut(tool: Any) -> None:
 def test_a_request_for_a_provider_of_this_api() -> None:
     """Tools, choice and items are as the client sent them."""
     tools, choice = [RUN, CUSTOM, AGENTS, {"type": "web_search"}], {"type": "custom", "name": "apply_patch"}
-    request = parse_request({"model": "m", "input": "Hi", "tools": tools, "tool_choice": choice})
+    request = parse_responses_request({"model": "m", "input": "Hi", "tools": tools, "tool_choice": choice})
     assert request.options.extra_body == {"tools": tools, "tool_choice": choice}
 
 
@@ -397,4 +403,6 @@ def test_a_request_with_functions_alone() -> None:
     """Both readings are the same."""
     asked = parsed(RUN, tool_choice="required")
     assert (asked.tools, asked.warnings) == ({}, ())
-    assert asked.request == parse_request({"model": "m", "input": "Hi", "tools": [RUN], "tool_choice": "required"})
+    assert asked.request == parse_responses_request(
+        {"model": "m", "input": "Hi", "tools": [RUN], "tool_choice": "required"}
+    )

@@ -24,7 +24,7 @@ from streamfold import (
     UpstreamError,
     Usage,
 )
-from streamfold.adapters.chat.serializer import ChatEmitter
+from streamfold.adapters.chat.serializer import ChatSerializer
 from streamfold.adapters.serializing.reply_deltas import error_delta
 from streamfold.values import ErrorInfo
 from streamfold.values.deltas import (
@@ -56,7 +56,7 @@ def deltas(body: bytes) -> list[Any]:
 
 def test_a_whole_stream_to_the_byte() -> None:
     """The role comes with the first delta; then text, the finish reason, and `[DONE]`."""
-    made = ChatEmitter(id="chatcmpl-1", model="main", created=7)
+    made = ChatSerializer(id="chatcmpl-1", model="main", created=7)
     begin = b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"main","choices":'
     assert made.feed(TextDelta("Hé")) == (
         begin + '[{"index":0,"delta":{"role":"assistant","content":"Hé"},"finish_reason":null}]}\n\n'.encode()
@@ -404,8 +404,8 @@ def test_the_texts_of_a_whole_answer_are_joined_once() -> None:
         def __radd__(self, before: str) -> str:
             raise AssertionError("joined one by one")
 
-    written = ChatEmitter(id="c", model="m")
-    body = written.whole(
+    written = ChatSerializer(id="c", model="m")
+    body = written.serialize_whole(
         [
             TextDelta(Piece("Hel")),
             TextDelta(Piece("lo")),

@@ -20,7 +20,7 @@ from mirror import (
 )
 from sdks import openai
 from streamfold import Reply, ToolCall, Usage
-from streamfold.adapters.responses.serializer import ResponsesEmitter
+from streamfold.adapters.responses.serializer import ResponsesSerializer
 from streamfold.values import ErrorInfo
 from streamfold.values.deltas import (
     Delta,
@@ -327,7 +327,7 @@ def test_the_response_repeats_its_request() -> None:
 def test_the_form_of_the_answer_is_repeated() -> None:
     """A schema is echoed with all of its members."""
     wanted = {"type": "json_schema", "name": "n", "schema": {"type": "object"}}
-    made = ResponsesEmitter(id="resp_0", model="m", request={"text": {"format": wanted}})
+    made = ResponsesSerializer(id="resp_0", model="m", request={"text": {"format": wanted}})
     body = made.feed(TextDelta("{}")) + made.feed(STOP) + made.finish()
     assert check_response_events(body)["text"] == {"format": {**wanted, "strict": False, "description": None}}
     assert openai_response(body).text.format.name == "n"

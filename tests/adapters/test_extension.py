@@ -14,7 +14,7 @@ import pytest
 from httpx_sse import ServerSentEvent
 
 from streamfold import ConfigError, StreamDecoder
-from streamfold.adapters import Adapter, Prepared
+from streamfold.adapters import Adapter, PreparedRequest
 from streamfold.requests import Request
 from streamfold.values import Delta, TextDelta
 from tables import each_row
@@ -109,7 +109,7 @@ HARMLESS = {"temperature": 0.5, "top_p": 0.5, "seed": 1, "reasoning_effort": "lo
 NEEDED = {"max_output_tokens": 5, "stop": ["x"], "response_format": "json", "tools": [look]}
 
 
-def prepared(adapter: Adapter, tools: Any = None, tool_choice: Any = "auto", **options: Any) -> Prepared:
+def prepared(adapter: Adapter, tools: Any = None, tool_choice: Any = "auto", **options: Any) -> PreparedRequest:
     return adapter.prepare(Request.read("m", "Hello", tools, tool_choice, options))
 
 

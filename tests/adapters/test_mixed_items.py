@@ -15,7 +15,7 @@ from made_hosted import responses_stream
 from mirror import emit, emitter, payloads, read
 from streamfold import Reply, StreamDecoder
 from streamfold.adapters.chat import ChatAdapter
-from streamfold.adapters.serializing.reply_deltas import items_tell, reply_deltas
+from streamfold.adapters.serializing.reply_deltas import has_items, reply_deltas
 from streamfold.engine import Rewriter
 
 WORDS = ("Hi ", "née ", "👋🏽 ", "\u2028", "\n\n", "e\u0301", "12 °C. ")
@@ -98,7 +98,7 @@ def test_items_of_every_kind_stay_in_their_place(share: int) -> None:
         items = [made_item(rng, at) for at in range(rng.randint(1, 7))]
         body = responses_stream(rng, items)
         reply = original(body)
-        assert items_tell(reply) or not any(item["type"] in ("message", "reasoning") for item in items), seed
+        assert has_items(reply) or not any(item["type"] in ("message", "reasoning") for item in items), seed
         made = Rewriter("responses", emitter("responses"))
         out = b"".join([made.feed(piece) for piece in random_cut(body, rng)]) + made.close()
         whole = emitter("responses", mend_finish=True)

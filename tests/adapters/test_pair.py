@@ -31,7 +31,7 @@ from mirror import (
 )
 from planned_calls import planned_calls
 from streamfold import Reply, StreamChunk, StreamDecoder, StreamError, UpstreamError, Usage
-from streamfold.adapters.responses.serializer import ResponsesEmitter
+from streamfold.adapters.responses.serializer import ResponsesSerializer
 from streamfold.adapters.serializing.reply_deltas import chunk_deltas, error_delta
 from streamfold.adapters.serializing.stream_serializer import json_text
 from streamfold.recording import Recording
@@ -243,13 +243,13 @@ def test_a_recorded_answer_as_one_body(name: str) -> None:
     body = json_text(whole("chat", outcome, id=outcome.id or "id_0", model=outcome.model or "m", created=1)).encode()
     assert facts(read("chat", body)) == facts(read("chat", emit_reply("chat", outcome, id="id_0")))
     made = emitter("responses", id="id_0", mend_finish=True)
-    assert isinstance(made, ResponsesEmitter)
+    assert isinstance(made, ResponsesSerializer)
     streamed = emit_reply("responses", outcome, id="id_0", mend_finish=True)
     emit_into(made, outcome)
     assert facts(read("responses", json_text(made.response).encode())) == facts(read("responses", streamed))
 
 
-def emit_into(made: ResponsesEmitter, reply: Reply) -> None:
+def emit_into(made: ResponsesSerializer, reply: Reply) -> None:
     from streamfold.adapters.serializing.reply_deltas import reply_deltas
 
     made.feed_all(reply_deltas(reply))

@@ -20,7 +20,7 @@ from mirror import payloads, read
 from planned_calls import PlannedCall, planned_calls
 from sdks import genai
 from streamfold import Reply, ReplyWarning, StreamDecoder, UpstreamError, Usage
-from streamfold.adapters.gemini import GeminiEmitter, google_error, read_google_error
+from streamfold.adapters.gemini import GeminiSerializer, gemini_error_body, read_google_error
 from streamfold.adapters.serializing import end_deltas
 from streamfold.values import (
     Delta,
@@ -42,12 +42,12 @@ SIGNATURE = "c2lnbmVk"
 
 
 def emit(*deltas: Delta, **options: Any) -> bytes:
-    made = GeminiEmitter(**{"id": "r-1", "model": "m-1", **options})
+    made = GeminiSerializer(**{"id": "r-1", "model": "m-1", **options})
     return made.feed_all(deltas) + made.finish()
 
 
 def whole(*deltas: Delta) -> dict[str, Any]:
-    return GeminiEmitter(id="r-1", model="m-1").whole(deltas)
+    return GeminiSerializer(id="r-1", model="m-1").serialize_whole(deltas)
 
 
 def handed_on(calls: list[PlannedCall]) -> list[Delta]:
@@ -126,7 +126,7 @@ def test_events_look_as_googles() -> None:
 def test_white_space_keeps_a_stream_alive() -> None:
     """It may stand between the events, and between the chunks of an array."""
     for framing in ("events", "array"):
-        made = GeminiEmitter(id="r-1", model="m-1", framing=framing)
+        made = GeminiSerializer(id="r-1", model="m-1", framing=framing)
         body = (
             made.keep_alive + made.feed(TextDelta("a")) + made.keep_alive + made.feed(TextDelta("b")) + made.keep_alive
         )
@@ -138,7 +138,7 @@ def test_white_space_keeps_a_stream_alive() -> None:
 
 def test_a_call_is_written_when_it_is_complete() -> None:
     """Until then neither it nor the text behind it is written, so that they keep their order."""
-    made = GeminiEmitter(id="r-1", model="m-1")
+    made = GeminiSerializer(id="r-1", model="m-1")
     assert (
         made.feed(ToolCallDelta(0, "a", "f", '{"x":'))
         == made.feed(ToolCallDelta(0, arguments="1}"))
@@ -276,7 +276,7 @@ def test_an_answer_that_fails(framing: Any) -> None:
 )
 def test_errors_in_googles_shape(info: ErrorInfo, word: str) -> None:
     """Status, message, wait and whether it is worth another try survive the way there and back."""
-    body = google_error(info)
+    body = gemini_error_body(info)
     assert body["error"]["status"] == word
     back = read_google_error(body, body["error"]["code"])
     assert (back.message, back.retry_after, back.quota) == (info.message, info.retry_after, info.quota)
@@ -291,7 +291,7 @@ def test_after_none_no_call_is_written() -> None:
 @pytest.mark.parametrize("framing", ["events", "array"])
 def test_a_cut_body_has_no_end(framing: Any) -> None:
     """Cut between any two chunks, it is not finished for anybody who reads finish reasons."""
-    made = GeminiEmitter(id="r-1", model="m-1", framing=framing)
+    made = GeminiSerializer(id="r-1", model="m-1", framing=framing)
     chunks = [made.feed(delta) for delta in (TextDelta("a"), ToolCallDelta(0, "x", "f", "{}", True), TextDelta("b"))]
     for count in range(1, 4):
         decoder = StreamDecoder("gemini")

@@ -20,8 +20,8 @@ from mirror import payloads, read, whole
 from planned_calls import PlannedCall, planned_calls
 from sdks import anthropic
 from streamfold import Reply, ReplyWarning, StreamDecoder, ToolCall, Usage
-from streamfold.adapters.anthropic import MessagesEmitter, messages_error
-from streamfold.adapters.serializing import Order, ReplyWriter, end_deltas
+from streamfold.adapters.anthropic import AnthropicSerializer, anthropic_error_body
+from streamfold.adapters.serializing import DeltaOrder, ReplyWriter, end_deltas
 from streamfold.values import Delta, ErrorInfo, ExtraPart, Failure, Finish, ReasoningDelta, TextDelta, ToolCallDelta
 from tables import each_row
 
@@ -31,7 +31,7 @@ usages = st.none() | st.builds(Usage, counts, counts, st.none(), st.none(), st.n
 
 
 def emit(deltas: list[Delta], **options: Any) -> bytes:
-    made = MessagesEmitter(**{"id": "msg_0", "model": "m", **options})
+    made = AnthropicSerializer(**{"id": "msg_0", "model": "m", **options})
     return made.feed_all(deltas) + made.finish()
 
 
@@ -168,8 +168,10 @@ def test_the_blocks_of_an_answer_come_as_they_came() -> None:
     chunks = [*decoder.feed(json.dumps(answer).encode()), *decoder.close()]
 
     def body(**options: Any) -> dict[str, Any]:
-        made, order = MessagesEmitter(id="m", model="m", **options), Order(whole_calls=True)
-        return made.whole([*(delta for chunk in chunks for delta in order.feed(chunk)), *order.end(decoder.reply)])
+        made, order = AnthropicSerializer(id="m", model="m", **options), DeltaOrder(whole_calls=True)
+        return made.serialize_whole(
+            [*(delta for chunk in chunks for delta in order.feed(chunk)), *order.end(decoder.reply)]
+        )
 
     assert body()["content"] == blocks
     assert body(thinking=False)["content"] == blocks[2:]
@@ -182,7 +184,7 @@ def test_an_answer_that_fails_raises_in_the_client(info: ErrorInfo) -> None:
     assert [payload["type"] for payload in payloads(body)][-1] == "error"
     with pytest.raises(anthropic.APIError, match="no"):
         anthropic_message(body)
-    assert messages_error(info)["error"]["type"] in ("api_error", "overloaded_error", "rate_limit_error")
+    assert anthropic_error_body(info)["error"]["type"] in ("api_error", "overloaded_error", "rate_limit_error")
 
 
 def test_warnings_are_comments() -> None:
@@ -208,7 +210,7 @@ def test_blocks_pass_through(recorded: Path | str) -> None:
     """
     path = recorded if isinstance(recorded, Path) else corpus.folder() / recorded
     decoder, again = StreamDecoder("anthropic", partial_tool_calls=True), StreamDecoder("anthropic")
-    writer, body = ReplyWriter(MessagesEmitter(id="msg_0", model="m")), b""
+    writer, body = ReplyWriter(AnthropicSerializer(id="msg_0", model="m")), b""
     for piece in bytewise(path.read_bytes()) if path.stat().st_size < 5000 else [path.read_bytes()]:
         body += b"".join(map(writer.feed, decoder.feed(piece)))
     body += b"".join(map(writer.feed, decoder.close()))

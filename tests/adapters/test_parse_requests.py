@@ -25,11 +25,11 @@ from streamfold import (
     user,
 )
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
-from streamfold.adapters.chat.parse import parse_request as parse_chat
+from streamfold.adapters.chat.parse import parse_chat_request as parse_chat
 from streamfold.adapters.chat.parse import wants_usage
 from streamfold.adapters.openai_request import wants_stream
 from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
-from streamfold.adapters.responses.parse import parse_request as parse_responses
+from streamfold.adapters.responses.parse import parse_responses_request as parse_responses
 from streamfold.requests import Options, Request, ResponseFormat
 from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
 from tables import each_row

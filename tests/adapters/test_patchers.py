@@ -7,14 +7,16 @@ import inspect
 
 import pytest
 
-from streamfold.adapters.anthropic import MessagesOverlay
-from streamfold.adapters.chat import ChatOverlay
-from streamfold.adapters.gemini import GeminiOverlay
-from streamfold.adapters.responses import ResponsesOverlay
+from streamfold.adapters.anthropic import AnthropicStreamPatcher
+from streamfold.adapters.chat import ChatStreamPatcher
+from streamfold.adapters.gemini import GeminiStreamPatcher
+from streamfold.adapters.responses import ResponsesStreamPatcher
 from streamfold.adapters.serializing import StreamPatcher
 
 
-@pytest.mark.parametrize("patcher", [ChatOverlay, GeminiOverlay, MessagesOverlay, ResponsesOverlay])
+@pytest.mark.parametrize(
+    "patcher", [ChatStreamPatcher, GeminiStreamPatcher, AnthropicStreamPatcher, ResponsesStreamPatcher]
+)
 def test_a_patcher_uses_public_members_of_its_serializer_alone(patcher: type) -> None:
     """A serializer has one public `send` and public `write_...` methods: a patcher shares no private name with it."""
     bases = [base for base in patcher.__mro__[1:] if base.__module__.startswith("streamfold.")]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamfold import Message, StreamfoldError, assistant, system, tool, user
-from streamfold.adapters import Adapter, Prepared, find_adapter
+from streamfold.adapters import Adapter, PreparedRequest, find_adapter
 from streamfold.requests import Options, Request
 from tables import each_row
 
@@ -44,7 +44,7 @@ OPTIONS = [
 ]
 
 
-def prepared(adapter: Adapter, request: Request) -> Prepared | str:
+def prepared(adapter: Adapter, request: Request) -> PreparedRequest | str:
     """What becomes of a request, or why it can't be sent."""
     try:
         return adapter.prepare(request)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamfold import ConfigError, Limits, Message, Provider, Reply, StreamDecoder, ToolCall, image, tool_result, user
-from streamfold.adapters.anthropic import MessagesEmitter
+from streamfold.adapters.anthropic import AnthropicSerializer
 from streamfold.adapters.serializing.reply_deltas import reply_deltas
 
 CHECKS = [{"id": "sc_1", "code": "malicious_instructions", "message": "Look at this."}]
@@ -76,7 +76,7 @@ def test_a_name_without_a_place_is_dropped_with_a_warning(adapter: str, quirks: 
 
 def test_a_text_without_citations_says_nothing_of_them() -> None:
     """Anthropic leaves the member out, and a client of it refuses null."""
-    body = MessagesEmitter(id="m", model="c").whole(reply_deltas(Reply(text="Hi", finish_reason="stop")))
+    body = AnthropicSerializer(id="m", model="c").serialize_whole(reply_deltas(Reply(text="Hi", finish_reason="stop")))
     assert body["content"] == [{"type": "text", "text": "Hi"}]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamfold.adapters import find_adapter
-from streamfold.adapters.batches import BatchCall
+from streamfold.adapters.batches import EndpointRequest
 from streamfold.client import Endpoint
 from streamfold.config import Profile
 from streamfold.net import HTTPRequest
@@ -28,7 +28,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Endpoint:
 
 def sent(endpoint: Endpoint, headers: dict[str, str] | None = None) -> HTTPRequest:
     """A request to the endpoint."""
-    return endpoint.request(find_adapter("chat")(), BatchCall.get("/chat"), None, headers, own_client=True)
+    return endpoint.request(find_adapter("chat")(), EndpointRequest.get("/chat"), None, headers, own_client=True)
 
 
 def test_once(endpoint: Endpoint) -> None:

@@ -13,7 +13,7 @@ import pytest
 from scale import pick
 from servers import END, STREAM, Connection, framed, sends, serving
 from streamfold import Hooks, IncompleteStreamError, Provider, Reply, StreamfoldError
-from streamfold.adapters.responses import ResponsesEmitter
+from streamfold.adapters.responses import ResponsesSerializer
 from streamfold.gateway import gateway
 from streamfold.values import Finish, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 from tables import each_row
@@ -23,7 +23,7 @@ STORED = {"store": True}
 
 def written() -> list[bytes]:
     """A response with reasoning, text and two calls, as its events."""
-    emitter = ResponsesEmitter(id="resp_1", model="m", created=1)
+    emitter = ResponsesSerializer(id="resp_1", model="m", created=1)
     deltas: list[Any] = [
         ReasoningDelta("I "),
         ReasoningDelta("think."),

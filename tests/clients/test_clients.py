@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streamfold.adapters.anthropic.opaque_data import own_id  # ids that the Messages API has no letters for
+from streamfold.adapters.anthropic.opaque_data import unpack_call_id  # ids that the Messages API has no letters for
 from streamfold.recording import Recording
 from tables import each_row
 
@@ -39,7 +39,7 @@ def expected(name: str) -> dict[str, Any]:
 
 def calls(heard: dict[str, Any]) -> list[tuple[str, str, Any]]:
     """The calls, with the values of their arguments: some clients have parsed them."""
-    return [(own_id(call_id), name, json.loads(arguments)) for call_id, name, arguments in heard["calls"]]
+    return [(unpack_call_id(call_id), name, json.loads(arguments)) for call_id, name, arguments in heard["calls"]]
 
 
 def test_text(client: Any, wire: str, base_url: str) -> None:

@@ -17,11 +17,11 @@ import corpus
 import scale
 from folding import bytewise, random_cut
 from streamfold import HostedPart, Provider, Reply, StreamDecoder, tool_result, user
-from streamfold.adapters.anthropic import EventReader
+from streamfold.adapters.anthropic import AnthropicEventReader
 from tables import each_row
 
 
-class _MessagesAsEvents(EventReader):
+class _MessagesAsEvents(AnthropicEventReader):
     """The reading half of the adapter, which comes as server-sent events."""
 
     framing = None

@@ -11,7 +11,7 @@ import pytest
 
 from folding import assert_any_cut, event
 from streamfold import Cost, StreamDecoder, Usage
-from streamfold.adapters.anthropic import MessagesEmitter
+from streamfold.adapters.anthropic import AnthropicSerializer
 from streamfold.types import Prices
 from streamfold.values import Finish, TextDelta
 from tables import each_row
@@ -137,7 +137,7 @@ def test_steps_that_the_top_level_counts() -> None:
 def test_a_compaction_behind_the_gateway() -> None:
     """A client of the Messages API gets the top level as it was, which it takes for the size of the context."""
     usage = billed(step("compaction", 100, 0, 131), step("message", 229, 0, 5))
-    emitter = MessagesEmitter(id="m", model="c", created=1)
+    emitter = AnthropicSerializer(id="m", model="c", created=1)
     data = emitter.begin() + emitter.feed_all([TextDelta("Hi"), usage, Finish("stop", "end_turn")]) + emitter.finish()
     events = [json.loads(line[6:]) for line in data.split(b"\n") if line.startswith(b"data: ")]
     (written,) = [said for said in events if said["type"] == "message_delta"]

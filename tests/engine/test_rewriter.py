@@ -15,7 +15,7 @@ import scale
 from folding import DONE, call, chunk, entry, event, fin, fragments, random_cut, text
 from mirror import emitter, looks_whole, open_calls, payloads, read, written_calls
 from streamfold import IncompleteStreamError, ProtocolError, Reply, StreamDecoder, StreamError, Tool, UpstreamError
-from streamfold.adapters.responses import ClientTool, ResponsesEmitter
+from streamfold.adapters.responses import ClientTool, ResponsesSerializer
 from streamfold.engine import Rewriter
 from streamfold.integrations.repair import Repairs
 from streamfold.recording import Recording
@@ -455,7 +455,7 @@ def test_broken_arguments_are_never_a_call_that_can_be_run(adapter: str, wire: s
 @pytest.mark.parametrize(("raw", "runs"), [('{"input": "rm -rf /tm', False), ("*** Begin Patch", True)])
 def test_the_text_of_a_custom_tool(raw: str, runs: bool) -> None:
     """Any text can be run: the model's own text is one, and JSON that was cut is not."""
-    made = ResponsesEmitter(id="r", model="m", tools={"f": ClientTool("f", "custom")})
+    made = ResponsesSerializer(id="r", model="m", tools={"f": ClientTool("f", "custom")})
     rewriter = Rewriter("chat", made)
     out = rewriter.feed(call(entry(0, "a", "f", raw)) + fin("tool_calls") + DONE) + rewriter.close()
     done = [one["item"].get("input") for one in payloads(out) if one["type"] == "response.output_item.done"]

@@ -15,7 +15,7 @@ from gateways import CHAT, MESSAGES, RESPONSES, client_of, served
 from scale import pick
 from sdks import anthropic, openai
 from streamfold import Provider
-from streamfold.adapters.chat import ChatEmitter
+from streamfold.adapters.chat import ChatSerializer
 from streamfold.gateway import gateway
 from streamfold.values import Finish, ReasoningDelta, TextDelta
 from tables import each_row
@@ -209,7 +209,7 @@ async def test_callers_are_kept_apart() -> None:
 async def test_end_users_of_one_key_are_kept_apart(path: str, named: dict[str, Any]) -> None:
     """What the model thought for one user of a key is not sent for another, whichever field of which API names them."""
     bodies: list[str] = []
-    emitter = ChatEmitter(id="a", model="m", created=1)
+    emitter = ChatSerializer(id="a", model="m", created=1)
     said = [ReasoningDelta("4711"), TextDelta("Hello!"), Finish("stop", "stop")]
     answer = b"".join([emitter.begin(), emitter.feed_all(said), emitter.finish()])
 

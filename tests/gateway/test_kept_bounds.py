@@ -13,7 +13,7 @@ import pytest
 from folding import DONE, fin, text
 from gateways import RESPONSES, client_of
 from servers import END, STREAM, Connection, framed, serving
-from streamfold.adapters.responses import ResponsesEmitter
+from streamfold.adapters.responses import ResponsesSerializer
 from streamfold.adapters.serializing import ReplyWriter
 from streamfold.engine.accumulator import Fold
 from streamfold.gateway import gateway
@@ -170,7 +170,7 @@ async def test_a_long_answer_is_not_held_many_times(
     responses = Responses(MemoryStore(Retention(size=5 * length)), 5 * length)
     kept = KeptResponse("resp_1", "me", [], None, {"status": "queued"})
     running = Running(responses, Memory(5 * length), kept, {"background": True})
-    running.emitter = ResponsesEmitter(id="resp_1", model="m", listener=running.note, returns=False)
+    running.emitter = ResponsesSerializer(id="resp_1", model="m", listener=running.note, returns=False)
     fold, writer = Fold(partial_tool_calls=True), ReplyWriter(running.emitter)
 
     def feed(delta: Any) -> None:
@@ -213,7 +213,7 @@ def test_events_that_just_fit_are_kept() -> None:
     def held(most: int) -> tuple[int, bool]:
         responses = Responses(MemoryStore(), 2 * most)
         making = Attached(responses, Memory(2 * most), KeptResponse("resp_1", "me", [], None, {}), {})
-        writer = ReplyWriter(ResponsesEmitter(id="resp_1", model="m", listener=making.note))
+        writer = ReplyWriter(ResponsesSerializer(id="resp_1", model="m", listener=making.note))
         fold = Fold()
         for delta in [*(TextDelta("x" * 1000) for _ in range(50)), Finish("stop", "stop"), StreamEnd()]:
             if chunk := fold.feed(delta):

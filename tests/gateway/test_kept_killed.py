@@ -18,7 +18,7 @@ from anyio.abc import Process
 from folding import DONE, fin, text
 from gateways import RESPONSES, is_listening
 from servers import END, STREAM, Connection, framed, serving
-from streamfold.adapters.chat import ChatEmitter
+from streamfold.adapters.chat import ChatSerializer
 from streamfold.values import TextDelta
 
 pytestmark = pytest.mark.one_loop  # The gateway is a process of its own: one event loop for its client is enough
@@ -46,7 +46,7 @@ async def running(file: Path) -> AsyncIterator[tuple[str, Process]]:
 async def never_ends(connection: Connection) -> None:
     """Says five words, and then nothing more."""
     await connection.request()
-    emitter = ChatEmitter(id="a", model="m", created=1)
+    emitter = ChatSerializer(id="a", model="m", created=1)
     pieces = [emitter.begin(), *(emitter.feed(TextDelta(f"word {at} ")) for at in range(5))]
     await connection.send(STREAM, *(framed(piece) for piece in pieces if piece))
     await connection.gone()

@@ -18,7 +18,7 @@ from scale import pick
 from sdks import openai
 from servers import END, STREAM, Connection, framed, serving
 from streamfold import StreamDecoder
-from streamfold.adapters.chat import ChatEmitter
+from streamfold.adapters.chat import ChatSerializer
 from streamfold.gateway import gateway
 from streamfold.gateway.stored_responses import Responses
 from streamfold.gateway.stored_responses.background import Running
@@ -73,7 +73,7 @@ class Upstream:
 
 def answer(*, calls: bool = False) -> list[bytes]:
     """An answer of reasoning, text and perhaps a call, cut into its events."""
-    emitter = ChatEmitter(id="a", model="m", created=1, include_usage=True)
+    emitter = ChatSerializer(id="a", model="m", created=1, include_usage=True)
     deltas: list[Any] = [
         ReasoningDelta("I think. "),
         ReasoningDelta("So."),

@@ -15,7 +15,7 @@ from folding import DONE, fin, text
 from gateways import RESPONSES, asking, client_of
 from processes import free_port
 from servers import END, STREAM, Connection, framed, serving
-from streamfold.adapters.responses import ResponsesEmitter
+from streamfold.adapters.responses import ResponsesSerializer
 from streamfold.gateway import gateway
 from streamfold.gateway.stored_responses import Responses
 from streamfold.gateway.stored_responses.background import Running
@@ -160,7 +160,7 @@ async def test_what_is_not_kept_yet_is_not_shown_either() -> None:
 
     kept = KeptResponse("resp_1", "me", [], None, {"status": "queued"})
     running = Running(Responses(Slow(), 10**6), Memory(10**6), kept, {"background": True})
-    running.emitter = ResponsesEmitter(id="resp_1", model="m", listener=running.note, returns=False)
+    running.emitter = ResponsesSerializer(id="resp_1", model="m", listener=running.note, returns=False)
     running.emitter.begin()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(running.save)

@@ -39,10 +39,10 @@ from streamfold import (
     tool_result,
     user,
 )
-from streamfold.adapters.anthropic import parse_messages_request
-from streamfold.adapters.chat.parse import parse_request as parse_chat
+from streamfold.adapters.anthropic import parse_anthropic_request
+from streamfold.adapters.chat.parse import parse_chat_request as parse_chat
 from streamfold.adapters.gemini import parse_gemini_request
-from streamfold.adapters.responses.parse import parse_request as parse_responses
+from streamfold.adapters.responses.parse import parse_responses_request as parse_responses
 from streamfold.requests import Request
 from streamfold.testing import call, fail, finish, say, think, usage
 from streamfold.types import ImagePart, TextPart
@@ -134,7 +134,7 @@ PARSERS: dict[str, Callable[[Any], Request]] = {
     "chat": parse_chat,
     "kimi": parse_chat,
     "responses": parse_responses,
-    "anthropic": parse_messages_request,
+    "anthropic": parse_anthropic_request,
     "gemini": lambda body: parse_gemini_request(body, "m"),
 }
 

@@ -10,9 +10,9 @@ from folding import DONE, call, chunk, entry, fin
 from mirror import check_response_events, emit, emit_chunks, payloads, read, types
 from mirror import whole as whole_body
 from streamfold import ConfigError, NamedTool, StreamDecoder, Tool
-from streamfold.adapters.chat.parse import parse_request as parse_chat
+from streamfold.adapters.chat.parse import parse_chat_request as parse_chat
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
-from streamfold.adapters.responses.parse import parse_request as parse_responses
+from streamfold.adapters.responses.parse import parse_responses_request as parse_responses
 from streamfold.values.deltas import Delta, Finish, TextDelta, ToolCallDelta
 
 NAMED = NamedTool("get_weather")

@@ -20,8 +20,8 @@ from mirror import payloads, read
 from repaired_clients import MESSAGES, ask, is_right, openai_client, request_of, stored
 from sdks import anthropic, openai
 from streamfold import ConfigError, Limits, ProtocolError
-from streamfold.adapters.chat import ChatEmitter
-from streamfold.adapters.responses import ResponsesEmitter
+from streamfold.adapters.chat import ChatSerializer
+from streamfold.adapters.responses import ResponsesSerializer
 from streamfold.engine import Rewriter
 from streamfold.integrations import httpx2 as over_httpx2
 from streamfold.integrations.httpx import Repaired, RepairTransport
@@ -741,9 +741,9 @@ def test_calls_that_are_no_functions_are_not_written_as_functions() -> None:
 
     repair = Repairs().stream("responses", {})
     assert written(repair.feed(body) + repair.close()) == [item["type"] for item in ITEMS]
-    gateway = Rewriter("responses", ResponsesEmitter(id="r", model="m"))
+    gateway = Rewriter("responses", ResponsesSerializer(id="r", model="m"))
     assert written(gateway.feed(body) + gateway.close()) == [item["type"] for item in ITEMS]
-    chat = Rewriter("responses", ChatEmitter(id="r", model="m"))
+    chat = Rewriter("responses", ChatSerializer(id="r", model="m"))
     said = [one["choices"][0]["delta"].get("tool_calls") for one in payloads(chat.feed(body) + chat.close())]
     found = [(call["index"], call[call["type"]]["name"]) for calls in said for call in calls or ()]
     assert sorted(found) == [(0, "exec"), (1, "f")]

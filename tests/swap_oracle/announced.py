@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from streamfold.adapters import Prepared
+from streamfold.adapters import PreparedRequest
 from streamfold.requests import Request
 from streamfold.values import WarningCode
 
@@ -45,7 +45,7 @@ def overruled(fact: Fact, asked: Request) -> bool:
     return bool({"messages", "input"} & extra.keys())
 
 
-def announced(fact: Fact, ready: Prepared, *, lost: bool) -> bool:
+def announced(fact: Fact, ready: PreparedRequest, *, lost: bool) -> bool:
     """Whether a warning says that a fact is lost, or changed."""
     codes = (_LOST if lost else _CHANGED).get(fact.kind, ())
     for warning in ready.warnings:

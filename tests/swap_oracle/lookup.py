@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from streamfold.adapters import Prepared
+from streamfold.adapters import PreparedRequest
 from streamfold.requests import Request
 from streamfold.text import join_surrogates
 from streamfold.values import AllowedTools, NamedTool, Tool, audio_format, read_tool_choice
@@ -43,7 +43,7 @@ class Search:
     """Looks for the facts of a request in what would be sent."""
 
     asked: Request
-    ready: Prepared
+    ready: PreparedRequest
     sent: Sent = field(init=False)
     found: dict[int, Finding] = field(default_factory=dict)
     answers: dict[int, SentResult] = field(default_factory=dict)  # by the positions of the messages that they are

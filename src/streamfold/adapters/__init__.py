@@ -18,7 +18,7 @@ from ..values import (
     error_info,
     set_public_module,
 )
-from .base import Adapter, Endpoint, Framing, adapter_by_path, find_adapter
+from .base import Adapter, EndpointInfo, Framing, adapter_by_path, find_adapter
 from .client_members import (
     CHAT_MEMBERS,
     GEMINI_MEMBERS,
@@ -29,17 +29,17 @@ from .client_members import (
     chooses_destination,
 )
 from .openai_request import wants_stream
-from .prepared_request import Prepared
+from .prepared_request import PreparedRequest
 
 __all__ = [  # what an adapter of another package is written with
     "Adapter",
     "Delta",
-    "Endpoint",
+    "EndpointInfo",
     "Failure",
     "Finish",
     "Framing",
     "HistoryRules",
-    "Prepared",
+    "PreparedRequest",
     "ReasoningDelta",
     "Request",
     "Rules",

@@ -27,7 +27,7 @@ from ..requests import (
     missing_capabilities,
 )
 from ..values import APIError, ConfigError, ErrorInfo, did_you_mean, error_info
-from .prepared_request import Prepared, in_utf8, renamed, report_unsent, write_body
+from .prepared_request import PreparedRequest, encode_utf8, rename_members, report_unsent, write_body
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -72,7 +72,7 @@ class Framing(Protocol):
         ...
 
 
-class Endpoint(Protocol):
+class EndpointInfo(Protocol):
     """Facts about a provider that errors mention. A `Profile` is one."""
 
     @property
@@ -128,11 +128,13 @@ class Adapter(ABC):
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def prepare(self, request: Request, *, repair_history: bool = False, endpoint: Endpoint | None = None) -> Prepared:
+    def prepare(
+        self, request: Request, *, repair_history: bool = False, endpoint: EndpointInfo | None = None
+    ) -> PreparedRequest:
         """Returns the HTTP request for an answer, and a warning for everything that had to be changed.
 
         Args:
-            request: what the application asks for. Never changed; `Prepared.request` is a copy.
+            request: what the application asks for. Never changed; `PreparedRequest.request` is a copy.
             repair_history: repair a conversation that the endpoint would refuse, instead of raising.
             endpoint: named in errors about missing capabilities.
 
@@ -141,25 +143,27 @@ class Adapter(ABC):
         """
         ready, changes = self._ready(request, repair_history, endpoint)
         changes += report_unsent(ready, self.sends, self.name)
-        body, replaced = in_utf8(write_body(renamed(self.encode(ready), ready.renames), ready.options.extra_body))
+        body, replaced = encode_utf8(
+            write_body(rename_members(self.encode(ready), ready.renames), ready.options.extra_body)
+        )
         path, headers = self.request_path(ready), self.headers(ready)
-        return Prepared(ready, self.method, path, headers, body, (*changes, *replaced, *self.refused))
+        return PreparedRequest(ready, self.method, path, headers, body, (*changes, *replaced, *self.refused))
 
     def prepare_count(
-        self, request: Request, *, repair_history: bool = False, endpoint: Endpoint | None = None
-    ) -> Prepared:
+        self, request: Request, *, repair_history: bool = False, endpoint: EndpointInfo | None = None
+    ) -> PreparedRequest:
         """Returns the HTTP request that asks how many tokens a prompt has. Takes the arguments of `prepare`.
 
         Raises:
             ConfigError: the wire format has no such request, or the prompt can't be sent to this endpoint.
         """
         ready, changes = self._ready(request, repair_history, endpoint)
-        body, replaced = in_utf8(write_body(self.encode_count(ready), ready.options.extra_body))
+        body, replaced = encode_utf8(write_body(self.encode_count(ready), ready.options.extra_body))
         headers = {**self.headers(ready), "Accept": "application/json"}
-        return Prepared(ready, self.method, self.count_path(ready), headers, body, (*changes, *replaced))
+        return PreparedRequest(ready, self.method, self.count_path(ready), headers, body, (*changes, *replaced))
 
     def _ready(
-        self, request: Request, repair_history: bool, endpoint: Endpoint | None
+        self, request: Request, repair_history: bool, endpoint: EndpointInfo | None
     ) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         self._check_capabilities(request, endpoint)
@@ -170,7 +174,7 @@ class Adapter(ABC):
         ready, changes = self.rewrite(request)
         return ready, [*found, *dropped, *changes]
 
-    def _check_capabilities(self, request: Request, endpoint: Endpoint | None) -> None:
+    def _check_capabilities(self, request: Request, endpoint: EndpointInfo | None) -> None:
         """Raises ConfigError if the model lacks a capability that the request requires and nothing can stand in."""
         lacking = missing_capabilities(request.capabilities, request)
         if lacking:
@@ -288,7 +292,7 @@ class Adapter(ABC):
             f"batches of the provider are not available with adapter {self.name!r}. Ask the rows by live requests"
         )
 
-    def serves(self, path: str) -> bool:
+    def handles_path(self, path: str) -> bool:
         """Returns whether requests of this wire format go to URLs with this path."""
         return bool(self.path) and path.endswith(self.path)
 
@@ -355,4 +359,4 @@ def find_adapter(name: str) -> type[Adapter]:
 
 def adapter_by_path(path: str) -> str | None:
     """Returns the name of the adapter whose requests go to URLs with this path; None if there is none."""
-    return next((name for name in _WITH_PATHS if find_adapter(name)().serves(path)), None)
+    return next((name for name in _WITH_PATHS if find_adapter(name)().handles_path(path)), None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..requests import read_part
 from ..values import CacheMark, ConfigError, ImagePart, Message, TextPart, ToolCall, read_cache_control
-from .unsupported_parts import DroppedParts, blocks_say_more, dropped_extra
+from .unsupported_parts import UnsupportedParts, dropped_extra, has_unmodelled_blocks
 
 if TYPE_CHECKING:
     from ..requests import Request
@@ -25,7 +25,7 @@ def blocks_of(message: Message, request: Request) -> list[dict[str, Any]] | None
     return blocks if all(isinstance(block, dict) for block in blocks) else None
 
 
-def said_text(message: Message, between: str = "") -> str:
+def text_of_message(message: Message, between: str = "") -> str:
     """Returns the text of a message without its other parts."""
     content = message.content
     if isinstance(content, str | None):
@@ -33,7 +33,7 @@ def said_text(message: Message, between: str = "") -> str:
     return between.join(part.text for part in content if isinstance(part, TextPart))
 
 
-def own_name(call: ToolCall, request: Request) -> str:
+def tool_name_of(call: ToolCall, request: Request) -> str:
     """Returns the name of a call's tool as the application knows it; blocks hold calls under these names."""
     return request.names.get(call.name, call.name)
 
@@ -74,7 +74,7 @@ def find_dropped(
     came_as: Callable[[Message], Any],
     loses_reasoning: Callable[[Message], bool],
     knows_extra: Callable[[ToolCall], bool],
-) -> DroppedParts:
+) -> UnsupportedParts:
     """Returns what can't be sent, or only another provider can read.
 
     Args:
@@ -82,14 +82,14 @@ def find_dropped(
         loses_reasoning: whether the reasoning of a message is not sent.
         knows_extra: whether the extras of a call are members of this API.
     """
-    found = DroppedParts()
+    found = UnsupportedParts()
     for at, message in enumerate(request.messages):
         where = f"messages[{at}]"
         if loses_reasoning(message):
             found.reasoning.append(where)
         if came_as(message) is None:
             extras = {name: value for name, value in message.extras.items() if name != "cache_control"}
-            names = (name for name, value in extras.items() if name != "blocks" or blocks_say_more(value))
+            names = (name for name, value in extras.items() if name != "blocks" or has_unmodelled_blocks(value))
             found.members += [dropped_extra(where, name, extras[name]) for name in names]
             here, calls = request.came_from_here(message), enumerate(message.tool_calls)
             lost = (number for number, call in calls if call.extra and not (here and knows_extra(call)))

@@ -21,7 +21,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=Fa
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRequest:
     """An HTTP request for an answer. It has no secrets: the base URL and the key are added by the provider.
 
     Attributes:
@@ -70,7 +70,7 @@ def _not_sent(name: str, adapter: str) -> ConfigError:
     return ConfigError(f"{name}: adapter {adapter!r} does not send it, and it can't be left out")
 
 
-def renamed(body: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def rename_members(body: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Returns a body with other names for some of its members, in their places."""
     return {names.get(name, name): value for name, value in body.items()} if names else body
 
@@ -91,7 +91,7 @@ def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
         raise ConfigError(f"the request can't be written as JSON: {where}") from exc
 
 
-def in_utf8(text: str) -> tuple[bytes, list[ReplyWarning]]:
+def encode_utf8(text: str) -> tuple[bytes, list[ReplyWarning]]:
     """Returns a body as it is sent, and a warning if it had half of a surrogate pair in it."""
     if text.isascii():
         return text.encode(), []
@@ -102,7 +102,7 @@ def in_utf8(text: str) -> tuple[bytes, list[ReplyWarning]]:
     return whole.encode(), [ReplyWarning("invalid_utf8", detail)]
 
 
-def whole_number(body: Any, name: str) -> int:
+def required_count(body: Any, name: str) -> int:
     """Returns a member of a JSON object that is a number of something. Raises ValueError if it is not."""
     found = as_count(body.get(name)) if isinstance(body, Mapping) else None
     if found is None:

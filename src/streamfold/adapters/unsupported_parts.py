@@ -14,7 +14,7 @@ from ..values import AudioPart, FilePart, ImagePart, Message, ReplyWarning, host
 
 
 @dataclass(slots=True)
-class DroppedParts:
+class UnsupportedParts:
     """The places of what is not sent.
 
     Attributes:
@@ -64,14 +64,14 @@ def dropped_extra(where: str, name: str, value: Any) -> str:
     return f"{where}.{name}" + (f" ({', '.join(kinds)})" if kinds else "")
 
 
-def blocks_say_more(blocks: Any) -> bool:
+def has_unmodelled_blocks(blocks: Any) -> bool:
     """Returns whether the blocks that a turn came as say something that is not in its text, reasoning and calls.
 
     Both wires whose messages are lists of blocks are known: Anthropic's, whose blocks have a type, and Gemini's.
 
-    >>> blocks_say_more([{"type": "text", "text": "Hi"}, {"type": "thinking", "thinking": "Hm", "signature": ""}])
+    >>> has_unmodelled_blocks([{"type": "text", "text": "Hi"}, {"type": "thinking", "thinking": "Hm", "signature": ""}])
     False
-    >>> blocks_say_more([{"type": "thinking", "thinking": "Hm", "signature": "c2lnbmVk"}])
+    >>> has_unmodelled_blocks([{"type": "thinking", "thinking": "Hm", "signature": "c2lnbmVk"}])
     True
     """
     if not isinstance(blocks, list):

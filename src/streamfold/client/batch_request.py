@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ..adapters import Adapter, Prepared
+from ..adapters import Adapter, PreparedRequest
 from ..adapters.batches import BatchAPI, BatchResult
 from ..engine import StreamDecoder
 from ..net import Redactor, redact_error
@@ -22,7 +22,7 @@ class BatchRequest:
         group: requests with the same one may be in one batch.
     """
 
-    prepared: Prepared
+    prepared: PreparedRequest
     group: str
     provider: str
     _api: BatchAPI

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from ..adapters.batches import BatchCall
+from ..adapters.batches import EndpointRequest
 from ..config import Profile
 from ..limits import account_digest
 from ..net import Exchange
@@ -51,7 +51,9 @@ class BatchClient:
         """Returns a request of a batch. Raises ConfigError if it can't be sent as it is."""
         return self._requester.batched(arguments, self.api)
 
-    async def ask(self, call: BatchCall, what: str, read: Callable[[Any], T], *, max_retries: int | None = None) -> T:
+    async def ask(
+        self, call: EndpointRequest, what: str, read: Callable[[Any], T], *, max_retries: int | None = None
+    ) -> T:
         """Returns what the JSON answer to a call says.
 
         Args:
@@ -65,7 +67,7 @@ class BatchClient:
         reader = json_reader(what, read, self._limits)
         return await self._requester.call(call, reader, self._timeouts, self._limits, max_retries).send()
 
-    async def save(self, call: BatchCall, path: Path) -> None:
+    async def save(self, call: EndpointRequest, path: Path) -> None:
         """Writes the answer to a call into a file. Raises APIError if the call failed."""
         await self._requester.call(call, partial(_save, path), self._timeouts, self._limits, None).send()
 

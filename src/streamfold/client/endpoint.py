@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..adapters import Adapter, Prepared
-from ..adapters.batches import BatchCall
+from ..adapters import Adapter, PreparedRequest
+from ..adapters.batches import EndpointRequest
 from ..config import Profile, timeouts_over, variable_values
 from ..net import HTTPRequest, Redactor, Signer
 from ..requests import read_headers
@@ -81,7 +81,7 @@ class Endpoint:
     def request(
         self,
         adapter: Adapter,
-        ready: Prepared | BatchCall,
+        ready: PreparedRequest | EndpointRequest,
         timeouts: Timeouts | TimeoutOptions | None = None,
         extra_headers: Mapping[str, str] | None = None,
         *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..adapters.batches import BatchCall
+from ..adapters.batches import EndpointRequest
 from ..net import Exchange
 from ..values import ConfigError, GeneratedFile, ProtocolError
 
@@ -31,5 +31,5 @@ async def fetch_file(profile: Profile, requester: Requester, file: GeneratedFile
             pieces.append(data)
         return b"".join(pieces)
 
-    call = BatchCall("GET", path, {**headers, "Accept": "*/*"})
+    call = EndpointRequest("GET", path, {**headers, "Accept": "*/*"})
     return await requester.call(call, read, profile.timeouts, profile.limits, None).send()

@@ -8,8 +8,8 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ..adapters import Adapter, Prepared
-from ..adapters.batches import BatchAPI, BatchCall
+from ..adapters import Adapter, PreparedRequest
+from ..adapters.batches import BatchAPI, EndpointRequest
 from ..answers import Arguments, ChatStream
 from ..config import Profile, timeouts_over
 from ..engine import StreamDecoder, WireNames
@@ -180,7 +180,7 @@ class Requester:
 
     def call(
         self,
-        call: BatchCall,
+        call: EndpointRequest,
         read: Callable[[Exchange], Awaitable[T]],
         timeouts: Timeouts,
         limits: Limits,
@@ -212,7 +212,7 @@ class Requester:
         headers = {**COMMON_HEADERS, **ready.headers, **dict.fromkeys(hidden, HIDDEN)}
         return Preview(ready.method, profile.url_of(ready.path), headers, ready.body, warnings)
 
-    def _notifier(self, ready: Prepared, request: Request, hooks: tuple[Hooks, ...]) -> Notifier:
+    def _notifier(self, ready: PreparedRequest, request: Request, hooks: tuple[Hooks, ...]) -> Notifier:
         profile = self._profile
         url = self._endpoint.urls(ready.path).named
         adapter = self._facts(request.model).adapter
@@ -261,7 +261,7 @@ class Requester:
 
     def _prepared(
         self, adapter: Adapter, request: Request, arguments: Arguments, restrictions: Restrictions
-    ) -> Prepared:
+    ) -> PreparedRequest:
         """Returns the request as it is sent with restrictions."""
         if restrictions.only_streams and not request.stream:
             request = replace(request, stream=True)
@@ -288,7 +288,7 @@ class Requester:
     def _plan(
         self,
         adapter: Adapter,
-        ready: Prepared,
+        ready: PreparedRequest,
         request: Request,
         arguments: Arguments,
         changed: Iterable[ReplyWarning],
@@ -328,7 +328,7 @@ class Requester:
         if path is None:
             return None
         headers = {name: value for name, value in adapter.headers(request).items() if name.lower() != "content-type"}
-        ready = Prepared(request, "GET", path, headers, b"")
+        ready = PreparedRequest(request, "GET", path, headers, b"")
         return self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts)
 
     def _decoder(
@@ -349,7 +349,7 @@ class Requester:
     def _http_request(
         self,
         adapter: Adapter,
-        ready: Prepared | BatchCall,
+        ready: PreparedRequest | EndpointRequest,
         extra_headers: Mapping[str, str] | None,
         timeouts: Timeouts | TimeoutOptions | None,
         *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..adapters import Adapter
-from ..adapters.serializing import Emitter, Passage, ReplyWriter, StreamPatcher, error_delta
+from ..adapters.serializing import Passthrough, ReplyWriter, StreamPatcher, StreamSerializer, error_delta
 from ..values import ExtraPart, Reply, ReplyWarning, StreamChunk, StreamError
 from .decoder import StreamDecoder
 
@@ -18,7 +18,7 @@ class Rewriter:
 
     Args:
         adapter: the wire format that is read.
-        emitter: writes the events, or hands on those that came (`Passage`). Id, model and time of the answer
+        emitter: writes the events, or hands on those that came (`Passthrough`). Id, model and time of the answer
             are those of the server, if it names them.
         options: further arguments of `StreamDecoder`. Without `partial_tool_calls=False`, calls are written as they
             come.
@@ -27,14 +27,14 @@ class Rewriter:
         error: why the answer failed; None as long as it did not.
         left: what `close` returned of a failed answer before the error.
 
-    >>> from streamfold.adapters.chat import ChatEmitter
-    >>> rewriter = Rewriter("chat", ChatEmitter(id="", model=""))
+    >>> from streamfold.adapters.chat import ChatSerializer
+    >>> rewriter = Rewriter("chat", ChatSerializer(id="", model=""))
     >>> body = rewriter.feed(b'data: {"id":"a","choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}')
     >>> b"[DONE]" in rewriter.close(), rewriter.reply.text
     (True, 'Hi')
     """
 
-    def __init__(self, adapter: str | Adapter, emitter: Emitter | Passage, **options: Any) -> None:
+    def __init__(self, adapter: str | Adapter, emitter: StreamSerializer | Passthrough, **options: Any) -> None:
         self._decoder = StreamDecoder(adapter, **{"partial_tool_calls": True, **options})
         self._emitter = emitter
         self._writer = ReplyWriter(emitter)
@@ -92,7 +92,7 @@ class Rewriter:
 
     def _written(self, chunks: list[StreamChunk], preceding_calls: int) -> bytes:
         seen: list[ExtraPart] = []
-        if isinstance(self._emitter, Passage | StreamPatcher):
+        if isinstance(self._emitter, Passthrough | StreamPatcher):
             seen, self._emitter.seen = self._emitter.seen, []
         if not chunks and not seen:
             return b""

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 
-from ..adapters.serializing import Order, ReplyWriter, comment, end_deltas, items_tell, jsonable, with_kinds
+from ..adapters.serializing import (
+    DeltaOrder,
+    ReplyWriter,
+    comment,
+    end_deltas,
+    has_items,
+    keep_call_kinds,
+    without_non_finite,
+)
 from ..answers import ChatStream
 from ..config import GatewayOptions
 from ..turn_cache import TurnCache
@@ -131,7 +139,7 @@ class Exchange:
 
     async def _whole(self, send: Send) -> None:
         """Sends the answer when all of it is there."""
-        order, deltas = Order(whole_calls=True), list[Delta]()
+        order, deltas = DeltaOrder(whole_calls=True), list[Delta]()
 
         async def keep(chunk: StreamChunk, _: ChatStream) -> None:
             deltas.extend(order.feed(chunk))
@@ -139,9 +147,9 @@ class Exchange:
         try:
             reply = await self._read(keep, partial_tool_calls=self.wire.streams_partial_calls)
             emitter = self.wire.emitter(self.asked)
-            reply = with_kinds(reply, emitter.call_kinds)
+            reply = keep_call_kinds(reply, emitter.call_kinds)
             rest = order.end(reply, emitter)
-            body = emitter.whole(end_deltas(reply, items_tell=True) if items_tell(reply) else [*deltas, *rest])
+            body = emitter.serialize_whole(end_deltas(reply, has_items=True) if has_items(reply) else [*deltas, *rest])
         except Exception as error:
             refusal = _refusal(error)
             raise refusal from refusal.__cause__
@@ -178,7 +186,7 @@ class Exchange:
                     charge.answered(stream.reply)
                 if self._gone:
                     raise ClientGone
-                return _with_warnings(jsonable(stream.reply), self.dropped)
+                return _with_warnings(without_non_finite(stream.reply), self.dropped)
         except APIError as error:
             if charge is not None:
                 charge.failed(error)

@@ -8,8 +8,8 @@ from time import gmtime, strftime
 from typing import Any
 
 from ..adapters import MESSAGES_MEMBERS
-from ..adapters.anthropic import MessagesEmitter, messages_error, parse_messages_request
-from ..adapters.serializing import Emitter, event
+from ..adapters.anthropic import AnthropicSerializer, anthropic_error_body, parse_anthropic_request
+from ..adapters.serializing import StreamSerializer, event
 from ..requests import Request
 from ..values import APIError, ErrorInfo, Message
 from .api import AtOnce, ClientRequest, Warnings, Wire, functions_of, listed, not_sent
@@ -41,18 +41,18 @@ class MessagesWire(Wire):
         return "anthropic-version" in headers or path.startswith("/v1/messages")
 
     def parse(self, body: Any, params: Mapping[str, str]) -> Request:
-        return parse_messages_request(self._complete(body))
+        return parse_anthropic_request(self._complete(body))
 
     def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
-        return parse_messages_request(self._complete(body), native=True)
+        return parse_anthropic_request(self._complete(body), native=True)
 
     @staticmethod
     def _complete(body: Any) -> Any:
         """Returns a body with all that a request for an answer must have."""
         return body
 
-    def emitter(self, asked: ClientRequest) -> Emitter:
-        return MessagesEmitter(
+    def emitter(self, asked: ClientRequest) -> StreamSerializer:
+        return AnthropicSerializer(
             id=asked.id,
             model=asked.model,
             tool_choice=asked.request.tool_choice,
@@ -96,7 +96,7 @@ class MessagesWire(Wire):
 
     def error(self, refusal: Refused, answer_id: str) -> tuple[int, dict[str, Any]]:
         info = self.info(refusal)
-        return info.status or refusal.status, {**messages_error(info), "request_id": answer_id}
+        return info.status or refusal.status, {**anthropic_error_body(info), "request_id": answer_id}
 
     def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
         if set(adapters) == {self.adapter}:

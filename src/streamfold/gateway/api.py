@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 from ..adapters import Known, wants_stream
-from ..adapters.responses import ResponsesEmitter, WrittenEvent
-from ..adapters.serializing import Emitter, error_body
+from ..adapters.responses import ResponsesSerializer, SerializedEvent
+from ..adapters.serializing import StreamSerializer, openai_error_body
 from ..config import GatewayOptions
 from ..requests import Request
 from ..values import (
@@ -46,9 +46,9 @@ class Keeper(Protocol):
 
     waits: bool
     about: Mapping[str, Any]
-    emitter: ResponsesEmitter | None
+    emitter: ResponsesSerializer | None
 
-    def note(self, event: WrittenEvent) -> None:
+    def note(self, event: SerializedEvent) -> None:
         """Takes an event that has been written."""
         ...
 
@@ -185,7 +185,7 @@ class Wire(ABC):
         return self.parse(body, params)
 
     @abstractmethod
-    def emitter(self, asked: ClientRequest) -> Emitter:
+    def emitter(self, asked: ClientRequest) -> StreamSerializer:
         """Returns the writer of a streamed answer."""
 
     async def at_once(self, asked: ClientRequest, served: Served) -> AtOnce | None:
@@ -229,7 +229,7 @@ class Wire(ABC):
 
     def error(self, refusal: Refused, answer_id: str) -> tuple[int, dict[str, Any]]:
         """Returns status and body of an error response."""
-        return refusal.status, error_body(replace(self.info(refusal), status=None))
+        return refusal.status, openai_error_body(replace(self.info(refusal), status=None))
 
     @staticmethod
     def model_entry(name: str, began: int) -> dict[str, Any]:

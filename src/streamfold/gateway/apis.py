@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..adapters import CHAT_MEMBERS, RESPONSES_MEMBERS
-from ..adapters.chat import ChatEmitter, wants_usage
-from ..adapters.chat import parse_request as parse_chat
-from ..adapters.responses import ClientTools, ResponsesEmitter, only_functions, parse_for_functions
-from ..adapters.responses import parse_request as parse_responses
-from ..adapters.serializing import Emitter
+from ..adapters.chat import ChatSerializer, wants_usage
+from ..adapters.chat import parse_chat_request as parse_chat
+from ..adapters.responses import ClientTools, ResponsesSerializer, has_only_function_tools, parse_responses_as_functions
+from ..adapters.responses import parse_responses_request as parse_responses
+from ..adapters.serializing import StreamSerializer
 from ..requests import Request
 from .anthropic import MessagesCountWire, MessagesWire
 from .api import ClientRequest, Warnings, Wire, functions_of, not_sent
@@ -37,8 +37,8 @@ class ChatWire(Wire):
         wants_usage(body)  # a mistake in it is one of the request
         return parse_chat(body)
 
-    def emitter(self, asked: ClientRequest) -> Emitter:
-        return ChatEmitter(
+    def emitter(self, asked: ClientRequest) -> StreamSerializer:
+        return ChatSerializer(
             id=asked.id,
             model=asked.model,
             created=asked.created,
@@ -104,9 +104,9 @@ class ResponsesWire(Wire):
     def parse(self, body: Any, params: Mapping[str, str]) -> Request:
         return parse_responses(body)
 
-    def emitter(self, asked: ClientRequest) -> ResponsesEmitter:
+    def emitter(self, asked: ClientRequest) -> ResponsesSerializer:
         keeper = asked.keeper
-        emitter = ResponsesEmitter(
+        emitter = ResponsesSerializer(
             id=asked.id,
             model=asked.model,
             created=asked.created,
@@ -126,9 +126,9 @@ class ResponsesWire(Wire):
         if set(adapters) == {self.adapter}:
             return asked, []
         warnings: Warnings = []
-        if not only_functions(asked.body):
+        if not has_only_function_tools(asked.body):
             extra = asked.request.options.extra_body  # of the first reading: without what identifies the client
-            read = parse_for_functions(asked.body)
+            read = parse_responses_as_functions(asked.body)
             rest = {name: value for name, value in extra.items() if name in read.request.options.extra_body}
             members = {
                 name: getattr(asked, name)

@@ -18,7 +18,7 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ..adapters.serializing import error_body
+from ..adapters.serializing import openai_error_body
 from ..answers import ChatModel
 from ..client import Hooks
 from ..config import Config, GatewayOptions, RateLimitSettings, read_settings, store_url
@@ -268,7 +268,7 @@ async def _refuse_websocket(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "websocket.close", "code": 1000, "reason": ""})  # a 403
         return
     refusal = _no_websockets()
-    response = JSONResponse(error_body(refusal.info), refusal.status)
+    response = JSONResponse(openai_error_body(refusal.info), refusal.status)
     head = {"type": "websocket.http.response.start", "status": refusal.status, "headers": response.raw_headers}
     await send(head)
     await send({"type": "websocket.http.response.body", "body": response.body})

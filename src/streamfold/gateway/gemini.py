@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..adapters import GEMINI_MEMBERS
-from ..adapters.gemini import Framing, GeminiEmitter, camel_case, google_error, parse_gemini_request
+from ..adapters.gemini import Framing, GeminiSerializer, camel_case, gemini_error_body, parse_gemini_request
 from ..requests import Request
 from ..values import ErrorInfo
 from .api import AtOnce, ClientRequest, Warnings, Wire, functions_of, not_sent
@@ -32,7 +32,7 @@ class GeminiWire(Wire):
     streams_partial_calls = False  # a call is one part
     returns_ids = False
     says_types = False
-    keep_alive = GeminiEmitter.keep_alive
+    keep_alive = GeminiSerializer.keep_alive
 
     @classmethod
     def owns(cls, path: str, headers: Mapping[str, str]) -> bool:
@@ -50,10 +50,10 @@ class GeminiWire(Wire):
     def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
         return parse_gemini_request(body, self.model(body, params), native=True)
 
-    def emitter(self, asked: ClientRequest) -> GeminiEmitter:
+    def emitter(self, asked: ClientRequest) -> GeminiSerializer:
         choice, thinking = asked.request.tool_choice, _wants_thoughts(asked.body) or self.options.unasked_thinking
         framing: Framing = "events" if asked.params.get("alt") == "sse" else "array"
-        return GeminiEmitter(id=asked.id, model=asked.model, tool_choice=choice, thinking=thinking, framing=framing)
+        return GeminiSerializer(id=asked.id, model=asked.model, tool_choice=choice, thinking=thinking, framing=framing)
 
     def stream_headers(self, asked: ClientRequest) -> dict[str, str]:
         return {} if asked.params.get("alt") == "sse" else {"content-type": "application/json; charset=utf-8"}
@@ -77,7 +77,7 @@ class GeminiWire(Wire):
         return [piece for piece in (events + gap, error) if piece]
 
     def error(self, refusal: Refused, answer_id: str) -> tuple[int, dict[str, Any]]:
-        return refusal.status, google_error(self.info(refusal))
+        return refusal.status, gemini_error_body(self.info(refusal))
 
     def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
         options = asked.request.options

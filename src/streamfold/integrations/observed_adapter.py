@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..adapters import Adapter
-from ..adapters.serializing import Passage
+from ..adapters.serializing import Passthrough
 from ..text import parse_event
 from ..values import Delta
 
@@ -55,7 +55,7 @@ class Shown(Adapter):
         self.known = self.unread = False
         self.right = True
         self.failed = False
-        self.passage: Passage | None = None
+        self.passage: Passthrough | None = None
         self.name, self.path, self.framing = adapter.name, adapter.path, adapter.framing
         self.kind_follows_text = adapter.kind_follows_text
 
@@ -87,7 +87,7 @@ class Shown(Adapter):
     def _heard(self, deltas: Iterable[Delta], payload: Any = None) -> Iterable[Delta]:
         deltas = list(deltas)
         if self.passage is not None:
-            self.passage.hear(deltas, payload)
+            self.passage.observe(deltas, payload)
         return deltas
 
     def _knows(self, payload: Any) -> bool:

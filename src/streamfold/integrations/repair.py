@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..adapters import adapter_by_path, find_adapter
-from ..adapters.anthropic import MessagesOverlay
-from ..adapters.chat import ChatOverlay
-from ..adapters.gemini import GeminiOverlay
-from ..adapters.responses import ResponsesOverlay
-from ..adapters.serializing import Passage
+from ..adapters.anthropic import AnthropicStreamPatcher
+from ..adapters.chat import ChatStreamPatcher
+from ..adapters.gemini import GeminiStreamPatcher
+from ..adapters.responses import ResponsesStreamPatcher
+from ..adapters.serializing import Passthrough
 from ..engine import EventScanner, Rewriter, StreamDecoder
 from ..net import Redactor
 from ..values import (
@@ -57,11 +57,11 @@ class Repaired:
 
 
 _OVERLAYS: dict[str, Any] = {
-    "anthropic": MessagesOverlay,
-    "chat": ChatOverlay,
-    "gemini": GeminiOverlay,
-    "kimi": ChatOverlay,
-    "responses": ResponsesOverlay,
+    "anthropic": AnthropicStreamPatcher,
+    "chat": ChatStreamPatcher,
+    "gemini": GeminiStreamPatcher,
+    "kimi": ChatStreamPatcher,
+    "responses": ResponsesStreamPatcher,
 }
 # What a client would read otherwise than we did. The others are told, and nothing is changed.
 _MENDED: frozenset[WarningCode] = frozenset(
@@ -167,12 +167,12 @@ class StreamRepair(_Repair):
     """Repairs one streamed answer.
 
     Events go on as they came, as long as nothing had to be mended; from the first thing to mend on they are written
-    again. See `Passage` for what waits.
+    again. See `Passthrough` for what waits.
     """
 
     def __init__(self, repairs: Repairs, *others: Any) -> None:
         super().__init__(repairs, *others)
-        self._passage = self._adapter.passage = Passage(self._emitter, texts=repairs.dialect is not None)
+        self._passage = self._adapter.passage = Passthrough(self._emitter, texts=repairs.dialect is not None)
         self._rewriter = Rewriter(self._adapter, self._passage, partial_tool_calls=repairs.fragments, **self._options)
         self._scanner = EventScanner()
         self._raw = b""  # of the event that is arriving
@@ -271,12 +271,12 @@ class StreamRepair(_Repair):
         if rewriter.done:
             right = right and whole and (not rewriter.whole or passage.fits(rewriter.reply))
         if not right:
-            out = passage.mend()
+            out = passage.start_rewriting()
         else:
-            out = passage.take(raw)
+            out = passage.forward(raw)
             if rewriter.done and passage.passes:
                 said = rewriter.whole or self._adapter.failed or isinstance(rewriter.error, EmptyResponseError)
-                out += passage.release(failed=not rewriter.whole) if said else passage.fail()
+                out += passage.flush(failed=not rewriter.whole) if said else passage.fail()
         self._check_end()
         return out
 
@@ -290,7 +290,7 @@ class StreamRepair(_Repair):
         if not self._adapter.unread:
             self._check_end()
         self._ended = True
-        return self._passage.release() + raw
+        return self._passage.flush() + raw
 
     def _check_end(self) -> None:
         if self._rewriter.done and not self._ended:

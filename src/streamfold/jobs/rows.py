@@ -16,8 +16,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from ..adapters.chat import parse_request as parse_chat
-from ..adapters.responses import parse_request as parse_responses
+from ..adapters.chat import parse_chat_request as parse_chat
+from ..adapters.responses import parse_responses_request as parse_responses
 from ..answers import Arguments
 from ..values import ConfigError, Cost, Reply, ToolChoice, did_you_mean
 from .answers import Answer, reply_members

@@ -129,7 +129,7 @@ def _judged(recording: Recording) -> Recording:
 
 
 def _adapter_of(path: str, adapter: str | None) -> str:
-    if adapter and find_adapter(adapter)().serves(path):
+    if adapter and find_adapter(adapter)().handles_path(path):
         return adapter
     return adapter_by_path(path) or _NO_WIRE
 

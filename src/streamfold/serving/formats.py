@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from ..adapters import Adapter
-from ..adapters.anthropic import AnthropicAdapter, AnthropicQuirks, MessagesEmitter
+from ..adapters.anthropic import AnthropicAdapter, AnthropicQuirks, AnthropicSerializer
 from ..adapters.anthropic import parse_conversation as parse_anthropic
-from ..adapters.chat import ChatAdapter, ChatEmitter, ChatQuirks
-from ..adapters.gemini import GeminiAdapter, GeminiEmitter, GeminiQuirks
+from ..adapters.chat import ChatAdapter, ChatQuirks, ChatSerializer
+from ..adapters.gemini import GeminiAdapter, GeminiQuirks, GeminiSerializer
 from ..adapters.gemini import parse_conversation as parse_gemini
-from ..adapters.responses import ResponsesAdapter, ResponsesEmitter
-from ..adapters.serializing import Emitter
+from ..adapters.responses import ResponsesAdapter, ResponsesSerializer
+from ..adapters.serializing import StreamSerializer
 from ..requests import read_messages
 from ..values import ConfigError, Message, ReplyWarning, did_you_mean, system
 
@@ -57,7 +57,7 @@ class Format:
     instructions: str | None
     content: str | None
     parse: Callable[[Any, Any], list[Message]]
-    emitter: Callable[..., Emitter]
+    emitter: Callable[..., StreamSerializer]
     id_prefix: str
 
 
@@ -73,17 +73,17 @@ _FORMATS: Mapping[str, Format] = {
         None,
         None,
         _parse_list,
-        partial(ChatEmitter, include_usage=True),
+        partial(ChatSerializer, include_usage=True),
         "chatcmpl-",
     ),
-    "responses": Format(ResponsesAdapter(), "input", "instructions", None, _parse_list, ResponsesEmitter, "resp_"),
+    "responses": Format(ResponsesAdapter(), "input", "instructions", None, _parse_list, ResponsesSerializer, "resp_"),
     "anthropic": Format(
         AnthropicAdapter(AnthropicQuirks(inline_system=True, prefill=True)),
         "messages",
         "system",
         "content",
         parse_anthropic,
-        MessagesEmitter,
+        AnthropicSerializer,
         "msg_",
     ),
     "gemini": Format(
@@ -92,7 +92,7 @@ _FORMATS: Mapping[str, Format] = {
         "systemInstruction",
         "parts",
         parse_gemini,
-        GeminiEmitter,
+        GeminiSerializer,
         "",
     ),
 }

@@ -8,7 +8,15 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
 from typing import Any, Protocol
 from uuid import uuid4
 
-from ..adapters.serializing import Emitter, Order, ReplyWriter, end_deltas, items_tell, jsonable, with_kinds
+from ..adapters.serializing import (
+    DeltaOrder,
+    ReplyWriter,
+    StreamSerializer,
+    end_deltas,
+    has_items,
+    keep_call_kinds,
+    without_non_finite,
+)
 from ..engine import SSEDecoder, StreamDecoder
 from ..values import APIError, Meta, Reply, StreamChunk
 from .formats import ApiFormat, Serialized, find_format
@@ -37,12 +45,14 @@ def serialize_reply(reply: Reply, api: ApiFormat, *, id: str | None = None, mode
         ProtocolError: a call has broken arguments, and readers of the API could not see that.
     """
     emitter = _emitter(reply.id if id is None else id, reply.model if model is None else model, api)
-    reply = with_kinds(jsonable(reply), emitter.call_kinds)
-    order = Order(whole_calls=True)
+    reply = keep_call_kinds(without_non_finite(reply), emitter.call_kinds)
+    order = DeltaOrder(whole_calls=True)
     shown = order.feed(StreamChunk(reply.text, reasoning=reply.reasoning))
     rest = order.end(reply, emitter)
     about = Meta(emitter.id, emitter.model)
-    body = emitter.whole([about, *(end_deltas(reply, items_tell=True) if items_tell(reply) else [*shown, *rest])])
+    body = emitter.serialize_whole(
+        [about, *(end_deltas(reply, has_items=True) if has_items(reply) else [*shown, *rest])]
+    )
     return Serialized(body, tuple(reply.warnings))
 
 
@@ -94,7 +104,7 @@ async def serialize_stream(
         yield payload
 
 
-def _emitter(answer_id: str | None, model: str | None, api: ApiFormat) -> Emitter:
+def _emitter(answer_id: str | None, model: str | None, api: ApiFormat) -> StreamSerializer:
     form = find_format(api)
     return form.emitter(
         id=answer_id or f"{form.id_prefix}{uuid4().hex}", model=model or "", created=int(time.time()), mend_finish=True

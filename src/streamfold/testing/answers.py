@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from ..adapters.anthropic import STOP_REASONS, MessagesEmitter, messages_error
-from ..adapters.chat import ChatEmitter
-from ..adapters.gemini import FINISH_REASONS, OTHER_REASONS, SIGNATURE, GeminiEmitter, google_error
-from ..adapters.responses import ResponsesEmitter
-from ..adapters.serializing import Emitter, comment, error_body
+from ..adapters.anthropic import STOP_REASONS, AnthropicSerializer, anthropic_error_body
+from ..adapters.chat import ChatSerializer
+from ..adapters.gemini import FINISH_REASONS, OTHER_REASONS, SIGNATURE, GeminiSerializer, gemini_error_body
+from ..adapters.responses import ResponsesSerializer
+from ..adapters.serializing import StreamSerializer, comment, openai_error_body
 from ..values import (
     ConfigError,
     Delta,
@@ -37,7 +37,7 @@ _ENDS = ("stop", "tool_calls", "length", "content_filter")
 
 
 def _plain_error(info: ErrorInfo) -> dict[str, Any]:
-    return error_body(replace(info, status=None))
+    return openai_error_body(replace(info, status=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Format:
         signs: what the API signs, so that it can check it when it comes back.
     """
 
-    emitter: Callable[..., Emitter]
+    emitter: Callable[..., StreamSerializer]
     prefix: str
     error: Callable[[ErrorInfo], dict[str, Any]] = _plain_error
     reasons: Collection[str] | None = None
@@ -60,13 +60,13 @@ class _Format:
     signs: Literal["thinking", "first call"] | None = None
 
 
-_CHAT = _Format(partial(ChatEmitter, include_usage=True), "chatcmpl-")
+_CHAT = _Format(partial(ChatSerializer, include_usage=True), "chatcmpl-")
 _FORMATS = {
-    "anthropic": _Format(MessagesEmitter, "msg_", messages_error, {*STOP_REASONS}, False, "thinking"),
+    "anthropic": _Format(AnthropicSerializer, "msg_", anthropic_error_body, {*STOP_REASONS}, False, "thinking"),
     "chat": _CHAT,
-    "gemini": _Format(GeminiEmitter, "", google_error, {*FINISH_REASONS, *OTHER_REASONS}, False, "first call"),
+    "gemini": _Format(GeminiSerializer, "", gemini_error_body, {*FINISH_REASONS, *OTHER_REASONS}, False, "first call"),
     "kimi": _CHAT,
-    "responses": _Format(ResponsesEmitter, "resp_", reasons=()),
+    "responses": _Format(ResponsesSerializer, "resp_", reasons=()),
 }
 
 

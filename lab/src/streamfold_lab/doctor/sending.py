@@ -13,8 +13,8 @@ from typing import Any, Self
 import anyio
 import httpx
 
-from streamfold.adapters import Adapter, Prepared
-from streamfold.adapters.batches import BatchCall
+from streamfold.adapters import Adapter, PreparedRequest
+from streamfold.adapters.batches import EndpointRequest
 from streamfold.client import Connections, Endpoint, Requester, json_reader
 from streamfold.config import Profile
 from streamfold.engine import StreamDecoder, WireNames
@@ -116,7 +116,7 @@ class ExaminedEndpoint:
         """Returns the JSON at a path below the base URL. Raises APIError."""
         return await fetched(self.profile, path, self._timeouts, self._client)
 
-    def _request(self, adapter: Adapter, prepared: Prepared, body: Mapping[str, Any]) -> HTTPRequest:
+    def _request(self, adapter: Adapter, prepared: PreparedRequest, body: Mapping[str, Any]) -> HTTPRequest:
         content = json.dumps(body, ensure_ascii=False).encode()
         own_client = self._given is None
         sent = self._endpoint.request(adapter, replace(prepared, body=content), self._timeouts, own_client=own_client)
@@ -184,7 +184,7 @@ class ExaminedEndpoint:
 
 def prepare(
     profile: Profile, adapter: Adapter, ask: Ask, avoided: Collection[str] = ()
-) -> tuple[Prepared, dict[str, Any]]:
+) -> tuple[PreparedRequest, dict[str, Any]]:
     """Returns a request as the adapter prepares it, and its body with the edit of the probe."""
     given = {name: value for name, value in ask.options.items() if name not in avoided}
     asked = Request.read(profile.sent_model() or "", ask.messages, ask.tools, ask.tool_choice, given)
@@ -198,7 +198,7 @@ def prepare(
 async def fetched(profile: Profile, path: str, timeouts: Timeouts, http_client: httpx.AsyncClient | None) -> Any:
     """Returns the JSON at a path below the base URL of a server. Raises APIError."""
     asked = Request.read(profile.model or "any", "any", None, "auto", {})
-    call = BatchCall.get(path, profile.make_adapter().headers(asked))
+    call = EndpointRequest.get(path, profile.make_adapter().headers(asked))
     limits = replace(profile.limits, event_bytes=_MOST_BYTES)
     connections = Connections(profile, http_client)
     read = json_reader("JSON", lambda value: value, limits)

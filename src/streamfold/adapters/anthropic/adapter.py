@@ -35,29 +35,29 @@ from ...values import (
     join_limited,
 )
 from ..base import Adapter
-from ..batches.anthropic import MessagesAPI
+from ..batches.anthropic import AnthropicBatchAPI
 from ..batches.base import BatchAPI, BatchSettings
 from ..chat.thinking import only_allowed_tools
 from ..content_blocks import find_dropped
-from ..prepared_request import in_utf8, whole_number, write_body
+from ..prepared_request import encode_utf8, required_count, write_body
 from ..unsupported_parts import dropped_media_members
 from .aws_event_stream import AWSEventStream
 from .content import content_blocks
-from .decode import EventReader
+from .decode import AnthropicEventReader
 from .encode_messages import (
     CALL_EXTRAS,
-    as_it_came,
     changed_ids,
-    inline_places,
+    encode_turns,
+    inline_system_positions,
     is_system,
     lacks_signature,
-    read_turns,
+    original_payload,
     split_system,
 )
 from .hosted_tools import FILES_BETA, MCP_BETA, add_hosted_members, hosted_forms, uses_mcp
-from .prompt_caching import limit_marks, marked
+from .prompt_caching import limit_cache_breakpoints, with_cache_control
 from .quirks import AnthropicQuirks
-from .strict import closed_schema, fit_strict
+from .strict import close_objects, limit_strict_tools
 from .thinking import fit_thinking, output_limit, thinking_details, thinking_members
 
 # The members of a request that count_tokens takes.
@@ -73,7 +73,7 @@ _UNKNOWN = ModelFacts(thinking="asked", efforts=("low", "medium", "high"))
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
-class AnthropicAdapter(EventReader, Adapter):
+class AnthropicAdapter(AnthropicEventReader, Adapter):
     """Requests and events of the Messages API."""
 
     name = "anthropic"
@@ -124,14 +124,14 @@ class AnthropicAdapter(EventReader, Adapter):
         request, changes = super().rewrite(request)
         request, only = only_allowed_tools(request)
         request, fitted = fit_thinking(request, self.quirks)
-        request, marks = limit_marks(request)
-        request, loose = fit_strict(request)
+        request, marks = limit_cache_breakpoints(request)
+        request, loose = limit_strict_tools(request)
         warnings = [*dropped, *changes, *only, *fitted, *marks, *loose]
         if ids := changed_ids(request.messages):
             detail = f"ids of calls were sent as the API accepts them: {join_limited(ids)}"
             warnings.append(ReplyWarning("ids_renumbered", detail))
         rest = split_system(request.messages)[1]
-        inline = inline_places(rest) if self.quirks.inline_system else ()
+        inline = inline_system_positions(rest) if self.quirks.inline_system else ()
         if late := [f"messages[{at}]" for at, message in rest if is_system(message) and at not in inline]:
             detail = f"{', '.join(late)}: a system message inside the conversation was sent as text of the user"
             warnings.append(ReplyWarning("history_mismatch", detail))
@@ -141,13 +141,13 @@ class AnthropicAdapter(EventReader, Adapter):
         def loses_reasoning(message: Message) -> bool:
             if self.quirks.thinking_history == "required":
                 return False
-            came_as = as_it_came(message, request)
+            came_as = original_payload(message, request)
             return bool(message.reasoning) if came_as is None else any(map(lacks_signature, came_as))
 
         def knows_extra(call: ToolCall) -> bool:
             return set(call.extra or ()) <= {*CALL_EXTRAS}
 
-        came_as = partial(as_it_came, request=request)
+        came_as = partial(original_payload, request=request)
         dropped = find_dropped(request, came_as, loses_reasoning, knows_extra)
         for at, message in enumerate(request.messages):
             dropped.members += dropped_media_members(message, f"messages[{at}]", names=False)
@@ -168,7 +168,7 @@ class AnthropicAdapter(EventReader, Adapter):
                 return f"/models/{quote(request.model, safe='@')}{_VERTEX[request.stream]}"
         return self.path
 
-    def serves(self, path: str) -> bool:
+    def handles_path(self, path: str) -> bool:
         """Returns whether requests of this wire format go to URLs with this path."""
         return path.endswith((self.path, *_VERTEX.values(), *_BEDROCK.values()))
 
@@ -198,7 +198,7 @@ class AnthropicAdapter(EventReader, Adapter):
             block for at, message in enumerate(opening) for block in content_blocks(message, f"messages[{at}]")
         ]:
             body["system"] = system
-        body |= {"messages": read_turns(rest, request, self.quirks), "stream": request.stream}
+        body |= {"messages": encode_turns(rest, request, self.quirks), "stream": request.stream}
         add_hosted_members(body, request)
         if request.tools:
             body["tools"] = [self._tool(tool) for tool in request.tools]
@@ -246,7 +246,7 @@ class AnthropicAdapter(EventReader, Adapter):
         """Returns how batches are handed over. Bedrock and Vertex AI read them from storage of their own."""
         if self.quirks.platform != "anthropic":
             return super().batch_api(settings)
-        return MessagesAPI(settings, self.quirks.version)
+        return AnthropicBatchAPI(settings, self.quirks.version)
 
     def count_path(self, request: Request) -> str:
         """Returns the path of a request for the number of tokens.
@@ -265,12 +265,12 @@ class AnthropicAdapter(EventReader, Adapter):
         """Returns the JSON body of a request for the number of tokens: what of a request belongs to its prompt."""
         body = self.encode(request)
         if self.quirks.platform == "bedrock":  # takes the whole body of a request, as text
-            return {"input": {"invokeModel": {"body": b64encode(in_utf8(write_body(body, {}))[0]).decode()}}}
+            return {"input": {"invokeModel": {"body": b64encode(encode_utf8(write_body(body, {}))[0]).decode()}}}
         return {"model": request.model, **{name: body[name] for name in _COUNTED if name in body}}
 
     def read_count(self, body: Any) -> int:
         """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if it has none."""
-        return whole_number(body, "inputTokens" if self.quirks.platform == "bedrock" else "input_tokens")
+        return required_count(body, "inputTokens" if self.quirks.platform == "bedrock" else "input_tokens")
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
         if (hosted := written_hosted(tool, hosted_forms(self.quirks.web_search))) is not None:
@@ -282,7 +282,14 @@ class AnthropicAdapter(EventReader, Adapter):
             raise ConfigError(f"the tool {tool.name!r}: the schema of its arguments must have the type 'object'")
         strict = {"strict": True} if tool.strict else {}
         about = {"description": tool.description} if tool.description else {}
-        return {"name": tool.name, **about, "input_schema": schema, **strict, **tool.extra, **marked(tool.cache)}
+        return {
+            "name": tool.name,
+            **about,
+            "input_schema": schema,
+            **strict,
+            **tool.extra,
+            **with_cache_control(tool.cache),
+        }
 
     def _tool_choice(self, request: Request) -> dict[str, Any] | None:
         choice, parallel = request.tool_choice, request.options.parallel_tool_calls
@@ -300,7 +307,7 @@ class AnthropicAdapter(EventReader, Adapter):
         read = read_response_format(wanted)
         if read is None or read.schema is None:
             return None
-        return {"type": "json_schema", "schema": closed_schema(read.schema)}
+        return {"type": "json_schema", "schema": close_objects(read.schema)}
 
 
 def _check_prefill(body: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from ...values import (
     tool_result_content,
 )
 from ..content_blocks import cache_mark, readable_part
-from .prompt_caching import mark_last, marked
+from .prompt_caching import cache_last_block, with_cache_control
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
@@ -27,7 +27,7 @@ def content_blocks(message: Message, where: str) -> list[dict[str, Any]]:
     Raises:
         ConfigError: the API has no block for a part.
     """
-    return mark_last(list(_blocks(message, where)), cache_mark(message, where))
+    return cache_last_block(list(_blocks(message, where)), cache_mark(message, where))
 
 
 def _blocks(message: Message, where: str) -> Iterator[dict[str, Any]]:
@@ -44,7 +44,7 @@ def _blocks(message: Message, where: str) -> Iterator[dict[str, Any]]:
 
 def result_block(message: Message, call_id: str, where: str) -> dict[str, Any]:
     """Returns the block of a tool's result. The API takes images and documents in it, but only text in an error."""
-    mark = marked(cache_mark(message, where))
+    mark = with_cache_control(cache_mark(message, where))
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, **mark}
     is_text = isinstance(message.content, str | None) or all(isinstance(part, TextPart) for part in message.content)
     if message.error and is_text:
@@ -60,12 +60,17 @@ def result_block(message: Message, call_id: str, where: str) -> dict[str, Any]:
 def _block(part: Any, where: str) -> dict[str, Any]:
     match part := readable_part(part, where):
         case TextPart(text):
-            return {"type": "text", "text": text, **marked(part.cache)}
+            return {"type": "text", "text": text, **with_cache_control(part.cache)}
         case ImagePart():
-            return {"type": "image", "source": _image_source(part, where), **marked(part.cache)}
+            return {"type": "image", "source": _image_source(part, where), **with_cache_control(part.cache)}
         case FilePart():
             title = {} if part.name is None else {"title": part.name}
-            return {"type": "document", "source": _document_source(part, where), **title, **marked(part.cache)}
+            return {
+                "type": "document",
+                "source": _document_source(part, where),
+                **title,
+                **with_cache_control(part.cache),
+            }
         case AudioPart():
             raise ConfigError(f"{where} is audio, which the Messages API can't carry")
         case Mapping():

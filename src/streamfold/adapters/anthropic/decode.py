@@ -67,7 +67,7 @@ _TEXT: dict[str, Any] = {"type": "text", "text": ""}
 _THINKING: dict[str, Any] = {"type": "thinking", "thinking": ""}
 
 
-class EventReader:
+class AnthropicEventReader:
     """Reads answers: one half of the adapter."""
 
     cache_included: bool = False  # `AnthropicQuirks.cache_included`

@@ -13,9 +13,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ...values import ConfigError, Message
-from ..content_blocks import arguments_object, blocks_of, cache_mark, own_name, said_text
+from ..content_blocks import arguments_object, blocks_of, cache_mark, text_of_message, tool_name_of
 from .content import content_blocks, result_block
-from .prompt_caching import mark_last
+from .prompt_caching import cache_last_block
 from .quirks import AnthropicQuirks
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def split_system(messages: Sequence[Message]) -> tuple[list[Message], list[tuple
     return opening, list(enumerate(messages))[len(opening) :]
 
 
-def inline_places(messages: Sequence[tuple[int, Message]]) -> frozenset[int]:
+def inline_system_positions(messages: Sequence[tuple[int, Message]]) -> frozenset[int]:
     """Returns the positions of late system messages that may stay: behind a user's turn, and with no other behind it.
 
     https://docs.anthropic.com/en/docs/build-with-claude/mid-conversation-system-messages
@@ -56,7 +56,7 @@ def inline_places(messages: Sequence[tuple[int, Message]]) -> frozenset[int]:
     return frozenset(found)
 
 
-def read_turns(
+def encode_turns(
     messages: Sequence[tuple[int, Message]], request: Request, quirks: AnthropicQuirks
 ) -> list[dict[str, Any]]:
     """Returns the turns. Neighbours of one role are one turn: several servers refuse two user turns in a row.
@@ -65,7 +65,7 @@ def read_turns(
         ConfigError: the API would refuse the conversation.
     """
     turns: list[dict[str, Any]] = []
-    inline = inline_places(messages) if quirks.inline_system else ()
+    inline = inline_system_positions(messages) if quirks.inline_system else ()
     order: dict[str, int] = {}
     for (at, message), ids in zip(messages, _wire_ids([message for _, message in messages]), strict=True):
         order |= {ids[call.id]: len(order) + nth for nth, call in enumerate(message.tool_calls)}
@@ -100,7 +100,7 @@ def _turn(
     match message.role:
         case "assistant":
             blocks = list(assistant_blocks(message, where, request, quirks, ids))
-            return "assistant", mark_last(blocks, cache_mark(message, where))
+            return "assistant", cache_last_block(blocks, cache_mark(message, where))
         case "tool":
             return "user", [result_block(message, ids[message.tool_call_id or ""], where)]
     return "user", content_blocks(message, where)
@@ -120,7 +120,7 @@ def assistant_blocks(
     message: Message, where: str, request: Request, quirks: AnthropicQuirks, ids: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
     """Yields the blocks of an assistant's turn: those that it came as, if it came from here, else new ones."""
-    came_as = as_it_came(message, request)
+    came_as = original_payload(message, request)
     if came_as is not None:
         yield from _sent(came_as, message, quirks, ids)
         return
@@ -133,15 +133,15 @@ def assistant_blocks(
         yield {"type": "tool_use", **_call_members(call, ids), **extra}
 
 
-def as_it_came(message: Message, request: Request) -> list[dict[str, Any]] | None:
+def original_payload(message: Message, request: Request) -> list[dict[str, Any]] | None:
     """Returns the blocks that the answer came as, unless the message has been changed since."""
     blocks = blocks_of(message, request)
     if blocks is None or not all(isinstance(block.get("type"), str) for block in blocks):
         return None
     text = "".join(str(block.get("text", "")) for block in blocks if block["type"] == "text")
     called = [(block.get("id"), block.get("name")) for block in blocks if block["type"] == "tool_use"]
-    calls = [(call.id, own_name(call, request)) for call in message.tool_calls]
-    return blocks if (text, called) == (said_text(message), calls) else None
+    calls = [(call.id, tool_name_of(call, request)) for call in message.tool_calls]
+    return blocks if (text, called) == (text_of_message(message), calls) else None
 
 
 def lacks_signature(block: Mapping[str, Any]) -> bool:
@@ -177,10 +177,10 @@ def _call_members(call: ToolCall, ids: Mapping[str, str]) -> dict[str, Any]:
 # --- ids --------------------------------------------------------------------------------------------------------------
 
 
-def wire_id(call_id: str) -> str:
+def sent_id(call_id: str) -> str:
     """Returns the id of a call as the API accepts it. One bad id in the history makes every later request a 400.
 
-    >>> wire_id("toolu_1"), wire_id("functions.f:0")
+    >>> sent_id("toolu_1"), sent_id("functions.f:0")
     ('toolu_1', 'functions_f_0_d6bdd4de')
     """
     if _ID.fullmatch(call_id):
@@ -202,7 +202,7 @@ def _wire_ids(messages: Sequence[Message]) -> list[dict[str, str]]:
         if message.role == "assistant":
             ids = {}
             for call in message.tool_calls:
-                sent = made = wire_id(call.id)
+                sent = made = sent_id(call.id)
                 while sent in taken:
                     taken[made] += 1
                     sent = f"{made}_{taken[made]}"

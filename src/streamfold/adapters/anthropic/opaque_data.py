@@ -20,10 +20,10 @@ _ALLOWED = re.compile(r"[a-zA-Z0-9_-]+")
 _CARRIED = "toolu_own_"
 
 
-def carried_id(call_id: str) -> str:
-    """Returns the id of a call for a client, who sends it back: `own_id` finds the provider's own in it.
+def pack_call_id(call_id: str) -> str:
+    """Returns the id of a call for a client, who sends it back: `unpack_call_id` finds the provider's own in it.
 
-    >>> carried_id("toolu_1"), carried_id("functions.f:0"), own_id(carried_id("functions.f:0"))
+    >>> pack_call_id("toolu_1"), pack_call_id("functions.f:0"), unpack_call_id(pack_call_id("functions.f:0"))
     ('toolu_1', 'toolu_own_ZnVuY3Rpb25zLmY6MA', 'functions.f:0')
     """
     if _ALLOWED.fullmatch(call_id) and not call_id.startswith(_CARRIED):
@@ -31,7 +31,7 @@ def carried_id(call_id: str) -> str:
     return _CARRIED + _encoded(call_id)
 
 
-def own_id(call_id: str) -> str:
+def unpack_call_id(call_id: str) -> str:
     """Returns the provider's own id of a call, from the one that its client has."""
     carried = call_id.removeprefix(_CARRIED)
     if carried == call_id:
@@ -40,10 +40,10 @@ def own_id(call_id: str) -> str:
         found = _decoded(carried)
     except ValueError:
         return call_id
-    return found if carried_id(found) == call_id else call_id
+    return found if pack_call_id(found) == call_id else call_id
 
 
-def opaque_block(kind: str, value: Any) -> dict[str, Any]:
+def pack_opaque_block(kind: str, value: Any) -> dict[str, Any]:
     """Returns a block for something that only its provider can read, to stand before what it belongs to.
 
     Args:
@@ -53,10 +53,10 @@ def opaque_block(kind: str, value: Any) -> dict[str, Any]:
     return {"type": "redacted_thinking", "data": _OPAQUE + _encoded(text)}
 
 
-def own_opaque(block: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """Returns kind and value of a block that `opaque_block` made; None for any other.
+def unpack_opaque_block(block: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """Returns kind and value of a block that `pack_opaque_block` made; None for any other.
 
-    >>> own_opaque(opaque_block("call", {"thoughtSignature": "c2ln"}))
+    >>> unpack_opaque_block(pack_opaque_block("call", {"thoughtSignature": "c2ln"}))
     ('call', {'thoughtSignature': 'c2ln'})
     """
     data = block.get("data")

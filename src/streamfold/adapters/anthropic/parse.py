@@ -31,13 +31,13 @@ from ...values import (
     system,
 )
 from .message_fields import REQUIRED_MEMBERS
-from .opaque_data import own_id, own_opaque
+from .opaque_data import unpack_call_id, unpack_opaque_block
 
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _KEPT_EXTRA = ("caller", "toolset_name")
 
 
-def parse_messages_request(body: Any, *, native: bool = False) -> Request:
+def parse_anthropic_request(body: Any, *, native: bool = False) -> Request:
     """Returns the request that a body is.
 
     Args:
@@ -151,7 +151,11 @@ def _user(blocks: list[Any], where: str, native: bool) -> list[Message]:
 
 def _result(block: Mapping[str, Any], where: str, native: bool) -> Message:
     fields = ObjectReader(block, where)
-    call_id, content, error = own_id(fields.need("tool_use_id")), fields.any("content"), bool(fields.flag("is_error"))
+    call_id, content, error = (
+        unpack_call_id(fields.need("tool_use_id")),
+        fields.any("content"),
+        bool(fields.flag("is_error")),
+    )
     if isinstance(content, list):
         parts = tuple(_part(part, f"{where}.content[{at}]", native) for at, part in enumerate(content))
         is_text = all(isinstance(part, TextPart) for part in parts)
@@ -201,7 +205,7 @@ def _assistant(blocks: list[Any], where: str) -> Message:
     extra: dict[str, Any] = {}  # of the next call
     for at, given in enumerate(blocks):
         fields, block = ObjectReader(given, f"{where}.content[{at}]"), _without_defaults(given)
-        match own_opaque(block):
+        match unpack_opaque_block(block):
             case "output", item:
                 items.append(item)
                 continue
@@ -245,7 +249,7 @@ def _without_defaults(block: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _kept(block: Mapping[str, Any]) -> dict[str, Any]:
-    return {**block, "id": own_id(str(block.get("id")))} if block.get("type") == "tool_use" else dict(block)
+    return {**block, "id": unpack_call_id(str(block.get("id")))} if block.get("type") == "tool_use" else dict(block)
 
 
 def _call(block: Mapping[str, Any], fields: ObjectReader, carried: Mapping[str, Any]) -> ToolCall:
@@ -253,7 +257,7 @@ def _call(block: Mapping[str, Any], fields: ObjectReader, carried: Mapping[str, 
     extra = {**carried, **{name: block[name] for name in _KEPT_EXTRA if block.get(name) is not None}}
     text = json.dumps(given, ensure_ascii=False, separators=(",", ":"))
     read = read_arguments([text], repair=False)
-    return ToolCall(own_id(fields.need("id")), fields.need("name"), read.value, text, extra or None)
+    return ToolCall(unpack_call_id(fields.need("id")), fields.need("name"), read.value, text, extra or None)
 
 
 # --- tools and options ------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ _MOST = 4
 _UNMARKED = ("thinking", "redacted_thinking")  # "thinking blocks cannot be cached directly"
 
 
-def marked(mark: CacheMark) -> dict[str, Any]:
+def with_cache_control(mark: CacheMark) -> dict[str, Any]:
     """Returns the members that mark a block."""
     if not mark:
         return {}
@@ -27,15 +27,15 @@ def marked(mark: CacheMark) -> dict[str, Any]:
     return {"cache_control": {"type": "ephemeral", **lifetime}}
 
 
-def mark_last(blocks: list[dict[str, Any]], mark: CacheMark) -> list[dict[str, Any]]:
+def cache_last_block(blocks: list[dict[str, Any]], mark: CacheMark) -> list[dict[str, Any]]:
     """Marks the last block that may be marked."""
     at = next((at for at in range(len(blocks) - 1, -1, -1) if blocks[at].get("type") not in _UNMARKED), None)
     if mark and at is not None:
-        blocks[at] = {**blocks[at], **marked(mark)}
+        blocks[at] = {**blocks[at], **with_cache_control(mark)}
     return blocks
 
 
-def limit_marks(request: Request) -> tuple[Request, list[ReplyWarning]]:
+def limit_cache_breakpoints(request: Request) -> tuple[Request, list[ReplyWarning]]:
     """Returns the request without the marks that are too many, and a warning.
 
     A later mark covers what an earlier one does. So the earliest of the conversation are left out first, and those of

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from ...text import read_arguments
 from ...values import ErrorInfo, ExtraPart, Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta, Usage
-from ..serializing.call_state import WrittenCall
-from ..serializing.stream_serializer import Emitter, json_text
+from ..serializing.call_state import SerializedCall
+from ..serializing.stream_serializer import StreamSerializer, json_text
 from .encode_messages import CALL_EXTRAS
 from .message_fields import REQUIRED_MEMBERS, stop_reason_of, usage_details, written_usage
-from .opaque_data import carried_id, opaque_block
+from .opaque_data import pack_call_id, pack_opaque_block
 
 _Open = Literal["text", "thinking", "tool_use"]
 
@@ -34,7 +34,7 @@ _TYPES = frozenset({*_ERROR_TYPES.values(), "api_error", "conflict_error"})
 _OF_THE_KEY = ("authentication_error", "permission_error")  # with a 5xx: of a key that is not the client's
 
 
-class MessagesEmitter(Emitter):
+class AnthropicSerializer(StreamSerializer):
     """Writes the events of one streamed message.
 
     One block is open at a time, and a call may grow until the end of the answer. So what comes after the beginning of
@@ -46,7 +46,7 @@ class MessagesEmitter(Emitter):
         thinking: whether reasoning is written. Clients that did not ask for thinking may not expect it.
         opaque: whether what only another API's provider can read is written as hidden thinking, which the client sends
             back. Programs show such blocks to their users (agno), so they are not written where a turn cache keeps it.
-        others: see `Emitter`.
+        others: see `StreamSerializer`.
     """
 
     # Anthropic's own clients parse what they have of an input, make an object of it, and run it: tool runners look for
@@ -60,8 +60,8 @@ class MessagesEmitter(Emitter):
         self._opaque = opaque
         self.position = -1
         self.open_kind: str | None = None
-        self.open_call: WrittenCall | None = None  # the call whose block is open
-        self.waiting: list[TextDelta | ReasoningDelta | ExtraPart | WrittenCall] = []  # what comes behind that block
+        self.open_call: SerializedCall | None = None  # the call whose block is open
+        self.waiting: list[TextDelta | ReasoningDelta | ExtraPart | SerializedCall] = []  # what comes behind that block
         self._pieces: dict[int, list[str]] = {}  # of calls that wait, by their number
         self._signature = ""
         self._hidden: list[dict[str, Any]] = []  # what stands behind the open block, for the provider alone
@@ -94,7 +94,7 @@ class MessagesEmitter(Emitter):
     def write_refusal(self, delta: RefusalDelta) -> None:
         self.write_text(TextDelta(delta.text))
 
-    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+    def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
         if first and self.open_call is not None:
             self.waiting.append(call)
             self._pieces[call.number] = []
@@ -105,7 +105,7 @@ class MessagesEmitter(Emitter):
             self._start_call(call)
         self._arguments(piece)
 
-    def close_call(self, call: WrittenCall) -> None:
+    def close_call(self, call: SerializedCall) -> None:
         if self.open_call is call:
             self.stop_block()
             self._write_waiting()
@@ -163,7 +163,7 @@ class MessagesEmitter(Emitter):
             self.open_kind = self.open_call = None
         self._write_texts(self.waiting)
         self._write_warnings()
-        self.send(messages_error(failure.info))
+        self.send(anthropic_error_body(failure.info))
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
@@ -186,18 +186,18 @@ class MessagesEmitter(Emitter):
             self.stop_block()
             self.start_block(kind, {"text": ""} if kind == "text" else {"thinking": "", "signature": ""})
 
-    def _start_call(self, call: WrittenCall) -> None:
+    def _start_call(self, call: SerializedCall) -> None:
         own = {name: value for name, value in (call.extra or {}).items() if name in CALL_EXTRAS}
         if others := {name: value for name, value in (call.extra or {}).items() if name not in own}:
             self._opaque_block("call", others)
         self.ensure_started()
         self.stop_block()
         self.open_call = call
-        self.start_block("tool_use", {"id": carried_id(call.id), "name": call.name, "input": {}, **own})
+        self.start_block("tool_use", {"id": pack_call_id(call.id), "name": call.name, "input": {}, **own})
 
     def _opaque_block(self, kind: str, value: Any) -> None:
         if self._opaque:
-            self._block(opaque_block(kind, value))
+            self._block(pack_opaque_block(kind, value))
 
     def _block(self, block: dict[str, Any]) -> None:
         """Writes a block that is complete and not shown: one of the provider's own tools, or hidden thinking.
@@ -225,7 +225,7 @@ class MessagesEmitter(Emitter):
         waiting, self.waiting = self.waiting, []
         for number, delta in enumerate(waiting, 1):
             match delta:
-                case WrittenCall():
+                case SerializedCall():
                     self._start_call(delta)
                     for piece in self._pieces.pop(delta.number):
                         self._arguments(piece)
@@ -296,7 +296,7 @@ class MessagesEmitter(Emitter):
         return {"stop_details": None, "container": None, **self._whole, "usage": usage}
 
 
-def messages_error(info: ErrorInfo) -> dict[str, Any]:
+def anthropic_error_body(info: ErrorInfo) -> dict[str, Any]:
     """Returns an error object: the body of an error response, and the event that ends a stream that broke."""
     return {"type": "error", "error": {"type": _error_type(info), "message": info.message}}
 

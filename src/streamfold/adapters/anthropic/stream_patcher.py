@@ -11,9 +11,9 @@ from typing import Any
 
 from ...values import ExtraPart, Reply
 from ..serializing.reply_deltas import reply_deltas
-from ..serializing.stream_patcher import SEEN, StreamPatcher
+from ..serializing.stream_patcher import UNMODELLED, StreamPatcher
 from .decode import STOP_REASONS
-from .serializer import MessagesEmitter
+from .serializer import AnthropicSerializer
 
 _WRITTEN = ("text", "thinking", "tool_use")
 _PIECES = ("text_delta", "thinking_delta", "input_json_delta")
@@ -25,12 +25,12 @@ _EVENTS = frozenset(
 )  # fmt: skip
 
 
-class MessagesOverlay(MessagesEmitter, StreamPatcher):
+class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
     """Writes a streamed message with the blocks and members of its events that have no delta.
 
     Args:
         request: the body of the request.
-        others: see `MessagesEmitter`.
+        others: see `AnthropicSerializer`.
     """
 
     reason_names_calls = True
@@ -84,7 +84,7 @@ class MessagesOverlay(MessagesEmitter, StreamPatcher):
                 self.switch_block(kind)
         return not (self.begun and (self.waiting or payload.get("index", self.position) != self.position))
 
-    def see(self, payload: Any) -> None:
+    def note_extras(self, payload: Any) -> None:
         match payload:
             case {"type": "message_start", "message": dict(message)} if not self.begun:
                 self._message = message
@@ -93,16 +93,16 @@ class MessagesOverlay(MessagesEmitter, StreamPatcher):
                 self._see_end(payload)
             case {"type": "content_block_start", "content_block": {"type": kind}, **rest}:
                 (self._written_there.add if kind in _WRITTEN else self._written_there.discard)(rest.get("index"))
-                self.seen.append(ExtraPart(SEEN, payload))
+                self.seen.append(ExtraPart(UNMODELLED, payload))
             case {"type": "content_block_delta", "delta": {"type": kind, **said}, **rest}:
                 if any(said.values()):
                     self._silent.pop(rest.get("index"), None)
                 if kind not in _PIECES or rest.get("index") not in self._written_there:
-                    self.seen.append(ExtraPart(SEEN, payload))
+                    self.seen.append(ExtraPart(UNMODELLED, payload))
             case {"type": "content_block_stop"}:
-                self.seen.append(ExtraPart(SEEN, payload))
+                self.seen.append(ExtraPart(UNMODELLED, payload))
             case {"type": str(kind)} if kind not in _EVENTS and kind != "ping":
-                self.seen.append(ExtraPart(SEEN, payload))
+                self.seen.append(ExtraPart(UNMODELLED, payload))
 
     def _see_end(self, payload: dict[str, Any]) -> None:
         for name, value in payload.items():
@@ -167,10 +167,10 @@ class MessagesOverlay(MessagesEmitter, StreamPatcher):
 
     def write_extra(self, name: str, value: Any) -> None:
         """Everything else that is an extra here was in an event, and was written with it."""
-        if name != SEEN:
+        if name != UNMODELLED:
             return
         if self.open_call is not None:  # behind the call that is being written
-            self.waiting.append(ExtraPart(SEEN, value))
+            self.waiting.append(ExtraPart(UNMODELLED, value))
         else:
             self._see_block(value)
 
@@ -194,12 +194,12 @@ class MessagesOverlay(MessagesEmitter, StreamPatcher):
         fits = finish.reason == "unknown" or STOP_REASONS.get(finish.raw) == STOP_REASONS.get(written)
         return finish.raw if finish.raw and fits and not self.has_calls else written
 
-    def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+    def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
         content = [block for block in body.get("content") or () if isinstance(block, dict)]
         given = [(block.get("id"), block.get("name"), block.get("input")) for block in content if _is_call(block)]
         if given == [(call.id, call.name, call.arguments) for call in reply.tool_calls]:
             return body
-        made = MessagesEmitter(id="", model="", mend_finish=True).whole(reply_deltas(reply))
+        made = AnthropicSerializer(id="", model="", mend_finish=True).serialize_whole(reply_deltas(reply))
         return {**body, "content": made["content"], "stop_reason": made["stop_reason"]}
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MOST = {"tools": 20, "optional parameters": 24, "parameters with unions": 16}
 
 
-def closed_schema(schema: Mapping[str, Any]) -> Any:
+def close_objects(schema: Mapping[str, Any]) -> Any:
     """Returns the schema with every object closed, which the API demands where it holds the model to a schema."""
 
     def visit(node: dict[str, Any], path: str) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def closed_schema(schema: Mapping[str, Any]) -> Any:
     return map_subschemas(schema, "", visit)
 
 
-def fit_strict(request: Request) -> tuple[Request, list[ReplyWarning]]:
+def limit_strict_tools(request: Request) -> tuple[Request, list[ReplyWarning]]:
     """Returns the request with as many strict tools as the API takes, and a warning about the others."""
     if not any(tool.strict for tool in request.tools):
         return request, []
@@ -46,7 +46,7 @@ def fit_strict(request: Request) -> tuple[Request, list[ReplyWarning]]:
             tools.append(replace(tool, strict=None))
             continue
         used += needs
-        tools.append(replace(tool, parameters=closed_schema(tool.parameters)))
+        tools.append(replace(tool, parameters=close_objects(tool.parameters)))
     detail = f"the API takes no more strict tools: strict was not sent for {', '.join(dropped[:20])}"
     return replace(request, tools=tuple(tools)), [ReplyWarning("option_dropped", detail)] if dropped else []
 

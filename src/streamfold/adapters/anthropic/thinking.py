@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...requests import drop_forced_tool_choice, is_forced, is_reasoning_enabled, refuse_if_strict
 from ...values import Message, ReplyWarning
-from ..chat.thinking import without_thinking
+from ..chat.thinking import disable_reasoning
 from .encode_messages import assistant_blocks
 from .quirks import AnthropicQuirks
 
@@ -117,7 +117,7 @@ def _possible_choice(request: Request, quirks: AnthropicQuirks) -> tuple[Request
     if possible or not is_forced(request) or is_reasoning_enabled(request.options, family) is False:
         return request, []
     if request.options.disable_thinking_for_forced_tools and family.thinking != "always":
-        return without_thinking(request)
+        return disable_reasoning(request)
     warnings: list[ReplyWarning] = []
     return drop_forced_tool_choice(request, "takes no forced tool choice while it thinks", warnings), warnings
 

@@ -1,3 +1,3 @@
 """Batch APIs of providers: many requests handed over at once, and their answers fetched hours later."""
 
-from .base import BatchAPI, BatchCall, BatchListing, BatchResult, BatchSettings, BatchStatus, UploadedBatchAPI
+from .base import BatchAPI, BatchListing, BatchResult, BatchSettings, BatchStatus, EndpointRequest, UploadedBatchAPI

@@ -12,13 +12,13 @@ from typing import Any
 from urllib.parse import quote
 
 from ...values import as_count
-from ..prepared_request import Prepared
+from ..prepared_request import PreparedRequest
 from .base import (
-    BatchCall,
     BatchListing,
     BatchResult,
     BatchSettings,
     BatchStatus,
+    EndpointRequest,
     InlineBatchAPI,
     read_time,
     split_lines,
@@ -31,7 +31,7 @@ _WITHOUT_ANSWER = {
 }
 
 
-class MessagesAPI(InlineBatchAPI):
+class AnthropicBatchAPI(InlineBatchAPI):
     """Batches of the Messages API.
 
     Args:
@@ -46,22 +46,24 @@ class MessagesAPI(InlineBatchAPI):
         super().__init__(settings)
         self._version = {"anthropic-version": version}
 
-    def group(self, prepared: Prepared) -> str:
+    def group(self, prepared: PreparedRequest) -> str:
         """Returns what requests must share: the headers are those of the whole batch."""
         return f"{super().group(prepared)} {sorted(prepared.headers.items())}"
 
-    def line(self, name: str, prepared: Prepared) -> bytes:
+    def line(self, name: str, prepared: PreparedRequest) -> bytes:
         """Returns one request as JSON on one line."""
         params = {member: value for member, value in json.loads(prepared.body).items() if member != "stream"}
         return json.dumps({"custom_id": name, "params": params}, separators=(",", ":")).encode()
 
-    def create(self, key: str, lines: bytes, first: Prepared) -> BatchCall:
+    def create(self, key: str, lines: bytes, first: PreparedRequest) -> EndpointRequest:
         """Returns the call that creates a batch."""
-        return BatchCall.post("/messages/batches", b'{"requests":[%b]}' % b",".join(lines.splitlines()), first.headers)
+        return EndpointRequest.post(
+            "/messages/batches", b'{"requests":[%b]}' % b",".join(lines.splitlines()), first.headers
+        )
 
-    def status(self, batch: str) -> BatchCall:
+    def status(self, batch: str) -> EndpointRequest:
         """Returns the call that asks for a batch by its id."""
-        return BatchCall.get(f"/messages/batches/{quote(batch, safe='')}", self._version)
+        return EndpointRequest.get(f"/messages/batches/{quote(batch, safe='')}", self._version)
 
     def read(self, value: Any) -> BatchStatus:
         """Reads a batch."""
@@ -70,7 +72,7 @@ class MessagesAPI(InlineBatchAPI):
         word, counts = value.get("processing_status"), value.get("request_counts")
         tallies = {name: as_count(n) or 0 for name, n in counts.items()} if isinstance(counts, Mapping) else {}
         ended = word == "ended"
-        results = BatchCall.get(f"/messages/batches/{quote(value['id'], safe='')}/results", self._version)
+        results = EndpointRequest.get(f"/messages/batches/{quote(value['id'], safe='')}/results", self._version)
         return BatchStatus(
             value["id"],
             "ended" if ended else "running",
@@ -81,9 +83,9 @@ class MessagesAPI(InlineBatchAPI):
             results=(results,) if ended else (),
         )
 
-    def batches(self) -> BatchCall:
+    def batches(self) -> EndpointRequest:
         """Returns the call that lists batches."""
-        return BatchCall.get(f"/messages/batches?limit={_PAGE}", self._version)
+        return EndpointRequest.get(f"/messages/batches?limit={_PAGE}", self._version)
 
     def read_batches(self, value: Any) -> BatchListing:
         """Reads a list of batches."""
@@ -92,7 +94,7 @@ class MessagesAPI(InlineBatchAPI):
             raise ValueError("it has no 'data'")
         last, more = value.get("last_id"), None
         if value.get("has_more") and isinstance(last, str):
-            more = BatchCall.get(f"{self.batches().path}&after_id={quote(last, safe='')}", self._version)
+            more = EndpointRequest.get(f"{self.batches().path}&after_id={quote(last, safe='')}", self._version)
         return BatchListing(tuple(map(self.read, batches)), more=more)
 
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from ..prepared_request import Prepared
+from ..prepared_request import PreparedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class BatchSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchCall:
+class EndpointRequest:
     """An HTTP request to a batch API. It has no secrets: the base URL and the key are added by the provider.
 
     Attributes:
@@ -55,12 +55,12 @@ class BatchCall:
     body: bytes = b""
 
     @classmethod
-    def get(cls, path: str, headers: Mapping[str, str] | None = None) -> BatchCall:
+    def get(cls, path: str, headers: Mapping[str, str] | None = None) -> EndpointRequest:
         """Returns a call that reads something."""
         return cls("GET", path, {**(headers or {}), "Accept": "application/json"})
 
     @classmethod
-    def post(cls, path: str, value: Any, headers: Mapping[str, str] | None = None) -> BatchCall:
+    def post(cls, path: str, value: Any, headers: Mapping[str, str] | None = None) -> EndpointRequest:
         """Returns a call that sends a JSON value, or the text of one."""
         body = value if isinstance(value, bytes) else json.dumps(value, separators=(",", ":")).encode()
         return cls(
@@ -92,7 +92,7 @@ class BatchStatus:
     created: float | None = None
     rows: int | None = None
     finished: int = 0
-    results: tuple[BatchCall, ...] = ()
+    results: tuple[EndpointRequest, ...] = ()
     problem: Any = None
 
 
@@ -107,7 +107,7 @@ class BatchListing:
 
     found: tuple[BatchStatus, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
-    more: BatchCall | None = None
+    more: EndpointRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class BatchResult:
     request_id: str | None = None
 
 
-class _AnyBatchAPI(ABC):
+class BaseBatchAPI(ABC):
     """One way of handing over batches. Stateless.
 
     Attributes:
@@ -148,12 +148,12 @@ class _AnyBatchAPI(ABC):
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def group(self, prepared: Prepared) -> str:
+    def group(self, prepared: PreparedRequest) -> str:
         """Returns a text that requests must share to be in one batch. No provider is known to refuse one model."""
         return prepared.request.model
 
     @abstractmethod
-    def line(self, name: str, prepared: Prepared) -> bytes:
+    def line(self, name: str, prepared: PreparedRequest) -> bytes:
         """Returns one request as JSON on one line."""
 
     # --- answers ------------------------------------------------------------------------------------------------------
@@ -163,11 +163,11 @@ class _AnyBatchAPI(ABC):
         """Reads a batch. Raises ValueError if it is not one."""
 
     @abstractmethod
-    def status(self, batch: str) -> BatchCall:
+    def status(self, batch: str) -> EndpointRequest:
         """Returns the call that asks for a batch by its id."""
 
     @abstractmethod
-    def batches(self) -> BatchCall:
+    def batches(self) -> EndpointRequest:
         """Returns the call that lists batches, the latest first."""
 
     @abstractmethod
@@ -186,11 +186,11 @@ class _AnyBatchAPI(ABC):
         """
 
 
-class InlineBatchAPI(_AnyBatchAPI):
+class InlineBatchAPI(BaseBatchAPI):
     """Batches whose requests come with the call that creates them."""
 
     @abstractmethod
-    def create(self, key: str, lines: bytes, first: Prepared) -> BatchCall:
+    def create(self, key: str, lines: bytes, first: PreparedRequest) -> EndpointRequest:
         """Returns the call that creates a batch.
 
         Args:
@@ -198,11 +198,11 @@ class InlineBatchAPI(_AnyBatchAPI):
         """
 
 
-class UploadedBatchAPI(_AnyBatchAPI):
+class UploadedBatchAPI(BaseBatchAPI):
     """Batches that are created from a file of requests, which is uploaded before."""
 
     @abstractmethod
-    def upload(self, key: str, lines: bytes) -> BatchCall:
+    def upload(self, key: str, lines: bytes) -> EndpointRequest:
         """Returns the call that uploads requests."""
 
     @abstractmethod
@@ -210,7 +210,7 @@ class UploadedBatchAPI(_AnyBatchAPI):
         """Returns the id of the file that was uploaded. Raises ValueError if the answer has none."""
 
     @abstractmethod
-    def files(self) -> BatchCall:
+    def files(self) -> EndpointRequest:
         """Returns the call that lists uploaded files, the latest first."""
 
     @abstractmethod
@@ -218,7 +218,7 @@ class UploadedBatchAPI(_AnyBatchAPI):
         """Reads such a list. Raises ValueError if it is not one."""
 
     @abstractmethod
-    def create_from(self, key: str, file: str) -> BatchCall:
+    def create_from(self, key: str, file: str) -> EndpointRequest:
         """Returns the call that creates a batch from an uploaded file."""
 
     def file_name(self, key: str) -> str:

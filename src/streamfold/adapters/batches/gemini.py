@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from ..prepared_request import Prepared
-from .base import BatchCall, BatchListing, BatchResult, BatchStatus, InlineBatchAPI, read_time
+from ..prepared_request import PreparedRequest
+from .base import BatchListing, BatchResult, BatchStatus, EndpointRequest, InlineBatchAPI, read_time
 
 _PAGE = 100
 # BATCH_STATE_..., which the SDK calls JOB_STATE_...
@@ -25,23 +25,23 @@ class GeminiBatchAPI(InlineBatchAPI):
     max_rows = 100_000
     max_bytes = 19_000_000  # the limit is 20 MB for the call
 
-    def line(self, name: str, prepared: Prepared) -> bytes:
+    def line(self, name: str, prepared: PreparedRequest) -> bytes:
         """Returns one request as JSON on one line."""
         request = json.loads(prepared.body)
         return json.dumps({"request": request, "metadata": {"key": name}}, separators=(",", ":")).encode()
 
-    def create(self, key: str, lines: bytes, first: Prepared) -> BatchCall:
+    def create(self, key: str, lines: bytes, first: PreparedRequest) -> EndpointRequest:
         """Returns the call that creates a batch."""
         place = first.path.rpartition(":")[0]
         body = b'{"batch":{"displayName":"%b","inputConfig":{"requests":{"requests":[%b]}}}}'
-        return BatchCall.post(
+        return EndpointRequest.post(
             f"{place}:batchGenerateContent",
             body % (f"streamfold-{key}".encode(), b",".join(lines.splitlines())),
         )
 
-    def status(self, batch: str) -> BatchCall:
+    def status(self, batch: str) -> EndpointRequest:
         """Returns the call that asks for a batch by its name, which begins with `batches/`."""
-        return BatchCall.get(f"/{quote(batch)}")
+        return EndpointRequest.get(f"/{quote(batch)}")
 
     def read(self, value: Any) -> BatchStatus:
         """Reads the operation that a batch is."""
@@ -68,9 +68,9 @@ class GeminiBatchAPI(InlineBatchAPI):
             problem=value.get("error"),
         )
 
-    def batches(self) -> BatchCall:
+    def batches(self) -> EndpointRequest:
         """Returns the call that lists batches."""
-        return BatchCall.get(f"/batches?pageSize={_PAGE}")
+        return EndpointRequest.get(f"/batches?pageSize={_PAGE}")
 
     def read_batches(self, value: Any) -> BatchListing:
         """Reads a list of batches. An empty one has no members."""
@@ -81,7 +81,7 @@ class GeminiBatchAPI(InlineBatchAPI):
             raise ValueError("it is not a list of operations")
         more = None
         if isinstance(token, str) and token:
-            more = BatchCall.get(f"{self.batches().path}&pageToken={quote(token, safe='')}")
+            more = EndpointRequest.get(f"{self.batches().path}&pageToken={quote(token, safe='')}")
         return BatchListing(tuple(map(self.read, operations)), more=more)
 
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:

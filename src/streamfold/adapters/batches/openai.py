@@ -14,8 +14,8 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from ...values import count_or_none
-from ..prepared_request import Prepared
-from .base import BatchCall, BatchListing, BatchResult, BatchSettings, BatchStatus, UploadedBatchAPI, split_lines
+from ..prepared_request import PreparedRequest
+from .base import BatchListing, BatchResult, BatchSettings, BatchStatus, EndpointRequest, UploadedBatchAPI, split_lines
 
 _KEY = "streamfold"  # in the metadata of a batch
 _ENDED = ("completed", "expired", "cancelled")
@@ -24,7 +24,7 @@ _STREAMED = ("stream", "stream_options")  # answers of a batch are whole
 _PAGE = 100
 
 
-class FilesAPI(UploadedBatchAPI):
+class OpenAIBatchAPI(UploadedBatchAPI):
     """Batches of requests to one endpoint.
 
     Args:
@@ -38,13 +38,13 @@ class FilesAPI(UploadedBatchAPI):
         super().__init__(settings)
         self._endpoint = endpoint
 
-    def line(self, name: str, prepared: Prepared) -> bytes:
+    def line(self, name: str, prepared: PreparedRequest) -> bytes:
         """Returns one request as JSON on one line."""
         body = {member: value for member, value in json.loads(prepared.body).items() if member not in _STREAMED}
         line = {"custom_id": name, "method": "POST", "url": self._endpoint, "body": body}
         return json.dumps(line, separators=(",", ":")).encode()
 
-    def upload(self, key: str, lines: bytes) -> BatchCall:
+    def upload(self, key: str, lines: bytes) -> EndpointRequest:
         """Returns the call that uploads requests: https://platform.openai.com/docs/api-reference/files/create."""
         mark = f"streamfold-{key}"
         head = (
@@ -54,15 +54,15 @@ class FilesAPI(UploadedBatchAPI):
         )  # JSON lines have no line that begins with two hyphens, so that nothing in them is taken for the mark
         body = b"".join((head.encode(), lines, f"\r\n--{mark}--\r\n".encode()))
         headers = {"Accept": "application/json", "Content-Type": f"multipart/form-data; boundary={mark}"}
-        return BatchCall("POST", "/files", headers, body)
+        return EndpointRequest("POST", "/files", headers, body)
 
     def read_upload(self, value: Any) -> str:
         """Returns the id of the file that was uploaded."""
         return _text(value, "id")
 
-    def files(self) -> BatchCall:
+    def files(self) -> EndpointRequest:
         """Returns the call that lists uploaded files."""
-        return BatchCall.get(f"/files?purpose={self.settings.purpose}&limit={_PAGE}")
+        return EndpointRequest.get(f"/files?purpose={self.settings.purpose}&limit={_PAGE}")
 
     def read_files(self, value: Any) -> BatchListing:
         """Reads a list of files."""
@@ -70,10 +70,10 @@ class FilesAPI(UploadedBatchAPI):
         more = _more(value, files)
         return BatchListing(
             files={str(file.get("filename")): _text(file, "id") for file in files},
-            more=BatchCall.get(f"{self.files().path}&after={more}") if more else None,
+            more=EndpointRequest.get(f"{self.files().path}&after={more}") if more else None,
         )
 
-    def create_from(self, key: str, file: str) -> BatchCall:
+    def create_from(self, key: str, file: str) -> EndpointRequest:
         """Returns the call that creates a batch from an uploaded file."""
         body = {
             "input_file_id": file,
@@ -81,11 +81,11 @@ class FilesAPI(UploadedBatchAPI):
             "completion_window": self.settings.window,
             "metadata": {_KEY: key},
         }
-        return BatchCall.post("/batches", body)
+        return EndpointRequest.post("/batches", body)
 
-    def status(self, batch: str) -> BatchCall:
+    def status(self, batch: str) -> EndpointRequest:
         """Returns the call that asks for a batch by its id."""
-        return BatchCall.get(f"/batches/{quote(batch, safe='')}")
+        return EndpointRequest.get(f"/batches/{quote(batch, safe='')}")
 
     def read(self, value: Any) -> BatchStatus:
         """Reads a batch. Together wraps a new one in `job`, and writes states in capitals."""
@@ -110,19 +110,19 @@ class FilesAPI(UploadedBatchAPI):
             created=created if isinstance(created, int | float) else None,
             rows=total or None,
             finished=good + bad,
-            results=tuple(BatchCall.get(f"/files/{quote(found, safe='')}/content") for found in results),
+            results=tuple(EndpointRequest.get(f"/files/{quote(found, safe='')}/content") for found in results),
             problem=value.get("errors") or value.get("error"),
         )
 
-    def batches(self) -> BatchCall:
+    def batches(self) -> EndpointRequest:
         """Returns the call that lists batches."""
-        return BatchCall.get(f"/batches?limit={_PAGE}")
+        return EndpointRequest.get(f"/batches?limit={_PAGE}")
 
     def read_batches(self, value: Any) -> BatchListing:
         """Reads a list of batches."""
         batches = _list(value)
         more = _more(value, batches)
-        next_page = BatchCall.get(f"{self.batches().path}&after={more}") if more else None
+        next_page = EndpointRequest.get(f"{self.batches().path}&after={more}") if more else None
         return BatchListing(tuple(map(self.read, batches)), more=next_page)
 
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:

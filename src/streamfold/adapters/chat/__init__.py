@@ -1,7 +1,7 @@
 """OpenAI's Chat Completions, and what a hundred servers have made of it: requests and answers, both ways."""
 
 from .adapter import ChatAdapter
-from .parse import parse_request, wants_usage
+from .parse import parse_chat_request, wants_usage
 from .quirks import ChatQuirks
-from .serializer import ChatEmitter
-from .stream_patcher import ChatOverlay
+from .serializer import ChatSerializer
+from .stream_patcher import ChatStreamPatcher

@@ -15,19 +15,19 @@ from ...requests import HistoryRules, OptionRules, Request, Rules, schema_passes
 from ...values import APIError, BadRequestError, ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
-from ..batches.openai import FilesAPI
-from .content import results_without_media
-from .decode import EventReader
-from .encode import RequestWriter
-from .history import ids_changed, with_short_ids
+from ..batches.openai import OpenAIBatchAPI
+from .content import move_result_media
+from .decode import ChatEventReader
+from .encode import ChatRequestWriter
+from .history import ids_changed, shorten_call_ids
 from .quirks import ChatQuirks
-from .reasoning import goes_back, with_reasoning_to_send
+from .reasoning import should_resend_reasoning, with_reasoning_to_send
 from .signatures import sign_open_calls
-from .thinking import may_think, only_allowed_tools, possible_choice
+from .thinking import fit_forced_choice, may_reason, only_allowed_tools
 from .unsupported_parts import dropped_by_chat
 
 
-class ChatAdapter(RequestWriter, EventReader, Adapter):
+class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
     """Writes requests and reads events of Chat Completions."""
 
     name = "chat"
@@ -50,7 +50,7 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
         """Returns how batches are handed over."""
-        return FilesAPI(f"/v1{self.path}", settings)
+        return OpenAIBatchAPI(f"/v1{self.path}", settings)
 
     def rules(self, request: Request) -> Rules:
         """Returns what the endpoint accepts in tool names, schemas and response formats."""
@@ -73,14 +73,14 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
     def history_rules(self, request: Request) -> HistoryRules:
         """Returns what this wire format demands of a conversation."""
         roles = HistoryRules().roles - (set() if self.quirks.developer_role else {"developer"})
-        wants = self.quirks.reasoning_required and may_think(request)
+        wants = self.quirks.reasoning_required and may_reason(request)
         return HistoryRules(
             roles, empty_others=self.quirks.empty_turns, wants_reasoning=wants, refusals=self.quirks.refusals
         )
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
-        back = goes_back(request, self.quirks, finished=self.keeps_reasoning)
+        back = should_resend_reasoning(request, self.quirks, finished=self.keeps_reasoning)
         dropped = dropped_by_chat(request, self.quirks, back).warnings()
         request = with_reasoning_to_send(request, back)
         unsigned: list[ReplyWarning] = []
@@ -88,7 +88,7 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
             request, unsigned = sign_open_calls(request)
         moved: list[ReplyWarning] = []
         if not self.quirks.result_images:
-            messages, moved = results_without_media(request.messages)
+            messages, moved = move_result_media(request.messages)
             if moved:  # errors name the positions that the caller knows
                 self._messages(request)
                 request = replace(request, messages=messages)
@@ -98,11 +98,11 @@ class ChatAdapter(RequestWriter, EventReader, Adapter):
             request, only = only_allowed_tools(request)
         request, free = self._forced_choice(request)
         if self.quirks.call_ids == "nine_alphanumeric":
-            free = [*free, *ids_changed(request.messages, with_short_ids)]
+            free = [*free, *ids_changed(request.messages, shorten_call_ids)]
         return request, [*dropped, *moved, *changes, *only, *free, *unsigned]
 
     def _forced_choice(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
-        return possible_choice(request, self.quirks)
+        return fit_forced_choice(request, self.quirks)
 
     def retry_without(self, error: APIError) -> Self | None:
         """Leaves out `stream_options` if the server refused the request and named it (older vLLM, LM Studio, Azure)."""

@@ -29,7 +29,7 @@ _WORDS: dict[type[ContentPart], str] = {ImagePart: "an image", FilePart: "a file
 _RESPONSES_PARTS = ("input_text", "input_image", "input_file", "output_text")
 
 
-def chat_part(part: Any, where: str) -> dict[str, Any]:
+def encode_part(part: Any, where: str) -> dict[str, Any]:
     """Returns a part as Chat Completions spells it; a dict stays as it is. Raises ConfigError if it has no spelling."""
     match part:
         case TextPart(text):
@@ -80,7 +80,7 @@ def _what(part: ContentPart) -> str:
     return _WORDS.get(type(part), "text")
 
 
-def only_users_hold_media(message: Message, where: str) -> None:
+def check_media_roles(message: Message, where: str) -> None:
     """Raises ConfigError for an image, file or sound in what the system or the assistant says.
 
     "Image URLs are only allowed for messages with role 'user'" (openai/openai-node#1030).
@@ -95,7 +95,7 @@ def only_users_hold_media(message: Message, where: str) -> None:
             )
 
 
-def results_without_media(messages: Sequence[Message]) -> tuple[tuple[Message, ...], list[ReplyWarning]]:
+def move_result_media(messages: Sequence[Message]) -> tuple[tuple[Message, ...], list[ReplyWarning]]:
     """Moves images in tool results into a user message after them. Returns the messages and the warnings.
 
     "Image URLs are only allowed for messages with role 'user', but this message with role 'tool' contains an image URL"

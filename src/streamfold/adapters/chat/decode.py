@@ -32,7 +32,7 @@ from ...values import (
     whole_number,
 )
 from ..openai_usage import read_openai_usage, tool_requests
-from .whole_response import as_whole
+from .whole_response import mark_whole
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -44,7 +44,7 @@ _EXTRAS = ("annotations", "audio", "reasoning_details")
 _MORE = frozenset({"refusal", "function_call", *REASONING, *_EXTRAS})
 
 
-class EventReader:
+class ChatEventReader:
     """Reads answers: one half of the adapter."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
@@ -149,7 +149,7 @@ class EventReader:
             return message if choice.get("delta") is None else None
         said: list[Delta] = []
         self._delta(message, said)
-        out += as_whole(said)
+        out += mark_whole(said)
         return None
 
     def _no_chunk(self, payload: Any, out: list[Delta], *, failed: bool) -> None:

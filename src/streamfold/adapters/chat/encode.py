@@ -18,10 +18,10 @@ from ...values import (
     ToolCall,
     tool_result_content,
 )
-from .content import chat_part, only_users_hold_media
-from .history import joined_details, with_short_ids
+from .content import check_media_roles, encode_part
+from .history import merge_reasoning_details, shorten_call_ids
 from .quirks import ChatQuirks
-from .reasoning import kept_members, reasoning_members
+from .reasoning import keep_reasoning_members, reasoning_members
 from .thinking import effort_members
 from .unsupported_parts import sent_extras
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ...requests import Request
 
 
-class RequestWriter:
+class ChatRequestWriter:
     """Writes requests: one half of the adapter."""
 
     quirks: ChatQuirks
@@ -54,7 +54,7 @@ class RequestWriter:
         options = request.options
         messages = self._messages(request)
         if self.quirks.call_ids == "nine_alphanumeric":
-            messages = with_short_ids(messages)
+            messages = shorten_call_ids(messages)
         body: dict[str, Any] = {"model": request.model, "messages": messages, "stream": request.stream}
         if request.stream and self.quirks.stream_usage:
             body["stream_options"] = {"include_usage": True}
@@ -75,7 +75,7 @@ class RequestWriter:
         body.update({name: value for name, value in said.items() if value is not None})
         if self.quirks.continues == "continue_final_message" and request.messages[-1].partial:
             body |= {"continue_final_message": True, "add_generation_prompt": False}
-        body.update(kept_members(request, body))
+        body.update(keep_reasoning_members(request, body))
         body.update(with_raw_tools(body, options.extra_body))
         return body
 
@@ -85,7 +85,7 @@ class RequestWriter:
     def _message(self, message: Message, where: str, request: Request) -> dict[str, Any]:
         if message.partial and not self.takes_partial:
             raise ConfigError(f"{where} is partial, and this provider continues no text: leave partial out")
-        only_users_hold_media(message, where)
+        check_media_roles(message, where)
         out: dict[str, Any] = {"role": message.role, "content": self._content(tool_result_content(message), where)}
         out.update(sent_extras(message))
         if message.partial and self.quirks.continues == "prefix":
@@ -108,7 +108,7 @@ class RequestWriter:
         """Returns the members for an assistant's reasoning: its details where they came from, else its text."""
         details = message.extras.get("reasoning_details")
         if self.quirks.reasoning_details and details and request.came_from_here(message):
-            return {"reasoning_details": joined_details(details)}
+            return {"reasoning_details": merge_reasoning_details(details)}
         reasoning = message.reasoning
         if reasoning is None and message.tool_calls and self.quirks.reasoning_required:
             reasoning = ""
@@ -120,7 +120,7 @@ class RequestWriter:
         return [self._part(part, f"{where}.content[{at}]") for at, part in enumerate(content)]
 
     def _part(self, part: Any, where: str) -> dict[str, Any]:
-        return chat_part(part, where)
+        return encode_part(part, where)
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
         if (hosted := written_hosted(tool, self.hosted_forms)) is not None:

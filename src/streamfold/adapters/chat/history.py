@@ -37,7 +37,7 @@ def _with_ids(message: Message) -> dict[str, Any]:
     return {"role": message.role, "tool_call_id": message.tool_call_id, "tool_calls": calls}
 
 
-def with_short_ids(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def shorten_call_ids(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Replaces ids of calls by ids of nine letters and digits. Ids in that form stay.
 
     Mistral refuses others: "Tool call id was turn1_0 but must be a-z, A-Z, 0-9, with a length of 9". A new id depends
@@ -66,7 +66,7 @@ def _short(call_id: str) -> str:
     return made
 
 
-def joined_details(pieces: Iterable[Any]) -> list[Any]:
+def merge_reasoning_details(pieces: Iterable[Any]) -> list[Any]:
     """Joins the pieces of each entry of `reasoning_details`, as an answer that is not streamed has them.
 
     A stream sends a detail in pieces of the same type and index, one behind the other, the signature with the last.

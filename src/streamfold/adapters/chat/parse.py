@@ -13,7 +13,7 @@ from ...values import ConfigError, Message
 from ..openai_request import read_choice, read_stop, read_tools, refuse_several
 
 
-def parse_request(body: Any) -> Request:
+def parse_chat_request(body: Any) -> Request:
     """Returns the request in a body.
 
     Raises:

@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .quirks import ChatQuirks
-from .thinking import may_think
+from .thinking import may_reason
 
 if TYPE_CHECKING:
     from ...requests import Request
     from ...values import Message
 
 
-def goes_back(request: Request, quirks: ChatQuirks, *, finished: bool = False) -> list[bool]:
+def should_resend_reasoning(request: Request, quirks: ChatQuirks, *, finished: bool = False) -> list[bool]:
     """Returns for each message whether its reasoning is sent as a text, if it has any.
 
     Args:
@@ -72,11 +72,11 @@ def reasoning_members(message: Message, reasoning: str, content: Any, quirks: Ch
             return {field: reasoning}
 
 
-def kept_members(request: Request, body: Mapping[str, Any]) -> dict[str, Any]:
+def keep_reasoning_members(request: Request, body: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the members that ask the server to keep the reasoning of finished turns, where some is sent."""
     keep = request.family.keep
     start = _open_turn(request.messages)
-    if not keep or request.family.reasoning_back != "all" or not may_think(request):
+    if not keep or request.family.reasoning_back != "all" or not may_reason(request):
         return {}
     if not any(message.reasoning for message in request.messages[:start]):
         return {}

@@ -17,13 +17,13 @@ from ...values import (
     Usage,
     item_part,
 )
-from ..serializing.call_state import WrittenCall
-from ..serializing.stream_serializer import DONE, Emitter, error_body
+from ..serializing.call_state import SerializedCall
+from ..serializing.stream_serializer import DONE, StreamSerializer, openai_error_body
 
 _LISTS = ("annotations", "reasoning_details")  # members of a delta that are lists
 
 
-class ChatEmitter(Emitter):
+class ChatSerializer(StreamSerializer):
     """Writes the chunks of one streamed completion.
 
     The role comes once, with the first delta. A call opens with index, id, type, name and its first arguments in one
@@ -32,7 +32,7 @@ class ChatEmitter(Emitter):
 
     Args:
         include_usage: `stream_options.include_usage` of the request.
-        others: see `Emitter`.
+        others: see `StreamSerializer`.
     """
 
     call_kinds: ClassVar[tuple[CallKind, ...]] = ("function", "custom")
@@ -58,7 +58,7 @@ class ChatEmitter(Emitter):
     def write_refusal(self, delta: RefusalDelta) -> None:
         self.write_delta({"refusal": delta.text})
 
-    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+    def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
         entry = _entry(call, piece) if first else {"function": {"arguments": piece}}
         if (extra := _kept(call.extra)) and extra != self._kept.get(call.number):
             self._kept[call.number] = extra  # mostly with the first entry, but a provider may send it later
@@ -139,7 +139,7 @@ class ChatEmitter(Emitter):
 
     def write_failure(self, failure: Failure) -> None:
         self._write_warnings()
-        self.send(error_body(failure.info))
+        self.send(openai_error_body(failure.info))
 
 
 def written_usage(usage: Usage) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def _kept(extra: dict[str, Any] | None) -> dict[str, Any]:
     return {}
 
 
-def _entry(call: WrittenCall, arguments: str) -> dict[str, Any]:
+def _entry(call: SerializedCall, arguments: str) -> dict[str, Any]:
     if call.custom:  # https://github.com/openai/openai-openapi/issues/576
         return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": arguments}}
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}

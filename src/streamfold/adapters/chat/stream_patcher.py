@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...values import Delta, ExtraPart, NamedTool, ReasoningDelta, Reply, ToolCallDelta, Usage, as_count
-from ..serializing.call_state import WrittenCall
+from ..serializing.call_state import SerializedCall
 from ..serializing.reply_deltas import reply_deltas
-from ..serializing.stream_patcher import SEEN, StreamPatcher
+from ..serializing.stream_patcher import UNMODELLED, StreamPatcher
 from .decode import REASONING
-from .serializer import ChatEmitter
+from .serializer import ChatSerializer
 
 _WRITTEN = frozenset({"id", "object", "created", "model", "choices", "usage", "error"})
 _WRITTEN_OF_CHOICE = frozenset({"index", "delta", "message", "finish_reason"})
@@ -23,12 +23,12 @@ _SCALAR = (str, int, float, type(None))  # values that each event of an answer r
 _OF_THE_ANSWER = ("system_fingerprint", "service_tier")  # which every chunk of the API has
 
 
-class ChatOverlay(ChatEmitter, StreamPatcher):
+class ChatStreamPatcher(ChatSerializer, StreamPatcher):
     """Writes a streamed completion with the members of its events that have no delta.
 
     Args:
         request: the body of the request.
-        others: see `ChatEmitter`.
+        others: see `ChatSerializer`.
 
     Attributes:
         calls_have_ids: the call of this answer is not a `function_call` that the request asked for.
@@ -43,7 +43,7 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
         self._last_scalars: dict[str, Any] = {}  # of the last chunk
         self._listed: dict[str, int] = {}  # how many entries each list of the deltas has had
         self._has_model = False
-        self._custom: dict[Any, WrittenCall] = {}  # by their number there
+        self._custom: dict[Any, SerializedCall] = {}  # by their number there
         self._numbers: set[int] = set()  # those of the server's calls
         self._choices = 0  # so many have begun
         self._has_text = False  # a delta had some
@@ -61,7 +61,7 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
         listed = request.get("tools")
         return listed if isinstance(listed, list) else ()
 
-    def repeats(self, payload: Any) -> bool:
+    def is_duplicate(self, payload: Any) -> bool:
         match payload:
             case {"choices": [{"delta": {"content": str(), **delta}, **choice}], **chunk}:
                 around = delta, choice, chunk
@@ -127,7 +127,7 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
         self._followed.update(range(0 if self.calls_have_ids else len(self.calls)))
         return len(self._followed) == len(self.calls)
 
-    def see(self, payload: Any) -> None:
+    def note_extras(self, payload: Any) -> None:
         if not isinstance(payload, dict):
             return
         choices = payload.get("choices")
@@ -151,7 +151,7 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
             delta_rest,
         )
         if any(rests):
-            self.seen.append(ExtraPart(SEEN, rests))
+            self.seen.append(ExtraPart(UNMODELLED, rests))
 
     def _identify(self, payload: dict[str, Any]) -> None:
         """The first id, model and time of an answer stay those of all its chunks."""
@@ -203,7 +203,7 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
         self._scalars = {name: scalars[name] for name in _OF_THE_ANSWER if name in scalars}
         super().send({**scalars, **of_chunk, **payload, "choices": choices}, event_name)
 
-    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+    def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
         if self.calls_have_ids:
             super().write_call_piece(call, piece, first=first)
         else:
@@ -227,7 +227,7 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
 
     def write_extra(self, name: str, value: Any) -> None:
         """Everything that is an extra here was in an event, and is kept with it."""
-        if name == SEEN:
+        if name == UNMODELLED:
             scalars, *rests, of_delta = value
             self._scalars |= scalars
             if calls := of_delta.get("tool_calls"):
@@ -253,12 +253,12 @@ class ChatOverlay(ChatEmitter, StreamPatcher):
                 self.write_delta({})
         super().write_end()
 
-    def leaves(self, body: Any) -> bool:
+    def is_unfinished(self, body: Any) -> bool:
         return isinstance(body, dict) and body.get("choices") == [] and not body.get("error")
 
-    def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
-        emitter = ChatEmitter(id="", model="", tool_choice=self.tool_choice, mend_finish=self.mend_finish)
-        [made] = emitter.whole(reply_deltas(reply))["choices"]
+    def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+        emitter = ChatSerializer(id="", model="", tool_choice=self.tool_choice, mend_finish=self.mend_finish)
+        [made] = emitter.serialize_whole(reply_deltas(reply))["choices"]
         written, reason = made["message"], made["finish_reason"]
         choices = list(body["choices"])
         at = next(at for at, one in enumerate(choices) if not one.get("index"))

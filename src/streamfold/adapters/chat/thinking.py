@@ -36,10 +36,10 @@ def effort_members(request: Request, quirks: ChatQuirks) -> dict[str, Any]:
 def only_allowed_tools(request: Request) -> tuple[Request, list[ReplyWarning]]:
     """Leaves out the tools that a choice among some of them excludes, for servers without such a choice."""
     choice = request.tool_choice
-    return only_these(request, choice.names, choice.mode) if isinstance(choice, AllowedTools) else (request, [])
+    return keep_only_tools(request, choice.names, choice.mode) if isinstance(choice, AllowedTools) else (request, [])
 
 
-def only_these(
+def keep_only_tools(
     request: Request, names: Collection[str], mode: Literal["auto", "required"]
 ) -> tuple[Request, list[ReplyWarning]]:
     """Returns the request with these tools alone, and a warning about the others."""
@@ -50,16 +50,16 @@ def only_these(
     return replace(request, tools=tools, tool_choice=mode), warnings
 
 
-def possible_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list[ReplyWarning]]:
+def fit_forced_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list[ReplyWarning]]:
     """Returns the request with a tool choice that the server accepts.
 
     "Thinking mode does not support this tool_choice" (DeepSeek), "The tool_choice parameter does not support being set
     to required or object in thinking mode" (DashScope): both are a 400.
     """
-    if quirks.forced_while_thinking or not is_forced(request) or not may_think(request):
+    if quirks.forced_while_thinking or not is_forced(request) or not may_reason(request):
         return request, []
     if request.options.disable_thinking_for_forced_tools:
-        return without_thinking(request)
+        return disable_reasoning(request)
     warnings: list[ReplyWarning] = []
     why = (
         "takes no forced tool choice while it thinks"
@@ -68,7 +68,7 @@ def possible_choice(request: Request, quirks: ChatQuirks) -> tuple[Request, list
     return drop_forced_tool_choice(request, why, warnings), warnings
 
 
-def without_thinking(request: Request) -> tuple[Request, list[ReplyWarning]]:
+def disable_reasoning(request: Request) -> tuple[Request, list[ReplyWarning]]:
     """Switches thinking off, so that a call can be forced."""
     effort = request.options.reasoning_effort
     detail = f"thinking is switched off to force a call: reasoning_effort={effort!r} was not sent"
@@ -76,6 +76,6 @@ def without_thinking(request: Request) -> tuple[Request, list[ReplyWarning]]:
     return replace(request, options=replace(request.options, reasoning_effort="none")), dropped
 
 
-def may_think(request: Request) -> bool:
+def may_reason(request: Request) -> bool:
     """Returns whether the model may think: many do unless the request says otherwise."""
     return is_reasoning_enabled(request.options, request.family) is not False

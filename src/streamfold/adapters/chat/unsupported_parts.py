@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...requests import ITEM_EXTRAS, is_custom
 from ...values import Message
-from ..unsupported_parts import DroppedParts, blocks_say_more, dropped_extra, dropped_media_members
+from ..unsupported_parts import UnsupportedParts, dropped_extra, dropped_media_members, has_unmodelled_blocks
 from .quirks import ChatQuirks
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ def sent_extras(message: Message) -> dict[str, Any]:
     return extras
 
 
-def dropped_by_chat(request: Request, quirks: ChatQuirks, back: Sequence[bool]) -> DroppedParts:
+def dropped_by_chat(request: Request, quirks: ChatQuirks, back: Sequence[bool]) -> UnsupportedParts:
     """Returns the parts of a conversation that are not sent.
 
     Args:
         back: for each message, whether its reasoning goes back as a text.
     """
-    dropped = DroppedParts()
+    dropped = UnsupportedParts()
     for at, message in enumerate(request.messages):
         where = f"messages[{at}]"
         if not quirks.message_names and message.name:
@@ -75,7 +75,7 @@ def _says_more(name: str, message: Message) -> bool:
     """
     value = message.extras[name]
     if name == "blocks":
-        return blocks_say_more(value)
+        return has_unmodelled_blocks(value)
     if name != "output" or not isinstance(value, list):
         return True
     known = ("message", "function_call", *(("custom_tool_call",) if any(map(is_custom, message.tool_calls)) else ()))

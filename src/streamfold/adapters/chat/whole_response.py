@@ -9,7 +9,7 @@ from typing import Any
 from ...values import CallSummary, Delta, ExtraPart, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
 
 
-def as_whole(said: Iterable[Delta]) -> Iterator[Delta]:
+def mark_whole(said: Iterable[Delta]) -> Iterator[Delta]:
     """Marks the facts of a message as whole, so that they replace pieces instead of being appended."""
     texts: dict[type[TextDelta | ReasoningDelta | RefusalDelta], list[str]] = {}
     calls: list[ToolCallDelta] = []

@@ -3,8 +3,8 @@
 from .adapter import GeminiAdapter, GeminiQuirks
 from .camel_case import camel_case
 from .decode import FINISH_REASONS, OTHER_REASONS
-from .errors import google_error, read_google_error
+from .errors import gemini_error_body, read_google_error
 from .parse import parse_conversation, parse_gemini_request
-from .serializer import Framing, GeminiEmitter
+from .serializer import Framing, GeminiSerializer
 from .signatures import SIGNATURE
-from .stream_patcher import GeminiOverlay
+from .stream_patcher import GeminiStreamPatcher

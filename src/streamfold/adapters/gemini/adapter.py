@@ -27,12 +27,12 @@ from ...values import AllowedTools, ConfigError, ErrorInfo, FilePart, Message, N
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.gemini import GeminiBatchAPI
-from ..chat.content import results_without_media
+from ..chat.content import move_result_media
 from ..chat.thinking import only_allowed_tools
 from ..content_blocks import find_dropped
-from ..prepared_request import whole_number
-from .decode import EventReader
-from .encode_contents import as_it_came, content_parts, read_contents, sign_open_calls
+from ..prepared_request import required_count
+from .decode import GeminiEventReader
+from .encode_contents import content_parts, encode_contents, original_payload, sign_open_calls
 from .errors import read_google_error
 from .hosted_tools import FORMS, mixes_tools, tool_entries
 from .quirks import GeminiQuirks
@@ -49,7 +49,7 @@ _SAYS_NOTHING = ("type", "title", "description", "$schema")  # of a function wit
 _WITH_CACHE = ("systemInstruction", "tools", "toolConfig")
 
 
-class GeminiAdapter(EventReader, Adapter):
+class GeminiAdapter(GeminiEventReader, Adapter):
     """Requests and events of `streamGenerateContent`."""
 
     name = "gemini"
@@ -84,15 +84,15 @@ class GeminiAdapter(EventReader, Adapter):
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         dropped = find_dropped(
             request,
-            lambda message: as_it_came(message, request),
-            lambda message: bool(message.reasoning) and as_it_came(message, request) is None,
+            lambda message: original_payload(message, request),
+            lambda message: bool(message.reasoning) and original_payload(message, request) is None,
             lambda call: signature_of(call.extra) is not None,
         )
         for at, message in enumerate(request.messages):
             dropped.members += _file_names(message, f"messages[{at}]")
         warnings = dropped.warnings()
         if not self.quirks.result_images:
-            messages, moved = results_without_media(request.messages)
+            messages, moved = move_result_media(request.messages)
             request = replace(request, messages=messages)
             warnings += moved
         request, changes = super().rewrite(request)
@@ -137,7 +137,7 @@ class GeminiAdapter(EventReader, Adapter):
         """Returns the path, in which the model stands."""
         return f"/{_place(request.model)}:{_METHODS[request.stream]}"
 
-    def serves(self, path: str) -> bool:
+    def handles_path(self, path: str) -> bool:
         """Returns whether requests of this wire format go to URLs with this path."""
         return path.endswith((":streamGenerateContent", ":generateContent"))
 
@@ -187,11 +187,11 @@ class GeminiAdapter(EventReader, Adapter):
 
     def read_count(self, body: Any) -> int:
         """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if it has none."""
-        return whole_number(body, "totalTokens")
+        return required_count(body, "totalTokens")
 
     def _contents(self, request: Request) -> list[dict[str, Any]]:
         talk = [(at, message) for at, message in enumerate(request.messages) if message.role not in _SYSTEM]
-        return read_contents(talk, request, self.quirks)
+        return encode_contents(talk, request, self.quirks)
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
         if tool.kind != "function":

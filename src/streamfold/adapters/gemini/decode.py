@@ -69,7 +69,7 @@ _MEMBERS = frozenset(["candidates", "promptFeedback", "usageMetadata", "modelVer
 _TEXT = Block(None, "text", {"text": ""}, "text")
 
 
-class EventReader:
+class GeminiEventReader:
     """Reads answers: one half of the adapter."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:

@@ -21,7 +21,7 @@ from ...values import (
     to_base64,
     tool_result_content,
 )
-from ..content_blocks import arguments_object, blocks_of, own_name, readable_part, said_text
+from ..content_blocks import arguments_object, blocks_of, readable_part, text_of_message, tool_name_of
 from .quirks import GeminiQuirks
 from .signatures import SIGNATURE, signature_of
 
@@ -34,7 +34,7 @@ _RESULT_KEYS = ("output", "error")  # they have a meaning: https://ai.google.dev
 _PLACEHOLDER = "skip_thought_signature_validator"
 
 
-def read_contents(
+def encode_contents(
     messages: Sequence[tuple[int, Message]], request: Request, quirks: GeminiQuirks
 ) -> list[dict[str, Any]]:
     """Returns the contents. Neighbours of one role are one content, but results stand alone.
@@ -96,7 +96,7 @@ def _calls(
     given: dict[str, str] = {}
     for _, message in messages:
         names |= {call.id: call.name for call in message.tool_calls}
-        parts = as_it_came(message, request) if quirks.call_ids else None
+        parts = original_payload(message, request) if quirks.call_ids else None
         for part, call in zip(_calls_for_client(parts or []), message.tool_calls, strict=False):
             if isinstance(own := part["functionCall"].get("id"), str):
                 given[call.id] = own
@@ -107,7 +107,7 @@ def _calls(
 
 
 def _model_parts(message: Message, request: Request, quirks: GeminiQuirks, where: str) -> Iterator[dict[str, Any]]:
-    came_as = as_it_came(message, request)
+    came_as = original_payload(message, request)
     if came_as is not None:
         calls = iter(message.tool_calls)
         of_client = {id(part) for part in _calls_for_client(came_as)}
@@ -129,7 +129,7 @@ def _called(part: dict[str, Any], call: ToolCall, quirks: GeminiQuirks) -> dict[
     return {**part, "functionCall": {**kept, "name": call.name, "args": arguments_object(call)}}
 
 
-def as_it_came(message: Message, request: Request) -> list[dict[str, Any]] | None:
+def original_payload(message: Message, request: Request) -> list[dict[str, Any]] | None:
     """Returns the parts that the answer came as, unless the message has been changed since."""
     parts = blocks_of(message, request)
     if parts is None or any("type" in part for part in parts):  # which only blocks of another API have
@@ -137,8 +137,8 @@ def as_it_came(message: Message, request: Request) -> list[dict[str, Any]] | Non
     texts = (part.get("text") for part in parts if not part.get("thought"))
     text = "".join(text for text in texts if isinstance(text, str))  # a proxy may write null
     called = [part["functionCall"].get("name") for part in _calls_for_client(parts)]
-    calls = [own_name(call, request) for call in message.tool_calls]
-    return parts if (text, called) == (said_text(message), calls) else None
+    calls = [tool_name_of(call, request) for call in message.tool_calls]
+    return parts if (text, called) == (text_of_message(message), calls) else None
 
 
 def _calls_for_client(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:

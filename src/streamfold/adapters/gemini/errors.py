@@ -94,7 +94,7 @@ def _delay(details: list[Mapping[str, Any]], message: str) -> float | None:
     return None if match is None else float(match[1]) * (0.001 if match[2] == "ms" else 1)
 
 
-def google_error(info: ErrorInfo) -> dict[str, Any]:
+def gemini_error_body(info: ErrorInfo) -> dict[str, Any]:
     """Returns an error object: the body of an error response, and what ends a stream that broke."""
     status = info.status or (500 if info.retryable or not (info.type or info.code) else 400)
     word = info.code if info.code in _WORDS.values() else _WORDS.get(status)

@@ -24,7 +24,7 @@ from ...values import (
 )
 from ..openai_request import read_stop
 from .camel_case import camel_case
-from .parse_contents import parts_of, read_conversation
+from .parse_contents import parse_contents, parts_of
 
 _LEVELS = ("minimal", "low", "medium", "high")
 _NO_TOOLS: dict[str, Any] = {"type": "object", "properties": {}}
@@ -76,7 +76,7 @@ def parse_conversation(system_instruction: Any, contents: Any) -> list[Message]:
     Raises:
         ConfigError: something in them can't be read. The message begins with the path.
     """
-    return [*_system(system_instruction), *read_conversation(contents)]
+    return [*_system(system_instruction), *parse_contents(contents)]
 
 
 def _system(given: Any) -> list[Message]:

@@ -16,7 +16,7 @@ _STANDARD = str.maketrans("-_", "+/")  # Google's client for Python writes the a
 _MEDIA = {"image": ImagePart, "audio": AudioPart}
 
 
-def read_conversation(given: Any) -> list[Message]:
+def parse_contents(given: Any) -> list[Message]:
     """Returns the messages that contents are. Neighbouring contents of the model are one turn.
 
     Calls without an id get one, and a result without one belongs to the first open call of its name.

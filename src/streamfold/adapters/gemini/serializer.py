@@ -6,10 +6,10 @@ from typing import Any, Literal, TypeAlias
 
 from ...text import read_arguments
 from ...values import Failure, Finish, FinishReason, ReasoningDelta, RefusalDelta, TextDelta, Usage
-from ..serializing.call_state import WrittenCall
-from ..serializing.stream_serializer import DONE, Emitter, json_text
+from ..serializing.call_state import SerializedCall
+from ..serializing.stream_serializer import DONE, StreamSerializer, json_text
 from .decode import ABOUT_CANDIDATE, FINISH_REASONS, OTHER_REASONS
-from .errors import google_error
+from .errors import gemini_error_body
 from .signatures import SIGNATURE, signature_of
 
 Framing: TypeAlias = Literal["events", "array"]
@@ -24,7 +24,7 @@ _REASONS: dict[FinishReason, str] = {
 _SHOWN = ("text", "functionCall", "functionResponse")  # parts that are written as deltas, or are not the client's
 
 
-class GeminiEmitter(Emitter):
+class GeminiSerializer(StreamSerializer):
     """Writes the chunks of one answer.
 
     A call is one part and is written when it is complete; what follows it waits for it. There are no comments, because
@@ -33,7 +33,7 @@ class GeminiEmitter(Emitter):
     Args:
         thinking: whether reasoning is written. Clients that did not ask for thoughts may not expect them.
         framing: "events": server-sent events; "array": one JSON array, the form without `alt=sse`.
-        others: see `Emitter`.
+        others: see `StreamSerializer`.
     """
 
     arguments_are_text = False
@@ -45,7 +45,7 @@ class GeminiEmitter(Emitter):
         super().__init__(**others)
         self._thinking = thinking
         self._framing = framing
-        self.waiting: list[WrittenCall | dict[str, Any]] = []  # calls that are not complete, and what follows them
+        self.waiting: list[SerializedCall | dict[str, Any]] = []  # calls that are not complete, and what follows them
         self._trailing: list[dict[str, Any]] = []  # parts that belong behind the calls
         self._calls_passed = False
         self._about: dict[str, Any] = {}
@@ -66,11 +66,11 @@ class GeminiEmitter(Emitter):
     def write_refusal(self, delta: RefusalDelta) -> None:
         self.write_part({"text": delta.text})
 
-    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+    def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
         if first:
             self.waiting.append(call)
 
-    def close_call(self, call: WrittenCall) -> None:
+    def close_call(self, call: SerializedCall) -> None:
         self._write_queue()
 
     def write_extra(self, name: str, value: Any) -> None:
@@ -103,7 +103,7 @@ class GeminiEmitter(Emitter):
     def _write_queue(self) -> None:
         while self.waiting:
             front = self.waiting[0]
-            if isinstance(front, WrittenCall):
+            if isinstance(front, SerializedCall):
                 if not front.closed or (part := _call_part(front)) is None:
                     return  # a call that may have been cut: the finish reason will tell
                 front = part
@@ -117,7 +117,7 @@ class GeminiEmitter(Emitter):
     def write_end(self) -> None:
         reason = self.written_finish_reason()
         for waiting in self.waiting:
-            part = _call_part(waiting) if isinstance(waiting, WrittenCall) else waiting
+            part = _call_part(waiting) if isinstance(waiting, SerializedCall) else waiting
             if part is not None:
                 self._part(part)
             elif not (self.finish_reason is not None and self.finish_reason.cut):
@@ -150,7 +150,7 @@ class GeminiEmitter(Emitter):
         for waiting in self.waiting:
             if isinstance(waiting, dict):
                 self._part(waiting)
-        error = google_error(failure.info)
+        error = gemini_error_body(failure.info)
         self.send(error)
         if self._framing == "array":
             self._out.append(b"]")
@@ -196,7 +196,7 @@ def _append(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
         parts.append(part)
 
 
-def _call_part(call: WrittenCall) -> dict[str, Any] | None:
+def _call_part(call: SerializedCall) -> dict[str, Any] | None:
     """The part for a call; None if its arguments are broken: an object made of them would be run."""
     read = read_arguments([call.arguments], repair=False)
     if not read.valid:

@@ -10,19 +10,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...values import ExtraPart, ReasoningDelta, RefusalDelta, Reply, TextDelta
-from ..serializing.stream_patcher import SEEN, StreamPatcher
-from .serializer import GeminiEmitter
+from ..serializing.stream_patcher import UNMODELLED, StreamPatcher
+from .serializer import GeminiSerializer
 
 _WRITTEN = frozenset({"candidates", "modelVersion", "responseId", "usageMetadata", "error"})
 _WRITTEN_OF_CANDIDATE = frozenset({"content", "finishReason", "index"})
 
 
-class GeminiOverlay(GeminiEmitter, StreamPatcher):
+class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
     """Writes a streamed answer with the parts and members of its chunks that have no delta.
 
     Args:
         request: the body of the request.
-        others: see `GeminiEmitter`.
+        others: see `GeminiSerializer`.
     """
 
     def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
@@ -42,7 +42,7 @@ class GeminiOverlay(GeminiEmitter, StreamPatcher):
     def reads(self, payload: Any, name: str) -> bool:
         return isinstance(payload, dict) and all(map(_is_candidate, _dicts(payload.get("candidates"))))
 
-    def see(self, payload: Any) -> None:
+    def note_extras(self, payload: Any) -> None:
         if not isinstance(payload, dict):
             return
         if not self.begun:
@@ -57,7 +57,7 @@ class GeminiOverlay(GeminiEmitter, StreamPatcher):
             parts = _dicts(content.get("parts") if isinstance(content, dict) else None)
         parts = [part for part in parts if part.keys() != {"text"}]
         if rest or about or parts:
-            self.seen.append(ExtraPart(SEEN, (rest, about, parts)))
+            self.seen.append(ExtraPart(UNMODELLED, (rest, about, parts)))
 
     def follows(self, payload: Any) -> bool:
         self._rest, self._candidate_rest, self._text_rest, self.begun = {}, {}, {}, True
@@ -91,7 +91,7 @@ class GeminiOverlay(GeminiEmitter, StreamPatcher):
 
     def write_extra(self, name: str, value: Any) -> None:
         """Everything that is an extra here was in a chunk, and was written with it, but for what blocks an answer."""
-        if name == SEEN:
+        if name == UNMODELLED:
             rest, about, parts = value
             self._rest |= rest
             self._candidate_rest |= about
@@ -110,7 +110,7 @@ class GeminiOverlay(GeminiEmitter, StreamPatcher):
         rest, self._rest = self._rest, {}
         super().send({**rest, **payload}, event_name)
 
-    def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+    def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
         candidates = _dicts(body.get("candidates"))
         parts = [part for one in candidates[:1] for part in _dicts((one.get("content") or {}).get("parts"))]
         given = [part["functionCall"].get("name") for part in parts if isinstance(part.get("functionCall"), dict)]

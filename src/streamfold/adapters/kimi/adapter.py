@@ -18,7 +18,7 @@ from ...values import AudioPart, ConfigError, FilePart, Message, NamedTool, Repl
 from ..chat import ChatAdapter, ChatQuirks
 from ..chat.history import ids_changed
 from ..chat.quirks import ReasoningField
-from ..chat.thinking import may_think, only_these, without_thinking
+from ..chat.thinking import disable_reasoning, keep_only_tools, may_reason
 
 if TYPE_CHECKING:
     from ...requests import Request
@@ -72,7 +72,7 @@ class KimiAdapter(ChatAdapter):
         """Returns what Kimi demands of a conversation. Ids are always renumbered."""
         # "role 'developer' is not allowed" (earendil-works/pi#8109)
         roles = HistoryRules().roles - {"developer", "function"} if self.hosted else HistoryRules().roles
-        thinks = self.hosted and may_think(request)
+        thinks = self.hosted and may_reason(request)
         others = self.quirks.empty_turns
         return HistoryRules(roles, unique_ids=None, empty_turn="refused", empty_others=others, wants_reasoning=thinks)
 
@@ -112,12 +112,14 @@ class KimiAdapter(ChatAdapter):
     def _forced_choice(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Replaces forced choices that the hosted API refuses while the model thinks."""
         choice = request.tool_choice
-        if choice in ("auto", "none") or not self.hosted or not may_think(request):
+        if choice in ("auto", "none") or not self.hosted or not may_reason(request):
             return request, []
         if request.family.efforts:  # K3 takes `required`, and no named choice: required, with only that tool to choose
-            return only_these(request, (choice.name,), "required") if isinstance(choice, NamedTool) else (request, [])
+            return (
+                keep_only_tools(request, (choice.name,), "required") if isinstance(choice, NamedTool) else (request, [])
+            )
         if request.options.disable_thinking_for_forced_tools and request.family.thinking in ("default", None):
-            return without_thinking(request)
+            return disable_reasoning(request)
         warnings: list[ReplyWarning] = []
         return drop_forced_tool_choice(request, "thinks, and takes no forced tool choice meanwhile", warnings), warnings
 
@@ -128,7 +130,7 @@ class KimiAdapter(ChatAdapter):
         effort = request.options.reasoning_effort
         body = super().encode(replace(request, options=replace(request.options, reasoning_effort=None)))
         body["messages"] = list(_renumbered(body["messages"]))
-        if self.hosted and may_think(request):
+        if self.hosted and may_reason(request):
             _mark_reasoning(body["messages"])
         if effort is not None:
             body.update(self._thinking(effort, bool(request.family.efforts)))

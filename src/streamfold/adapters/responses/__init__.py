@@ -2,9 +2,9 @@
 
 from .adapter import ResponsesAdapter, ResponsesQuirks
 from .client_side_tools import BUILT_IN, ClientTool, ClientTools
-from .parse import FunctionRequest, parse_for_functions, parse_request
-from .response_object import response_skeleton
-from .serializer import ResponsesEmitter
-from .sse_events import WrittenEvent
-from .stream_patcher import ResponsesOverlay
-from .tools_as_functions import only_functions
+from .parse import FunctionRequest, parse_responses_as_functions, parse_responses_request
+from .response_object import new_response_object
+from .serializer import ResponsesSerializer
+from .sse_events import SerializedEvent
+from .stream_patcher import ResponsesStreamPatcher
+from .tools_as_functions import has_only_function_tools

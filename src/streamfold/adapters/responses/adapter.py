@@ -16,13 +16,13 @@ from ...requests import HistoryRules, OptionRules, Request, Rules
 from ...values import GeneratedFile, ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
-from ..batches.openai import FilesAPI
-from .decode import EventReader
-from .encode import RequestWriter, ResponsesQuirks
+from ..batches.openai import OpenAIBatchAPI
+from .decode import ResponsesEventReader
+from .encode import ResponsesQuirks, ResponsesRequestWriter
 from .unsupported_parts import dropped_by_responses
 
 
-class ResponsesAdapter(RequestWriter, EventReader, Adapter):
+class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
     """Requests and events of the Responses API."""
 
     name = "responses"
@@ -74,7 +74,7 @@ class ResponsesAdapter(RequestWriter, EventReader, Adapter):
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
         """Returns how batches are handed over."""
-        return FilesAPI(f"/v1{self.path}", settings)
+        return OpenAIBatchAPI(f"/v1{self.path}", settings)
 
     def rules(self, request: Request) -> Rules:
         """Returns what the endpoint accepts in tool names, schemas and response formats."""

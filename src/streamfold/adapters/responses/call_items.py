@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from ...requests import CALL_EXTRAS, CARRIED_CALL_EXTRAS
 from ...values import IncrementalJSON
-from ..serializing.call_state import WrittenCall
+from ..serializing.call_state import SerializedCall
 from .client_side_tools import BUILT_IN, ClientTool, ClientTools, custom_input
 
 _EXTRAS = (*CALL_EXTRAS, *CARRIED_CALL_EXTRAS)
@@ -28,7 +28,7 @@ class CallItem:
     waits = False
     ends_when_cut = True
 
-    def __init__(self, call: WrittenCall, tool: ClientTool) -> None:
+    def __init__(self, call: SerializedCall, tool: ClientTool) -> None:
         self.index: int | None = None
         self.item: dict[str, Any] = {
             "id": call.item,
@@ -41,7 +41,7 @@ class CallItem:
         }
         self.carry(call)
 
-    def carry(self, call: WrittenCall) -> None:
+    def carry(self, call: SerializedCall) -> None:
         """Takes the members of the call that its provider wants back. They may come behind its arguments."""
         self.item |= {name: value for name, value in (call.extra or {}).items() if name in _EXTRAS}
 
@@ -69,7 +69,7 @@ class _CustomItem(CallItem):
     id_prefix = "ctc"
     ends_when_cut = False
 
-    def __init__(self, call: WrittenCall, tool: ClientTool) -> None:
+    def __init__(self, call: SerializedCall, tool: ClientTool) -> None:
         super().__init__(call, tool)
         del self.item["arguments"]
         self.item |= {"type": "custom_tool_call", "input": ""}
@@ -102,7 +102,7 @@ class _BuiltInItem(CallItem):
 
     waits = True
 
-    def __init__(self, call: WrittenCall, tool: ClientTool) -> None:
+    def __init__(self, call: SerializedCall, tool: ClientTool) -> None:
         super().__init__(call, tool)
         self._kind = BUILT_IN[tool.kind]
 
@@ -116,7 +116,7 @@ class _BuiltInItem(CallItem):
         return []
 
 
-def call_item(call: WrittenCall, tools: ClientTools) -> CallItem:
+def call_item(call: SerializedCall, tools: ClientTools) -> CallItem:
     """Returns the item for a call, which has its id and name."""
     tool = tools.get(call.name) or ClientTool(call.name)
     kinds = {"function": CallItem, "custom": _CustomItem}

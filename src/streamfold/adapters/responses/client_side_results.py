@@ -15,7 +15,7 @@ from ...values import ConfigError, ImagePart, Message, TextPart, ToolCall
 ACKNOWLEDGED = "acknowledged_safety_checks"  # an extra of a message, and the member of the item
 
 
-def result_item(call: ToolCall, message: Message, where: str) -> dict[str, Any] | None:
+def encode_tool_result(call: ToolCall, message: Message, where: str) -> dict[str, Any] | None:
     """Returns the item for the result of a call; None if it is the one that results of functions have.
 
     Raises:

@@ -78,7 +78,7 @@ TEXT_EVENTS = {
 }
 
 
-class EventReader:
+class ResponsesEventReader:
     """Reads answers: one half of the adapter."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:

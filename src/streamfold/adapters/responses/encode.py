@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ...requests import HostedForm, read_response_format, with_raw_tools, written_hosted
 from ...values import AllowedTools, ConfigError, HostedTool, Message, NamedTool, ReadToolChoice, Tool, ToolCall
 from .hosted_tools import HOSTED_FORMS
-from .items import check_fits, message_items
+from .items import check_message, message_items
 
 if TYPE_CHECKING:
     from ...requests import Options, Request
@@ -52,7 +52,7 @@ _NEED_STORE = ("previous_response_id", "conversation", "background")
 _NEVER_REASONS = re.compile(r"(?:.*/)?(?:gpt-3|gpt-4|chatgpt-4o)")
 
 
-class RequestWriter:
+class ResponsesRequestWriter:
     """Writes requests: one half of the adapter."""
 
     quirks: ResponsesQuirks
@@ -120,7 +120,7 @@ class RequestWriter:
     def _message(
         self, message: Message, position: int, request: Request, stored: bool, others: Mapping[str, ToolCall]
     ) -> Iterator[dict[str, Any]]:
-        check_fits(message, f"messages[{position}]")
+        check_message(message, f"messages[{position}]")
         here = request.came_from_here(message)
         return message_items(message, position, stored=stored, came_from_here=here, others=others)
 
@@ -176,7 +176,7 @@ class RequestWriter:
 
 def _opening_texts(messages: list[tuple[int, Message]]) -> Iterator[str]:
     for at, message in messages:
-        check_fits(message, f"messages[{at}]")
+        check_message(message, f"messages[{at}]")
         if message.role not in ("system", "developer") or not isinstance(message.content, str):
             return
         yield message.content

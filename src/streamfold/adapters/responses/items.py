@@ -8,14 +8,14 @@ from typing import Any
 
 from ...requests import CALL_EXTRAS, ITEM_EXTRAS, is_custom
 from ...values import AudioPart, ConfigError, FilePart, ImagePart, Message, TextPart, ToolCall, tool_result_content
-from .client_side_results import result_item
+from .client_side_results import encode_tool_result
 
 # What OpenAI sends in an item and refuses in the input: "Unknown parameter: 'input[1].status'" (BerriAI/litellm#13420,
 # can1357/oh-my-pi#10415), and a member that no input item has in https://github.com/openai/openai-python.
 _OUTPUT_ONLY = {"reasoning": ("status", "created_by"), "compaction": ("status", "created_by")}
 
 
-def check_fits(message: Message, where: str) -> None:
+def check_message(message: Message, where: str) -> None:
     """Raises ConfigError if a message can't be sent as items."""
     if message.role == "function":
         raise ConfigError(f"{where} has the role 'function', which the Responses API does not know")
@@ -45,13 +45,13 @@ def message_items(
     said = {name: message.extras[name] for name in ITEM_EXTRAS if came_from_here and name in message.extras}
     if message.role == "tool":
         answered = (others or {}).get(message.tool_call_id or "")
-        if answered and (item := result_item(answered, message, f"messages[{position}]")) is not None:
+        if answered and (item := encode_tool_result(answered, message, f"messages[{position}]")) is not None:
             yield item
             return
         kind = "function_call_output" if answered is None else "custom_tool_call_output"
         yield {"type": kind, "call_id": message.tool_call_id, "output": _content(message, position), **said}
         return
-    came_as = as_it_came(message, stored=stored) if came_from_here else None
+    came_as = original_payload(message, stored=stored) if came_from_here else None
     if came_as is not None:
         yield from came_as
         return
@@ -82,7 +82,7 @@ def _call(item: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
     }
 
 
-def as_it_came(message: Message, *, stored: bool) -> list[dict[str, Any]] | None:
+def original_payload(message: Message, *, stored: bool) -> list[dict[str, Any]] | None:
     """Returns the items of the answer that this message is, or None if it has been changed since.
 
     Their order matters: a reasoning item belongs to the item after it, and "was provided without its required following

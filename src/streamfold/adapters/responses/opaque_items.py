@@ -51,7 +51,7 @@ class OpenItem:
         """Ends the part that is open. Returns it, with its text.
 
         Args:
-            said: see `Emitter.said`.
+            said: see `StreamSerializer.said`.
         """
         kind, text = self.kind or TEXT, "".join(self.pieces)
         self.kind, self.pieces = None, []

@@ -4,7 +4,8 @@ Nothing is kept here from one request to the next, so what refers to something t
 know goes on in `extra_body`.
 
 A request can be read in two ways. For a provider that speaks this API it stays as it is, with tools of all kinds. For
-any other, `parse_for_functions` makes functions of the tools that the client runs: see `tools_as_functions.py`.
+any other, `parse_responses_as_functions` makes functions of the tools that the client runs: see
+`tools_as_functions.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ...requests import ObjectReader, Options, Request, ResponseFormat, kind_of,
 from ...values import ConfigError, ReadToolChoice, ReplyWarning, Tool, system
 from ..openai_request import read_choice, read_tools, refuse_several
 from .client_side_tools import ClientTools
-from .tools_as_functions import Functions, only_functions
+from .tools_as_functions import ToolsAsFunctions, has_only_function_tools
 
 _KEPT = {
     "previous_response_id": "send the whole conversation as input",
@@ -40,7 +41,7 @@ class FunctionRequest:
     warnings: tuple[ReplyWarning, ...] = ()
 
 
-def parse_request(body: Any) -> Request:
+def parse_responses_request(body: Any) -> Request:
     """Returns the request in a body.
 
     Raises:
@@ -50,7 +51,7 @@ def parse_request(body: Any) -> Request:
     fields = ObjectReader(body)
     entries, choice = fields.items("tools"), fields.any("tool_choice")
     items = _read_input(fields.any("input"))
-    if only_functions(body):
+    if has_only_function_tools(body):
         tools = read_tools(entries, nested=False)
         return _request(fields, items, tools, read_choice(choice, tools))
     # Tools of other kinds are sent as they are, and with them all the others.
@@ -62,18 +63,18 @@ def parse_request(body: Any) -> Request:
     return replace(request, options=replace(request.options, extra_body=extra))
 
 
-def parse_for_functions(body: Any) -> FunctionRequest:
+def parse_responses_as_functions(body: Any) -> FunctionRequest:
     """Returns the request in a body with functions in the place of other tools.
 
     Raises:
-        ConfigError: see `parse_request`; or the tool choice demands a tool that runs on a provider's servers.
+        ConfigError: see `parse_responses_request`; or the tool choice demands a tool that runs on a provider's servers.
     """
     fields = ObjectReader(body)
-    if only_functions(body):
-        return FunctionRequest(parse_request(body))
+    if has_only_function_tools(body):
+        return FunctionRequest(parse_responses_request(body))
     entries, choice = fields.items("tools"), fields.any("tool_choice")
     items = _read_input(fields.any("input"))
-    functions = Functions(entries, items)
+    functions = ToolsAsFunctions(entries, items)
     tools, written = tuple(functions.tools), list(functions.items(items))
     request = _request(fields, written, tools, read_choice(functions.choice(choice), tools))
     return FunctionRequest(request, functions.declared, tuple(functions.warnings))

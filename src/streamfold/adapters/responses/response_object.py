@@ -40,7 +40,7 @@ _TOOL = {"description": None, "parameters": None, "strict": None}
 _FORMAT = {"description": None, "strict": False}
 
 
-def response_skeleton(request: Mapping[str, Any]) -> dict[str, Any]:
+def new_response_object(request: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a response that has just begun, without its id and model."""
     said = {
         name: value for name, value in request.items() if name in _DEFAULTS and name not in _OWN and value is not None

@@ -25,8 +25,8 @@ from ...values import (
     ToolCallDelta,
     str_or_none,
 )
-from ..serializing.call_state import WrittenCall
-from ..serializing.stream_serializer import DONE, Emitter, event
+from ..serializing.call_state import SerializedCall
+from ..serializing.stream_serializer import DONE, StreamSerializer, event
 from .call_items import CallItem, call_item
 from .client_side_tools import ClientTools
 from .content_parts import REFUSAL, SUMMARY, TEXT, PartKind, error_event, flat_annotation, response_error, written_usage
@@ -41,11 +41,11 @@ from .opaque_items import (
     said_in,
     text_in,
 )
-from .response_object import response_skeleton
-from .sse_events import EventListener, written_event
+from .response_object import new_response_object
+from .sse_events import EventListener, serialize_event
 
 
-class ResponsesEmitter(Emitter):
+class ResponsesSerializer(StreamSerializer):
     """Writes the events of one streamed response.
 
     White space is no message: it waits for the text that it belongs to. Where there is no text at all, and there are
@@ -58,7 +58,7 @@ class ResponsesEmitter(Emitter):
         about: members of the response that the body does not say.
         listener: is told of each event that is written, for whoever keeps them.
         returns: whether the events are returned; else the listener alone gets them.
-        others: see `Emitter`.
+        others: see `StreamSerializer`.
 
     Attributes:
         response: the response as it is so far; after the end the whole of it.
@@ -78,7 +78,7 @@ class ResponsesEmitter(Emitter):
         **others: Any,
     ) -> None:
         super().__init__(**others)
-        self.response = {**response_skeleton(request or {}), **(about or {})}
+        self.response = {**new_response_object(request or {}), **(about or {})}
         self._listener, self._returns = listener, returns
         self.sequence_number = 0
         self.output: list[dict[str, Any]] = []
@@ -216,7 +216,7 @@ class ResponsesEmitter(Emitter):
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+    def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
         if first:
             self.close_item()
             written = self._call_items[call.number] = call_item(call, self._tools)
@@ -227,10 +227,10 @@ class ResponsesEmitter(Emitter):
         if piece and not written.waits:
             self._call_events(written, written.piece(piece))
 
-    def close_call(self, call: WrittenCall) -> None:
+    def close_call(self, call: SerializedCall) -> None:
         self._end_call(call, "completed")
 
-    def _end_call(self, call: WrittenCall, status: str) -> None:
+    def _end_call(self, call: SerializedCall, status: str) -> None:
         written = self._call_items.pop(call.number)
         written.carry(call)
         if self._writing == call.number:
@@ -429,7 +429,7 @@ class ResponsesEmitter(Emitter):
         self.send({"type": kind, "sequence_number": self.sequence_number, **members}, kind)
         if self._listener is not None:
             whole, delta = "response" in members, members.get("delta", "")
-            self._listener(written_event(self.sequence_number, kind, self._out, delta=delta, has_response=whole))
+            self._listener(serialize_event(self.sequence_number, kind, self._out, delta=delta, has_response=whole))
             if not self._returns:
                 self._out.clear()
         self.sequence_number += 1

@@ -12,7 +12,7 @@ _BEGINNINGS = ("response.created", "response.in_progress")
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenEvent:
+class SerializedEvent:
     """An event that an emitter has written.
 
     Attributes:
@@ -30,10 +30,10 @@ class WrittenEvent:
     chars: int = 0
 
 
-EventListener: TypeAlias = Callable[[WrittenEvent], None]
+EventListener: TypeAlias = Callable[[SerializedEvent], None]
 
 
-def written_event(number: int, kind: str, out: Sequence[bytes], *, delta: str, has_response: bool) -> WrittenEvent:
+def serialize_event(number: int, kind: str, out: Sequence[bytes], *, delta: str, has_response: bool) -> SerializedEvent:
     """Returns what is told of the event that was written last.
 
     Args:
@@ -42,8 +42,8 @@ def written_event(number: int, kind: str, out: Sequence[bytes], *, delta: str, h
         has_response: whether its last member is the response as it is so far.
     """
     if not has_response:
-        return WrittenEvent(number, out[-1], chars=len(delta))
+        return SerializedEvent(number, out[-1], chars=len(delta))
     comments = [*takewhile(lambda written: written.startswith(b": "), reversed(out[:-1]))]
     data = b"".join([*reversed(comments), out[-1]])
     begin = data.index(_RESPONSE, sum(map(len, comments))) + len(_RESPONSE)
-    return WrittenEvent(number, data, memoryview(data)[begin : -len(b"}\n\n")], kind not in _BEGINNINGS)
+    return SerializedEvent(number, data, memoryview(data)[begin : -len(b"}\n\n")], kind not in _BEGINNINGS)

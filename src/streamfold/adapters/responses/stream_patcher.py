@@ -11,12 +11,12 @@ from typing import Any
 
 from ...text import parse_event
 from ...values import ExtraPart, PartRef, ReasoningDelta, RefusalDelta, Reply, TextDelta, int_or_none, str_or_none
-from ..serializing.stream_patcher import SEEN, StreamPatcher
+from ..serializing.stream_patcher import UNMODELLED, StreamPatcher
 from .content_parts import REASONING_TEXT, REFUSAL, SUMMARY, TEXT, PartKind
 from .decode import TEXT_EVENTS
 from .opaque_items import text_in
 from .output import UNFINISHED, as_object
-from .serializer import ResponsesEmitter
+from .serializer import ResponsesSerializer
 
 # The members of items that are written from what the engine read.
 _WRITTEN_ITEMS = {
@@ -34,12 +34,12 @@ _OF_THE_START = ("id", "model", "created_at")
 _OF_THE_END = frozenset({"id", "object", "model", "created_at", "status", "output", "usage", "error"})
 
 
-class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
+class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
     """Writes a streamed response with the items and members of its events that have no delta.
 
     Args:
         request: the body of the request.
-        others: see `ResponsesEmitter`.
+        others: see `ResponsesSerializer`.
     """
 
     def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
@@ -114,7 +114,7 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
         return arguments in (None, "", "{}") or output in self._told or bool(self._unended - {output})
 
     def follow(self, payload: Any) -> bytes | None:
-        written = super().follow(payload)
+        written = super().advance_past(payload)
         if written is None and isinstance(number := payload.get("sequence_number"), int):
             self.sequence_number = number + 1  # whatever was written on the way was not sent
         return written
@@ -142,7 +142,7 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
             self.close_item()
         return True
 
-    def see(self, payload: Any) -> None:
+    def note_extras(self, payload: Any) -> None:
         if not isinstance(payload, dict):
             return
         self._has_failed = self._has_failed or payload.get("type") == "error"
@@ -153,7 +153,7 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
             if (said := as_object(item)) and said.get("type") in _WRITTEN_ITEMS:
                 self._items[_key(said) or place] = said
         if not str(payload.get("type")).startswith("response.function_call_arguments."):
-            self.seen.append(ExtraPart(SEEN, payload))
+            self.seen.append(ExtraPart(UNMODELLED, payload))
 
     def _place_event(self, payload: dict[str, Any]) -> None:
         """Takes what an event says, where its deltas have their place."""
@@ -297,7 +297,7 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
 
     def write_extra(self, name: str, value: Any) -> None:
         """Everything else that is an extra here was in an event, and was written with it."""
-        if name == SEEN:
+        if name == UNMODELLED:
             self._place_event(value)
 
     def passes_over(self, raw: bytes) -> bool:
@@ -311,10 +311,10 @@ class ResponsesOverlay(ResponsesEmitter, StreamPatcher):
             return False
         return as_object(payload).get("type") == "response.failed"
 
-    def leaves(self, body: Any) -> bool:
+    def is_unfinished(self, body: Any) -> bool:
         return isinstance(body, dict) and body.get("status") in UNFINISHED
 
-    def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+    def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
         output = [item for item in body.get("output") or () if isinstance(item, dict)]
         items = [item for item in output if _is_call(item) and item.get("name")]
         given = [(item.get("call_id"), item["name"], item.get("arguments")) for item in items]

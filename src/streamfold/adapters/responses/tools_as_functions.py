@@ -37,7 +37,7 @@ class _Entry(NamedTuple):
     tool: Mapping[str, Any]
 
 
-def only_functions(body: Mapping[str, Any]) -> bool:
+def has_only_function_tools(body: Mapping[str, Any]) -> bool:
     """Returns whether a request has no tools but functions without a namespace, and items of no other tools."""
     tools, items = body.get("tools"), body.get("input")
     if isinstance(tools, list) and any(isinstance(tool, Mapping) and tool.get("type") != "function" for tool in tools):
@@ -46,7 +46,7 @@ def only_functions(body: Mapping[str, Any]) -> bool:
     return not any(str(item.get("type")) in OTHER_ITEMS or item.get("namespace") for item in items)
 
 
-class Functions:
+class ToolsAsFunctions:
     """Reads the tools of a request, and then its items and its choice.
 
     Args:

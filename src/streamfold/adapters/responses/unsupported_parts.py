@@ -5,29 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...requests import CALL_EXTRAS, ITEM_EXTRAS
-from ..unsupported_parts import DroppedParts, blocks_say_more, dropped_extra, dropped_media_members
+from ..unsupported_parts import UnsupportedParts, dropped_extra, dropped_media_members, has_unmodelled_blocks
 from .client_side_results import ACKNOWLEDGED
-from .items import as_it_came
+from .items import original_payload
 
 if TYPE_CHECKING:
     from ...requests import Request
 
 
-def dropped_by_responses(request: Request, *, stored: bool) -> DroppedParts:
+def dropped_by_responses(request: Request, *, stored: bool) -> UnsupportedParts:
     """Returns the parts of a conversation that are not sent."""
-    dropped = DroppedParts()
+    dropped = UnsupportedParts()
     calls = [call for message in request.messages for call in message.tool_calls]
     computers = {call.id for call in calls if call.kind == "computer"}
     for at, message in enumerate(request.messages):
         where, here = f"messages[{at}]", request.came_from_here(message)
-        items = as_it_came(message, stored=stored) if here else None
+        items = original_payload(message, stored=stored) if here else None
         if message.reasoning and not any(item.get("type") == "reasoning" for item in items or ()):
             dropped.reasoning.append(where)
         sent = {
             *(ITEM_EXTRAS if here and message.role != "assistant" else ()),
             *(["output", "annotations"] if items is not None else []),  # the items have the citations, too
             *([ACKNOWLEDGED] if message.tool_call_id in computers else []),
-            *([] if blocks_say_more(message.extras.get("blocks")) else ["blocks"]),
+            *([] if has_unmodelled_blocks(message.extras.get("blocks")) else ["blocks"]),
         }
         lost = {name: value for name, value in message.extras.items() if name not in sent}
         dropped.members += [dropped_extra(where, name, value) for name, value in lost.items()]

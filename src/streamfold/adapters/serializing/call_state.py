@@ -8,7 +8,7 @@ from typing import Any
 from ...text import parse_object
 
 
-def looks_whole(arguments: str) -> bool:
+def is_complete_object(arguments: str) -> bool:
     """Whether a text is the arguments of a call to clients that parse it. A lost piece may have left an object.
 
     No text at all is one too: it is written as an empty object.
@@ -22,7 +22,7 @@ def looks_whole(arguments: str) -> bool:
 
 
 @dataclass(slots=True, eq=False)
-class WrittenCall:
+class SerializedCall:
     """A call that is being written.
 
     Attributes:
@@ -32,7 +32,7 @@ class WrittenCall:
         written: how many of the pieces have been written; none before id and name are known.
         opened: whether its id and name have been written.
         closed: nothing of it is to come.
-        custom: it is of a custom tool, and its arguments are any text: see `Emitter.reserve`.
+        custom: it is of a custom tool, and its arguments are any text: see `StreamSerializer.reserve`.
     """
 
     number: int

@@ -29,13 +29,13 @@ from ...values import (
     Usage,
     Warn,
 )
-from .call_state import looks_whole
-from .passthrough import Passage
+from .call_state import is_complete_object
+from .passthrough import Passthrough
 from .reply_deltas import chunk_deltas, end_deltas
-from .stream_serializer import Emitter
+from .stream_serializer import StreamSerializer
 
 
-class Order:
+class DeltaOrder:
     """Makes the deltas of one answer, in the order in which they are to be written.
 
     Args:
@@ -92,7 +92,7 @@ class Order:
         self._add(preceding_calls, extra, out)
         return out
 
-    def end(self, reply: Reply, emitter: Emitter | Passage | None = None) -> list[Delta]:
+    def end(self, reply: Reply, emitter: StreamSerializer | Passthrough | None = None) -> list[Delta]:
         """Returns the rest of the answer: the calls that are still to be written, or their ends, and all that waits.
 
         Args:
@@ -103,7 +103,9 @@ class Order:
                 clients would not see that its arguments are broken, and run it.
         """
         for call in reply.tool_calls:
-            if call.error and not (emitter.shows_broken(call) if emitter else not looks_whole(call.raw_arguments)):
+            if call.error and not (
+                emitter.shows_broken(call) if emitter else not is_complete_object(call.raw_arguments)
+            ):
                 raise ProtocolError(f"the arguments of {call.name} are broken or not complete", retryable=True)
         ends = [self._ends.get(call.id) for call in reply.tool_calls]
         fitting = {end.index for end in ends if end is not None and end.ended is None}

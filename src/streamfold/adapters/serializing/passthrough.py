@@ -35,14 +35,14 @@ from ...values import (
     ToolCall,
     ToolCallDelta,
 )
-from .call_state import looks_whole
-from .passthrough_state import HEAD, HeardEvent, SaidLane, Shown, ends_call
+from .call_state import is_complete_object
+from .passthrough_state import CALL_HEADER, FieldProgress, PendingEvent, Released, ends_call
 from .stream_patcher import StreamPatcher
 
 _MOST_HELD = 2**14
 
 
-class Passage:
+class Passthrough:
     """Takes the place of an emitter as long as an answer passes.
 
     An event waits while something in it may not be shown yet: the end of a call, for example, until something comes
@@ -66,46 +66,46 @@ class Passage:
         self.differs = self.ends = False
         self.left = b""
         self._said_finish: FinishReason | None = None
-        self._lanes: dict[object, SaidLane] = {
-            TextDelta: SaidLane(),
-            ReasoningDelta: SaidLane(),
-            RefusalDelta: SaidLane(),
+        self._lanes: dict[object, FieldProgress] = {
+            TextDelta: FieldProgress(),
+            ReasoningDelta: FieldProgress(),
+            RefusalDelta: FieldProgress(),
         }
-        self._calls: list[SaidLane] = []
+        self._calls: list[FieldProgress] = []
         self._refusals: dict[object, str] = {}  # the text so far, by the part of the answer
         self._numbers: dict[object, int] = {}  # of the calls, by what the server knows them by
         self._seen_before = 0  # so many of `seen` belong to an event
-        self._event = HeardEvent()  # that is heard
-        self._waiting: deque[HeardEvent] = deque()
+        self._event = PendingEvent()  # that is heard
+        self._waiting: deque[PendingEvent] = deque()
         self._size = 0  # of their bytes
         self._instead: bytes | None = None  # what the emitter writes for the first of them, if it can't follow that
-        self._due: list[Shown] = []  # and may not have gone on
+        self._due: list[Released] = []  # and may not have gone on
         self._gone: dict[int, Delta] = {}  # marks in events that went on, which come later: by their identity
         self._finished = False
         self._passed = False  # an event, of which the emitter was told
 
     @property
     def keeps_order(self) -> bool:
-        """See `Emitter`."""
+        """See `StreamSerializer`."""
         return self._emitter.keeps_order
 
     @property
     def calls_may_be_cut(self) -> bool:
-        """See `Emitter`."""
+        """See `StreamSerializer`."""
         return self._emitter.calls_may_be_cut
 
     @property
     def call_kinds(self) -> tuple[CallKind, ...]:
-        """See `Emitter`."""
+        """See `StreamSerializer`."""
         return self._emitter.call_kinds
 
     def shows_broken(self, call: ToolCall) -> bool:
-        """See `Emitter`."""
+        """See `StreamSerializer`."""
         return self._emitter.shows_broken(call)
 
     @property
     def seen(self) -> list[ExtraPart]:
-        """See `Emitter`."""
+        """See `StreamSerializer`."""
         return self._emitter.seen
 
     @seen.setter
@@ -114,7 +114,7 @@ class Passage:
 
     @property
     def said(self) -> Collection[str]:
-        """See `Emitter`."""
+        """See `StreamSerializer`."""
         return self._emitter.said
 
     @said.setter
@@ -148,11 +148,11 @@ class Passage:
             elif lane.passed < lane.said:  # else it can't be taken back
                 others.append(said[1])
         cut = self._emitter.calls_may_be_cut and reply.finish_reason in ("length", "content_filter")
-        return not read and (not others or (cut and not any(map(looks_whole, others))))
+        return not read and (not others or (cut and not any(map(is_complete_object, others))))
 
     # --- what the server says -----------------------------------------------------------------------------------------
 
-    def hear(self, deltas: Iterable[Delta], payload: Any = None) -> None:
+    def observe(self, deltas: Iterable[Delta], payload: Any = None) -> None:
         """Takes what an event says, before any of it may be shown."""
         if not self.passes:
             return
@@ -199,7 +199,7 @@ class Passage:
                 case Failure() | StreamEnd():
                     event.last = True
 
-    def shows(self, chunk: StreamChunk) -> None:
+    def observe_chunk(self, chunk: StreamChunk) -> None:
         """Takes the texts that were read in an event, before they come in their order."""
         if self.passes and not self._texts:
             if chunk.reasoning:
@@ -218,7 +218,7 @@ class Passage:
             number = len(self._calls) - 1
         if is_new := number is None:
             number = len(self._calls)
-            self._calls.append(SaidLane(call.id, call.name))
+            self._calls.append(FieldProgress(call.id, call.name))
             self._lanes[number] = self._calls[-1]
             needs_id = self._emitter.calls_have_ids and not call.markup
             self.differs = self.differs or not call.name or (needs_id and not call.id)
@@ -234,7 +234,7 @@ class Passage:
         self.differs = self.differs or bool(text and number != len(self._calls) - 1)
         lane.pieces.append(text)
         told = replace(call, index=number, arguments=text, whole=False, ended=None, begins=False)
-        self._say(lane, told, HEAD * is_new + text)
+        self._say(lane, told, CALL_HEADER * is_new + text)
         if call.whole and text_said and not call.begins and self.keeps_order:
             self._end_call(number)
 
@@ -242,18 +242,18 @@ class Passage:
         """Counts a call of a custom tool. The patcher writes its pieces as they are (`StreamPatcher.see`)."""
         keys = _keys(call, call.index)
         if (call.name or not self._calls) and not any(key in self._numbers for key in keys):
-            self._calls.append(SaidLane(call.id, call.name, custom=True))
+            self._calls.append(FieldProgress(call.id, call.name, custom=True))
         self._numbers.update(dict.fromkeys(keys, len(self._calls) - 1))
 
     def _end_call(self, number: int) -> None:
         """Takes the server's word that a call is whole: nothing needs to come behind it that says so."""
         lane = self._calls[number]
         text = "".join(lane.pieces)
-        if text.strip() and looks_whole(text):
+        if text.strip() and is_complete_object(text):
             lane.late = 1 + len(text) - len(text.rstrip())
             self._event.deltas.append(ToolCallDelta(number, arguments=text, whole=True))
 
-    def _say(self, lane: SaidLane, delta: Delta, text: str) -> None:
+    def _say(self, lane: FieldProgress, delta: Delta, text: str) -> None:
         lane.ahead += text
         lane.said += len(text)
         self._event.deltas.append(delta)
@@ -283,22 +283,22 @@ class Passage:
         """Does the same with several."""
         return b"".join([self.feed(delta) for delta in deltas])
 
-    def _shown(self, delta: Delta) -> Shown:
+    def _shown(self, delta: Delta) -> Released:
         """Puts a delta in its place."""
         match delta:
             case ToolCallDelta(
                 index=int(number), whole=False
             ):  # whole ones are the end of the answer, and say all of the call
-                lane = self._lanes.setdefault(number, SaidLane())
+                lane = self._lanes.setdefault(number, FieldProgress())
                 if lane.shown == 0 and not (lane.name == delta.name and lane.id in (None, delta.id)):
                     self.differs = True
-                text = HEAD * (lane.shown == 0) + delta.arguments
+                text = CALL_HEADER * (lane.shown == 0) + delta.arguments
             case TextDelta(text) | ReasoningDelta(text) | RefusalDelta(text):
                 lane = self._lanes[type(delta)]
             case _:
-                return Shown(delta)
+                return Released(delta)
         lane.shown += len(text)
-        return Shown(delta, lane, text, lane.shown)
+        return Released(delta, lane, text, lane.shown)
 
     def finish(self) -> bytes:
         """Takes the end of the answer: see `feed`."""
@@ -307,20 +307,20 @@ class Passage:
 
     # --- what goes on as it came --------------------------------------------------------------------------------------
 
-    def take(self, raw: bytes) -> bytes:
+    def forward(self, raw: bytes) -> bytes:
         """Takes the bytes of an event that was heard. Returns those that may go on."""
-        event, self._event = self._event, HeardEvent()
+        event, self._event = self._event, PendingEvent()
         event.raw = raw
         self._waiting.append(event)
         self._size += len(raw)
         if self._instead is not None and self._size > _MOST_HELD:
-            return self.mend()
+            return self.start_rewriting()
         out = []
         while self.passes and self._waiting and self._may_go(self._waiting[0]):
             out.append(self._pass(self._waiting[0]))
         return b"".join(out)
 
-    def release(self, *, failed: bool = False) -> bytes:
+    def flush(self, *, failed: bool = False) -> bytes:
         """Returns all that waits, at the end of an answer that is right.
 
         Args:
@@ -335,10 +335,10 @@ class Passage:
         self.passes = False
         self._waiting = deque(event for event in self._waiting if not event.last)
         errors = [shown.delta for shown in self._due if isinstance(shown.delta, Failure)]
-        self.left = self.release(failed=True)
+        self.left = self.flush(failed=True)
         return self.left + self._emitter.feed_all(errors)
 
-    def mend(self) -> bytes:
+    def start_rewriting(self) -> bytes:
         """Ends the passage: what has gone on is left as it is. Returns what is to be written behind it by now."""
         self.passes = False
         self._waiting.clear()
@@ -346,17 +346,17 @@ class Passage:
         out = (self._instead or b"") + b"".join(map(self._write, due))
         return out + (self._emitter.finish() if self._finished else b"")
 
-    def _may_go(self, event: HeardEvent) -> bool:
+    def _may_go(self, event: PendingEvent) -> bool:
         right_place = self._instead is None and not event.last
         return right_place and all(lane.may_show(need) for lane, need in event.needs)
 
-    def _pass(self, event: HeardEvent) -> bytes:
+    def _pass(self, event: PendingEvent) -> bytes:
         """Tells the emitter of an event. Returns it, unless the emitter would stand elsewhere.
 
         Then it waits, with all that comes, for the end, or until that is too much: few servers are such.
         """
         told, self._passed = self._emitter.feed_all(event.deltas) if event.payloads else b"", True
-        written = [self._emitter.follow(payload) for payload in event.payloads if payload is not None]
+        written = [self._emitter.advance_past(payload) for payload in event.payloads if payload is not None]
         for lane, need in event.needs:
             lane.passed = need
         for delta in event.deltas:
@@ -372,12 +372,12 @@ class Passage:
         self._size -= len(event.raw)
         return event.raw
 
-    def _has_gone(self, shown: Shown) -> bool:
+    def _has_gone(self, shown: Released) -> bool:
         if shown.lane is None:
             return self._gone.pop(id(shown.delta), None) is not None
         return shown.end <= shown.lane.passed
 
-    def _write(self, shown: Shown) -> bytes:
+    def _write(self, shown: Released) -> bytes:
         """Returns the events for what has not gone on of a delta."""
         delta, lane, text, end = shown
         if lane is None or (left := end - lane.passed) >= len(text):

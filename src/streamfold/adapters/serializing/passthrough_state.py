@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...values import Delta
-from .call_state import looks_whole
+from .call_state import is_complete_object
 
-HEAD = "\0"  # stands for id and name of a call before its arguments
+CALL_HEADER = "\0"  # stands for id and name of a call before its arguments
 
 
 @dataclass(slots=True)
-class SaidLane:
+class FieldProgress:
     """One text of the answer, or the head and the arguments of one call.
 
     Attributes:
@@ -40,7 +40,7 @@ class SaidLane:
 
 
 @dataclass(slots=True)
-class HeardEvent:
+class PendingEvent:
     """An event of the server.
 
     Attributes:
@@ -53,21 +53,21 @@ class HeardEvent:
 
     deltas: list[Delta] = field(default_factory=list)
     payloads: list[Any] = field(default_factory=list)
-    needs: list[tuple[SaidLane, int]] = field(default_factory=list)
+    needs: list[tuple[FieldProgress, int]] = field(default_factory=list)
     last: bool = False
     raw: bytes = b""
 
 
-class Shown(NamedTuple):
+class Released(NamedTuple):
     """What may be shown: a delta, its lane, what it adds there, and where that ends."""
 
     delta: Delta
-    lane: SaidLane | None = None
+    lane: FieldProgress | None = None
     text: str = ""
     end: int = 0
 
 
-def ends_call(need: tuple[SaidLane, int]) -> bool:
+def ends_call(need: tuple[FieldProgress, int]) -> bool:
     """Whether an event brings the end of a call, behind what may be shown of it."""
     lane, position = need
-    return bool(lane.pieces) and position > lane.shown and looks_whole("".join(lane.pieces))
+    return bool(lane.pieces) and position > lane.shown and is_complete_object("".join(lane.pieces))

@@ -43,21 +43,21 @@ def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:
         yield TextDelta(chunk.delta, chunk.part)
 
 
-def end_deltas(reply: Reply, *, items_tell: bool = False) -> Iterator[Delta]:
+def end_deltas(reply: Reply, *, has_items: bool = False) -> Iterator[Delta]:
     """Returns what is known only at the end of an answer: whole calls, and everything that has no chunk of its own.
 
     Args:
-        items_tell: the texts are those of the items, and have not been written before.
+        has_items: the texts are those of the items, and have not been written before.
     """
     if reply.reasoned and not reply.reasoning:
         yield ReasoningDelta("")
-    if reply.refusal and not items_tell:
+    if reply.refusal and not has_items:
         yield RefusalDelta(reply.refusal)
     for name, values in reply.extras.items():
         if name != "output":
             for value in _in_the_text(reply, values) if name == "annotations" else values:
                 yield ExtraPart(name, value)
-    yield from _items_and_calls(reply, with_texts=items_tell)
+    yield from _items_and_calls(reply, with_texts=has_items)
     if reply.usage is not None:
         yield reply.usage
     for warning in reply.warnings:
@@ -87,14 +87,14 @@ def _moved(cited: Any, by: int) -> Any:
 def reply_deltas(reply: Reply) -> Iterator[Delta]:
     """Returns a whole answer as deltas."""
     yield Meta(reply.id, reply.model)
-    if items_tell(reply):
-        yield from end_deltas(reply, items_tell=True)
+    if has_items(reply):
+        yield from end_deltas(reply, has_items=True)
     else:
         yield from chunk_deltas(StreamChunk(reply.text, reasoning=reply.reasoning))
         yield from end_deltas(reply)
 
 
-def items_tell(reply: Reply) -> bool:
+def has_items(reply: Reply) -> bool:
     """Whether the texts of an answer are those of the items that it came as: then these say what stands where."""
     said = [delta for item in _items(reply) for delta in _texts(item)]
     texts = [
@@ -104,7 +104,7 @@ def items_tell(reply: Reply) -> bool:
     return bool(said) and [*texts[:2], "".join(texts[2].split())] == shown
 
 
-def with_kinds(reply: Reply, kinds: Collection[CallKind]) -> Reply:
+def keep_call_kinds(reply: Reply, kinds: Collection[CallKind]) -> Reply:
     """Returns the reply without calls that its reader has no form for, and with a warning that names them."""
     lost = [call.name for call in reply.tool_calls if call.kind not in kinds]
     if not lost:
@@ -114,7 +114,7 @@ def with_kinds(reply: Reply, kinds: Collection[CallKind]) -> Reply:
     return replace(reply, tool_calls=calls, warnings=[*reply.warnings, ReplyWarning("calls_dropped", detail)])
 
 
-def jsonable(reply: Reply) -> Reply:
+def without_non_finite(reply: Reply) -> Reply:
     """Returns the reply as it is written: null for every NaN and Infinity, and a warning about these.
 
     Some servers write NaN or 1e400 into usage and other members of an answer, and JSON has neither.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...values import ErrorInfo, ExtraPart, Failure, RefusalDelta, Reply, StreamChunk, StreamError
-from .delta_order import Order
-from .passthrough import Passage
-from .reply_deltas import jsonable, with_kinds
-from .stream_serializer import Emitter
+from .delta_order import DeltaOrder
+from .passthrough import Passthrough
+from .reply_deltas import keep_call_kinds, without_non_finite
+from .stream_serializer import StreamSerializer
 
 
 class ReplyWriter:
@@ -22,18 +22,19 @@ class ReplyWriter:
         emitter: writes the events.
     """
 
-    def __init__(self, emitter: Emitter | Passage) -> None:
+    def __init__(self, emitter: StreamSerializer | Passthrough) -> None:
         self._emitter = emitter
-        self._order = Order(keeps_ends=emitter.keeps_order)
+        self._order = DeltaOrder(keeps_ends=emitter.keeps_order)
         self._failed = False
 
     def feed(self, chunk: StreamChunk) -> bytes:
         """Returns the events for a chunk. Give it all chunks, the finished one too."""
-        self._emitter.shows(chunk)
+        self._emitter.observe_chunk(chunk)
         return self._emitter.feed_all(self._order.feed(chunk))
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> bytes:
-        """Returns the events for what an event says beside its deltas (`Emitter.seen`). To be called before `feed`.
+        """Returns the events for what an event says beside its deltas (`StreamSerializer.seen`). To be called before
+        `feed`.
 
         Args:
             preceding_calls: how many calls had begun before that event.
@@ -48,7 +49,7 @@ class ReplyWriter:
                 otherwise. End it with `fail`.
         """
         try:
-            rest = self._order.end(with_kinds(jsonable(reply), self._emitter.call_kinds), self._emitter)
+            rest = self._order.end(keep_call_kinds(without_non_finite(reply), self._emitter.call_kinds), self._emitter)
         except StreamError as error:
             error.partial = replace(reply, tool_calls=[])
             raise

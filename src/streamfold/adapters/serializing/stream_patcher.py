@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...values import ExtraPart, Reply
-from .stream_serializer import Emitter
+from .stream_serializer import StreamSerializer
 
-SEEN = "seen"  # the name of an `ExtraPart` with the members of an event that have no delta
+UNMODELLED = "seen"  # the name of an `ExtraPart` with the members of an event that have no delta
 
 
-class StreamPatcher(Emitter):
+class StreamPatcher(StreamSerializer):
     """The base of the patchers, one for each wire format, which also derive from the serializer of that format.
 
     Of a serializer they use and override public members alone.
@@ -40,18 +40,18 @@ class StreamPatcher(Emitter):
         """Returns whether an event has the shape that clients of this API accept, after those before it."""
 
     @abstractmethod
-    def see(self, payload: Any) -> None:
+    def note_extras(self, payload: Any) -> None:
         """Reads the members of an event that have no delta. Those with a place among the deltas are added to `seen`."""
 
     @abstractmethod
-    def mend(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
+    def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
         """Returns an answer that was not streamed, with what is wrong in it corrected."""
 
     @abstractmethod
     def follows(self, payload: Any) -> bool:
         """Moves to where a client is that has read this event of the server. Returns whether that is possible."""
 
-    def follow(self, payload: Any) -> bytes | None:
+    def advance_past(self, payload: Any) -> bytes | None:
         """Takes note that an event of the server, whose deltas were fed, is forwarded unchanged.
 
         Returns None if what is written next would come after it, else what is to be written instead of it.
@@ -60,11 +60,11 @@ class StreamPatcher(Emitter):
         written = self.drain()
         return None if is_possible else written
 
-    def leaves(self, body: Any) -> bool:
+    def is_unfinished(self, body: Any) -> bool:
         """Returns whether a body that was not streamed is not an answer yet: the server is still working on it."""
         return False
 
-    def repeats(self, payload: Any) -> bool:
+    def is_duplicate(self, payload: Any) -> bool:
         """Returns whether an event differs from the one before only in its text: it need not be looked at."""
         return False
 

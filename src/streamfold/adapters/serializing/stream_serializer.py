@@ -34,7 +34,7 @@ from ...values import (
     Warn,
     WarningCode,
 )
-from .call_state import WrittenCall, looks_whole
+from .call_state import SerializedCall, is_complete_object
 
 # Line ends to some readers of event streams (`str.splitlines`), and halves of surrogate pairs, which no encoding takes.
 _ESCAPED = re.compile("[\u0085\u2028\u2029\ud800-\udfff]")
@@ -62,20 +62,20 @@ def comment(text: str) -> bytes:
     return f": {_ESCAPED.sub(' ', line)}\n\n".encode()
 
 
-def error_body(info: ErrorInfo) -> dict[str, Any]:
+def openai_error_body(info: ErrorInfo) -> dict[str, Any]:
     """Returns an error object: the body of an error response on both wires, and an event of Chat Completions."""
     error: dict[str, Any] = {"message": info.message, "type": info.type, "param": info.param, "code": info.code}
     return {"error": error if info.status is None else {**error, "status": info.status}}
 
 
-class Emitter(ABC):
+class StreamSerializer(ABC):
     """Writes the events of one answer.
 
     A serializer of a wire format implements the methods `write_...` and calls `send` for each payload. A subclass may
     override these (`StreamPatcher`): they are public, and so are the attributes that tell where the answer stands.
 
     Ids, names and arguments of calls are written as they are. A call is opened as soon as its id and name are known; a
-    `whole` one is complete, any other may go on until the end of the answer.
+    `serialize_whole` one is complete, any other may go on until the end of the answer.
 
     Args:
         id, model, created: what the answer says of itself. A `Meta` that is fed first says it better.
@@ -121,10 +121,10 @@ class Emitter(ABC):
         self.begun = False
         self.usage: Usage | None = None
         self.finish_reason: Finish | None = None
-        self.calls: dict[int, WrittenCall] = {}
+        self.calls: dict[int, SerializedCall] = {}
         self._warnings: dict[str, None] = {}
         self._extras: dict[str, int] = {}
-        self._customs: dict[int, WrittenCall] = {}  # by the number that the provider gave them
+        self._customs: dict[int, SerializedCall] = {}  # by the number that the provider gave them
         self._out: list[bytes] = []
         self._streams = True
         self.said: Collection[str] = ()
@@ -194,7 +194,7 @@ class Emitter(ABC):
         self.write_end()
         return self.drain()
 
-    def whole(self, deltas: Iterable[Delta]) -> dict[str, Any]:
+    def serialize_whole(self, deltas: Iterable[Delta]) -> dict[str, Any]:
         """Returns an answer that is not streamed as one value: all that its events say together.
 
         Args:
@@ -205,12 +205,12 @@ class Emitter(ABC):
         self.finish()
         return self.body()
 
-    def shows(self, chunk: StreamChunk) -> None:  # noqa: B027 - see `close_call`
+    def observe_chunk(self, chunk: StreamChunk) -> None:  # noqa: B027 - see `close_call`
         """Takes note of a chunk before its deltas come, in their order: for those that compare the two."""
 
     def shows_broken(self, call: ToolCall) -> bool:
         """Whether clients see that a call can't be run, whose arguments are broken (`ToolCall.error`)."""
-        return self.arguments_are_text and not looks_whole(call.raw_arguments)
+        return self.arguments_are_text and not is_complete_object(call.raw_arguments)
 
     @property
     def has_calls(self) -> bool:
@@ -246,7 +246,7 @@ class Emitter(ABC):
 
     def _call(self, part: ToolCallDelta) -> None:
         number = 0 if part.index is None else part.index
-        call = self.calls.setdefault(number, WrittenCall(len(self.calls)))
+        call = self.calls.setdefault(number, SerializedCall(len(self.calls)))
         if call.closed:
             return
         if part.name and call.name and part.name != call.name:  # what was written of a name can't be taken back
@@ -279,23 +279,23 @@ class Emitter(ABC):
             call = self._customs[number] = self.reserve_call(part.id or f"call_{number}", part.name or "", "")
         call.pieces = [part.arguments] if part.whole else [*call.pieces, part.arguments]
 
-    def reserve_call(self, call_id: str, name: str, text: str) -> WrittenCall:
+    def reserve_call(self, call_id: str, name: str, text: str) -> SerializedCall:
         """Takes the next number for the call of a custom tool, which is written at the end.
 
         Any part of its text could be run. So it waits until it is certain that the answer is whole.
         """
-        call = WrittenCall(len(self.calls), call_id, name, pieces=[text], custom=True)
+        call = SerializedCall(len(self.calls), call_id, name, pieces=[text], custom=True)
         self.calls[-1 - call.number] = call
         return call
 
-    def _open_at_last(self, call: WrittenCall) -> None:
+    def _open_at_last(self, call: SerializedCall) -> None:
         """Writes a call whose id never came. One without a name can't be run, and is not written."""
         cut = call.custom and self.finish_reason is not None and self.finish_reason.cut
         if not call.opened and call.name and not cut:
             call.id = call.id or f"call_{self.stem}_{call.number}"
             self._write_call(call)
 
-    def _write_call(self, call: WrittenCall) -> None:
+    def _write_call(self, call: SerializedCall) -> None:
         piece = "".join(call.pieces[call.written :])
         call.written = len(call.pieces)
         first, call.opened = not call.opened, True
@@ -334,10 +334,10 @@ class Emitter(ABC):
         """Writes a piece of a refusal."""
 
     @abstractmethod
-    def write_call_piece(self, call: WrittenCall, piece: str, *, first: bool) -> None:
+    def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
         """Writes a piece of the arguments, which may be empty; the first one with id and name."""
 
-    def close_call(self, call: WrittenCall) -> None:  # noqa: B027 - not every format marks it
+    def close_call(self, call: SerializedCall) -> None:  # noqa: B027 - not every format marks it
         """Writes the end of a complete call, in formats that mark it."""
 
     @abstractmethod

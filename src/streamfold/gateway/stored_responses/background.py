@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from ...adapters.responses import WrittenEvent
+from ...adapters.responses import SerializedEvent
 from ...stores import StoreError
 from ...values import ErrorInfo, Failure
 from ..http_errors import Refused
@@ -102,7 +102,7 @@ class Running(Making):
 
     # --- for who makes it ---------------------------------------------------------------------------------------------
 
-    def note(self, event: WrittenEvent) -> None:
+    def note(self, event: SerializedEvent) -> None:
         """Takes an event that has been written."""
         if self.over:
             return
@@ -206,7 +206,7 @@ class Running(Making):
 
     def _end_unbegun(self, status: str, **members: Any) -> None:
         response, last = broken_off(self.kept.response, [], status, **members)
-        self.note(WrittenEvent(last.number, last.data, self.state_of(response), last=True))
+        self.note(SerializedEvent(last.number, last.data, self.state_of(response), last=True))
 
     # --- keeping and telling ------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ import anyio
 from starlette.datastructures import Headers, QueryParams
 from starlette.routing import Route
 
-from ...adapters.responses import response_skeleton
+from ...adapters.responses import new_response_object
 from ...adapters.serializing import comment
 from ...stores import StoreError
 from ...turn_cache import named_end_user
@@ -131,7 +131,7 @@ class KeptResponses:
         exchange = await self._handler.exchange(incoming, body)
         asked = exchange.asked
         head = {"id": kept.id, "created_at": asked.created, "model": asked.model, "status": "queued"}
-        kept = replace(kept, response={**response_skeleton(asked.body), **head, **about})
+        kept = replace(kept, response={**new_response_object(asked.body), **head, **about})
         running = Running(self._responses, self._memory, kept, about)
         return replace(exchange, asked=replace(asked, keeper=running, stream=True), log=replace(incoming.log)), running
 

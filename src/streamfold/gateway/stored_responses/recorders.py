@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...adapters.responses import ResponsesEmitter, WrittenEvent
+from ...adapters.responses import ResponsesSerializer, SerializedEvent
 from ...stores import StoreError
 from .events import KeptEvent
 from .store import KeptResponse, Responses
@@ -47,7 +47,7 @@ class Making:
     def __init__(self, responses: Responses, memory: Memory, kept: KeptResponse, about: Mapping[str, Any]) -> None:
         self.about = about
         self.kept = kept
-        self.emitter: ResponsesEmitter | None = None
+        self.emitter: ResponsesSerializer | None = None
         self.events: list[KeptEvent] = []
         self.held = self.chars = self.pieces = 0
         self.stuck = False
@@ -58,7 +58,7 @@ class Making:
         self._memory = memory
         memory.add(self)
 
-    def note(self, event: WrittenEvent) -> None:
+    def note(self, event: SerializedEvent) -> None:
         """Takes an event that has been written."""
         if self.over:
             return

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from ...adapters.serializing import Order, json_text
+from ...adapters.serializing import DeltaOrder, json_text
 from ...adapters.serializing import event as sse_event
 from ...answers import ChatStream
 from ...stores import StoreError
@@ -113,7 +113,7 @@ class ShownAnswer:
 
     def __init__(self, writer: UIWriter) -> None:
         self._writer = writer
-        self._order = Order(keeps_ends=True)  # readers go by the ids of calls, and are told when one is whole
+        self._order = DeltaOrder(keeps_ends=True)  # readers go by the ids of calls, and are told when one is whole
         self._begun: dict[int | None, tuple[str, str]] = {}  # id and name of the calls of which pieces were written
         self._steps = HostedSteps()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from ...adapters import Prepared
+from ...adapters import PreparedRequest
 from ...answers import Arguments
 from ...client import BatchClient, BatchRequest
 from ...values import ConfigError
@@ -47,7 +47,7 @@ class BatchDraft:
     """
 
     key: str
-    first: Prepared
+    first: PreparedRequest
     file: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
     rows: list[tuple[int, str]] = field(default_factory=list)
     size: int = 0
@@ -101,7 +101,7 @@ class BatchDrafts:
             yield self._open.pop(next(iter(self._open)))
 
 
-def lines_of(requests: Iterable[tuple[int, BatchRequest]], key: str) -> tuple[bytes, Prepared | None]:
+def lines_of(requests: Iterable[tuple[int, BatchRequest]], key: str) -> tuple[bytes, PreparedRequest | None]:
     """Returns the lines of a batch that was put together before, and its first request."""
     first, lines = None, []
     for number, request in requests:

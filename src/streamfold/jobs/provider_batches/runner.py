@@ -7,7 +7,7 @@ import time
 import anyio
 import anyio.lowlevel
 
-from ...adapters import Prepared
+from ...adapters import PreparedRequest
 from ...adapters.batches import BatchStatus
 from ...answers import DirectModel
 from ...client import BatchClient
@@ -124,7 +124,7 @@ class _Run:
         for number, _ in draft.rows:
             self._work.states[number] = SENT
 
-        async def lines() -> tuple[bytes, Prepared]:
+        async def lines() -> tuple[bytes, PreparedRequest]:
             return draft.lines(), draft.first
 
         self._opened(await self._creator.create(batch, lines, again=False))
@@ -146,7 +146,7 @@ class _Run:
     def _lines_of(self, batch: ProviderBatch) -> Lines:
         work = self._work
 
-        async def lines() -> tuple[bytes, Prepared]:
+        async def lines() -> tuple[bytes, PreparedRequest]:
             wanted = {number for number, _ in self._store.rows_of(batch)}
             requests = (
                 (number, request_of(self._client, work.settings, work.rows.parse(number, raw)))

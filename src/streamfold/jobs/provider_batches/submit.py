@@ -16,14 +16,14 @@ from typing import Any, TypeAlias, TypeVar
 
 import anyio
 
-from ...adapters import Prepared
-from ...adapters.batches import BatchCall, BatchListing, BatchStatus, UploadedBatchAPI
+from ...adapters import PreparedRequest
+from ...adapters.batches import BatchListing, BatchStatus, EndpointRequest, UploadedBatchAPI
 from ...client import BatchClient
 from ...values import APIError, APIStatusError, BadRequestError, NotFoundError, RateLimitError, StreamfoldError
 from .store import BatchStore, ProviderBatch
 
 T = TypeVar("T")
-Lines: TypeAlias = Callable[[], Awaitable[tuple[bytes, Prepared]]]
+Lines: TypeAlias = Callable[[], Awaitable[tuple[bytes, PreparedRequest]]]
 
 _SKEW = 3600.0  # by which two clocks may differ
 # How long a call that broke off may still be on its way, in seconds. It is searched for until then.
@@ -149,7 +149,7 @@ class Creator:
 
     async def _first(
         self,
-        call: BatchCall | None,
+        call: EndpointRequest | None,
         what: str,
         read: Callable[[Any], BatchListing],
         pick: Callable[[BatchListing], T | None],

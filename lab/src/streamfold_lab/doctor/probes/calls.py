@@ -74,7 +74,7 @@ def _one_call(seen: Seen) -> Outcome:
     'Does tool_choice "required" bring a call?',
     Ask("required", HELLO, (TIME,), "required", capped(), 'tool_choice: "required"', force_a_call),
     Ask(
-        "without_thinking",
+        "disable_reasoning",
         HELLO,
         (TIME,),
         "required",
@@ -87,7 +87,7 @@ def _one_call(seen: Seen) -> Outcome:
 )
 def _required(answers: Answers) -> Outcome:
     if answers["required"].refused:
-        why, calm = refusal(answers["required"]), answers.get("without_thinking")
+        why, calm = refusal(answers["required"]), answers.get("disable_reasoning")
         if calm and calm.fine and calm.reply.tool_calls:
             does = '"auto" is sent while the model thinks, with a warning: forced_while_thinking = false'
             return sets(why, does, "forced_while_thinking", False)
