@@ -21,7 +21,7 @@ from payloads import PAYLOADS, TOOLS, Payload, payload
 
 from streamfold import Provider, StreamDecoder
 from streamfold.adapters import find_adapter
-from streamfold.engine.accumulator import Fold
+from streamfold.engine.accumulator import StreamAccumulator
 from streamfold.engine.dialects import Dialect, DialectContext, find_dialect
 from streamfold.engine.pipeline import Pipeline
 from streamfold.engine.sse import SSEDecoder
@@ -102,13 +102,13 @@ class Layers:
         return [*found, *dialect.finish(), self.decoded[-1][-1]]
 
     def fold(self) -> None:
-        fold = Fold(tool_names=["write_file"])
+        fold = StreamAccumulator(tool_names=["write_file"])
         for delta in self.filtered:
             if delta is not self.filtered[-1]:
                 fold.feed(delta)
 
     def pipeline(self) -> None:
-        pipeline = Pipeline(Fold(tool_names=["write_file"]), self.dialect())
+        pipeline = Pipeline(StreamAccumulator(tool_names=["write_file"]), self.dialect())
         for event, deltas in zip(self.sent[:-1], self.decoded[:-1], strict=True):
             pipeline.feed(deltas, event.data, [])
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from streamfold import Reply, Tool
-from streamfold.engine.accumulator import Fold
+from streamfold.engine.accumulator import StreamAccumulator
 from streamfold.engine.dialects import DialectContext, find_dialect
 from streamfold.values.deltas import Finish, Meta, TextDelta
 
@@ -212,7 +212,7 @@ def schema(value: Value) -> dict[str, Any]:
 
 
 def read(name: str, pieces: list[str], tools: tuple[Tool, ...]) -> Reply:
-    dialect, folded = find_dialect(name, DialectContext(tools)), Fold()
+    dialect, folded = find_dialect(name, DialectContext(tools)), StreamAccumulator()
     folded.feed(Meta())
     for piece in pieces:
         for made in dialect.feed(TextDelta(piece)):

@@ -13,7 +13,7 @@ import pytest
 import scale
 from folding import DONE, call, chunk, entry, event, fin, fragments, text
 from streamfold import ConfigError, Limits, StreamDecoder, StreamError, ToolCall
-from streamfold.engine import OpenCall, Placement, Rule
+from streamfold.engine import CallMatch, IncomingCall, MatchRule
 from streamfold.recording import Recording
 from streamfold.values.deltas import Delta, Finish, Meta, StreamEnd, TextDelta, ToolCallDelta
 from streamfold_lab.inspection import (
@@ -210,9 +210,10 @@ def test_why_on_the_responses_wire():
 
 def test_every_rule_and_delta_has_words() -> None:
     """A rule of the engine or a kind of delta that is new can't be explained by an error."""
-    opened = OpenCall(0, 0)
+    opened = IncomingCall(0, 0)
     words = [
-        placement_words(Placement(opened, rule, ToolCallDelta(0, "a", "f"), rival=opened)) for rule in get_args(Rule)
+        placement_words(CallMatch(opened, rule, ToolCallDelta(0, "a", "f"), rival=opened))
+        for rule in get_args(MatchRule)
     ]
     assert all(words)
     assert len(set(words)) == len(words)

@@ -378,9 +378,9 @@ def test_na40_names_that_the_api_refuses() -> None:
 
 
 def _names(names: dict[str, str]) -> Any:
-    from streamfold.engine import WireNames
+    from streamfold.engine import ToolNameMap
 
-    return WireNames(names, None)
+    return ToolNameMap(names, None)
 
 
 def test_na41_sampling_options_of_the_new_version() -> None:

@@ -30,7 +30,7 @@ from streamfold import (
     user,
 )
 from streamfold.adapters.gemini.errors import read_google_error
-from streamfold.engine import WireNames
+from streamfold.engine import ToolNameMap
 from streamfold.requests.schema import openapi_subset
 from streamfold.values import status_error
 from tables import each_row
@@ -394,7 +394,7 @@ def test_signatures_survive_a_tool_that_was_renamed() -> None:
     """A name that Google refuses is sent in another form, and the signed turn still goes back part by part."""
     odd = Tool("天气", "The weather.")
     wire_name = sent("Hi", tools=[odd])["tools"][0]["functionDeclarations"][0]["name"]
-    decoder = StreamDecoder("gemini", tools=[odd], names=WireNames({wire_name: "天气"}, None))
+    decoder = StreamDecoder("gemini", tools=[odd], names=ToolNameMap({wire_name: "天气"}, None))
     signed = {"text": "Hm.", "thoughtSignature": "YQ=="}
     decoder.feed(sse(chunk(signed), chunk(call(wire_name, signature="c2ln", id="fc_1")), chunk(finish="STOP")))
     decoder.close()

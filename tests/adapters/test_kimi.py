@@ -13,7 +13,7 @@ from folding import DONE, chunk, entry, fold
 from streamfold import ConfigError, NamedTool, Tool, ToolCall, assistant, tool_result, user
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.config.file import read_profile
-from streamfold.engine import WireNames
+from streamfold.engine import ToolNameMap
 from streamfold.requests.request import Request
 from streamfold.requests.schema import moonshot_problems
 from tables import each_row
@@ -169,7 +169,7 @@ def test_h6_names_that_would_be_refused(name: str, sent: str) -> None:
     assert body["messages"][1]["tool_calls"][0]["id"] == f"functions.{sent}:0"
     assert [warning.code for warning in warnings] == ["tool_renamed", "ids_renumbered"]
     stream = chunk({"tool_calls": [entry(0, "i", sent, "{}"), entry(1, "j", "get_time", "{}")]}) + chunk({}, "stop")
-    reply = fold(stream + DONE, tools=request.tools, tool_choice=request.tool_choice, names=WireNames(request.names))
+    reply = fold(stream + DONE, tools=request.tools, tool_choice=request.tool_choice, names=ToolNameMap(request.names))
     assert ([call.name for call in reply.tool_calls], reply.warnings) == ([name, "get_time"], [])
 
 

@@ -16,7 +16,7 @@ from mirror import emit, emitter, payloads, read
 from streamfold import Reply, StreamDecoder
 from streamfold.adapters.chat import ChatAdapter
 from streamfold.adapters.serializing.reply_deltas import has_items, reply_deltas
-from streamfold.engine import Rewriter
+from streamfold.engine import StreamRewriter
 
 WORDS = ("Hi ", "née ", "👋🏽 ", "\u2028", "\n\n", "e\u0301", "12 °C. ")
 CLIENTS: list[dict[str, Any]] = [
@@ -99,7 +99,7 @@ def test_items_of_every_kind_stay_in_their_place(share: int) -> None:
         body = responses_stream(rng, items)
         reply = original(body)
         assert has_items(reply) or not any(item["type"] in ("message", "reasoning") for item in items), seed
-        made = Rewriter("responses", emitter("responses"))
+        made = StreamRewriter("responses", emitter("responses"))
         out = b"".join([made.feed(piece) for piece in random_cut(body, rng)]) + made.close()
         whole = emitter("responses", mend_finish=True)
         again = whole.feed_all(reply_deltas(reply)) + whole.finish()
@@ -116,7 +116,7 @@ def test_items_of_every_kind_on_other_wires(wire: str) -> None:
         rng = Random(seed)
         body = responses_stream(rng, [made_item(rng, at) for at in range(rng.randint(1, 7))])
         reply = original(body)
-        made = Rewriter("responses", emitter(wire, mend_finish=True))
+        made = StreamRewriter("responses", emitter(wire, mend_finish=True))
         out = b"".join([made.feed(piece) for piece in random_cut(body, rng)]) + made.close()
         found = read(wire, out)
         calls = [(call.kind, call.name, call.arguments) for call in reply.tool_calls if call.kind in kinds]

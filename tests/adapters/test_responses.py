@@ -23,8 +23,8 @@ from streamfold import (
     UpstreamError,
 )
 from streamfold.adapters.responses import ResponsesAdapter
-from streamfold.engine.deduplication import Parts
-from streamfold.engine.text_buffer import Lane
+from streamfold.engine.deduplication import TextDeduplicator
+from streamfold.engine.text_buffer import TextBuffer
 from streamfold.values import ErrorInfo
 from streamfold.values.deltas import (
     CallSummary,
@@ -334,8 +334,8 @@ def test_nothing_at_all():
 
 def feed(*deltas: TextDelta | ReasoningDelta) -> list[Delta]:
     parts, lanes = (
-        Parts(lambda kind: lanes[kind]),
-        {kind: Lane(1000, "text_chars") for kind in (TextDelta, ReasoningDelta)},
+        TextDeduplicator(lambda kind: lanes[kind]),
+        {kind: TextBuffer(1000, "text_chars") for kind in (TextDelta, ReasoningDelta)},
     )
     shown: list[Delta] = []
     for delta in deltas:

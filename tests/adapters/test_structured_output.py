@@ -28,7 +28,7 @@ from streamfold.adapters.gemini import GeminiAdapter
 from streamfold.adapters.kimi import KimiAdapter
 from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
 from streamfold.answers.partial import Partial, PartialReader
-from streamfold.engine import WireNames
+from streamfold.engine import ToolNameMap
 from streamfold.requests.request import Request
 from tables import each_row
 
@@ -189,7 +189,7 @@ def test_by_tool_among_allowed_ones() -> None:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 OSLO = '{"name": "Oslo", "people": 717710}'
-ANSWER = {"tools": [Tool("City"), OTHER], "tool_choice": NamedTool("City"), "names": WireNames(answer="City")}
+ANSWER = {"tools": [Tool("City"), OTHER], "tool_choice": NamedTool("City"), "names": ToolNameMap(answer="City")}
 
 
 def test_the_arguments_are_the_answer() -> None:

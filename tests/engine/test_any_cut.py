@@ -139,17 +139,17 @@ def test_a_dialect_that_remembers_is_refused() -> None:
 
 def test_broken_promises_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A decoder that loses text on its way to the chunks does not pass."""
-    from streamfold.engine.accumulator import Fold
+    from streamfold.engine.accumulator import StreamAccumulator
 
-    feed = Fold.feed
+    feed = StreamAccumulator.feed
 
-    def lossy(self: Fold, delta: Delta) -> Any:
+    def lossy(self: StreamAccumulator, delta: Delta) -> Any:
         made = feed(self, delta)
         if made is not None and made.delta == "b":
             made.delta = ""
         return made
 
-    monkeypatch.setattr(Fold, "feed", lossy)
+    monkeypatch.setattr(StreamAccumulator, "feed", lossy)
     with pytest.raises(AssertionError, match="not kept:\n  the deltas are the text of the reply"):
         assert_any_cut(text("a") + text("b") + fin("stop"))
     with pytest.raises(AssertionError, match="not kept:\n  the deltas are the text of the partial answer"):

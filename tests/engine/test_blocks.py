@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from streamfold import ToolCall
-from streamfold.engine.blocks import Blocks
+from streamfold.engine.blocks import BlockAssembler
 from streamfold.text import PathValue
 from streamfold.values import Block, BlockEnd, BlockPiece, Delta, RanOnServer, ReasoningDelta, TextDelta, ToolCallDelta
 
@@ -20,13 +20,13 @@ def piece(index: int | None, value: str) -> BlockPiece:
     return BlockPiece(index, "text", "text", value, opens=text(index))
 
 
-def shown(blocks: Blocks, *deltas: Any) -> list[Delta]:
+def shown(blocks: BlockAssembler, *deltas: Any) -> list[Delta]:
     return [made for delta in deltas for made in blocks.feed(delta)]
 
 
 def test_text_of_overlapping_blocks_is_not_mixed() -> None:
     """llama.cpp and Vercel's gateway close all blocks at the end: a later text waits for the earlier one."""
-    blocks = Blocks()
+    blocks = BlockAssembler()
     made = shown(blocks, text(0), piece(0, "a"), text(1), piece(1, "x"), piece(0, "b"), BlockEnd(0), piece(1, "y"))
     assert made == [TextDelta("a"), TextDelta("b"), TextDelta("x"), TextDelta("y")]
     assert blocks.settle(late=False) == []
@@ -40,7 +40,7 @@ def test_texts_come_in_the_order_of_their_blocks() -> None:
     for seed in range(200):
         order = Random(seed).sample(turns, len(turns))
         left = [[*map(partial(piece, at), word), BlockEnd(at)] for at, word in enumerate(words)]
-        blocks = Blocks()
+        blocks = BlockAssembler()
         made = shown(blocks, *map(text, range(len(words))), *(left[at].pop(0) for at in order))
         assert "".join(delta.text for delta in made if isinstance(delta, TextDelta)) == "abcdef"
         assert blocks.settle(late=False) == []
@@ -49,7 +49,7 @@ def test_texts_come_in_the_order_of_their_blocks() -> None:
 
 def test_a_piece_behind_the_end_of_its_block_is_not_lost() -> None:
     """The end of a block says nothing that is needed."""
-    assert shown(Blocks(), text(0), piece(0, "a"), BlockEnd(0), text(1), piece(1, "x"), piece(0, "b")) == [
+    assert shown(BlockAssembler(), text(0), piece(0, "a"), BlockEnd(0), text(1), piece(1, "x"), piece(0, "b")) == [
         TextDelta("a"),
         TextDelta("x"),
         TextDelta("b"),
@@ -58,14 +58,14 @@ def test_a_piece_behind_the_end_of_its_block_is_not_lost() -> None:
 
 def test_text_that_still_waits_is_shown_at_the_end() -> None:
     """Nothing is lost where no block is ever closed."""
-    blocks = Blocks()
+    blocks = BlockAssembler()
     assert shown(blocks, text(0), piece(0, "a"), text(1), piece(1, "x"), text(2), piece(2, "y")) == [TextDelta("a")]
     assert blocks.settle(late=False) == [TextDelta("x"), TextDelta("y")]
 
 
 def test_the_input_of_a_server_tool_is_nobody_s_call() -> None:
     """It grows like that of a call, and is kept in its block alone."""
-    blocks = Blocks()
+    blocks = BlockAssembler()
     server = Block(0, "other", {"type": "server_tool_use", "name": "search", "input": {}})
     made = shown(
         blocks, server, *(BlockPiece(0, "call", "input", part, "json") for part in ('{"q":', '"x"}')), BlockEnd(0)
@@ -77,7 +77,7 @@ def test_the_input_of_a_server_tool_is_nobody_s_call() -> None:
 def test_fragments_beat_the_input_of_the_start() -> None:
     """What stands in the first event counts only where nothing follows."""
     call = ToolCallDelta(None, "a", "f", '{"x":1}')
-    one, other = Blocks(), Blocks()
+    one, other = BlockAssembler(), BlockAssembler()
     start = Block(0, "call", {"input": {"x": 1}}, "input", call)
     assert shown(one, start, BlockEnd(0)) == [
         ToolCallDelta(0, "a", "f"),
@@ -89,7 +89,7 @@ def test_fragments_beat_the_input_of_the_start() -> None:
 
 def test_a_call_that_the_server_ran_is_not_handed_out() -> None:
     """Both halves stay in the message; the call is not the client's."""
-    blocks = Blocks()
+    blocks = BlockAssembler()
     call = Block(None, "call", {"functionCall": {"name": "f"}}, "args", ToolCallDelta(None, None, "f", "{}"), held=True)
     result = Block(None, "other", {"functionResponse": {"name": "f"}})
     assert shown(blocks, call, BlockEnd(None, call=True), RanOnServer(None, "f"), result) == []
@@ -99,18 +99,18 @@ def test_a_call_that_the_server_ran_is_not_handed_out() -> None:
 
 def test_calls_that_were_dropped_are_not_in_the_history() -> None:
     """Nobody could answer them."""
-    blocks = Blocks()
+    blocks = BlockAssembler()
     shown(blocks, text(0, "Hi"), Block(1, "call", {"type": "tool_use"}, "input", ToolCallDelta(None, "a", "f")))
     assert blocks.content({}) == [{"type": "text", "text": "Hi"}]
     write = lambda value, made: {**value, "id": made.id}  # noqa: E731
-    blocks = Blocks()
+    blocks = BlockAssembler()
     shown(blocks, Block(1, "call", {"type": "tool_use"}, "input", ToolCallDelta(None, "a", "f"), write))
     assert blocks.content({0: ToolCall("fresh", "f", {}, "")}) == [{"type": "tool_use", "id": "fresh"}]
 
 
 def test_texts_without_indexes_are_joined_unless_they_are_complete() -> None:
     """A part that is signed stands alone (Gemini); reasoning between texts keeps its place."""
-    blocks = Blocks()
+    blocks = BlockAssembler()
     signed = Block(None, "text", {"text": "c", "thoughtSignature": "s"}, "text")
     thought = BlockPiece(None, "reasoning", "text", "hm", opens=Block(None, "reasoning", {"text": ""}, "text"))
     made = shown(blocks, piece(None, "a"), piece(None, "b"), signed, BlockEnd(None), piece(None, "d"), thought)
@@ -120,7 +120,7 @@ def test_texts_without_indexes_are_joined_unless_they_are_complete() -> None:
 
 def test_arguments_at_paths() -> None:
     """They are put together, and handed out whole at the end."""
-    blocks = Blocks()
+    blocks = BlockAssembler()
     call = Block(None, "call", {"functionCall": {"name": "f"}}, "args", ToolCallDelta(None, "a", "f"), held=True)
     value = BlockPiece(None, "call", "args", PathValue("$.city", "Paris"), "path")
     assert shown(blocks, call, value, BlockEnd(None, call=True)) == []

@@ -1,4 +1,4 @@
-"""`Calls` alone: fragments in, calls out."""
+"""`ToolCallAssembler` alone: fragments in, calls out."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Collection
 import pytest
 
 from streamfold import Limits, ProtocolError
-from streamfold.engine.tool_call_assembly import Calls
+from streamfold.engine.tool_call_assembly import ToolCallAssembler
 from streamfold.values.deltas import ToolCallDelta
 from tables import each_row
 
 
 def sort(*parts: ToolCallDelta, tool_names: Collection[str] = ()) -> list[tuple[str, str, str]]:
     """The calls that these fragments are, as (id, name, arguments)."""
-    calls = Calls(tool_names)
+    calls = ToolCallAssembler(tool_names)
     for part in parts:
         calls.feed(part)
     return [(call.id, call.name, call.text) for call in calls.finish()]
@@ -28,7 +28,7 @@ def test_feed_returns_the_call():
         ToolCallDelta(5, arguments=":1}"),
         ToolCallDelta(2, arguments="{}"),
     ]
-    calls = Calls()
+    calls = ToolCallAssembler()
     placed = [placement for part in parts if (placement := calls.feed(part))]
     assert [(found.call.number, found.call.name, found.rule, found.opened) for found in placed] == [
         (0, "f", "first", True),
@@ -85,21 +85,21 @@ def test_one_item_id_at_two_indices_is_two_calls():
 )
 def test_the_list_at_the_end_is_matched_with_what_was_streamed(summary, result):
     """A call in the server's own list is the streamed one of its id, else of its name; what is left is new."""
-    calls = Calls()
+    calls = ToolCallAssembler()
     calls.feed(ToolCallDelta(0, "a", "f", "{1", item="i1"))
     calls.feed(ToolCallDelta(1, "b", "g", "{2", item="i3"))
     for call in summary:
         call.whole = True
-    calls.settle(summary)
+    calls.reconcile(summary)
     assert [(call.id, list(call.wholes)) for call in calls.finish()] == result
 
 
 def test_the_list_at_the_end_has_places_of_its_own():
     """What was streamed at 1 and 2 is listed at 0 and 1: the arguments say which is which, and nothing is run twice."""
-    calls = Calls()
+    calls = ToolCallAssembler()
     for index, arguments in ((1, "{}"), (2, '{"b":2}')):
         calls.feed(ToolCallDelta(index, "a", "f", arguments, item=""))
-    calls.settle(
+    calls.reconcile(
         [
             ToolCallDelta(0, "a", "f", "{}", whole=True, item=""),
             ToolCallDelta(1, "a", "f", '{"b":2}', whole=True, item=""),
@@ -113,7 +113,7 @@ def test_the_list_at_the_end_has_places_of_its_own():
 
 def test_extra_members_are_merged():
     """Extra members of all fragments of a call belong to the call."""
-    calls = Calls()
+    calls = ToolCallAssembler()
     calls.feed(ToolCallDelta(0, "a", "f", extra={"one": 1, "two": 2}))
     calls.feed(ToolCallDelta(0, extra={"two": 3}))
     [call] = calls.finish()
@@ -126,7 +126,7 @@ def test_extra_members_are_merged():
 @pytest.mark.parametrize("call_id", ["a", None])
 def test_arguments_left_over_under_another_index(call_id):
     """Two indices are never one call; a call that may lack arguments that are left over can't be run by accident."""
-    calls = Calls()
+    calls = ToolCallAssembler()
     for part in (
         ToolCallDelta(0, "a", "f", ""),
         ToolCallDelta(1, call_id, arguments='{"x"'),
@@ -143,7 +143,7 @@ def test_arguments_left_over_under_another_index(call_id):
 
 def test_arguments_left_over_of_another_id():
     """Arguments under an index and an id of their own are another call's, whose name never came."""
-    calls = Calls()
+    calls = ToolCallAssembler()
     for part in (ToolCallDelta(0, "a", "f", ""), ToolCallDelta(1, "b", arguments="{}")):
         calls.feed(part)
     calls.mark_strays()
@@ -166,7 +166,7 @@ def test_two_declared_tools_under_one_index():
 
 def test_limit_of_arguments_counts_each_text():
     """The pieces and a repetition as a whole are one text each, and each is limited."""
-    calls = Calls(limits=Limits(arguments_chars=6))
+    calls = ToolCallAssembler(limits=Limits(arguments_chars=6))
     calls.feed(ToolCallDelta(0, "a", "f", "12345"))
     calls.feed(ToolCallDelta(0, arguments="123456", whole=True))
     with pytest.raises(ProtocolError):

@@ -6,7 +6,7 @@ import pytest
 
 from folding import DONE, chunk, fin, text
 from streamfold import StreamDecoder
-from streamfold.engine.chunk_merging import coalesced
+from streamfold.engine.chunk_merging import merge_chunks
 
 
 def thought(said: str) -> bytes:
@@ -44,4 +44,4 @@ def test_what_is_more_than_text_is_not_joined() -> None:
     assert [(chunk.delta, chunk.preceding_calls, chunk.finished) for chunk in made] == [
         ("ab", 0, False), ("cd", 1, False), ("", 1, True)
     ]  # fmt: skip
-    assert coalesced([]) == []
+    assert merge_chunks([]) == []

@@ -38,7 +38,7 @@ from markup import (
 )
 from scale import examples
 from streamfold import ConfigError, NamedTool, Reply, Tool
-from streamfold.engine.accumulator import Fold
+from streamfold.engine.accumulator import StreamAccumulator
 from streamfold.engine.dialects import Dialect, DialectContext, find_dialect, leaked_markup
 from streamfold.values.deltas import CallSummary, Delta, Finish, Meta, ReasoningDelta, TextDelta, ToolCallDelta, Warn
 from streamfold.values.tools import AllowedTools, ReadToolChoice
@@ -79,7 +79,7 @@ def read(
 
 
 def fold(dialect: Dialect, deltas: Iterable[Delta]) -> Reply:
-    folded = Fold()
+    folded = StreamAccumulator()
     folded.feed(Meta())
     for delta in deltas:
         for made in dialect.feed(delta):

@@ -1,4 +1,4 @@
-"""`Fold` alone: deltas in, chunks and a reply out."""
+"""`StreamAccumulator` alone: deltas in, chunks and a reply out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamfold import (
     ToolCall,
     Usage,
 )
-from streamfold.engine.accumulator import Fold
+from streamfold.engine.accumulator import StreamAccumulator
 from streamfold.values.deltas import (
     Delta,
     ExtraPart,
@@ -36,7 +36,7 @@ TOOL_CALLS = Finish("tool_calls", "tool_calls")
 
 def run(*deltas: Delta, **options: Any) -> tuple[list[StreamChunk], Reply]:
     """The chunks and the reply of these deltas; the input ends after them."""
-    fold = Fold(**options)
+    fold = StreamAccumulator(**options)
     chunks = [chunk for delta in deltas if (chunk := fold.feed(delta)) is not None]
     if (chunk := fold.finish()) is not None:
         chunks.append(chunk)

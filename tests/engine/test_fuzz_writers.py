@@ -15,7 +15,7 @@ from mirror import emitter
 from repaired_clients import ask
 from scale import pick
 from streamfold import Reply, StreamDecoder, StreamError
-from streamfold.engine import Rewriter
+from streamfold.engine import StreamRewriter
 from streamfold.integrations.repair import Repairs
 from tables import each_row
 
@@ -242,7 +242,7 @@ def written(wire: str, target: str, body: bytes, rng: Random) -> tuple[bytes, St
     if target == REPAIR:
         repair = Repairs(fragments=rng.random() < 0.8).stream(wire, {"stream": True})
         return b"".join(map(repair.feed, pieces)) + repair.close(), repair.repaired.error  # type: ignore[return-value]
-    rewriter = Rewriter(wire, emitter(target), partial_tool_calls=rng.random() < 0.8)
+    rewriter = StreamRewriter(wire, emitter(target), partial_tool_calls=rng.random() < 0.8)
     return b"".join(map(rewriter.feed, pieces)) + rewriter.close(), rewriter.error
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from folding import event
 from streamfold import StreamDecoder
-from streamfold.engine.deduplication import Parts
-from streamfold.engine.text_buffer import Lane
+from streamfold.engine.deduplication import TextDeduplicator
+from streamfold.engine.text_buffer import TextBuffer
 from streamfold.values.deltas import Delta, Finish, PartRef, ReasoningDelta, Sequence, TextDelta, Warn
 
 
 def feed(*deltas: TextDelta | ReasoningDelta) -> list[Delta]:
     parts, lanes = (
-        Parts(lambda kind: lanes[kind]),
-        {kind: Lane(1000, "text_chars") for kind in (TextDelta, ReasoningDelta)},
+        TextDeduplicator(lambda kind: lanes[kind]),
+        {kind: TextBuffer(1000, "text_chars") for kind in (TextDelta, ReasoningDelta)},
     )
     shown: list[Delta] = []
     for delta in deltas:
@@ -54,7 +54,7 @@ def test_a_repeated_event_is_skipped_whole():
 
 def test_texts_of_two_items_stay_apart():
     """Text of an item that begins inside another one is shown when that one is done."""
-    parts = Parts(lambda kind: Lane(1000, "text_chars"))
+    parts = TextDeduplicator(lambda kind: TextBuffer(1000, "text_chars"))
     shown = [parts.feed(text) for text in (TextDelta("a", A), TextDelta("x", B), TextDelta("b", A), TextDelta("y", B))]
     assert shown == [[TextDelta("a", A)], [], [TextDelta("b", A)], []]
     assert (parts.finish_item(0), parts.feed(TextDelta("z", B))) == ([TextDelta("xy", PartRef(1))], [TextDelta("z", B)])

@@ -16,7 +16,7 @@ from folding import DONE, call, chunk, entry, event, fin, fragments, random_cut,
 from mirror import emitter, looks_whole, open_calls, payloads, read, written_calls
 from streamfold import IncompleteStreamError, ProtocolError, Reply, StreamDecoder, StreamError, Tool, UpstreamError
 from streamfold.adapters.responses import ClientTool, ResponsesSerializer
-from streamfold.engine import Rewriter
+from streamfold.engine import StreamRewriter
 from streamfold.integrations.repair import Repairs
 from streamfold.recording import Recording
 from tables import each_row
@@ -28,8 +28,10 @@ EACH = pytest.mark.parametrize("wire", WIRES)
 BEGUN = fragments("0 a f ''", '0 - - {"x')
 
 
-def rewritten(body: bytes, wire: str, pieces: list[bytes] | None = None, **options: object) -> tuple[bytes, Rewriter]:
-    made = Rewriter("chat", emitter(wire), **options)
+def rewritten(
+    body: bytes, wire: str, pieces: list[bytes] | None = None, **options: object
+) -> tuple[bytes, StreamRewriter]:
+    made = StreamRewriter("chat", emitter(wire), **options)
     out = b"".join([made.feed(piece) for piece in pieces or [body]])
     return out + made.close(), made
 
@@ -41,7 +43,7 @@ def told(reply: Reply) -> list[tuple[str, str, object]]:
 @EACH
 def test_fragments_go_out_as_they_come(wire: str) -> None:
     """Each piece is written with the event that brought it; the last character waits for what comes behind the call."""
-    made = Rewriter("chat", emitter(wire))
+    made = StreamRewriter("chat", emitter(wire))
     texts, out = [], b""
     for piece in (BEGUN, call(entry(0, arguments='":[1,')), call(entry(0, arguments="2]} ")), text("After")):
         out += made.feed(piece)
@@ -78,7 +80,7 @@ def test_text_that_comes_after_a_call_stays_after_it(wire: str) -> None:
 )
 def test_a_call_that_may_still_become_another_waits(wire: str, held: bytes) -> None:
     """It comes whole, at the end."""
-    made = Rewriter("chat", emitter(wire), tools=[Tool(name="f", description="", parameters={})])
+    made = StreamRewriter("chat", emitter(wire), tools=[Tool(name="f", description="", parameters={})])
     out = made.feed(held + text("After"))
     assert written_calls(out) == {}
     out += made.feed(fin("tool_calls")) + made.close()
@@ -139,7 +141,7 @@ def test_pieces_and_wholes_that_differ(wire: str, pieces: list[str], whole: str,
     events += [{"type": "response.function_call_arguments.delta", **at, "delta": piece} for piece in pieces]
     events += [{"type": "response.function_call_arguments.done", **at, "arguments": whole}]
     events += [{"type": "response.completed", "response": {"status": "completed", "output": []}}]
-    made = Rewriter("responses", emitter(wire))
+    made = StreamRewriter("responses", emitter(wire))
     out = b"".join([made.feed(event(one)) for one in events]) + made.close()
     assert (made.error is None) == fits
     if fits:
@@ -207,7 +209,7 @@ def test_arguments_that_have_lost_a_piece(wire: str, missing: bool) -> None:
     events += [{"type": delta, **at, "delta": piece} for piece in ('{"x":"one', " two", '"}')]
     events += [{"type": "response.completed", "response": {"status": "completed", "output": []}}]
     numbered = [{**one, "sequence_number": number} for number, one in enumerate(events)]
-    made = Rewriter("responses", emitter(wire))
+    made = StreamRewriter("responses", emitter(wire))
     out = b"".join([made.feed(event(one)) for one in numbered if not missing or one.get("delta") != " two"])
     out += made.close()
     if missing:
@@ -250,7 +252,7 @@ def check_rewritten(adapter: str, body: bytes, wire: str, interrupted: str | Non
         expected: Reply | None = decoder.reply
     except StreamError:
         expected = None
-    made = Rewriter(adapter, emitter(wire), **options)
+    made = StreamRewriter(adapter, emitter(wire), **options)
     out = b"".join([made.feed(piece) for piece in random_cut(body, Random(len(body)))])
     out += made.close(interrupted=interrupted)
     if expected is None or made.error is not None:
@@ -274,7 +276,7 @@ def test_servers_with_random_habits(server: str, share: int) -> None:
     for seed, stream in call_streams.with_objects(server, range(share, scale.pick(2000, 120), 10)):
         reply = call_streams.read(server, stream, [stream.body]).reply
         wire = WIRES[seed // 10 % 3]
-        made = Rewriter(server, emitter(wire))
+        made = StreamRewriter(server, emitter(wire))
         out = b"".join([made.feed(piece) for piece in random_cut(stream.body, Random(seed))])
         out += made.close(interrupted=stream.interrupted)
         if made.error is None:
@@ -296,7 +298,7 @@ def test_calls_that_wait_for_another_keep_their_pieces_in_order(wire: str) -> No
     heads = call(*(entry(number, f"id_{number}", "f") for number in range(3)))
     third = fragments('2 - - {"a": "x', '1 - - {"b": 1}', '2 - - y"}')
     body = heads + third + call(entry(0, arguments='{"c": 2}')) + fin("tool_calls") + DONE
-    made = Rewriter("chat", emitter(wire))
+    made = StreamRewriter("chat", emitter(wire))
     out = made.feed(body) + made.close()
     assert [made.arguments for made in read(wire, out).tool_calls] == [{"c": 2}, {"b": 1}, {"a": "xy"}]
 
@@ -341,7 +343,7 @@ def test_calls_keep_their_order(adapter: str, body: bytes, wire: str) -> None:
     decoder = StreamDecoder(adapter)
     decoder.feed(body)
     decoder.close()
-    made = Rewriter(adapter, emitter(wire))
+    made = StreamRewriter(adapter, emitter(wire))
     out = b"".join([made.feed(body[at : at + 1]) for at in range(len(body))]) + made.close()
     assert told(read(wire, out)) == told(decoder.reply)
     assert made.error is None
@@ -349,7 +351,7 @@ def test_calls_keep_their_order(adapter: str, body: bytes, wire: str) -> None:
 
 def test_calls_in_order_are_written_live_behind_other_parts() -> None:
     """The numbers of items count other parts too: a call behind one that is complete does not wait."""
-    made = Rewriter("responses", emitter("chat"))
+    made = StreamRewriter("responses", emitter("chat"))
     search = {"id": "ws_0", "type": "web_search_call", "status": "completed"}
     made.feed(block({"type": "response.output_item.done", "output_index": 0, "item": search}))
     assert written_calls(made.feed(responses_call(1, '{"x":', "1"))) == {"c1": '{"x":'}
@@ -370,7 +372,7 @@ LOST_HEAD = b"".join(map(block, [
 @each_row("wire", ALL_WIRES)
 def test_a_call_that_waits_and_ends_otherwise(wire: str) -> None:
     """Nothing was written of it, so it is written as it is handed out."""
-    made = Rewriter("responses", emitter(wire))
+    made = StreamRewriter("responses", emitter(wire))
     reply = read(wire, made.feed(LOST_HEAD) + made.close())
     assert told(reply) == [("c0", "f", {}), ("c1", "f", {"b": 1}), ("c2", "f", {})]
 
@@ -408,7 +410,7 @@ def test_text_of_a_failed_answer(adapter: str, body: bytes, wire: str) -> None:
     decoder.feed(body)
     with pytest.raises(StreamError) as failed:
         decoder.close()
-    made = Rewriter(adapter, emitter(wire))
+    made = StreamRewriter(adapter, emitter(wire))
     out = made.feed(body) + made.close()
     with pytest.raises(StreamError) as again:
         read(wire, out)
@@ -441,7 +443,7 @@ def test_broken_arguments_are_never_a_call_that_can_be_run(adapter: str, wire: s
         repair = Repairs().stream(adapter, {"stream": True})
         wire, out = adapter, repair.feed(body) + repair.close()
     else:
-        made = Rewriter(adapter, emitter(wire))
+        made = StreamRewriter(adapter, emitter(wire))
         out = made.feed(body) + made.close()
     if wire in ("chat", "responses"):
         assert [made.error for made in read(wire, out).tool_calls] == ["invalid_json"]
@@ -456,7 +458,7 @@ def test_broken_arguments_are_never_a_call_that_can_be_run(adapter: str, wire: s
 def test_the_text_of_a_custom_tool(raw: str, runs: bool) -> None:
     """Any text can be run: the model's own text is one, and JSON that was cut is not."""
     made = ResponsesSerializer(id="r", model="m", tools={"f": ClientTool("f", "custom")})
-    rewriter = Rewriter("chat", made)
+    rewriter = StreamRewriter("chat", made)
     out = rewriter.feed(call(entry(0, "a", "f", raw)) + fin("tool_calls") + DONE) + rewriter.close()
     done = [one["item"].get("input") for one in payloads(out) if one["type"] == "response.output_item.done"]
     assert done == ([raw] if runs else [])
@@ -468,7 +470,7 @@ def test_the_text_of_a_custom_tool(raw: str, runs: bool) -> None:
 def test_a_finish_reason_that_nobody_said(wire: str, mend: bool) -> None:
     """None is made up, unless that is asked for; text and calls are the same."""
     body = text("A") + call(entry(0, "a", "f", '{"x":1}')) + DONE
-    made = Rewriter("chat", emitter(wire, mend_finish=mend))
+    made = StreamRewriter("chat", emitter(wire, mend_finish=mend))
     reply = read(wire, made.feed(body) + made.close())
     assert (reply.text, told(reply)) == ("A", [("a", "f", {"x": 1})])
     assert (reply.raw_finish_reason is None) == (not mend)
@@ -480,6 +482,6 @@ def test_a_call_that_may_lack_its_arguments(wire: str) -> None:
     body = fragments("- - f", '0 b g {"x":1}', "3 - - {}")
     body += fin("tool_calls") + DONE
     assert [made.error for made in read("chat", body).tool_calls] == ["invalid_json", None]
-    made = Rewriter("chat", emitter(wire))
+    made = StreamRewriter("chat", emitter(wire))
     with pytest.raises(UpstreamError, match="the arguments of f are broken or not complete"):
         read(wire, made.feed(body) + made.close())

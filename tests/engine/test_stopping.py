@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from folding import DONE
 from scale import examples
 from streamfold import Provider, StreamDecoder
-from streamfold.engine.accumulator import Fold
+from streamfold.engine.accumulator import StreamAccumulator
 from streamfold.engine.pipeline import Pipeline
-from streamfold.engine.stop_sequences import StopAt
+from streamfold.engine.stop_sequences import StopSequences
 from streamfold.values import Block, ReasoningDelta, StopSequenceHit, TextDelta, ToolCallDelta
 from tables import each_row
 
 
 def cut(pieces: list[str], stops: list[str]) -> tuple[str, str | None]:
     """The text that is handed out, and the text at which it ended."""
-    reader, out = StopAt(stops), []
+    reader, out = StopSequences(stops), []
     for piece in pieces:
         out += reader.feed(TextDelta(piece))
     out += reader.finish()
@@ -41,7 +41,7 @@ def test_any_cut_of_the_text(text: str, stops: list[str], data: st.DataObject) -
 
 def test_what_may_be_a_beginning_is_held_back() -> None:
     """Until it is known that it is none; it does not reach across a call or reasoning."""
-    reader = StopAt(["END"])
+    reader = StopSequences(["END"])
     assert list(reader.feed(TextDelta("one EN"))) == [TextDelta("one ")]
     assert list(reader.feed(TextDelta("E"))) == [TextDelta("EN")]
     assert list(reader.feed(ToolCallDelta(0, "a", "f"))) == [TextDelta("E"), ToolCallDelta(0, "a", "f")]
@@ -105,8 +105,8 @@ async def test_the_rest_is_not_read() -> None:
 
 def test_one_list_of_blocks_behind_a_stop() -> None:
     """What the rest of the event says of blocks reaches the blocks of the answer, which begin anew there."""
-    fold = Fold()
-    pipeline = Pipeline(fold, StopAt(["END"]))
+    fold = StreamAccumulator()
+    pipeline = Pipeline(fold, StopSequences(["END"]))
     before = Block(0, "text", {"type": "text", "text": "a END"}, "text")
     behind = Block(1, "other", {"type": "server_tool_use", "id": "s"}, whole=True)
     pipeline.feed([before, behind], "", [])

@@ -15,7 +15,7 @@ from gateways import RESPONSES, client_of
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.adapters.responses import ResponsesSerializer
 from streamfold.adapters.serializing import ReplyWriter
-from streamfold.engine.accumulator import Fold
+from streamfold.engine.accumulator import StreamAccumulator
 from streamfold.gateway import gateway
 from streamfold.gateway.stored_responses.background import Running
 from streamfold.gateway.stored_responses.recorders import Attached, Memory
@@ -171,7 +171,7 @@ async def test_a_long_answer_is_not_held_many_times(
     kept = KeptResponse("resp_1", "me", [], None, {"status": "queued"})
     running = Running(responses, Memory(5 * length), kept, {"background": True})
     running.emitter = ResponsesSerializer(id="resp_1", model="m", listener=running.note, returns=False)
-    fold, writer = Fold(partial_tool_calls=True), ReplyWriter(running.emitter)
+    fold, writer = StreamAccumulator(partial_tool_calls=True), ReplyWriter(running.emitter)
 
     def feed(delta: Any) -> None:
         chunk = fold.feed(delta)
@@ -214,7 +214,7 @@ def test_events_that_just_fit_are_kept() -> None:
         responses = Responses(MemoryStore(), 2 * most)
         making = Attached(responses, Memory(2 * most), KeptResponse("resp_1", "me", [], None, {}), {})
         writer = ReplyWriter(ResponsesSerializer(id="resp_1", model="m", listener=making.note))
-        fold = Fold()
+        fold = StreamAccumulator()
         for delta in [*(TextDelta("x" * 1000) for _ in range(50)), Finish("stop", "stop"), StreamEnd()]:
             if chunk := fold.feed(delta):
                 writer.feed(chunk)

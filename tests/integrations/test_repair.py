@@ -22,7 +22,7 @@ from sdks import anthropic, openai
 from streamfold import ConfigError, Limits, ProtocolError
 from streamfold.adapters.chat import ChatSerializer
 from streamfold.adapters.responses import ResponsesSerializer
-from streamfold.engine import Rewriter
+from streamfold.engine import StreamRewriter
 from streamfold.integrations import httpx2 as over_httpx2
 from streamfold.integrations.httpx import Repaired, RepairTransport
 from streamfold.integrations.repair import Repairs
@@ -741,9 +741,9 @@ def test_calls_that_are_no_functions_are_not_written_as_functions() -> None:
 
     repair = Repairs().stream("responses", {})
     assert written(repair.feed(body) + repair.close()) == [item["type"] for item in ITEMS]
-    gateway = Rewriter("responses", ResponsesSerializer(id="r", model="m"))
+    gateway = StreamRewriter("responses", ResponsesSerializer(id="r", model="m"))
     assert written(gateway.feed(body) + gateway.close()) == [item["type"] for item in ITEMS]
-    chat = Rewriter("responses", ChatSerializer(id="r", model="m"))
+    chat = StreamRewriter("responses", ChatSerializer(id="r", model="m"))
     said = [one["choices"][0]["delta"].get("tool_calls") for one in payloads(chat.feed(body) + chat.close())]
     found = [(call["index"], call[call["type"]]["name"]) for calls in said for call in calls or ()]
     assert sorted(found) == [(0, "exec"), (1, "f")]

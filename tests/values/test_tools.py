@@ -30,7 +30,7 @@ from streamfold import (
 )
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.responses import ResponsesAdapter
-from streamfold.engine import WireNames
+from streamfold.engine import ToolNameMap
 from streamfold.requests.request import Request
 from streamfold.values import as_tool
 from tables import each_row
@@ -465,7 +465,7 @@ def test_names_that_no_wire_takes(adapter: type[ChatAdapter], name: str) -> None
     assert [warning.code for warning in warnings] == ["tool_renamed"]
     assert (earlier.name, written["tool_calls"][0]["function"]["name"], tools[0].name) == (name, name, name)  # type: ignore[index]
     stream = chunk({"tool_calls": [entry(0, "i", "tool_a_b_c", "{}"), entry(1, "j", "a_b_c", "{}")]}, "tool_calls")
-    reply = fold(stream + DONE, tools=request.tools, tool_choice=request.tool_choice, names=WireNames(request.names))
+    reply = fold(stream + DONE, tools=request.tools, tool_choice=request.tool_choice, names=ToolNameMap(request.names))
     assert [made.name for made in reply.tool_calls] == [name, "a_b_c"]
     assert reply.warnings == []
 

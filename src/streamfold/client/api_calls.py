@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from ..engine import PlainBody
+from ..engine import NonStreamBody
 from ..net import Exchange, HTTPRequest
 from ..values import APIError, Limits, ProtocolError, Reply, StreamError, Timeouts
 from .hooks import Notifier
@@ -66,7 +66,7 @@ def json_reader(what: str, read: Callable[[Any], T], limits: Limits) -> Callable
     """
 
     async def read_json(exchange: Exchange) -> T:
-        body = PlainBody("json", limits)
+        body = NonStreamBody("json", limits)
         while (data := await exchange.read()) is not None:
             body.feed(data)
         value = body.finish(None)

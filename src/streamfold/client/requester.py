@@ -12,7 +12,7 @@ from ..adapters import Adapter, PreparedRequest
 from ..adapters.batches import BatchAPI, EndpointRequest
 from ..answers import Arguments, ChatStream
 from ..config import Profile, timeouts_over
-from ..engine import StreamDecoder, WireNames
+from ..engine import StreamDecoder, ToolNameMap
 from ..engine.dialects import special_tokens
 from ..limits import RateLimiter, is_limited, provider_limiter
 from ..net import Exchange, HTTPRequest
@@ -341,7 +341,7 @@ class Requester:
             tool_choice=request.tool_choice,
             limits=self._profile.limits,
             stop=request.options.cut_at or (),
-            names=WireNames(request.names, request.answer_tool),
+            names=ToolNameMap(request.names, request.answer_tool),
             partial_tool_calls=partial_tool_calls,
             coalesce=self._profile.coalesce if coalesce is None else coalesce,
         )

@@ -1,10 +1,10 @@
 """Bytes to chunks, without I/O: events, deltas, calls, and the fold."""
 
-from .call_match import Placement, Rule
+from .call_match import CallMatch, MatchRule
 from .decoder import StreamDecoder
 from .framing import EventRange, EventScanner, event_ranges
-from .incoming_call import OpenCall
-from .response_body import PlainBody, error_body
-from .rewriter import Rewriter
+from .incoming_call import IncomingCall
+from .response_body import NonStreamBody, error_body
+from .rewriter import StreamRewriter
 from .sse import SSEDecoder, body_kind
-from .tool_call_delivery import WireNames
+from .tool_call_delivery import ToolNameMap

@@ -58,19 +58,19 @@ from ..values import (
     str_or_none,
     upstream_error,
 )
-from .blocks import Blocks
-from .call_deltas import Fragments
-from .call_match import Listener, Placement
-from .hosted_tools import HostedTools, in_order
-from .incoming_call import OpenCall
-from .text_buffer import Lane
-from .tool_call_assembly import Calls
-from .tool_call_delivery import Ending, WireNames, breaks_inside
-from .usage import AnswerUsage
-from .warnings import Warnings
+from .blocks import BlockAssembler
+from .call_deltas import CallDeltas
+from .call_match import CallMatch, Listener
+from .hosted_tools import HostedToolTracker, in_order
+from .incoming_call import IncomingCall
+from .text_buffer import TextBuffer
+from .tool_call_assembly import ToolCallAssembler
+from .tool_call_delivery import CallDelivery, ToolNameMap, is_cut_inside_call
+from .usage import UsageAccumulator
+from .warnings import WarningList
 
 
-class Fold:
+class StreamAccumulator:
     """Folds the deltas of one answer into chunks, and at its end into a `Reply`.
 
     Args:
@@ -97,23 +97,23 @@ class Fold:
         tool_names: Collection[str] = (),
         tool_choice: ReadToolChoice = "auto",
         limits: Limits | None = None,
-        names: WireNames | None = None,
+        names: ToolNameMap | None = None,
         listener: Listener | None = None,
         partial_tool_calls: bool = False,
     ) -> None:
         self._limits = limits = limits or Limits()
-        self.calls = Calls(tool_names, limits)
+        self.calls = ToolCallAssembler(tool_names, limits)
         self._tool_choice = tool_choice
-        self._names = names or WireNames()
+        self._names = names or ToolNameMap()
         self._listener = listener
-        self._fragments = Fragments(tool_names, self._names) if partial_tool_calls and tool_choice != "none" else None
-        self._text = Lane(limits.text_chars, "text_chars")
-        self._reasoning = Lane(limits.reasoning_chars, "reasoning_chars")
-        self._refusal = Lane(limits.other_chars, "other_chars")
+        self._fragments = CallDeltas(tool_names, self._names) if partial_tool_calls and tool_choice != "none" else None
+        self._text = TextBuffer(limits.text_chars, "text_chars")
+        self._reasoning = TextBuffer(limits.reasoning_chars, "reasoning_chars")
+        self._refusal = TextBuffer(limits.other_chars, "other_chars")
         self._reasoned = False
         self._has_parts = False  # something has come that is neither text nor a call of a function
-        self._usage = AnswerUsage()
-        self._hosted = HostedTools(tool_names)
+        self._usage = UsageAccumulator()
+        self._hosted = HostedToolTracker(tool_names)
         self._finish: Finish | None = None
         self.meta = Meta()
         self._begun = False
@@ -123,11 +123,11 @@ class Fold:
         self._extras: dict[str, list[Any]] = {}
         self._places: set[int | None] = set()  # of extras among the parts of the answer
         self._kept = 0  # characters of the extras
-        self._warnings = Warnings(limits.warnings, listener)
+        self._warnings = WarningList(limits.warnings, listener)
         self.warn = self._warnings.add
         self._reply: Reply | None = None
         self.finished = self.identified = self.behind_reason = self.stopped = False
-        self.blocks = Blocks()
+        self.blocks = BlockAssembler()
 
     @property
     def reply(self) -> Reply:
@@ -136,7 +136,7 @@ class Fold:
             raise StreamfoldError("there is no reply yet: it exists once the finished chunk has been handed out")
         return self._reply
 
-    def lane(self, kind: type[TextDelta | ReasoningDelta | RefusalDelta]) -> Lane:
+    def lane(self, kind: type[TextDelta | ReasoningDelta | RefusalDelta]) -> TextBuffer:
         """The text of a kind so far."""
         return self._text if kind is TextDelta else self._reasoning if kind is ReasoningDelta else self._refusal
 
@@ -192,7 +192,7 @@ class Fold:
                     number = part and PartRef(number=part.number)
                     return StreamChunk(details=ChunkDetails(self._calls_begun, part=number, refusal=shown))
             case CallSummary(calls):
-                for placement in self.calls.settle(calls):
+                for placement in self.calls.reconcile(calls):
                     if self._listener:
                         self._listener(placement)
             case ExtraPart(name, value, whole, place):
@@ -214,7 +214,7 @@ class Fold:
                 self.warn(code, detail)
                 return None
             case HostedPart():
-                if self._hosted.is_new(delta):
+                if self._hosted.record_if_new(delta):
                     self._begun = self._has_parts = True
                     return StreamChunk(details=ChunkDetails(self._calls_begun, hosted=(delta,)))
             case ServedBy(model):
@@ -264,7 +264,7 @@ class Fold:
             if not self._begun and not interrupted:
                 raise EmptyResponseError("the answer is empty: no event came before its end", retryable=True)
             raise IncompleteStreamError(f"{how} before the answer was finished", retryable=True)
-        if breaks_inside(self.calls.finish()):
+        if is_cut_inside_call(self.calls.finish()):
             raise IncompleteStreamError(f"{how} inside a tool call, after a finish reason", retryable=True)
         if interrupted and not self._has_content(self._finish):
             raise IncompleteStreamError(f"{how} before anything but a finish reason had come", retryable=True)
@@ -336,7 +336,7 @@ class Fold:
     def _fail(self, failure: Failure) -> StreamChunk | None:
         info = failure.info
         if self._finish and not failure.reason and self._has_content(self._finish):
-            if breaks_inside(self.calls.finish()):
+            if is_cut_inside_call(self.calls.finish()):
                 said = f"the stream failed inside a tool call, after a finish reason: {info.message}"
                 raise IncompleteStreamError(said, retryable=info.retryable, body=failure.body)
             self.warn("error_after_finish", info.message)
@@ -367,8 +367,8 @@ class Fold:
         """Ends the answer here. Calls that were begun, and what the server says of the whole answer, are not of it."""
         if begun := [call.name or call.id for call in self.calls.finish()]:
             self.warn("calls_dropped", f"the answer was ended at {text!r} before they were whole: {', '.join(begun)}")
-        self.calls, self._usage, self.blocks = Calls((), self._limits), AnswerUsage(), Blocks()
-        self._hosted = HostedTools()
+        self.calls, self._usage, self.blocks = ToolCallAssembler((), self._limits), UsageAccumulator(), BlockAssembler()
+        self._hosted = HostedToolTracker()
         self._extras.pop("output", None)
         self._finish = Finish("stop", "stop")
         self.stopped = True
@@ -378,7 +378,7 @@ class Fold:
         text, reasoning = self._text.finish(), self._reasoning.finish()
         self._refusal.finish()
         self.calls.mark_strays()
-        ending = Ending(self.warn, self._tool_choice, self._names, self._finish, self.meta)
+        ending = CallDelivery(self.warn, self._tool_choice, self._names, self._finish, self.meta)
         others, order = self._hosted.calls(self._extras, self._finish, self.warn)
         calls, opened, reason, answer, others = ending.decide(self.calls.finish(), others)
         text += self._text.add(answer or "")
@@ -402,7 +402,7 @@ class Fold:
     ) -> ChunkDetails:
         return ChunkDetails(self._calls_begun, self._take_marks(), fragments)
 
-    def _writing_chunk(self, placed: Placement, fragments: Fragments) -> StreamChunk | None:
+    def _writing_chunk(self, placed: CallMatch, fragments: CallDeltas) -> StreamChunk | None:
         """The step in which a call grew; None for a repetition of what has come."""
         part, call = placed.part, placed.call
         if placed.opened:
@@ -423,7 +423,7 @@ class Fold:
         return marks
 
 
-def _kind(call: OpenCall) -> CallKind:
+def _kind(call: IncomingCall) -> CallKind:
     return "custom" if call.custom else "function"
 
 

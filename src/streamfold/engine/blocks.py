@@ -41,7 +41,7 @@ from ..values import (
 _SHOWN: dict[BlockKind, type[TextDelta] | type[ReasoningDelta]] = {"text": TextDelta, "reasoning": ReasoningDelta}
 
 
-class _OpenBlock:
+class _BlockState:
     """A block of which pieces may still come.
 
     Attributes:
@@ -61,7 +61,7 @@ class _OpenBlock:
     json: tuple[str, ...] = ()
     values: PathValues | None = None
     waiting: list[str] | None = None
-    next: _OpenBlock | None = None
+    next: _BlockState | None = None
     counted = False
 
     def __init__(self, number: int, begun: Block) -> None:
@@ -105,17 +105,17 @@ class _OpenBlock:
         return []
 
 
-class Blocks:
+class BlockAssembler:
     """The blocks of one message."""
 
     def __init__(self) -> None:
-        self._blocks: list[_OpenBlock] = []
-        self._by_index: dict[int, _OpenBlock] = {}
-        self._showing: dict[BlockKind, _OpenBlock] = {}  # the block whose text is shown, of each kind
-        self._last: dict[BlockKind, _OpenBlock] = {}  # the newest block of each kind
-        self._calling: _OpenBlock | None = None  # the call that was named last
-        self._named: dict[tuple[str, str | None], _OpenBlock] = {}  # calls by id and name, the newest of each
-        self._strays: dict[int | None, _OpenBlock] = {}  # calls whose beginning did not come
+        self._blocks: list[_BlockState] = []
+        self._by_index: dict[int, _BlockState] = {}
+        self._showing: dict[BlockKind, _BlockState] = {}  # the block whose text is shown, of each kind
+        self._last: dict[BlockKind, _BlockState] = {}  # the newest block of each kind
+        self._calling: _BlockState | None = None  # the call that was named last
+        self._named: dict[tuple[str, str | None], _BlockState] = {}  # calls by id and name, the newest of each
+        self._strays: dict[int | None, _BlockState] = {}  # calls whose beginning did not come
         self._behind_reason = False
         self._stopped = False
 
@@ -186,19 +186,19 @@ class Blocks:
 
     # --- where a piece goes -------------------------------------------------------------------------------------------
 
-    def _find(self, index: int | None) -> _OpenBlock | None:
+    def _find(self, index: int | None) -> _BlockState | None:
         """The newest block under an index; without one, the block that was opened last."""
         if index is None:
             return self._blocks[-1] if self._blocks else None
         return self._by_index.get(index)
 
-    def _find_call(self, index: int | None) -> _OpenBlock | None:
+    def _find_call(self, index: int | None) -> _BlockState | None:
         """The block that a piece of a call is for: without an index, the call that was named last, if it is open."""
         if index is None and self._calling is not None and not self._calling.closed:
             return self._calling
         return self._find(index)
 
-    def _find_ended(self, end: BlockEnd) -> _OpenBlock | None:
+    def _find_ended(self, end: BlockEnd) -> _BlockState | None:
         return self._find_call(end.index) if end.call else self._find(end.index)
 
     def open(self, begun: Block) -> list[Delta]:
@@ -216,7 +216,7 @@ class Blocks:
             out += self._close(before) if before is not None and not before.closed else []
         elif self._blocks and not self._blocks[-1].closed and not self._blocks[-1].begun.held:
             out += self._close(self._blocks[-1])  # without indexes blocks follow each other; a held call says its end
-        block = _OpenBlock(len(self._blocks), begun)
+        block = _BlockState(len(self._blocks), begun)
         self._blocks.append(block)
         if begun.kind in _SHOWN:
             if begun.kind in self._last:
@@ -237,15 +237,15 @@ class Blocks:
             self._show(block, shown, out)
         return out
 
-    def _stray(self, piece: BlockPiece) -> _OpenBlock:
+    def _stray(self, piece: BlockPiece) -> _BlockState:
         """The block of a call whose beginning did not come."""
         if (block := self._strays.get(piece.index)) is None:
             begun = Block(piece.index, "call", {}, piece.member, ToolCallDelta(None))
-            block = self._strays[piece.index] = _OpenBlock(len(self._blocks), begun)
+            block = self._strays[piece.index] = _BlockState(len(self._blocks), begun)
             self._blocks.append(block)
         return block
 
-    def _close(self, block: _OpenBlock) -> list[Delta]:
+    def _close(self, block: _BlockState) -> list[Delta]:
         block.closed = True
         return [*self._count(block), *self._show_waiting(block.begun.kind)]
 
@@ -258,7 +258,7 @@ class Blocks:
                 return
 
     @staticmethod
-    def _head(block: _OpenBlock) -> ToolCallDelta:
+    def _head(block: _BlockState) -> ToolCallDelta:
         call = block.begun.call
         return replace(call, index=block.number, arguments="") if call else ToolCallDelta(block.number)
 
@@ -304,7 +304,7 @@ class Blocks:
 
     # --- what is shown ------------------------------------------------------------------------------------------------
 
-    def _show(self, block: _OpenBlock, text: str, out: list[Delta]) -> None:
+    def _show(self, block: _BlockState, text: str, out: list[Delta]) -> None:
         kind = block.begun.kind
         if block.number <= self._showing[kind].number:  # a piece behind the end of its block is shown late
             out.append(_SHOWN[kind](text))
@@ -324,7 +324,7 @@ class Blocks:
                 block.waiting = None
         return out
 
-    def _count(self, block: _OpenBlock, *, ended: bool = False) -> list[Delta]:
+    def _count(self, block: _BlockState, *, ended: bool = False) -> list[Delta]:
         """Counts the arguments that stood in a block's first event, if no piece has brought others."""
         call = block.begun.call
         if call is None or block.counted or (block.begun.held and not ended):
@@ -358,5 +358,5 @@ def _putting_together() -> Iterator[None]:
         raise ProtocolError(f"the arguments of a call can't be put together: {exc}") from exc
 
 
-def _goes_on(block: _OpenBlock, piece: BlockPiece) -> bool:
+def _goes_on(block: _BlockState, piece: BlockPiece) -> bool:
     return block.begun.kind == piece.kind and not block.closed

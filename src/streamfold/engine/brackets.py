@@ -8,7 +8,7 @@ _IN_STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
 _OUTSIDE = {'"': re.compile(r'["{}\[\]]'), "\"'": re.compile(r"[\"'(){}\[\]]")}
 
 
-class Brackets:
+class BracketTracker:
     """Follows JSON, or Python's literals, through strings and brackets.
 
     Args:
@@ -57,7 +57,7 @@ class Brackets:
         while at != -1:
             at = self.feed(text, at)
 
-    def go_on(self, *, quote: str) -> None:
+    def resume_in(self, *, quote: str) -> None:
         """Something was passed over; what follows is in a string with this quote, or in none."""
         self.quote = quote
         self._escaped = False

@@ -25,9 +25,9 @@ from itertools import count
 
 from ..text import join_surrogates, parse_object
 from ..values import ToolCall, ToolCallDelta
-from .brackets import Brackets
-from .incoming_call import OpenCall
-from .tool_call_delivery import WireNames
+from .brackets import BracketTracker
+from .incoming_call import IncomingCall
+from .tool_call_delivery import ToolNameMap
 
 
 @dataclass(slots=True, eq=False)
@@ -55,10 +55,10 @@ class _Shown:
     unread: list[str] = field(default_factory=list)
     stopped: bool = False
     closed: bool = False
-    brackets: Brackets = field(default_factory=Brackets)
+    brackets: BracketTracker = field(default_factory=BracketTracker)
 
 
-class Fragments:
+class CallDeltas:
     """Decides which fragments of the calls of one answer may be shown.
 
     Args:
@@ -66,7 +66,7 @@ class Fragments:
         names: their own names.
     """
 
-    def __init__(self, tool_names: Collection[str], names: WireNames) -> None:
+    def __init__(self, tool_names: Collection[str], names: ToolNameMap) -> None:
         self._tools = frozenset(tool_names)
         self._names = names
         self._calls: dict[int, _Shown] = {}
@@ -74,7 +74,7 @@ class Fragments:
         self._indices: set[int] | None = set()  # of the calls so far; None: the order is that of appearance
         self._unplaced: int | None = None  # the number of the first call whose place is known only at the end
 
-    def begin(self, call: OpenCall, others: Collection[int | None] | None) -> None:
+    def begin(self, call: IncomingCall, others: Collection[int | None] | None) -> None:
         """Takes note of a call that has begun.
 
         Args:
@@ -89,15 +89,15 @@ class Fragments:
             self._unplaced = call.number
         self._indices.add(call.index)
 
-    def is_in_order(self, call: OpenCall) -> bool:
+    def is_in_order(self, call: IncomingCall) -> bool:
         """Whether the number of a call is its place among all calls, whatever may still come."""
         return self._unplaced is None or call.number < self._unplaced
 
-    def after(self, call: OpenCall, part: ToolCallDelta) -> Callable[[], tuple[ToolCallDelta, ...]]:
+    def after(self, call: IncomingCall, part: ToolCallDelta) -> Callable[[], tuple[ToolCallDelta, ...]]:
         """Returns a function that is called by those who want to write what may be shown after a fragment."""
         return partial(self._feed, call, part.item, len(call.pieces))
 
-    def _feed(self, call: OpenCall, item: str | None, count: int) -> tuple[ToolCallDelta, ...]:
+    def _feed(self, call: IncomingCall, item: str | None, count: int) -> tuple[ToolCallDelta, ...]:
         """Returns what may be shown of so many pieces: nothing, or what follows and perhaps the end.
 
         The first time with id and name.
@@ -121,14 +121,14 @@ class Fragments:
             return (shown,)
         return (shown, ToolCallDelta(call.number, arguments="".join(state.held), ended=True))
 
-    def ends(self, handed_out: Sequence[tuple[OpenCall, ToolCall]]) -> Callable[[], tuple[ToolCallDelta, ...]]:
+    def ends(self, handed_out: Sequence[tuple[IncomingCall, ToolCall]]) -> Callable[[], tuple[ToolCallDelta, ...]]:
         """Returns a function that is called by those who have written what the one before it returned.
 
         It returns each call that is handed out, whole and in their order; `ended` is False if it was shown otherwise.
         """
         return partial(self._ends, handed_out)
 
-    def _ends(self, handed_out: Sequence[tuple[OpenCall, ToolCall]]) -> tuple[ToolCallDelta, ...]:
+    def _ends(self, handed_out: Sequence[tuple[IncomingCall, ToolCall]]) -> tuple[ToolCallDelta, ...]:
         places = count(self._unplaced or 0)
         return tuple(
             self._end(call, made, call.number if self.is_in_order(call) else next(places)) for call, made in handed_out
@@ -155,7 +155,7 @@ class Fragments:
                 piece = piece[: max(0, end - len(before))]
         state.held.append(piece)
 
-    def _may_begin(self, call: OpenCall, state: _Shown) -> bool:
+    def _may_begin(self, call: IncomingCall, state: _Shown) -> bool:
         if not call.id or not call.name or call.name == self._names.answer:
             return False
         if call.custom:  # any part of its text could be run
@@ -174,7 +174,7 @@ class Fragments:
         state.stopped = state.stopped or doubtful
         return bool(inside) and not doubtful
 
-    def _end(self, call: OpenCall, made: ToolCall, number: int) -> ToolCallDelta:
+    def _end(self, call: IncomingCall, made: ToolCall, number: int) -> ToolCallDelta:
         if call.custom:
             return ToolCallDelta(number, made.id, made.name, made.raw_arguments, whole=True, custom=True)
         text = made.raw_arguments if made.raw_arguments.strip() else "{}"
@@ -189,7 +189,7 @@ class Fragments:
         return ToolCallDelta(number, made.id, made.name, text, whole=True, extra=made.extra, ended=ended)
 
     @staticmethod
-    def _same_value(call: OpenCall, made: ToolCall) -> str | None:
+    def _same_value(call: IncomingCall, made: ToolCall) -> str | None:
         """The pieces, if they say the same in another spelling than the repetition that is handed out."""
         text = join_surrogates(call.text)
         try:

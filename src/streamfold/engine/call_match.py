@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ..values import ReplyWarning, ToolCallDelta
-from .incoming_call import OpenCall
+from .incoming_call import IncomingCall
 
 # The rows of the tables in `tool_call_assembly.py`. The inspector of the lab has a sentence for each.
-Rule: TypeAlias = Literal[
+MatchRule: TypeAlias = Literal[
     # the fragment continues a call
     "item",  # its item is known
     "index",  # its index is in use
@@ -35,7 +35,7 @@ Rule: TypeAlias = Literal[
 
 
 @dataclass(slots=True)
-class Placement:
+class CallMatch:
     """Where a fragment went.
 
     Attributes:
@@ -46,12 +46,12 @@ class Placement:
         rival: another call that has its index or its id.
     """
 
-    call: OpenCall
-    rule: Rule
+    call: IncomingCall
+    rule: MatchRule
     part: ToolCallDelta
     opened: bool = False
-    rival: OpenCall | None = None
+    rival: IncomingCall | None = None
 
 
-Listener: TypeAlias = Callable[[Placement | tuple[ReplyWarning, OpenCall | None]], None]
+Listener: TypeAlias = Callable[[CallMatch | tuple[ReplyWarning, IncomingCall | None]], None]
 """Called with every placement of a fragment, and with every warning and the call that it is about."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..values import ChunkDetails, StreamChunk
 
 
-def coalesced(chunks: list[StreamChunk]) -> list[StreamChunk]:
+def merge_chunks(chunks: list[StreamChunk]) -> list[StreamChunk]:
     """Returns the chunks of one read with consecutive text joined, and consecutive reasoning; all else as it came.
 
     >>> [chunk.delta or chunk.reasoning for chunk in coalesced([StreamChunk("a"), StreamChunk("b"), StreamChunk("c")])]

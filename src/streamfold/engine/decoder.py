@@ -25,16 +25,16 @@ from ..values import (
     as_tools,
     read_tool_choice,
 )
-from .accumulator import Fold
+from .accumulator import StreamAccumulator
 from .call_match import Listener
-from .chunk_merging import coalesced
+from .chunk_merging import merge_chunks
 from .dialects import Dialect, DialectContext, find_dialect
-from .partial_calls import Drafts
+from .partial_calls import PartialCalls
 from .pipeline import Pipeline, is_progress
-from .response_body import HEAD, REPLACED, PlainBody, certain_text, not_a_stream, shown
-from .sse import SSEDecoder, body_kind, skip_blank
-from .stop_sequences import StopAt
-from .tool_call_delivery import WireNames
+from .response_body import HEAD, REPLACED, NonStreamBody, certain_text, excerpt, not_a_stream
+from .sse import SSEDecoder, body_kind, strip_bom_and_space
+from .stop_sequences import StopSequences
+from .tool_call_delivery import ToolNameMap
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -78,7 +78,7 @@ class StreamDecoder:
         tool_choice: ToolChoice = "auto",
         start_in_reasoning: bool = False,
         limits: Limits | None = None,
-        names: WireNames | None = None,
+        names: ToolNameMap | None = None,
         listener: Listener | None = None,
         partial_tool_calls: bool = False,
         coalesce: bool = False,
@@ -87,16 +87,16 @@ class StreamDecoder:
         self._limits = limits or Limits()
         read_tools = as_tools(tools)
         choice = read_tool_choice(tool_choice, read_tools)
-        names = names or WireNames()
-        self._drafts = Drafts(names.own, chunks=partial_tool_calls)
+        names = names or ToolNameMap()
+        self._drafts = PartialCalls(names.own, chunks=partial_tool_calls)
         read: set[str] = set()
         functions = tuple(tool for tool in read_tools if tool.hosted is None)
         context = DialectContext(functions, choice, start_in_reasoning, self._drafts.feed)
         if isinstance(dialect, str):
             read = {"think", *dialect.split("+")} if context.calls_allowed else {"think"}
             dialect = find_dialect(dialect, context)
-        dialect = StopAt(stop, dialect) if stop else dialect
-        self._fold = Fold(
+        dialect = StopSequences(stop, dialect) if stop else dialect
+        self._fold = StreamAccumulator(
             tool_names=[tool.name for tool in read_tools],
             tool_choice=choice,
             limits=self._limits,
@@ -113,7 +113,7 @@ class StreamDecoder:
             context=DialectContext(functions, "auto" if names.answer else choice),
         )
         self._sse: SSEDecoder | Framing | None = None
-        self._plain: PlainBody | None = None
+        self._plain: NonStreamBody | None = None
         self._head = b""  # the first bytes, kept to say what the body was
         self._transcript: list[str] = []  # the payloads of the last events
         self._coalesce = coalesce
@@ -206,7 +206,7 @@ class StreamDecoder:
                 self._plain.feed(data)
         except StreamError as error:
             self._fail(error, chunks)
-        return coalesced(chunks) if self._coalesce and len(chunks) > 1 else chunks
+        return merge_chunks(chunks) if self._coalesce and len(chunks) > 1 else chunks
 
     def end(self, *, interrupted: str | None = None) -> list[StreamChunk]:
         """Ends the input. Returns the chunks that are left, also those before an error; `close` then raises the error.
@@ -273,7 +273,7 @@ class StreamDecoder:
         if framing is not None and not getattr(framing, "is_binary", False):
             self._sse, self._head = framing(self._limits), data[:HEAD]
             return data
-        data = skip_blank(self._head + data)  # white space, as some servers send to keep a connection open
+        data = strip_bom_and_space(self._head + data)  # white space, as some servers send to keep a connection open
         self._head = data[:HEAD]
         kind = body_kind(data)
         if kind == "events" and framing is not None:
@@ -281,15 +281,15 @@ class StreamDecoder:
         elif kind == "events":
             self._sse = SSEDecoder(self._limits)
         elif kind is not None:
-            self._plain = PlainBody(kind, self._limits)
+            self._plain = NonStreamBody(kind, self._limits)
         return data
 
     def _unreadable(self, event: ServerSentEvent, why: ValueError) -> None:
         """Handles an event that can't be read: an error, unless the answer is finished without it."""
         if not self._pipeline.has_finish_reason:
             body = event.data[: self._limits.error_body_bytes]
-            raise ProtocolError(f"an event can't be read ({why}): {shown(event.data)}", body=body) from why
-        self._fold.warn("malformed_event", f"after the finish reason: {shown(event.data)}")
+            raise ProtocolError(f"an event can't be read ({why}): {excerpt(event.data)}", body=body) from why
+        self._fold.warn("malformed_event", f"after the finish reason: {excerpt(event.data)}")
 
     def _finish(self, interrupted: str | None, chunks: list[StreamChunk]) -> None:
         if self._plain is not None:
@@ -321,7 +321,7 @@ class StreamDecoder:
             deltas = list(self._adapter.decode(event))
         except ValueError:
             self._fold.feed(Meta())  # something has come, so that the answer is incomplete and not empty
-            self._fold.warn("truncated_event", f"the last event was cut off: {shown(data)}")
+            self._fold.warn("truncated_event", f"the last event was cut off: {excerpt(data)}")
             data, _, cut = data.rpartition("\n")  # without blank lines between them, all but the last are whole
             deltas = []
             with suppress(ValueError):
@@ -343,7 +343,9 @@ class StreamDecoder:
         if sse.invalid_utf8:
             self._fold.warn("invalid_utf8", REPLACED)
         if sse.foreign:
-            self._fold.warn("malformed_event", f"a line that is not part of an event was ignored: {shown(sse.foreign)}")
+            self._fold.warn(
+                "malformed_event", f"a line that is not part of an event was ignored: {excerpt(sse.foreign)}"
+            )
 
     def _fail(self, error: StreamError, chunks: list[StreamChunk]) -> None:
         """Keeps an error to be raised, and adds what was held back before it."""

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from ..text import join_surrogates
 from ..values import Delta, PartRef, ProtocolError, ReasoningDelta, RefusalDelta, Sequence, TextDelta, Warn
-from .text_buffer import Lane
+from .text_buffer import TextBuffer
 
 PartedDelta: TypeAlias = TextDelta | ReasoningDelta | RefusalDelta
 _MOST_PARTS = 2**16
@@ -51,7 +51,7 @@ class _Shown:
         return join_surrogates(self.pieces[0]) if self.pieces else ""
 
 
-class Parts:
+class TextDeduplicator:
     """Keeps texts that come as pieces and as wholes from being shown twice, or not at all, and their parts apart.
 
     The text of a part that begins before an earlier part of its kind is complete waits until the earlier item is done.
@@ -60,7 +60,7 @@ class Parts:
         lane: returns all text of a kind that has been shown, whatever part it belongs to.
     """
 
-    def __init__(self, lane: Callable[[type[PartedDelta]], Lane]) -> None:
+    def __init__(self, lane: Callable[[type[PartedDelta]], TextBuffer]) -> None:
         self._lane = lane
         self._parts: dict[Hashable, _Shown] = {}
         self._answers: dict[type[PartedDelta], _Shown] = {}  # their text is that of the lane
@@ -72,7 +72,7 @@ class Parts:
         self._forms: dict[Hashable, str] = {}
         self._going_on: tuple[type[PartedDelta], PartRef, _Shown] | None = None  # the part of the last piece
 
-    def goes_on(self, delta: PartedDelta) -> bool:
+    def append_to_last(self, delta: PartedDelta) -> bool:
         """Whether this is the next piece of the part that the last one belonged to, as nearly every piece is."""
         if self._going_on is None or delta.whole:
             return False
@@ -225,7 +225,7 @@ class Parts:
         return form != part.form
 
 
-class EventNumbers:
+class EventDeduplicator:
     """Tells an event that was sent again, as after a reconnect, from the next one.
 
     A number that does not rise proves nothing by itself: some gateways number at random, or give every event the same

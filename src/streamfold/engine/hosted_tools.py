@@ -24,10 +24,10 @@ from ..values import (
     count_requests,
     hosted_parts,
 )
-from .output_items import OutputItems
+from .output_items import OutputItemAssembler
 
 
-class HostedTools:
+class HostedToolTracker:
     """The tools of one answer that are no functions.
 
     Args:
@@ -37,13 +37,13 @@ class HostedTools:
     Attributes:
         used: whether there is anything of them in the answer.
         requests: how many requests tools made, as the server counts them, by kind.
-        takes: takes note of a part of the answer, see `OutputItems`.
+        observe: takes note of a part of the answer, see `OutputItemAssembler`.
     """
 
     def __init__(self, declared: Collection[str] = ()) -> None:
         self._declared = declared
-        self._items = OutputItems()
-        self.takes = self._items.takes
+        self._items = OutputItemAssembler()
+        self.takes = self._items.observe
         self._shown: dict[tuple[str, str | None, str | None], HostedPart] = {}
         self.used = False
         self.requests: dict[str, int] = {}
@@ -57,7 +57,7 @@ class HostedTools:
             if one.name and (not self._declared or one.name in self._declared)
         )
 
-    def is_new(self, part: HostedPart) -> bool:
+    def record_if_new(self, part: HostedPart) -> bool:
         """Notes a part of the answer. Returns whether it says more than was shown: servers repeat parts."""
         key = (part.part, part.id, part.call_id)
         new = self._shown.get(key) != part or key[1:] == (None, None)

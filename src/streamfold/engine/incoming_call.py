@@ -7,12 +7,12 @@ from itertools import islice
 from typing import Any
 
 from ..text import is_empty, is_empty_wrapper, parse_object, whole_characters
-from .brackets import Brackets
+from .brackets import BracketTracker
 
 _WHOLES = 3  # how many different wordings of the whole arguments are kept
 
 
-class OpenCall:
+class IncomingCall:
     """A tool call of which at least one fragment has arrived. What is the same for nearly all calls is the class's.
 
     Attributes:
@@ -26,14 +26,14 @@ class OpenCall:
         custom: it is of a custom tool, and its arguments are free text.
         items: the ids of the items that are this call, on wires that have items.
         came_whole: a whole came, if only an empty one.
-        emptied: a whole was empty although there were arguments. It does not count.
+        had_empty_repetition: a whole was empty although there were arguments. It does not count.
         done: the server said that the call is complete.
         broken_off: the server said that the call is not complete.
         late: a part of it came after the last finish reason.
         gap_at: `size` when events were found missing, and no whole had come; None if none are missing.
-        spliced: pieces came behind such a gap, so that some may be missing between them.
+        has_gap: pieces came behind such a gap, so that some may be missing between them.
         guessed: only what usually comes next decided that a fragment is, or is not, of this call.
-        stray: arguments were left over that may be its own.
+        is_ambiguous: arguments were left over that may be its own.
         listed: its place in the server's own list of the calls.
     """
 
@@ -46,15 +46,15 @@ class OpenCall:
     wholes: Sequence[str] = ()
     items: tuple[str, ...] = ()
     came_whole: bool = False
-    emptied: bool = False
+    had_empty_repetition: bool = False
     done: bool = False
     broken_off: bool = False
     late: bool = False
-    spliced: bool = False
+    has_gap: bool = False
     guessed: bool = False
-    stray: bool = False
+    is_ambiguous: bool = False
     listed: int | None = None
-    _brackets: Brackets | None = None
+    _brackets: BracketTracker | None = None
     _followed = 0  # pieces that the brackets have been followed through
     _closed: bool | None = None  # False: there is more behind the last bracket
     _value: Any = None  # of the arguments, if they had to be compared
@@ -91,20 +91,20 @@ class OpenCall:
         return not (self.came_whole or self.wholes) and self.size < 8 and self.text.strip() in ("", "{}")
 
     @property
-    def settled(self) -> bool:
+    def has_all_arguments(self) -> bool:
         """Whether the arguments are all there, as far as can be seen."""
         return self.came_whole or bool(self.wholes) or self.is_complete()
 
     @property
     def lost_pieces(self) -> bool:
         """Whether a part of the arguments may be missing, and no whole says what they are."""
-        if self.stray and not self.came_whole:
+        if self.is_ambiguous and not self.came_whole:
             return True
         if self.gap_at is None:
             return False
         if self.came_whole and not self.text.strip():
             return False
-        return (self.spliced and not self.wholes) or not self.has_arguments
+        return (self.has_gap and not self.wholes) or not self.has_arguments
 
     def has_text(self, arguments: str) -> bool:
         """Whether these are the arguments."""
@@ -118,7 +118,7 @@ class OpenCall:
         if is_empty(text) and (
             any(not is_empty(known) for known in self.wholes) or self.size > 99 or not is_empty_wrapper(self.text)
         ):
-            self.emptied = True
+            self.had_empty_repetition = True
             return False
         self.wholes = [*self.wholes[-_WHOLES + 1 :], text]
         return True
@@ -127,7 +127,7 @@ class OpenCall:
         """Whether the pieces are one whole object, by its brackets. Asked only where it decides about a fragment."""
         if not (self.pieces and self.pieces[0].lstrip().startswith("{")):
             return False
-        self._brackets = self._brackets or Brackets()
+        self._brackets = self._brackets or BracketTracker()
         for piece in islice(self.pieces, self._followed, None):
             if self._closed is None:
                 if (end := self._brackets.feed(piece)) >= 0:

@@ -61,7 +61,7 @@ class _Item:
         return {**item, self.member: text} if text and not item.get(self.member) else item
 
 
-class OutputItems:
+class OutputItemAssembler:
     """The items of one answer."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class OutputItems:
         self._places: list[int | None] = []  # of the items that are done
         self._listed = False
 
-    def takes(self, extra: ExtraPart) -> bool:
+    def observe(self, extra: ExtraPart) -> bool:
         """Takes note of a part of the answer. Returns whether it is a piece of an item, and no part by itself."""
         said, place = extra.value, extra.place
         if extra.name == "output" and extra.whole:

@@ -8,7 +8,7 @@ from ..text import whole_characters
 from ..values import ChunkDetails, PartialToolCall, StreamChunk
 
 
-class Drafts:
+class PartialCalls:
     """Keeps the pieces that a dialect shows of such calls (`DialectContext.draft`).
 
     Args:
@@ -32,7 +32,7 @@ class Drafts:
         if self.makes_chunks:
             self._chunks.append(StreamChunk(details=ChunkDetails(call=number, tool=name, text=text)))
 
-    def take(self) -> list[StreamChunk]:
+    def take_chunks(self) -> list[StreamChunk]:
         """Returns the chunks for what has come since the last time."""
         chunks, self._chunks = self._chunks, []
         return chunks

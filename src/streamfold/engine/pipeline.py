@@ -31,11 +31,11 @@ from ..values import (
     Warn,
     live_part,
 )
-from .accumulator import Fold
-from .deduplication import EventNumbers, PartedDelta, Parts
-from .dialects import Dialect, DialectContext, describe_leak
-from .partial_calls import Drafts
-from .text_buffer import Lane
+from .accumulator import StreamAccumulator
+from .deduplication import EventDeduplicator, PartedDelta, TextDeduplicator
+from .dialects import Dialect, DialectContext, leak_warning
+from .partial_calls import PartialCalls
+from .text_buffer import TextBuffer
 
 _TEXTS = frozenset({TextDelta, ReasoningDelta, RefusalDelta})
 _RARE = frozenset({StreamEnd, ExtraPart, Failure, Finish})
@@ -63,12 +63,12 @@ class Pipeline:
 
     def __init__(
         self,
-        fold: Fold,
+        fold: StreamAccumulator,
         dialect: Dialect | None = None,
         *,
         read: Collection[str] = (),
         limits: Limits | None = None,
-        drafts: Drafts | None = None,
+        drafts: PartialCalls | None = None,
         context: DialectContext | None = None,
     ) -> None:
         self._fold = fold
@@ -77,11 +77,11 @@ class Pipeline:
         self._read = read
         self._context = context or DialectContext()
         self._limits = limits or Limits()
-        self._raw: dict[type[Delta], Lane] = {}  # what a dialect was fed
-        self._parts = Parts(fold.lane if dialect is None else self._raw_lane)
+        self._raw: dict[type[Delta], TextBuffer] = {}  # what a dialect was fed
+        self._parts = TextDeduplicator(fold.lane if dialect is None else self._raw_lane)
         self._message: str | None = None
         self._meta: Delta | None = None
-        self.numbers = EventNumbers()
+        self.numbers = EventDeduplicator()
         self._finishes: list[Finish] = []  # kept until the dialect has given what came before them
         self._finished = False  # a finish reason has come that nothing should follow
         self._has_late_text = False  # text came after a finish reason, which a dialect may hold back
@@ -98,7 +98,7 @@ class Pipeline:
         for delta in deltas:
             kind = type(delta)
             if kind in _TEXTS:
-                if (delta.part is not None or delta.whole) and not self._parts.goes_on(delta):  # type: ignore[arg-type, union-attr]
+                if (delta.part is not None or delta.whole) and not self._parts.append_to_last(delta):  # type: ignore[arg-type, union-attr]
                     if delta.part is None:  # type: ignore[union-attr]
                         self._show_texts(self._parts.release(), chunks)
                     for new in self._parts.feed(delta):  # type: ignore[arg-type]
@@ -130,7 +130,7 @@ class Pipeline:
                     fold.warn(warning.code, warning.detail)
                     if warning.code == "repeated_event":
                         return
-                    fold.calls.miss()
+                    fold.calls.mark_gap()
             elif kind in _OF_BLOCKS:
                 if self._take_block(delta, data, chunks):  # type: ignore[arg-type]
                     return
@@ -193,7 +193,7 @@ class Pipeline:
     def end(self, chunks: list[StreamChunk]) -> None:
         """The text has ended: folds what the dialect held back, and warns of markup that no dialect has read."""
         if self.numbers.unreliable:
-            self._fold.calls.unmiss()
+            self._fold.calls.unmark_gap()
         behind, self._fold.behind_reason = self._fold.behind_reason, False
         self._show_texts(self._parts.release(), chunks)
         if self._fold.blocks:
@@ -203,7 +203,7 @@ class Pipeline:
         self._fold.behind_reason = behind and self._has_late_text
         self._fold_all(self._held_back(), chunks)
         self._fold.behind_reason = behind
-        if leak := describe_leak(self._fold.lane(TextDelta).text, self._read, self._context):
+        if leak := leak_warning(self._fold.lane(TextDelta).text, self._read, self._context):
             self._fold.warn("leaked_markup", leak)
 
     def give_up(self, chunks: list[StreamChunk]) -> None:
@@ -212,10 +212,10 @@ class Pipeline:
         self._fold_all(self._fold.blocks.settle_texts(), chunks)
         self._fold_all((held for held in self._held_back() if isinstance(held, TextDelta | ReasoningDelta)), chunks)
 
-    def _raw_lane(self, kind: type[TextDelta | ReasoningDelta | RefusalDelta]) -> Lane:
+    def _raw_lane(self, kind: type[TextDelta | ReasoningDelta | RefusalDelta]) -> TextBuffer:
         if kind not in self._raw:
             name = {TextDelta: "text_chars", ReasoningDelta: "reasoning_chars"}.get(kind, "other_chars")
-            self._raw[kind] = Lane(getattr(self._limits, name), name)
+            self._raw[kind] = TextBuffer(getattr(self._limits, name), name)
         return self._raw[kind]
 
     def _filter(self, delta: Delta, chunks: list[StreamChunk]) -> None:
@@ -239,7 +239,7 @@ class Pipeline:
                 self._raw_lane(type(delta)).add(delta.text)
                 self._has_late_text = self._has_late_text or self.has_finish_reason
             self._fold_all(self._dialect.feed(delta), chunks)
-            if self._drafts and (drawn := self._drafts.take()) and not self._fold.calls_begun:
+            if self._drafts and (drawn := self._drafts.take_chunks()) and not self._fold.calls_begun:
                 chunks += drawn  # where the server sends calls of its own, those in the text do not count
         else:
             self._fold_all((delta,), chunks)

@@ -41,7 +41,7 @@ _BRACES = re.compile(r'"(?:[^"\\]|\\.)*+"?|([{}])', re.DOTALL)  # those outside 
 REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 
 
-class PlainBody:
+class NonStreamBody:
     """Collects a body that is not an event stream.
 
     Args:
@@ -94,7 +94,7 @@ class PlainBody:
                 raise IncompleteStreamError(f"{how} in the middle of a JSON answer", retryable=True) from exc
             lines = "\n{" in text
             what = "newline-delimited JSON instead of server-sent events" if lines else "JSON that can't be read"
-            raise ProtocolError(f"the answer is {what}: {shown(text)}", body=text[:HEAD]) from exc
+            raise ProtocolError(f"the answer is {what}: {excerpt(text)}", body=text[:HEAD]) from exc
 
     def deltas(self, adapter: Adapter, interrupted: str | None) -> tuple[list[Delta], IncompleteStreamError | None]:
         """Returns what the body says as an answer; if it was cut off, what it said until then, and the error.
@@ -115,7 +115,7 @@ class PlainBody:
             return list(adapter.decode_body(body)), None
         except ValueError as exc:
             text = self.text
-            raise ProtocolError(f"the answer can't be read ({exc}): {shown(text)}", body=text[:HEAD]) from exc
+            raise ProtocolError(f"the answer can't be read ({exc}): {excerpt(text)}", body=text[:HEAD]) from exc
 
 
 def certain_text(said: list[Delta], payload: str, kind_follows_text: bool) -> list[Delta]:
@@ -172,12 +172,13 @@ def not_a_stream(head: bytes, what: str) -> ProtocolError:
     """Returns the error for a body that is something else; `head` is its beginning."""
     start = head[:HEAD].decode("utf-8", "replace")
     return ProtocolError(
-        f"the answer is {what}, neither server-sent events nor JSON; is the base URL right? It begins: {shown(start)}",
+        f"the answer is {what}, neither server-sent events nor JSON; is the base URL right?"
+        f" It begins: {excerpt(start)}",
         body=start,
     )
 
 
-def shown(text: str) -> str:
+def excerpt(text: str) -> str:
     """Returns the beginning of a text, for an error message."""
     text = " ".join(text.split())
     return repr(text if len(text) <= 200 else text[:200] + "...")

@@ -10,7 +10,7 @@ from ..values import ExtraPart, Reply, ReplyWarning, StreamChunk, StreamError
 from .decoder import StreamDecoder
 
 
-class Rewriter:
+class StreamRewriter:
     """Writes the body of one answer again, in order: repaired, with its calls numbered and named, and with its end.
 
     Text and calls go out as they come (see `engine/call_deltas.py` for what waits). An answer that breaks off, or that
@@ -28,7 +28,7 @@ class Rewriter:
         left: what `close` returned of a failed answer before the error.
 
     >>> from streamfold.adapters.chat import ChatSerializer
-    >>> rewriter = Rewriter("chat", ChatSerializer(id="", model=""))
+    >>> rewriter = StreamRewriter("chat", ChatSerializer(id="", model=""))
     >>> body = rewriter.feed(b'data: {"id":"a","choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}')
     >>> b"[DONE]" in rewriter.close(), rewriter.reply.text
     (True, 'Hi')

@@ -205,7 +205,7 @@ def _bytes_of_half_character(data: bytes) -> int:
     return len(decoder.getstate()[0])
 
 
-def skip_blank(head: bytes) -> bytes:
+def strip_bom_and_space(head: bytes) -> bytes:
     """Removes white space and byte-order marks from the beginning of a body."""
     while (rest := head.lstrip(b" \t\r\n").removeprefix(_BOM)) != head:
         head = rest
@@ -217,7 +217,7 @@ def body_kind(head: bytes) -> Literal["events", "json", "markup"] | None:
 
     Anything that is neither JSON nor markup is read as events; `SSEDecoder.foreign` shows afterwards what was not.
     """
-    head = skip_blank(head)
+    head = strip_bom_and_space(head)
     if _BOM.startswith(head):
         return None
     return "json" if head.startswith((b"{", b"[")) else "markup" if head.startswith(b"<") else "events"

@@ -8,7 +8,7 @@ from ..values import Delta, ReasoningDelta, RefusalDelta, StopSequenceHit, TextD
 from .dialects import Dialect
 
 
-class StopAt:
+class StopSequences:
     """Passes deltas on until one of some texts comes, and holds back what may be the beginning of one.
 
     Args:

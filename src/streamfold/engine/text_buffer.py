@@ -6,7 +6,7 @@ from ..text import join_surrogates
 from ..values import ProtocolError
 
 
-class Lane:
+class TextBuffer:
     """Text that arrives in pieces; the halves of a character that was cut in two are joined again.
 
     Args:

@@ -12,7 +12,7 @@ Chat Completions, where a call is an entry with an index:
     the fragment has                    it belongs to
     ----------------------------------  -----------------------------------------------------------------------------
     an index in use, a known id of it   the call with that id: one index for several calls (huggingface/smolagents#1569)
-    an index in use                     the newest call there, unless it is a second head (`is_second_head`)
+    an index in use                     the newest call there, unless it is a second head (`is_repeated_head`)
     an index in use, a second head      a new call (smolagents#1569, langchain-ai/langchain#34807)
     an unknown index                    a new call; or that of its id, if the head had no index; or `_whose_turn`
     no index, a known id                the call with that id, unless it is the head of another (Kimi's ids on vLLM)
@@ -33,7 +33,7 @@ Responses, where a call is an item of the answer (`ToolCallDelta.item`), and the
 
 `""` and null set nothing. Arguments are not looked at: a text that parses can still be the beginning of a longer one.
 They are parsed once, when the stream has ended in order (`tool_call_delivery.py`), except where nothing but their
-completeness decides the place of a fragment (`OpenCall.is_complete`).
+completeness decides the place of a fragment (`IncomingCall.is_complete`).
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from typing import TypeAlias
 
 from ..text import is_empty
 from ..values import Limits, ProtocolError, ToolCallDelta
-from .call_match import Placement, Rule
-from .call_matching import continues, differ, goes_on, is_another_item, is_second_head
-from .incoming_call import OpenCall
+from .call_match import CallMatch, MatchRule
+from .call_matching import are_different_calls, belongs_to_last, continues_call, is_another_item, is_repeated_head
+from .incoming_call import IncomingCall
 from .tool_names import ToolNames
 
-_Found: TypeAlias = tuple[OpenCall | None, Rule]
-_GUESSES: frozenset[Rule] = frozenset(("listed_name", "turn", "index_taken"))
+_Found: TypeAlias = tuple[IncomingCall | None, MatchRule]
+_GUESSES: frozenset[MatchRule] = frozenset(("listed_name", "turn", "index_taken"))
 
 
-class Calls:
+class ToolCallAssembler:
     """Sorts the fragments of one message into calls.
 
     Args:
@@ -64,17 +64,17 @@ class Calls:
     def __init__(self, tool_names: Collection[str] = (), limits: Limits | None = None) -> None:
         self._names = ToolNames(tool_names)
         self._limits = limits or Limits()
-        self._opened: list[OpenCall] = []
-        self._by_index: dict[int, OpenCall] = {}
-        self._by_id: dict[str, OpenCall] = {}
-        self._by_item: dict[str, OpenCall | None] = {}  # None: two calls have it, so that it decides nothing
+        self._opened: list[IncomingCall] = []
+        self._by_index: dict[int, IncomingCall] = {}
+        self._by_id: dict[str, IncomingCall] = {}
+        self._by_item: dict[str, IncomingCall | None] = {}  # None: two calls have it, so that it decides nothing
         self._shared = False  # two calls began at one index
         self._chars = 0  # of all arguments
 
     def __len__(self) -> int:
         return len(self._opened)
 
-    def feed(self, part: ToolCallDelta) -> Placement | None:
+    def feed(self, part: ToolCallDelta) -> CallMatch | None:
         """Adds a fragment to its call. Returns where it went, or None if the fragment is empty.
 
         Raises:
@@ -85,17 +85,17 @@ class Calls:
         call, rule = self._find(part) if part.item is None else self._find_item(part)
         return self._place(part, call, rule)
 
-    def settle(self, listed: Iterable[ToolCallDelta]) -> list[Placement]:
+    def reconcile(self, listed: Iterable[ToolCallDelta]) -> list[CallMatch]:
         """Compares the calls with the server's own list of them at the end of the answer.
 
         A call in the list is the streamed one of the same item, else of the same id, if no other has that. Where both
         were drawn anew for the list, it is the one of its name with the same arguments, else the one at the same place,
         else the next one of that name in the model's order. What is left was not streamed at all.
         """
-        left, parts, placed = self.finish(), list(listed), list[Placement]()
+        left, parts, placed = self.finish(), list(listed), list[CallMatch]()
         ids = Counter(call.id for call in left)
         listed_at = {id(part): number for number, part in enumerate(parts)}
-        same: list[tuple[Rule, Callable[[ToolCallDelta, OpenCall], object]]] = [
+        same: list[tuple[MatchRule, Callable[[ToolCallDelta, IncomingCall], object]]] = [
             ("listed_item", lambda part, call: part.item and self._by_item.get(part.item) is call),
             ("listed_id", lambda p, c: p.id and p.id == c.id and ids[p.id] == 1 and p.name == (c.name or p.name)),
             ("listed_name", lambda p, c: p.name == c.name and not is_empty(p.arguments) and c.has_text(p.arguments)),
@@ -122,14 +122,14 @@ class Calls:
         for call in self._opened:
             call.late = False
 
-    def miss(self) -> None:
+    def mark_gap(self) -> None:
         """Notes that events are missing at this place of the stream: calls under way may have lost arguments."""
         for call in self._opened:
             if not call.wholes and not call.done:
                 call.gap_at = call.size if call.gap_at is None or call.gap_at == 0 else call.gap_at
 
-    def unmiss(self) -> None:
-        """Takes `miss` back: the numbers by which events were missed turned out to mean nothing."""
+    def unmark_gap(self) -> None:
+        """Takes `mark_gap` back: the numbers by which events were missed turned out to mean nothing."""
         for call in self._opened:
             call.gap_at = None
 
@@ -149,18 +149,18 @@ class Calls:
                 turn = self._at_turn(call.index) if self._shared else None
                 self._mark(head for head in named if head is turn or not (head.has_arguments or head.came_whole))
 
-    def _mark(self, heads: Iterable[OpenCall]) -> None:
+    def _mark(self, heads: Iterable[IncomingCall]) -> None:
         for head in heads:
-            head.stray = True
+            head.is_ambiguous = True
 
-    def _forget(self, call: OpenCall) -> None:
+    def _forget(self, call: IncomingCall) -> None:
         """Takes an id alone for another id of a call at its index: no call came of it."""
         others = [each for each in self._opened if each.index == call.index and each is not call]
         if others and call.index is not None:
             others[-1].other_id = others[-1].other_id or call.id
             self._opened.remove(call)
 
-    def finish(self) -> list[OpenCall]:
+    def finish(self) -> list[IncomingCall]:
         """Returns all calls in the model's order.
 
         That is by index, if each has one of its own (-1 is none: Z.ai); else as the server lists them at the end, if
@@ -181,28 +181,34 @@ class Calls:
         here = None if part.index is None else self._by_index.get(part.index)
         known = self._by_id.get(part.id) if part.id else None
         if here is None and part.index is not None:
-            if known and known.index is None and continues(known, part, self._names):
+            if known and known.index is None and continues_call(known, part, self._names):
                 return known, "id"
-            if not part.name and (head := self._whose_turn(part.index)) and not differ(head.id, part.id):
+            if not part.name and (head := self._whose_turn(part.index)) and not are_different_calls(head.id, part.id):
                 return head, "turn"
             return None, "new_index" if self._opened else "first"
-        if here and known and known is not here and known.index == part.index and continues(known, part, self._names):
+        if (
+            here
+            and known
+            and known is not here
+            and known.index == part.index
+            and continues_call(known, part, self._names)
+        ):
             return known, "id"
         if here:
             if not part.id and not part.name:  # a tail, as nearly every fragment
                 return here, "index"
             if self._shared and part.name and part.id and here.has_arguments and not (here.name or here.id):
                 return None, "index_taken"  # the arguments are those of a head under another index
-            if is_second_head(here, part, self._names, known=known is here):
+            if is_repeated_head(here, part, self._names, known=known is here):
                 return None, "index_taken"
-            return here, "changed_id" if differ(here.id, part.id) else "index"
+            return here, "changed_id" if are_different_calls(here.id, part.id) else "index"
         if known:
-            return (known, "id") if continues(known, part, self._names) else (None, "id_taken")
+            return (known, "id") if continues_call(known, part, self._names) else (None, "id_taken")
         if not self._opened:
             return None, "first"
-        return (self._opened[-1], "last") if goes_on(self._opened[-1], part, self._names) else (None, "another")
+        return (self._opened[-1], "last") if belongs_to_last(self._opened[-1], part, self._names) else (None, "another")
 
-    def _whose_turn(self, index: int) -> OpenCall | None:
+    def _whose_turn(self, index: int) -> IncomingCall | None:
         """The call whose turn an index is that nobody opened, where two calls began at one index.
 
         DeepSeek V4 sends the heads of all calls with the index of the first, and the arguments with the right one
@@ -212,7 +218,7 @@ class Calls:
         behind = call is not None and call.index is not None and call.index < index
         return call if call and behind and call.waits and self._shared else None
 
-    def _at_turn(self, index: int | None) -> OpenCall | None:
+    def _at_turn(self, index: int | None) -> IncomingCall | None:
         named = [call for call in self._opened if call.name]
         return named[index] if index is not None and 0 <= index < len(named) else None
 
@@ -245,18 +251,18 @@ class Calls:
         if index is not None or part.item:
             return None, "new_index" if index is not None else "new_item"
         again = part.whole and part.name == last.name and (not last.done or last.wholes == [part.arguments])
-        if again and (not differ(last.id, part.id) or part.arguments in (last.text, *last.wholes)):
+        if again and (not are_different_calls(last.id, part.id) or part.arguments in (last.text, *last.wholes)):
             return last, "last"
         return (last, "last") if not last.name and not last.done else (None, "another")
 
     # -----------------------------------------------------------------------------------------------------------------
 
-    def _of_item(self, part: ToolCallDelta) -> OpenCall | None:
+    def _of_item(self, part: ToolCallDelta) -> IncomingCall | None:
         """The call of a fragment's item: the one that it has not another index than, whatever the ids say."""
         call = self._by_item.get(part.item) if part.item else None
         return call if call and (part.index is None or call.index in (None, part.index)) else None
 
-    def _is_another_item(self, call: OpenCall, part: ToolCallDelta) -> bool:
+    def _is_another_item(self, call: IncomingCall, part: ToolCallDelta) -> bool:
         """Whether a fragment at the index of `call` is another item's. A tail is not, where calls have indices."""
         if not (part.name or part.begins) and any(other.index != call.index for other in self._opened):
             return False
@@ -268,7 +274,7 @@ class Calls:
             return part.item is None and bool(part.ended)
         return part.index is None or part.index not in self._by_index
 
-    def _place(self, part: ToolCallDelta, call: OpenCall | None, rule: Rule) -> Placement:
+    def _place(self, part: ToolCallDelta, call: IncomingCall | None, rule: MatchRule) -> CallMatch:
         opened = call is None
         rival = self._by_index.get(part.index) if part.index is not None else None
         if rule == "id_taken" and part.id:
@@ -277,7 +283,7 @@ class Calls:
             call = self._open(part.index)
             self._shared = self._shared or rule == "index_taken"
             if rival and rival.other_id and part.id in (rival.id, rival.other_id):  # whose were the arguments?
-                call.stray = rival.stray = True
+                call.is_ambiguous = rival.is_ambiguous = True
         if rule in _GUESSES and _is_guess(call, part, rule):
             call.guessed = True
         if part.index is not None:
@@ -292,16 +298,16 @@ class Calls:
             self._append(call, part)
             if part.begins:
                 call.came_whole = False  # arguments in `output_item.added` come again
-        return Placement(call, rule, part, opened, rival if rival is not call else None)
+        return CallMatch(call, rule, part, opened, rival if rival is not call else None)
 
-    def _open(self, index: int | None) -> OpenCall:
+    def _open(self, index: int | None) -> IncomingCall:
         if len(self._opened) >= self._limits.tool_calls:
             raise ProtocolError(f"more than {self._limits.tool_calls} tool calls in one answer (limits.tool_calls)")
-        call = OpenCall(len(self._opened), index)
+        call = IncomingCall(len(self._opened), index)
         self._opened.append(call)
         return call
 
-    def _describe(self, call: OpenCall, part: ToolCallDelta, *, opened: bool) -> None:
+    def _describe(self, call: IncomingCall, part: ToolCallDelta, *, opened: bool) -> None:
         """Reads what a fragment says about its call. Of items, a tail says less than the head did."""
         if part.item and (part.id or part.name or opened) and part.item not in call.items:
             known = self._by_item.get(part.item, call)
@@ -320,21 +326,21 @@ class Calls:
                 self._by_id[part.id] = call
         if part.name and not (call.name and (part.whole or part.item is not None)):
             if call.name not in ("", part.name) and call.other_id:  # each of two ids brought a name
-                call.stray = True
+                call.is_ambiguous = True
             call.name = self._names.joined(call.name, part.name) if call.name else part.name
             if len(call.name) > self._limits.name_chars:
                 raise _too_long("name", self._limits.name_chars)
         if part.extra:
             call.extra = {**(call.extra or {}), **part.extra}
 
-    def _append(self, call: OpenCall, part: ToolCallDelta) -> None:
+    def _append(self, call: IncomingCall, part: ToolCallDelta) -> None:
         size = len(part.arguments)
         if not part.whole:
             call.pieces.append(part.arguments)
             call.size += size
             self._chars += size
             if call.gap_at:  # behind a gap at 0 nothing can be missing that leaves an object
-                call.spliced = True
+                call.has_gap = True
         elif call.add_whole(part.arguments):  # it mostly repeats the pieces, which have been counted
             known = call.text
             self._chars += size - (len(known) if part.arguments.startswith(known) else 0)
@@ -354,7 +360,7 @@ def _too_long(what: str, limit: int) -> ProtocolError:
     return ProtocolError(f"the {what} of a call is longer than {limit} characters (limits.{what}_chars)")
 
 
-def _is_guess(call: OpenCall, part: ToolCallDelta, rule: Rule) -> bool:
+def _is_guess(call: IncomingCall, part: ToolCallDelta, rule: MatchRule) -> bool:
     """Whether nothing that the server said decides the place of a fragment, only what usually comes next."""
     if rule == "listed_name":
         return not call.has_text(part.arguments)

@@ -8,7 +8,7 @@
     any, after a request with `tool_choice="none"`      none
 
 If the stream breaks off inside a call that begins or grows behind the finish reason, the answer has failed: nothing of
-it is handed out (`breaks_inside`). Never handed out: a call without a name, and one that the server
+it is handed out (`is_cut_inside_call`). Never handed out: a call without a name, and one that the server
 itself says is not complete. Every call that is dropped is a warning. A call whose arguments are not a JSON object, or
 may have lost a part, is handed out with `error` set: it can't be run by accident, and can be reported to the model.
 """
@@ -32,10 +32,10 @@ from ..values import (
     ToolCall,
     WarningCode,
 )
-from .incoming_call import OpenCall
+from .incoming_call import IncomingCall
 
 
-class WireNames(NamedTuple):
+class ToolNameMap(NamedTuple):
     """What tools are called on the wire, where that is not their own name.
 
     Attributes:
@@ -47,24 +47,24 @@ class WireNames(NamedTuple):
     answer: str | None = None
 
 
-class Outcome(NamedTuple):
+class DeliveredCalls(NamedTuple):
     """The end of an answer.
 
     Attributes:
         opened: for each call the one that was opened for it.
         others: calls of tools that are no functions.
-        answer: text that came as the arguments of a call, see `WireNames`.
+        answer: text that came as the arguments of a call, see `ToolNameMap`.
     """
 
     calls: list[ToolCall]
-    opened: list[OpenCall]
+    opened: list[IncomingCall]
     reason: FinishReason
     answer: str | None
     others: list[ToolCall]
 
 
 @dataclass(slots=True)
-class Ending:
+class CallDelivery:
     """Decides what is handed out of the calls that were opened.
 
     Args:
@@ -74,15 +74,15 @@ class Ending:
         meta: of the answer; fresh ids are made from it.
     """
 
-    warn: Callable[[WarningCode, str, OpenCall | None], None]
+    warn: Callable[[WarningCode, str, IncomingCall | None], None]
     tool_choice: ReadToolChoice
-    names: WireNames
+    names: ToolNameMap
     finish: Finish | None
     meta: Meta
     _ids: set[str] = field(default_factory=set, init=False)
     _taken: set[str] = field(default_factory=set, init=False)
 
-    def decide(self, opened: list[OpenCall], others: list[ToolCall]) -> Outcome:
+    def decide(self, opened: list[IncomingCall], others: list[ToolCall]) -> DeliveredCalls:
         """Returns the calls to hand out, the finish reason that goes with them, and the answer among the calls.
 
         Args:
@@ -90,7 +90,7 @@ class Ending:
         """
         reason: FinishReason = self.finish.reason if self.finish else "unknown"
         if not opened and not others and reason != "tool_calls" and self.tool_choice in ("auto", "none"):
-            return Outcome([], [], reason, None, others)  # a text alone, as nearly always
+            return DeliveredCalls([], [], reason, None, others)  # a text alone, as nearly always
         wanted, answer = self._take_answer(opened)
         kept = self._handed_out(wanted, reason)
         self._taken = {call.id for call, _ in kept}
@@ -108,7 +108,7 @@ class Ending:
             self.warn("missing_tool_calls", f"finish reason {raw!r}, and no tool call to hand out", None)
         if reason not in ("length", "content_filter") and answer is None:
             self._check_choice([call.name for call in (*calls, *others)])
-        return Outcome(calls, [call for call, _ in kept], reason, answer, others)
+        return DeliveredCalls(calls, [call for call, _ in kept], reason, answer, others)
 
     def _check_choice(self, called: Collection[str]) -> None:
         match self.tool_choice:
@@ -119,7 +119,7 @@ class Ending:
             case "required" | AllowedTools(mode="required") if not called:
                 self.warn("tool_choice_unmet", "the request demanded a tool call, and none came", None)
 
-    def _take_answer(self, opened: list[OpenCall]) -> tuple[list[OpenCall], str | None]:
+    def _take_answer(self, opened: list[IncomingCall]) -> tuple[list[IncomingCall], str | None]:
         """Separates the call that stands for the answer, whole or cut off like any text, from the others."""
         name = self.names.answer
         if not name or not (answers := [call for call in opened if call.name == name]):
@@ -131,7 +131,9 @@ class Ending:
             self.warn("calls_dropped", f"the answer was given {len(answers)} times: the first one counts", None)
         return [call for call in opened if call.name != name], read.raw
 
-    def _handed_out(self, opened: list[OpenCall], reason: FinishReason) -> list[tuple[OpenCall, ParsedArguments]]:
+    def _handed_out(
+        self, opened: list[IncomingCall], reason: FinishReason
+    ) -> list[tuple[IncomingCall, ParsedArguments]]:
         """The calls to hand out, with their arguments, by the table above."""
         named = [call for call in opened if call.name]
         if len(named) < len(opened):
@@ -155,13 +157,13 @@ class Ending:
             return "the request forbade tool calls"
         return {"length": "the answer was cut off", "content_filter": "the answer was filtered"}.get(reason)
 
-    def _drop(self, calls: Iterable[OpenCall | ToolCall], why: str) -> None:
+    def _drop(self, calls: Iterable[IncomingCall | ToolCall], why: str) -> None:
         if names := [call.name for call in calls]:
             self.warn("calls_dropped", f"{why}: {', '.join(names)}", None)
 
-    def _tool_call(self, call: OpenCall, read: ParsedArguments) -> ToolCall:
+    def _tool_call(self, call: IncomingCall, read: ParsedArguments) -> ToolCall:
         call_id, name, value = self._id_of(call), join_surrogates(call.name), read.value
-        if read.has_conflict or call.emptied:
+        if read.has_conflict or call.had_empty_repetition:
             self.warn("arguments_mismatch", f"{call.name}: the arguments as pieces and as a whole differ", call)
         if read.repair:
             self.warn("repaired_arguments", f"{call.name}: {read.repair}", call)
@@ -175,24 +177,24 @@ class Ending:
         kind: CallKind = "custom" if call.custom else "function"
         return ToolCall(join_surrogates(call_id), self.names.own.get(name, name), value, read.raw, call.extra, kind)
 
-    def _id_of(self, call: OpenCall) -> str:
+    def _id_of(self, call: IncomingCall) -> str:
         """The server's id, or a fresh one where it sent none, or one that an earlier call has."""
         call_id, name = call.id, call.name
         if call.other_id:
             self.warn("changed_id", f"{name}: first {call_id!r}, then {call.other_id!r}; the first counts", call)
         return self._own_id(call_id, name, call)
 
-    def _own_id(self, call_id: str, name: str, of: OpenCall | ToolCall) -> str:
+    def _own_id(self, call_id: str, name: str, of: IncomingCall | ToolCall) -> str:
         """Returns an id that no other call of the answer has: the given one, or a fresh one, with a warning."""
         if call_id and call_id not in self._ids:  # as nearly every one
             self._ids.add(call_id)
             return call_id
-        call = of if isinstance(of, OpenCall) else None
+        call = of if isinstance(of, IncomingCall) else None
         if not call_id and not (call and call.markup):
             self.warn("missing_id", f"{name} came without an id", call)
         elif call_id:
             self.warn("duplicate_id", f"{call_id!r} stands for two calls; that of {name} was given a fresh id", call)
-        number, text = (of.number, of.text) if isinstance(of, OpenCall) else (len(self._ids), of.raw_arguments)
+        number, text = (of.number, of.text) if isinstance(of, IncomingCall) else (len(self._ids), of.raw_arguments)
         call_id = self._fresh_id(f"{number}|{name}|{text}")
         self._ids.add(call_id)
         return call_id
@@ -209,12 +211,12 @@ class Ending:
             seed += "|"
 
 
-def breaks_inside(opened: Iterable[OpenCall]) -> bool:
+def is_cut_inside_call(opened: Iterable[IncomingCall]) -> bool:
     """Whether a stream that breaks off after its finish reason does so inside a call that came behind that."""
     return any(call.late and (call.broken_off or not (call.name and _is_whole(call, _read(call)))) for call in opened)
 
 
-def _read(call: OpenCall) -> ParsedArguments:
+def _read(call: IncomingCall) -> ParsedArguments:
     if call.custom:
         text = call.wholes[-1] if call.wholes else call.text
         differ = bool(call.pieces) and call.text != text
@@ -224,7 +226,7 @@ def _read(call: OpenCall) -> ParsedArguments:
     return read_arguments(() if torn else call.pieces, call.wholes, repair=not call.markup)
 
 
-def _is_whole(call: OpenCall, read: ParsedArguments) -> bool:
+def _is_whole(call: IncomingCall, read: ParsedArguments) -> bool:
     """Whether the arguments came, as an object: the head of a call alone may be all that is left of it.
 
     Free text for a custom tool never shows that it is complete.

@@ -10,7 +10,7 @@ from typing import Any
 from ..values import Usage, UsageUpdate, amount, as_count
 
 
-class AnswerUsage:
+class UsageAccumulator:
     """Takes usage objects as they come, which some servers send with every event. They are read when somebody asks.
 
     Proxies that end a stream themselves repeat the usage as zeros. That is no newer information, and is ignored.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ..values import ReplyWarning, WarningCode
 from .call_match import Listener
-from .incoming_call import OpenCall
+from .incoming_call import IncomingCall
 
 
-class Warnings:
+class WarningList:
     """Collects warnings.
 
     Args:
@@ -21,7 +21,7 @@ class Warnings:
         self._found: dict[ReplyWarning, None] = {}  # a set that keeps its order
         self._more = 0
 
-    def add(self, code: WarningCode, detail: str, about: OpenCall | None = None) -> None:
+    def add(self, code: WarningCode, detail: str, about: IncomingCall | None = None) -> None:
         """Notes a warning if it is a new one and there is room for it."""
         warning = ReplyWarning(code, detail)
         if warning in self._found:

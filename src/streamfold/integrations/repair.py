@@ -19,7 +19,7 @@ from ..adapters.chat import ChatStreamPatcher
 from ..adapters.gemini import GeminiStreamPatcher
 from ..adapters.responses import ResponsesStreamPatcher
 from ..adapters.serializing import Passthrough
-from ..engine import EventScanner, Rewriter, StreamDecoder
+from ..engine import EventScanner, StreamDecoder, StreamRewriter
 from ..net import Redactor
 from ..values import (
     APIError,
@@ -173,7 +173,9 @@ class StreamRepair(_Repair):
     def __init__(self, repairs: Repairs, *others: Any) -> None:
         super().__init__(repairs, *others)
         self._passage = self._adapter.passage = Passthrough(self._emitter, texts=repairs.dialect is not None)
-        self._rewriter = Rewriter(self._adapter, self._passage, partial_tool_calls=repairs.fragments, **self._options)
+        self._rewriter = StreamRewriter(
+            self._adapter, self._passage, partial_tool_calls=repairs.fragments, **self._options
+        )
         self._scanner = EventScanner()
         self._raw = b""  # of the event that is arriving
         self._warnings = 0  # so many have been looked at

@@ -17,7 +17,7 @@ from streamfold.adapters import Adapter, PreparedRequest
 from streamfold.adapters.batches import EndpointRequest
 from streamfold.client import Connections, Endpoint, Requester, json_reader
 from streamfold.config import Profile
-from streamfold.engine import StreamDecoder, WireNames
+from streamfold.engine import StreamDecoder, ToolNameMap
 from streamfold.net import Clocks, Exchange, HTTPRequest, event_loop, make_client, redact_error
 from streamfold.recording import Recording, expected, recording_client
 from streamfold.requests import Request
@@ -129,7 +129,7 @@ class ExaminedEndpoint:
             tools=request.tools,
             tool_choice=request.tool_choice,
             limits=self.profile.limits,
-            names=WireNames(request.names, request.answer_tool),
+            names=ToolNameMap(request.names, request.answer_tool),
         )
 
     def _described(self, path: Path, ask: Ask) -> Recording:

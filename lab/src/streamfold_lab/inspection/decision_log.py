@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamfold.adapters import Adapter
-from streamfold.engine import OpenCall, Placement
+from streamfold.engine import CallMatch, IncomingCall
 from streamfold.values import Delta, ReplyWarning
 
 if TYPE_CHECKING:
@@ -60,18 +60,18 @@ class Notes:
     """
 
     def __init__(self) -> None:
-        self.placements: list[Placement] = []
-        self.warned: list[tuple[ReplyWarning, OpenCall | None]] = []
-        self.opened: dict[int, OpenCall] = {}
+        self.placements: list[CallMatch] = []
+        self.warned: list[tuple[ReplyWarning, IncomingCall | None]] = []
+        self.opened: dict[int, IncomingCall] = {}
 
-    def __call__(self, what: Placement | tuple[ReplyWarning, OpenCall | None]) -> None:
-        if isinstance(what, Placement):
+    def __call__(self, what: CallMatch | tuple[ReplyWarning, IncomingCall | None]) -> None:
+        if isinstance(what, CallMatch):
             self.placements.append(what)
             self.opened[what.call.number] = what.call
         else:
             self.warned.append(what)
 
-    def take(self) -> tuple[list[Placement], list[tuple[ReplyWarning, OpenCall | None]]]:
+    def take(self) -> tuple[list[CallMatch], list[tuple[ReplyWarning, IncomingCall | None]]]:
         """Returns the placements and the warnings since the last time."""
         taken = self.placements, self.warned
         self.placements, self.warned = [], []

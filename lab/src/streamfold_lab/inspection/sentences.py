@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from streamfold.engine import OpenCall, Placement
+from streamfold.engine import CallMatch, IncomingCall
 from streamfold.values import (
     Block,
     BlockEnd,
@@ -55,7 +55,7 @@ def called(number: int, name: str) -> str:
     return f"call {number} ({name if name.isprintable() else repr(name)})" if name else f"call {number}"
 
 
-def placement_words(found: Placement) -> str:
+def placement_words(found: CallMatch) -> str:
     """Explains why a fragment belongs to a call."""
     part, call, rival = found.part, found.call, found.rival
     here = called(call.number, call.name)
@@ -190,7 +190,7 @@ def usage_words(usage: Usage) -> str:
     return ", ".join(f"{count} {what}" for count, what in counts if count is not None) + " tokens"
 
 
-def _news(part: ToolCallDelta, other: OpenCall | None) -> str:
+def _news(part: ToolCallDelta, other: IncomingCall | None) -> str:
     """Describes what in a fragment contradicts the call that it might continue."""
     if part.id and not (other and other.id == part.id):
         return f"id {_quoted(part.id)} is a new one" if other is None else f"id {_quoted(part.id)} is not its"

@@ -12,8 +12,8 @@ from itertools import accumulate
 from typing import Any
 
 from streamfold.adapters import Adapter, find_adapter
-from streamfold.engine import EventRange, OpenCall, StreamDecoder, body_kind, event_ranges
-from streamfold.engine import Placement as Found
+from streamfold.engine import CallMatch as Found
+from streamfold.engine import EventRange, IncomingCall, StreamDecoder, body_kind, event_ranges
 from streamfold.engine.dialects import Dialect
 from streamfold.values import Limits, Reply, StreamChunk, StreamError, ToolCallDelta, ToolLike, WarningCode
 
@@ -210,7 +210,7 @@ def _nowhere(part: ToolCallDelta) -> Placement:
     return Placement(None, False, None, "an empty entry: says nothing", part.index)
 
 
-def _calls(opened: Iterable[OpenCall], events: Sequence[Event]) -> Iterator[TracedCall]:
+def _calls(opened: Iterable[IncomingCall], events: Sequence[Event]) -> Iterator[TracedCall]:
     came: dict[int, list[int]] = {}
     for position, event in enumerate(events):
         for placement in event.placements:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from streamfold.engine import Rule
+from streamfold.engine import MatchRule
 from streamfold.values import Delta, Reply, WarningCode
 
 EventKind: TypeAlias = Literal[
@@ -34,7 +34,7 @@ class Placement:
 
     call: int | None
     opens: bool
-    rule: Rule | None
+    rule: MatchRule | None
     why: str
     index: int | None = None
     id: str | None = None

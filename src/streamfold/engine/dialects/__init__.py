@@ -67,11 +67,11 @@ def find_dialect(name: str, context: DialectContext) -> Dialect:
         else:
             others.append(_third_party(part, context))
     if not families:
-        return others[0] if len(others) == 1 else _Chain(others)
-    return _Chain([_markup(families, context), *others]) if others else _markup(families, context)
+        return others[0] if len(others) == 1 else _DialectChain(others)
+    return _DialectChain([_markup(families, context), *others]) if others else _markup(families, context)
 
 
-def describe_leak(text: str, read: Collection[str], context: DialectContext) -> str | None:
+def leak_warning(text: str, read: Collection[str], context: DialectContext) -> str | None:
     """Returns a sentence for a warning about tool calls or reasoning that a text has as markup; None if it has none.
 
     A dialect is named only if it reads calls in this very text, where tools were declared that could be called.
@@ -107,7 +107,7 @@ def _reads_calls(name: str, text: str, context: DialectContext, *, declared: boo
 
 
 def _markup(names: Sequence[str], context: DialectContext) -> Dialect:
-    from .markup import Markup
+    from .markup import MarkupDialect
 
     if context.call_demanded and any(name in _GUIDED_WHEN_FORCED for name in names):
         names = [*names, "required"]
@@ -115,7 +115,7 @@ def _markup(names: Sequence[str], context: DialectContext) -> Dialect:
     for target in dict.fromkeys(_BUILT_IN[name] for name in names):
         module, _, attribute = target.partition(":")
         families.append(getattr(import_module(f"{__name__}.{module}"), attribute)(context))
-    return Markup(families, context)
+    return MarkupDialect(families, context)
 
 
 def _third_party(name: str, context: DialectContext) -> Dialect:
@@ -134,7 +134,7 @@ def _third_party(name: str, context: DialectContext) -> Dialect:
     )
 
 
-class _Chain:
+class _DialectChain:
     """Several dialects, each reading what the one before it has left."""
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:

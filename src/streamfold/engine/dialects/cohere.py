@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 
-from .grammar import SPACES, Shape, lit
+from .grammar import SPACES, TokenPattern, literal
 from .json_calls import read_calls
-from .reader import Family, Reader, Verdict
+from .reader import MarkupFormat, MarkupReader, ReadResult
 from .scanner import Reading
 
 _BEGIN, _END = "<|START_ACTION|>", "<|END_ACTION|>"
 _ANSWERS = "<|START_RESPONSE|>", "<|START_TEXT|>"
 
 
-class Cohere(Family):
+class Cohere(MarkupFormat):
     """Command R7B, Command A. The ids count the calls of the model, and are not unique: each call gets a fresh one."""
 
     openers = (_BEGIN,)
@@ -26,17 +26,17 @@ class Cohere(Family):
         "<|CHATBOT_TOKEN|>",
     )
     interrupts = boundaries = (_BEGIN, *_ANSWERS)
-    full = {_BEGIN: Shape(SPACES, lit("[", "{"))}
+    full = {_BEGIN: TokenPattern(SPACES, literal("[", "{"))}
     think = {"<|START_THINKING|>": "<|END_THINKING|>"}
 
-    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+    def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         if not (yield from text.match(self.full[_BEGIN], take=False)):
-            return text.unfinished("a list of tool calls") if text.cut else Verdict.DECLINED
+            return text.unfinished("a list of tool calls") if text.cut else ReadResult.NOT_MINE
         verdict, body = yield from read_calls(text, _END, ("parameters", "arguments"), ("tool_name", "name"))
         if verdict:
             return verdict
         names = _NAME.findall(body)
-        return text.call(names[0], body) if len(names) == 1 and names[0] in self.tools else Verdict.TEXT
+        return text.call(names[0], body) if len(names) == 1 and names[0] in self.tools else ReadResult.PLAIN_TEXT
 
 
 _NAME = re.compile(r'"tool_name"\s*:\s*"([^"\\]+)"')

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from .grammar import SPACES, Shape, lit, opt, run
-from .python_literals import Broken, CutOff, Delimited
-from .reader import Family, Reader, Verdict
+from .grammar import SPACES, TokenPattern, literal, optional, repeat
+from .python_literals import GemmaNotation, IncompleteLiteral, InvalidLiteral
+from .reader import MarkupFormat, MarkupReader, ReadResult
 from .scanner import NOT_SPACE, Reading, drop, markers
 
-_HEADER = Shape(SPACES, opt(lit("call")), lit(":"), SPACES, run(r"[\w.\-]", "name", least=1), SPACES, lit("{"))
+_HEADER = TokenPattern(
+    SPACES, optional(literal("call")), literal(":"), SPACES, repeat(r"[\w.\-]", "name", least=1), SPACES, literal("{")
+)
 
 
-class Gemma4(Family):
+class Gemma4(MarkupFormat):
     """Gemma 4."""
 
     begin: ClassVar[str] = "<|tool_call>"
@@ -25,21 +27,21 @@ class Gemma4(Family):
     think = {"<|channel>": "<channel|>", "<|channel>thought\n": "<channel|>"}
     prompted = {"thought\n": "<channel|>"}
 
-    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+    def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         header = yield from text.match(_HEADER)
         if header is None:
-            return text.unfinished("a tool call") if text.cut else Verdict.DECLINED
+            return text.unfinished("a tool call") if text.cut else ReadResult.NOT_MINE
         name = header["name"]
         schema = self.tools.get(name, {})
         try:
-            arguments = yield from Delimited(self.quote, schema).object(text, schema)
+            arguments = yield from GemmaNotation(self.quote, schema).object(text, schema)
             yield from text.span(NOT_SPACE, drop)
             end = yield from text.expect(markers(self.begin, *self.strays))
             if not end and not text.broke_off():
-                raise Broken
-        except CutOff:
+                raise InvalidLiteral
+        except IncompleteLiteral:
             return text.unfinished("a tool call")
-        except Broken:
+        except InvalidLiteral:
             declared = name if name in self.tools else ""
             return (yield from text.broken(marker, self.end, declared, header.group()[:-1]))
         if end == self.begin:
@@ -49,7 +51,9 @@ class Gemma4(Family):
             yield from text.until(markers(), rest.append)
         text.call(name, arguments)
         # The end may be missing, or cut in two. Any other mark that is cut in two was the beginning of something.
-        return Verdict.TAKEN if self.end.startswith("".join(rest)) else text.unfinished("a mark behind a tool call")
+        return (
+            ReadResult.CONSUMED if self.end.startswith("".join(rest)) else text.unfinished("a mark behind a tool call")
+        )
 
 
 class FunctionGemma(Gemma4):

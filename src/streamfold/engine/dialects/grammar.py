@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PatternPart:
     """A piece of a pattern.
 
     Attributes:
@@ -29,35 +29,35 @@ class Part:
     begun: str
 
 
-def lit(*words: str, name: str = "") -> Part:
+def literal(*words: str, name: str = "") -> PatternPart:
     """One of these words. None may be the beginning of another."""
     group = f"?P<{name}>" if name else "?:"
     begun = "|".join(_beginnings(word) for word in words)
-    return Part(f"({group}{'|'.join(map(re.escape, words))})", f"(?:{begun})")
+    return PatternPart(f"({group}{'|'.join(map(re.escape, words))})", f"(?:{begun})")
 
 
-def run(chars: str, name: str = "", *, least: int = 0) -> Part:
+def repeat(chars: str, name: str = "", *, least: int = 0) -> PatternPart:
     """A run of characters, given as a set (or whatever matches one of them); its text is kept under the name."""
     pattern = f"(?:{chars}){'+' if least else '*'}"
-    return Part(f"(?P<{name}>{pattern})" if name else pattern, f"(?:{chars})*")
+    return PatternPart(f"(?P<{name}>{pattern})" if name else pattern, f"(?:{chars})*")
 
 
-def opt(*parts: Part) -> Part:
+def optional(*parts: PatternPart) -> PatternPart:
     """These parts one after another, or nothing."""
     row = _row(parts)
-    return Part(f"(?:{row.whole})?", row.begun)
+    return PatternPart(f"(?:{row.whole})?", row.begun)
 
 
-def either(*rows: tuple[Part, ...]) -> Part:
+def one_of(*rows: tuple[PatternPart, ...]) -> PatternPart:
     """One of these rows of parts."""
     found = [_row(row) for row in rows]
-    return Part(f"(?:{'|'.join(row.whole for row in found)})", f"(?:{'|'.join(row.begun for row in found)})")
+    return PatternPart(f"(?:{'|'.join(row.whole for row in found)})", f"(?:{'|'.join(row.begun for row in found)})")
 
 
-SPACES = run(r"\s")
+SPACES = repeat(r"\s")
 
 
-class Shape:
+class TokenPattern:
     """Parts one after another. The last must be a literal, so that a shape that has matched can't grow.
 
     Args:
@@ -68,18 +68,18 @@ class Shape:
         begins: matches a text, to its end, that is a beginning of it.
     """
 
-    def __init__(self, *parts: Part, longest: int = 1000) -> None:
+    def __init__(self, *parts: PatternPart, longest: int = 1000) -> None:
         row = _row(parts)
         self.match = re.compile(row.whole, re.DOTALL).match
         self.begins = re.compile(rf"{row.begun}\Z", re.DOTALL).match
         self.longest = longest
 
 
-def _row(parts: tuple[Part, ...]) -> Part:
+def _row(parts: tuple[PatternPart, ...]) -> PatternPart:
     """Parts one after another. A beginning of them is all of the first ones and a beginning of the next."""
     begun = "|".join("".join(part.whole for part in parts[:at]) + part.begun for at, part in enumerate(parts))
     begun = re.sub(r"\?P<\w+>", "?:", begun)  # a name may stand in a pattern only once
-    return Part("".join(part.whole for part in parts), f"(?:{begun})")
+    return PatternPart("".join(part.whole for part in parts), f"(?:{begun})")
 
 
 def _beginnings(word: str) -> str:

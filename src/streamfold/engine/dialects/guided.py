@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from ...text import parse_object
 from ...values import NamedTool
-from ..brackets import Brackets
+from ..brackets import BracketTracker
 from .dialect import DialectContext
 from .json_calls import read_entries, read_entry
-from .reader import Family, Reader, Verdict
+from .reader import MarkupFormat, MarkupReader, ReadResult
 from .scanner import Reading, markers
 
 _KEYS = ("parameters", "arguments")
 
 
-class Guided(Family):
+class GuidedOutput(MarkupFormat):
     """Both forms; which one, the first bracket and the tool choice say."""
 
     heads = ("[", "{")
@@ -27,14 +27,14 @@ class Guided(Family):
         choice = context.tool_choice
         self._named = choice.name if isinstance(choice, NamedTool) else None
 
-    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+    def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         if marker == "[" or not self._named:
             return (yield from read_entries(text, _KEYS, marker))
         # The arguments of the named tool. What comes behind them belongs to them, and makes them invalid.
         pieces = [marker]
         yield from text.until(markers(), pieces.append)
         value = "".join(pieces)
-        brackets = Brackets()
+        brackets = BracketTracker()
         brackets.skip(value)
         if brackets.open:
             return text.unfinished("the arguments of the named tool")

@@ -13,8 +13,8 @@ from __future__ import annotations
 from functools import partial
 
 from .dialect import DialectContext
-from .grammar import SPACES, Shape, lit, opt, run
-from .reader import Family, Reader, Verdict
+from .grammar import SPACES, TokenPattern, literal, optional, repeat
+from .reader import MarkupFormat, MarkupReader, ReadResult
 from .scanner import NOT_SPACE, Reading, drop, is_object, markers
 
 _START, CHANNEL, _MESSAGE, TO = "<|start|>", "<|channel|>", "<|message|>", "to="
@@ -22,21 +22,21 @@ _ENDS = "<|end|>", "<|return|>", "<|call|>"
 _ROLES = "assistant", "commentary"
 _NAME, _WORD = r"[\w.\-]", "[A-Za-z_]"
 _REST = (
-    opt(SPACES, lit(TO), run(_NAME, "second", least=1)),
-    opt(SPACES, opt(lit("<|constrain|>")), SPACES, run("[A-Za-z_/]", least=1)),
+    optional(SPACES, literal(TO), repeat(_NAME, "second", least=1)),
+    optional(SPACES, optional(literal("<|constrain|>")), SPACES, repeat("[A-Za-z_/]", least=1)),
     SPACES,
-    lit(_MESSAGE),
+    literal(_MESSAGE),
 )
-_CHANNEL = opt(SPACES, lit(CHANNEL), SPACES, run(_WORD, "channel", least=1))
-_TO = opt(SPACES, lit(TO), run(_NAME, "first", least=1))
+_CHANNEL = optional(SPACES, literal(CHANNEL), SPACES, repeat(_WORD, "channel", least=1))
+_TO = optional(SPACES, literal(TO), repeat(_NAME, "first", least=1))
 _HEADERS = {
-    _START: Shape(SPACES, run(_NAME, "role", least=1), _TO, _CHANNEL, *_REST, longest=256),
-    TO: Shape(run(_NAME, "first", least=1), _CHANNEL, *_REST, longest=256),
-    CHANNEL: Shape(SPACES, run(_WORD, "channel", least=1), *_REST, longest=256),
+    _START: TokenPattern(SPACES, repeat(_NAME, "role", least=1), _TO, _CHANNEL, *_REST, longest=256),
+    TO: TokenPattern(repeat(_NAME, "first", least=1), _CHANNEL, *_REST, longest=256),
+    CHANNEL: TokenPattern(SPACES, repeat(_WORD, "channel", least=1), *_REST, longest=256),
 }
 
 
-class Harmony(Family):
+class Harmony(MarkupFormat):
     """The messages of one answer."""
 
     heads = followers = (*_ROLES, TO, CHANNEL)
@@ -50,15 +50,15 @@ class Harmony(Family):
         super().__init__(context)
         self._calls = context.calls_allowed
 
-    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+    def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         if marker != _START and text.behind not in ("", *_ENDS):
-            return Verdict.DECLINED  # the body of a message has begun
+            return ReadResult.NOT_MINE  # the body of a message has begun
         if marker in _ROLES:
             yield from text.span(NOT_SPACE, drop)
             marker = yield from text.expect(markers(TO, CHANNEL))
         header = (yield from text.match(_HEADERS[marker])) if marker else None
         if header is None:
-            return text.unfinished("the header of a message") if marker and text.cut else Verdict.DECLINED
+            return text.unfinished("the header of a message") if marker and text.cut else ReadResult.NOT_MINE
         found = header.groupdict()
         recipient = found.get("first") or found["second"]
         if found.get("role", _ROLES[0]) not in _ROLES:
@@ -69,9 +69,9 @@ class Harmony(Family):
         if found.get("channel") == "analysis":
             text.think(*_ENDS)
         text.behind = _MESSAGE
-        return Verdict.TAKEN
+        return ReadResult.CONSUMED
 
-    def _call(self, text: Reader, recipient: str) -> Reading[Verdict]:
+    def _call(self, text: MarkupReader, recipient: str) -> Reading[ReadResult]:
         name = self._name(recipient)
         show = partial(text.draft, name) if self._calls else None
         arguments, end = yield from text.body(markers(*_ENDS, _START), show)
@@ -85,13 +85,13 @@ class Harmony(Family):
             return text.unfinished("a tool call")
         text.event()
         text.behind = _ENDS[-1]
-        return Verdict.TAKEN
+        return ReadResult.CONSUMED
 
     def _name(self, recipient: str) -> str:
         names = [recipient.removeprefix("functions."), recipient, recipient.rpartition(".")[2]]
         return next((name for name in names if name in self.tools), names[0])
 
-    def _drop(self, text: Reader) -> Reading[Verdict]:
+    def _drop(self, text: MarkupReader) -> Reading[ReadResult]:
         """Drops a message that the model has put into the mouth of somebody else, such as the result of a tool."""
         text.event()
         while (end := (yield from text.until(markers(*_ENDS, _START), drop))) == _START:
@@ -102,4 +102,4 @@ class Harmony(Family):
                 return text.unfinished("the header of a message")
         text.event()
         text.behind = end or _ENDS[0]
-        return Verdict.TAKEN
+        return ReadResult.CONSUMED

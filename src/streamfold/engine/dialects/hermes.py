@@ -9,27 +9,27 @@ from __future__ import annotations
 import re
 
 from .json_calls import EntryDraft, read_entry
-from .reader import Family, Reader, Verdict
+from .reader import MarkupFormat, MarkupReader, ReadResult
 from .scanner import NOT_SPACE, Reading, drop, markers
 
 _BEGIN, _END = "<tool_call>", "</tool_call>"
 
 
-class Hermes(Family):
+class Hermes(MarkupFormat):
     """Calls between tags."""
 
     openers = (_BEGIN,)
     followers = (_END,)  # some models close a call twice
 
-    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+    def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         if marker == _END:
             text.event()
-            return Verdict.TAKEN
+            return ReadResult.CONSUMED
         first = yield from text.span(NOT_SPACE, drop)
         if not first:
             return text.unfinished("a tool call")
         if first != "{":
-            return Verdict.DECLINED
+            return ReadResult.NOT_MINE
         body, end = yield from text.body(markers(_END, _BEGIN), EntryDraft(text.draft).feed)
         if end == _BEGIN:
             text.unread(end)
@@ -37,17 +37,17 @@ class Hermes(Family):
             entry = read_entry(body)
         except ValueError:
             return self._broken(text, body, end)
-        return text.call(entry.name, entry.arguments or "") if entry else Verdict.TEXT
+        return text.call(entry.name, entry.arguments or "") if entry else ReadResult.PLAIN_TEXT
 
-    def _broken(self, text: Reader, body: str, end: str) -> Verdict:
+    def _broken(self, text: MarkupReader, body: str, end: str) -> ReadResult:
         if not end:
             return text.unfinished("a tool call")
         if end == _BEGIN:
             text.dropped(f"an unfinished call: {body[:80]!r}")
             text.event()
-            return Verdict.TAKEN
+            return ReadResult.CONSUMED
         name = _NAME.match(body)
-        return text.call(name[1], body) if name and name[1] in self.tools else Verdict.TEXT
+        return text.call(name[1], body) if name and name[1] in self.tools else ReadResult.PLAIN_TEXT
 
 
 _NAME = re.compile(r'\{\s*"name"\s*:\s*"([^"\\]+)"')

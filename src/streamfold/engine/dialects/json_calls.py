@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
-from ..brackets import Brackets
-from .grammar import SPACES, Shape, lit
-from .reader import Reader, Verdict
+from ..brackets import BracketTracker
+from .grammar import SPACES, TokenPattern, literal
+from .reader import MarkupReader, ReadResult
 from .scanner import Reading, is_json, markers
 
 
@@ -57,7 +57,7 @@ class EntryDraft:
         self._show = show
         self._head = ""
         self._name = ""
-        self._brackets = Brackets()
+        self._brackets = BracketTracker()
         self._ended = False
 
     def feed(self, piece: str) -> None:
@@ -76,7 +76,7 @@ class EntryDraft:
         self._show(self._name, piece)
 
 
-def read_entries(text: Reader, keys: tuple[str, ...], begun: str = "") -> Reading[Verdict]:
+def read_entries(text: MarkupReader, keys: tuple[str, ...], begun: str = "") -> Reading[ReadResult]:
     """Reads an array of calls, or a single one. If it is cut off, only the complete calls count."""
     value, closed = yield from text.value(begun)
     try:
@@ -84,18 +84,18 @@ def read_entries(text: Reader, keys: tuple[str, ...], begun: str = "") -> Readin
         whole = _objects(value) if value.startswith("[") else [value] if closed else []
         calls = [entry for item in whole if (entry := read_entry(item, keys))]
     except ValueError:
-        return Verdict.TEXT
+        return ReadResult.PLAIN_TEXT
     if closed and not calls and not nothing:
-        return Verdict.TEXT
+        return ReadResult.PLAIN_TEXT
     for entry in calls:
         text.call(entry.name, entry.arguments or "", entry.id)
     text.event()
-    return Verdict.TAKEN if closed else text.unfinished("a list of tool calls")
+    return ReadResult.CONSUMED if closed else text.unfinished("a list of tool calls")
 
 
 def read_calls(
-    text: Reader, end: str, keys: tuple[str, ...], names: tuple[str, ...] = ("name",)
-) -> Reading[tuple[Verdict | None, str]]:
+    text: MarkupReader, end: str, keys: tuple[str, ...], names: tuple[str, ...] = ("name",)
+) -> Reading[tuple[ReadResult | None, str]]:
     """Reads an array of calls, or a single one, that `end` may follow. If it is cut off, the complete calls count.
 
     Returns the verdict and the text; the verdict is None if `end` came before the text was JSON.
@@ -107,13 +107,13 @@ def read_calls(
     objects = _objects(body) if body.startswith("[") else [body] if whole else []
     calls = [entry for item in objects if (entry := read_entry(item, keys, names))]
     if whole and not calls:
-        return Verdict.TEXT, body
+        return ReadResult.PLAIN_TEXT, body
     for entry in calls:
         text.call(entry.name, entry.arguments or "")
     if not whole:
         return text.unfinished("a list of tool calls"), body
-    yield from text.match(Shape(SPACES, lit(end)))
-    return Verdict.TAKEN, body
+    yield from text.match(TokenPattern(SPACES, literal(end)))
+    return ReadResult.CONSUMED, body
 
 
 def _objects(text: str) -> Iterator[str]:

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from .grammar import SPACES, Shape, either, lit, opt, run
+from .grammar import SPACES, TokenPattern, literal, one_of, optional, repeat
 from .json_calls import read_calls
-from .python_literals import Broken, CutOff, Python
-from .reader import Family, Reader, Verdict
+from .python_literals import IncompleteLiteral, InvalidLiteral, Python
+from .reader import MarkupFormat, MarkupReader, ReadResult
 from .scanner import Reading
 
 _BEGIN, END = "<|tool_call_start|>", "<|tool_call_end|>"
-_NAME = run(r"[^\W\d]|(?<=[\w.])[\w.]", "name", least=1)
-_OPENING = Shape(
-    SPACES, opt(lit("[", name="list"), SPACES), either((lit("{", name="json"),), (_NAME, SPACES, lit("(")))
+_NAME = repeat(r"[^\W\d]|(?<=[\w.])[\w.]", "name", least=1)
+_OPENING = TokenPattern(
+    SPACES,
+    optional(literal("[", name="list"), SPACES),
+    one_of((literal("{", name="json"),), (_NAME, SPACES, literal("("))),
 )
-_END = Shape(SPACES, lit(END))
+_END = TokenPattern(SPACES, literal(END))
 
 
-class LFM2(Family):
+class LFM2(MarkupFormat):
     """A list of calls, a single one, or an array of objects."""
 
     openers = interrupts = boundaries = (_BEGIN,)
-    full = {_BEGIN: Shape(SPACES, either((lit("[", "{"),), (_NAME, SPACES, lit("("))))}
+    full = {_BEGIN: TokenPattern(SPACES, one_of((literal("[", "{"),), (_NAME, SPACES, literal("("))))}
 
-    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+    def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         opening = yield from text.match(_OPENING, take=False)
         if opening is None:
-            return text.unfinished("a tool call") if text.cut else Verdict.DECLINED
+            return text.unfinished("a tool call") if text.cut else ReadResult.NOT_MINE
         if opening["json"]:
             verdict, _ = yield from read_calls(text, END, ("arguments", "parameters"))
-            return verdict or Verdict.TEXT
+            return verdict or ReadResult.PLAIN_TEXT
         yield from text.take(opening.start("name") - opening.start())
         calls: list[tuple[str, str]] = []
         unfinished = False
@@ -37,9 +39,9 @@ class LFM2(Family):
                 yield from Python.calls(text, calls)
             else:
                 calls.append((yield from Python.call(text)))
-        except CutOff:
+        except IncompleteLiteral:
             unfinished = True
-        except Broken:
+        except InvalidLiteral:
             name = opening["name"]
             return (yield from text.broken(marker, END, name if name in self.tools else ""))
         for name, arguments in calls:
@@ -47,4 +49,4 @@ class LFM2(Family):
         if unfinished:
             return text.unfinished("a list of tool calls")
         yield from text.match(_END)
-        return Verdict.TAKEN
+        return ReadResult.CONSUMED

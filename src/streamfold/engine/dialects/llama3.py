@@ -6,17 +6,17 @@ its first key is one of a call's. Python is read by its literals. Nothing is eve
 
 from __future__ import annotations
 
-from .grammar import SPACES, Shape, lit, run
+from .grammar import SPACES, TokenPattern, literal, repeat
 from .json_calls import read_entry
-from .python_literals import Broken, CutOff, Python
-from .reader import THINK, Family, Reader, Verdict
+from .python_literals import IncompleteLiteral, InvalidLiteral, Python
+from .reader import THINK, MarkupFormat, MarkupReader, ReadResult
 from .scanner import NOT_SPACE, Reading, drop, markers
 
 _TAGS = _PYTHON_TAG, _PYTHON_START = "<|python_tag|>", "<|python_start|>"
 _PYTHON_END = "<|python_end|>"
 
 
-class Llama3(Family):
+class Llama3(MarkupFormat):
     """Both forms, at the head of the message, or behind a tag anywhere.
 
     Objects may follow an object, with a semicolon or white space between.
@@ -29,10 +29,10 @@ class Llama3(Family):
     closers = tuple(THINK.values())
     listed = False  # what comes behind a list is text
 
-    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+    def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         if marker == _PYTHON_END:
             text.event()
-            return Verdict.TAKEN
+            return ReadResult.CONSUMED
         if marker in (*_TAGS, ";"):
             yield from text.span(NOT_SPACE, drop)
             marker = yield from text.expect(markers("{") if marker == ";" else markers("{", "["))
@@ -40,43 +40,43 @@ class Llama3(Family):
             return (yield from self._object(text))
         if marker == "[":
             return (yield from self._python(text))
-        return Verdict.DECLINED
+        return ReadResult.NOT_MINE
 
-    def _object(self, text: Reader) -> Reading[Verdict]:
+    def _object(self, text: MarkupReader) -> Reading[ReadResult]:
         begun = ["{"]
         yield from text.span(NOT_SPACE, begun.append)
         key = yield from text.expect(_KEYS)
         begun.append(key)
         yield from text.span(NOT_SPACE, begun.append)
         if not key or not (yield from text.expect(markers(":"))):
-            return Verdict.DECLINED
+            return ReadResult.NOT_MINE
         value, closed = yield from text.value("".join(begun) + ":")
         if not closed:
             # Servers write the name first; anything else that is cut off was an answer in JSON.
-            return text.unfinished("a tool call") if key == '"name"' else Verdict.TEXT
+            return text.unfinished("a tool call") if key == '"name"' else ReadResult.PLAIN_TEXT
         try:
             entry = read_entry(value, ("parameters", "arguments"))
         except ValueError:
-            return Verdict.TEXT
+            return ReadResult.PLAIN_TEXT
         if entry is None or entry.arguments is None:
-            return Verdict.TEXT
+            return ReadResult.PLAIN_TEXT
         return text.call(entry.name, entry.arguments)
 
-    def _python(self, text: Reader) -> Reading[Verdict]:
+    def _python(self, text: MarkupReader) -> Reading[ReadResult]:
         if not (yield from text.match(_CALL, take=False)):
-            return Verdict.DECLINED
+            return ReadResult.NOT_MINE
         calls: list[tuple[str, str]] = []
         try:
             yield from Python.calls(text, calls)
-        except CutOff:
+        except IncompleteLiteral:
             return text.unfinished("a list of tool calls")
-        except Broken:
-            return Verdict.TEXT
+        except InvalidLiteral:
+            return ReadResult.PLAIN_TEXT
         for function, arguments in calls:
             text.call(function, arguments)
         self.listed = True
-        return Verdict.TAKEN
+        return ReadResult.CONSUMED
 
 
 _KEYS = markers('"name"', '"parameters"', '"arguments"', '"type"')
-_CALL = Shape(SPACES, run(r"[\w.]", least=1), SPACES, lit("("))
+_CALL = TokenPattern(SPACES, repeat(r"[\w.]", least=1), SPACES, literal("("))

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from ...values import CallSummary, Delta, ReasoningDelta, TextDelta, ToolCallDelta, Warn
 from .dialect import DialectContext
-from .reader import Family, Reader
+from .reader import MarkupFormat, MarkupReader
 from .scanner import is_object
 
 
-class Markup:
+class MarkupDialect:
     """The dialect of one or several families: a filter for the deltas of one answer.
 
     Where the markers of calls are ordinary characters, reasoning that quotes a call is reasoning. But some models call
@@ -19,14 +19,14 @@ class Markup:
     It has been shown as reasoning by then.
     """
 
-    def __init__(self, families: Sequence[Family], context: DialectContext) -> None:
+    def __init__(self, families: Sequence[MarkupFormat], context: DialectContext) -> None:
         on, inside = context.calls_allowed, context.start_in_reasoning
         reasoning = inside or any(family.think for family in families)
         self._draft = context.draft
-        self._text = Reader(families, calls=on, reasoning=reasoning, inside=inside, draft=self._draft_in_text)
+        self._text = MarkupReader(families, calls=on, reasoning=reasoning, inside=inside, draft=self._draft_in_text)
         # Older servers leave a call that Kimi makes while it thinks in `reasoning_content`. The rest is reasoning.
         aloud = [family for family in families if family.interrupts]
-        self._thoughts = Reader(aloud, ReasoningDelta, calls=True, draft=context.draft) if on and aloud else None
+        self._thoughts = MarkupReader(aloud, ReasoningDelta, calls=True, draft=context.draft) if on and aloud else None
         self._quiet = [family for family in families if family.openers and not family.interrupts] if on else []
         self._text.thought = [] if self._quiet else None
         self._tools = {tool.name for tool in context.tools}
@@ -69,7 +69,7 @@ class Markup:
         """Returns the calls in reasoning that never ended."""
         if self._structured or not self._text.unclosed or not self._text.thought:
             return []
-        reader = Reader(self._quiet, calls=True)
+        reader = MarkupReader(self._quiet, calls=True)
         reader.feed("".join(self._text.thought))
         reader.finish()
         return [

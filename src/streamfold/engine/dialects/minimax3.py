@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .grammar import SPACES, Shape, lit, run
-from .reader import Reader
+from .grammar import SPACES, TokenPattern, literal, repeat
+from .reader import MarkupReader
 from .scanner import Reading, drop, markers
 from .text_sections import Sections
-from .typed_values import declared_types, items, joined, member, typed
+from .typed_values import declared_types, items, json_object, member, typed_json
 from .xml_tags import QUOTED, attribute
 
 MARK = "]<]minimax[>["
@@ -50,7 +50,7 @@ class _Element:
         if not self.children:
             if types & {"array", "object"} and not text.strip():
                 return "[]" if is_list else "{}"
-            return typed(text, self.schema, root)
+            return typed_json(text, self.schema, root)
         if is_list or (not types and all(name == "item" for name, _ in self.children)):
             return f"[{', '.join(value for _, value in self.children)}]"
         return self.object()
@@ -60,7 +60,7 @@ class _Element:
         found: dict[str, list[str]] = {}
         for name, value in self.children:
             found.setdefault(name, []).append(value)
-        return joined((name, f"[{', '.join(some)}]" if len(some) > 1 else some[0]) for name, some in found.items())
+        return json_object((name, f"[{', '.join(some)}]" if len(some) > 1 else some[0]) for name, some in found.items())
 
 
 class MiniMax3(Sections):
@@ -68,14 +68,14 @@ class MiniMax3(Sections):
 
     call_begins = (_INVOKE,)
     section_ends = (_SECTION_END,)
-    opening = Shape(SPACES, lit("<tool_call>"))
+    opening = TokenPattern(SPACES, literal("<tool_call>"))
     divided = True
 
     openers = interrupts = boundaries = (MARK,)
     full = {MARK: opening}
     think = {"<mm:think>": "</mm:think>"}
 
-    def mark(self, text: Reader) -> Reading[str]:
+    def mark(self, text: MarkupReader) -> Reading[str]:
         while (yield from text.until(_MARK, drop)):
             if found := (yield from text.match(_IN_SECTION)):
                 return found["tag"]
@@ -83,7 +83,7 @@ class MiniMax3(Sections):
                 return ""
         return ""
 
-    def call(self, text: Reader, marker: str, *, alone: bool) -> Reading[str | None]:
+    def call(self, text: MarkupReader, marker: str, *, alone: bool) -> Reading[str | None]:
         header = yield from text.match(_HEADER)
         if header is None:
             return None
@@ -96,7 +96,7 @@ class MiniMax3(Sections):
         return end
 
 
-def _arguments(text: Reader, root: Mapping[str, Any]) -> Reading[tuple[str, str]]:
+def _arguments(text: MarkupReader, root: Mapping[str, Any]) -> Reading[tuple[str, str]]:
     """The arguments as JSON, or as they were written if they are broken; and the tag that ended them."""
     raw: list[str] = []
     stack = [_Element("invoke", root)]
@@ -128,7 +128,7 @@ def _arguments(text: Reader, root: Mapping[str, Any]) -> Reading[tuple[str, str]
     return "", ""
 
 
-def _skip(text: Reader, raw: list[str]) -> Reading[tuple[str, str]]:
+def _skip(text: MarkupReader, raw: list[str]) -> Reading[tuple[str, str]]:
     """Reads on to the end of a broken call: its text, and the tag that ends it."""
     while (yield from text.until(_MARK, raw.append)):
         if end := (yield from text.match(_END)):
@@ -138,7 +138,7 @@ def _skip(text: Reader, raw: list[str]) -> Reading[tuple[str, str]]:
 
 
 _MARK = markers(MARK)
-_IN_SECTION = Shape(SPACES, lit(_INVOKE, _SECTION_END, name="tag"))
-_END = Shape(SPACES, lit("</invoke>", _SECTION_END, name="tag"))
-_HEADER = Shape(*QUOTED)
-_TAG = Shape(SPACES, lit("<"), run("/", "slash"), run("[^<>]", "name"), lit(">"))
+_IN_SECTION = TokenPattern(SPACES, literal(_INVOKE, _SECTION_END, name="tag"))
+_END = TokenPattern(SPACES, literal("</invoke>", _SECTION_END, name="tag"))
+_HEADER = TokenPattern(*QUOTED)
+_TAG = TokenPattern(SPACES, literal("<"), repeat("/", "slash"), repeat("[^<>]", "name"), literal(">"))

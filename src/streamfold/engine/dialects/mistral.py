@@ -5,29 +5,29 @@ from __future__ import annotations
 import re
 
 from .json_calls import read_entries
-from .reader import THINK, Family, Reader, Verdict
+from .reader import THINK, MarkupFormat, MarkupReader, ReadResult
 from .scanner import NOT_SPACE, Reading, drop, markers
 
 _CALL_ID, _ARGS = "[CALL_ID]", "[ARGS]"
 
 
-class Mistral(Family):
+class Mistral(MarkupFormat):
     """Both forms; the first character behind the marker says which."""
 
     openers = ("[TOOL_CALLS]",)
     think = {**THINK, "[THINK]": "[/THINK]"}  # Magistral, Ministral 3
 
-    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+    def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         yield from text.span(NOT_SPACE, drop)
         if not (yield from text.expect(markers("["))):
             return (yield from self._named(text))
         begun = ["["]
         first = yield from text.span(NOT_SPACE, begun.append)
         if first and first not in "{]":
-            return Verdict.DECLINED
+            return ReadResult.NOT_MINE
         return (yield from read_entries(text, ("arguments",), "".join(begun)))
 
-    def _named(self, text: Reader) -> Reading[Verdict]:
+    def _named(self, text: MarkupReader) -> Reading[ReadResult]:
         name: list[str] = []
         call_id: list[str] = []
         yield from text.span(_NO_NAME, name.append)
@@ -38,7 +38,7 @@ class Mistral(Family):
         if not text.cut and (yield from text.span(NOT_SPACE, drop)) == "{" and name:
             value, closed = yield from text.value(quotes="\"'")
             return text.call("".join(name), value, "".join(call_id)) if closed else text.unfinished("a tool call")
-        return text.unfinished("a tool call") if text.broke_off() else Verdict.DECLINED
+        return text.unfinished("a tool call") if text.broke_off() else ReadResult.NOT_MINE
 
 
 _NO_NAME = re.compile(r"[^\w.\-]")

@@ -12,22 +12,22 @@ from typing import Any
 
 from ...text import join_surrogates
 from .scanner import NOT_SPACE, Markers, Reading, Scanner, drop, is_json, markers
-from .typed_values import bare, items, joined, member, quoted
+from .typed_values import items, json_object, json_string, member, unquoted_json
 
 _DEEPEST = 64  # brackets in brackets
 
 
-class Broken(Exception):
+class InvalidLiteral(Exception):
     """What has been read is no value."""
 
 
-class CutOff(Exception):
+class IncompleteLiteral(Exception):
     """The input has ended inside a value."""
 
 
 def _fail(text: Scanner) -> Exception:
     """The reason why something that must come does not."""
-    return CutOff() if text.broke_off() else Broken()
+    return IncompleteLiteral() if text.broke_off() else InvalidLiteral()
 
 
 def _next(text: Scanner, wanted: Markers) -> Reading[str]:
@@ -47,7 +47,7 @@ def _row(text: Scanner, closer: str, item: Callable[[], Reading[None]]) -> Readi
             return
 
 
-class Delimited:
+class GemmaNotation:
     """Gemma's objects: strings between marks of their own or JSON's quotes, keys and simple values bare.
 
     Args:
@@ -62,22 +62,22 @@ class Delimited:
         self._begins = markers(quote, '"', "{", "[")
 
     def value(self, text: Scanner, schema: Any, depth: int = 0) -> Reading[str]:
-        """Reads a value, and returns it as JSON. Raises Broken or CutOff."""
+        """Reads a value, and returns it as JSON. Raises Broken or IncompleteLiteral."""
         mark = yield from _next(text, self._begins)
         if mark == "{":
             return (yield from self.object(text, schema, depth + 1))
         if mark == "[":
             return (yield from self._list(text, schema, depth + 1))
         if mark:
-            return quoted((yield from self._string(text, mark)))
+            return json_string((yield from self._string(text, mark)))
         pieces: list[str] = []
         stop = yield from text.span(_BARE_END, pieces.append)
         word = "".join(pieces).strip()
         if not stop:
-            raise CutOff
+            raise IncompleteLiteral
         if not word or stop in "{[":
-            raise Broken
-        return bare(word, schema, self._root)
+            raise InvalidLiteral
+        return unquoted_json(word, schema, self._root)
 
     def object(self, text: Scanner, schema: Any, depth: int = 0) -> Reading[str]:
         """Reads an object behind its bracket."""
@@ -95,9 +95,9 @@ class Delimited:
             members[key] = yield from self.value(text, member(schema, key, self._root), depth)
 
         if depth > _DEEPEST:
-            raise Broken
+            raise InvalidLiteral
         yield from _row(text, "}", read)
-        return joined(members.items())
+        return json_object(members.items())
 
     def _list(self, text: Scanner, schema: Any, depth: int) -> Reading[str]:
         found: list[str] = []
@@ -107,7 +107,7 @@ class Delimited:
             found.append((yield from self.value(text, of, depth)))
 
         if depth > _DEEPEST:
-            raise Broken
+            raise InvalidLiteral
         yield from _row(text, "]", read)
         return f"[{', '.join(found)}]"
 
@@ -115,16 +115,16 @@ class Delimited:
         pieces: list[str] = []
         if mark == self._quote:
             if not (yield from text.until(markers(mark), pieces.append)):
-                raise CutOff
+                raise IncompleteLiteral
             return "".join(pieces)
         while (end := (yield from text.until(_JSON_STRING, pieces.append))) != '"':
             if not end:
-                raise CutOff
+                raise IncompleteLiteral
             pieces.append(end)
         try:
             return str(json.loads(f'"{"".join(pieces)}"'))
         except ValueError:
-            raise Broken from None
+            raise InvalidLiteral from None
 
 
 class Python:
@@ -159,18 +159,18 @@ class Python:
         if not (yield from _next(text, _BRACKET)) or not all(map(_NAME.fullmatch, name.split("."))):
             raise _fail(text)
         yield from _row(text, ")", read)
-        return name, joined(arguments.items())
+        return name, json_object(arguments.items())
 
     @classmethod
     def value(cls, text: Scanner, depth: int = 0) -> Reading[str]:
-        """Reads a value, and returns it as JSON. Raises Broken or CutOff."""
+        """Reads a value, and returns it as JSON. Raises Broken or IncompleteLiteral."""
         mark = yield from _next(text, _PYTHON)
         if depth > _DEEPEST:
-            raise Broken
+            raise InvalidLiteral
         if not mark:
             return (yield from _simple(text))
         if mark in "\"'":
-            return quoted((yield from _string(text, mark)))
+            return json_string((yield from _string(text, mark)))
         found: list[str] = []
         members: dict[str, str] = {}
 
@@ -187,7 +187,7 @@ class Python:
 
         if mark == "{":
             yield from _row(text, "}", pair)
-            return joined(members.items())
+            return json_object(members.items())
         yield from _row(text, {"[": "]", "(": ")"}[mark], item)
         return f"[{', '.join(found)}]"
 
@@ -203,7 +203,7 @@ class _Literal(Scanner):
             # A comma has been put behind it: a quote closes a string only in front of something like it.
             if (yield from _next(self, markers(","))) and not (yield from self.span(NOT_SPACE, drop)):
                 self.result = value
-        except (Broken, CutOff):
+        except (InvalidLiteral, IncompleteLiteral):
             return
 
 
@@ -226,13 +226,13 @@ def _simple(text: Scanner) -> Reading[str]:
     """A number or a word."""
     word = yield from _word(text, _NO_SIMPLE)
     if text.at_end():
-        raise CutOff  # more of it might have come
+        raise IncompleteLiteral  # more of it might have come
     if word in _WORDS:
         return _WORDS[word]
     if whole := _WHOLE.fullmatch(word):
         return f"{whole[1]}{whole[2]}"
     if not _FLOAT.fullmatch(word) or not is_json(number := json.dumps(float(word))):
-        raise Broken
+        raise InvalidLiteral
     return number
 
 
@@ -248,7 +248,7 @@ def _string(text: Scanner, quote: str) -> Reading[str]:
         if (yield from text.span(NOT_SPACE, space.append)) in _MAY_FOLLOW:
             return join_surrogates("".join(pieces))
         pieces += [quote, *space]
-    raise CutOff
+    raise IncompleteLiteral
 
 
 def _escaped(text: Scanner) -> Reading[str]:
@@ -257,7 +257,7 @@ def _escaped(text: Scanner) -> Reading[str]:
     size = _SIZES.get(char)
     if size is None:
         if not char:
-            raise CutOff
+            raise IncompleteLiteral
         return _ESCAPES.get(char, "\\" + char)
     digits = yield from text.take(size)
     if not re.fullmatch(f"[0-9a-fA-F]{{{size}}}", digits) or int(digits, 16) > 0x10FFFF:

@@ -34,22 +34,22 @@ from typing import ClassVar
 from ...text import join_surrogates
 from ...values import Delta, ReasoningDelta, TextDelta, ToolCallDelta, Warn
 from .dialect import DialectContext
-from .grammar import Shape
+from .grammar import TokenPattern
 from .scanner import NOT_SPACE, Markers, Reading, Scanner, markers
 
 # DeepSeek, Qwen, Kimi K2-Thinking and most others; then Kimi-VL and the early Kimi preview.
 THINK = {"<think>": "</think>", "◁think▷": "◁/think▷"}
 
 
-class Verdict(Enum):
+class ReadResult(Enum):
     """The result of a family's attempt to read a structure."""
 
-    TAKEN = auto()  # it was structure
-    TEXT = auto()  # it looked like a call, and is text, all of it
-    DECLINED = auto()  # not its own: another family may read it
+    CONSUMED = auto()  # it was structure
+    PLAIN_TEXT = auto()  # it looked like a call, and is text, all of it
+    NOT_MINE = auto()  # not its own: another family may read it
 
 
-class Family:
+class MarkupFormat:
     """How the models of one family write calls.
 
     Attributes:
@@ -75,7 +75,7 @@ class Family:
     interrupts: ClassVar[tuple[str, ...]] = ()
     frames: ClassVar[tuple[str, ...]] = ()
     boundaries: ClassVar[tuple[str, ...]] = ()
-    full: ClassVar[Mapping[str, Shape]] = {}
+    full: ClassVar[Mapping[str, TokenPattern]] = {}
     think: ClassVar[Mapping[str, str]] = THINK
     closers: ClassVar[tuple[str, ...] | None] = None
     prompted: ClassVar[Mapping[str, str]] = {}
@@ -84,13 +84,13 @@ class Family:
     def __init__(self, context: DialectContext) -> None:
         self.tools = {tool.name: tool.parameters for tool in context.tools}
 
-    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+    def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         """Reads on behind one of the markers above. A family without any, such as `think`, is never asked."""
         yield from ()
-        return Verdict.DECLINED
+        return ReadResult.NOT_MINE
 
 
-class Reader(Scanner):
+class MarkupReader(Scanner):
     """One lane of one answer.
 
     Args:
@@ -109,7 +109,7 @@ class Reader(Scanner):
 
     def __init__(
         self,
-        families: Sequence[Family],
+        families: Sequence[MarkupFormat],
         kind: type[TextDelta | ReasoningDelta] = TextDelta,
         *,
         calls: bool,
@@ -164,7 +164,7 @@ class Reader(Scanner):
 
     # Methods for families.
 
-    def call(self, name: str, arguments: str, call_id: str | None = None) -> Verdict:
+    def call(self, name: str, arguments: str, call_id: str | None = None) -> ReadResult:
         """Takes a call that has been read."""
         if self._drafted <= len(self.calls):
             self.draft(name, arguments)
@@ -172,7 +172,7 @@ class Reader(Scanner):
         self.calls.append(ToolCallDelta(len(self.calls), made_id, join_surrogates(name), arguments.strip(), whole=True))
         self._head = False
         self.event()
-        return Verdict.TAKEN
+        return ReadResult.CONSUMED
 
     def draft(self, name: str, piece: str) -> None:
         """Shows the next piece of the arguments of a call that is being read. It may still turn out to be none."""
@@ -186,25 +186,25 @@ class Reader(Scanner):
         self._space.clear()
         self._tape = None
 
-    def unfinished(self, what: str) -> Verdict:
+    def unfinished(self, what: str) -> ReadResult:
         """The input has ended inside a structure: the rest of it is not shown."""
         self._at = len(self._window)
         self.warnings.append(Warn("unfinished_markup", f"the answer ended inside {what}"))
         self.event()
-        return Verdict.TAKEN
+        return ReadResult.CONSUMED
 
-    def think(self, *closers: str) -> Verdict:
+    def think(self, *closers: str) -> ReadResult:
         """Reasoning begins here, up to one of these markers."""
         self._opened = self._inside = True
         self._closers = closers
         self.event()
-        return Verdict.TAKEN
+        return ReadResult.CONSUMED
 
     def say_all(self) -> None:
         """Shows all that has been read from the marker on as text."""
         self._say("".join(self._tape or ()))
 
-    def broken(self, marker: str, end: str, name: str = "", header: str = "") -> Reading[Verdict]:
+    def broken(self, marker: str, end: str, name: str = "", header: str = "") -> Reading[ReadResult]:
         """Reads a call that turned out to be broken once more, from its marker to its end.
 
         Args:
@@ -214,7 +214,7 @@ class Reader(Scanner):
         pieces = [self.again(marker)]
         if not (yield from self.until(markers(end), pieces.append)):
             return self.unfinished("a tool call")
-        return self.call(name, "".join(pieces).removeprefix(header)) if name else Verdict.TEXT
+        return self.call(name, "".join(pieces).removeprefix(header)) if name else ReadResult.PLAIN_TEXT
 
     @property
     def unclosed(self) -> bool:
@@ -275,9 +275,9 @@ class Reader(Scanner):
             self._tape = [marker]
             verdict = yield from family.read(self, marker)
             tape, self._tape = "".join(self._tape or ()), None
-            if verdict is Verdict.TEXT:
+            if verdict is ReadResult.PLAIN_TEXT:
                 self._say(tape)
-            if verdict is not Verdict.DECLINED:
+            if verdict is not ReadResult.NOT_MINE:
                 return
             self.unread(tape[len(marker) :])
         self._say(marker)

@@ -22,8 +22,8 @@ from typing import TypeAlias, TypeVar
 from pydantic_core import from_json
 
 from ...text import parse_object
-from ..brackets import Brackets
-from .grammar import Shape
+from ..brackets import BracketTracker
+from .grammar import TokenPattern
 
 T = TypeVar("T")
 Reading: TypeAlias = Generator[None, None, T]
@@ -142,7 +142,7 @@ class Scanner(ABC):
                 return self._take(found.end()) if found else ""
             yield
 
-    def match(self, shape: Shape, *, take: bool = True) -> Reading[re.Match[str] | None]:
+    def match(self, shape: TokenPattern, *, take: bool = True) -> Reading[re.Match[str] | None]:
         """What matches a shape here, which is read if `take` is set; None as soon as nothing can."""
         while True:
             stop = self._at + shape.longest
@@ -176,7 +176,7 @@ class Scanner(ABC):
 
     def value(self, begun: str = "", quotes: str = '"') -> Reading[tuple[str, bool]]:
         """The text up to the bracket that closes the first one, and whether it came; `begun` has been read already."""
-        brackets = Brackets(quotes)
+        brackets = BracketTracker(quotes)
         brackets.skip(begun)
         pieces = [begun]
         while True:
@@ -205,7 +205,7 @@ class Scanner(ABC):
         """
         pieces: list[str] = []
         first = yield from self.span(NOT_SPACE, pieces.append)
-        brackets = Brackets() if first and first in "{[" else None
+        brackets = BracketTracker() if first and first in "{[" else None
         closed = False
 
         def take(piece: str) -> None:
@@ -230,7 +230,7 @@ class Scanner(ABC):
                 break
             passed_over = marker + (self._take(self._at + ahead) if ahead > 0 else "")
             pieces += [marker, passed_over[len(marker) :]]
-            brackets.go_on(quote="" if ahead > 0 else brackets.quote)
+            brackets.resume_in(quote="" if ahead > 0 else brackets.quote)
             if show:
                 show(passed_over)
         text = "".join(pieces)

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from functools import partial
 from typing import ClassVar
 
-from .reader import Reader
+from .reader import MarkupReader
 from .scanner import NOT_SPACE, Reading, is_json, is_object, markers
 from .text_sections import Sections
 
@@ -30,7 +30,7 @@ class _Tokens(Sections):
     def name(self, header: str) -> tuple[str, str | None]:
         """Returns the name of the tool, "" if it is missing, and the id."""
 
-    def call(self, text: Reader, marker: str, *, alone: bool) -> Reading[str]:
+    def call(self, text: MarkupReader, marker: str, *, alone: bool) -> Reading[str]:
         text.event()
         pieces: list[str] = []
         ends = (*self.section_ends, *self.call_begins, self.call_end)
@@ -100,7 +100,7 @@ class DeepSeek(_Tokens):
         return header, None
 
 
-def _fenced_name(text: Reader) -> Reading[str]:
+def _fenced_name(text: MarkupReader) -> Reading[str]:
     """Reads the name in front of a fence. Reads nothing and returns "" if it is missing (V3.1, a tool "function")."""
     pieces: list[str] = []
     name: list[str] = []

@@ -11,12 +11,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from .grammar import Shape
-from .reader import Family, Reader, Verdict
+from .grammar import TokenPattern
+from .reader import MarkupFormat, MarkupReader, ReadResult
 from .scanner import Reading, drop, markers
 
 
-class Sections(Family, ABC):
+class Sections(MarkupFormat, ABC):
     """A family whose calls stand in sections.
 
     Attributes:
@@ -28,22 +28,22 @@ class Sections(Family, ABC):
 
     section_ends: ClassVar[tuple[str, ...]] = ()
     call_begins: ClassVar[tuple[str, ...]]
-    opening: ClassVar[Shape | None] = None
+    opening: ClassVar[TokenPattern | None] = None
     divided: ClassVar[bool] = False
 
-    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+    def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         if marker in self.call_begins:
             return (yield from self._alone(text, marker))
         if self.opening and not (yield from text.match(self.opening, take=False)):
             certain = text.cut and not self.divided
-            return text.unfinished("a section of tool calls") if certain else Verdict.DECLINED
+            return text.unfinished("a section of tool calls") if certain else ReadResult.NOT_MINE
         text.event()
         ended = False
         marker = yield from self.mark(text)
         while marker in self.call_begins:
             end = yield from self.call(text, marker, alone=False)
             if end == "":
-                return Verdict.TAKEN
+                return ReadResult.CONSUMED
             if end is None and text.cut:
                 return text.unfinished("a tool call")
             ended = ended or end is not None
@@ -51,23 +51,23 @@ class Sections(Family, ABC):
         if not marker and (not ended or text.cut):
             return text.unfinished("a section of tool calls")
         text.event()
-        return Verdict.TAKEN
+        return ReadResult.CONSUMED
 
-    def _alone(self, text: Reader, marker: str) -> Reading[Verdict]:
+    def _alone(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         end = yield from self.call(text, marker, alone=True)
         if end is None:
-            return text.unfinished("a tool call") if text.cut else Verdict.DECLINED
+            return text.unfinished("a tool call") if text.cut else ReadResult.NOT_MINE
         text.event()
         if end in self.call_begins + self.section_ends:
             text.unread(end)
-        return Verdict.TAKEN
+        return ReadResult.CONSUMED
 
-    def mark(self, text: Reader) -> Reading[str]:
+    def mark(self, text: MarkupReader) -> Reading[str]:
         """The next marker of a section, "" at the end of the input."""
         return (yield from text.until(markers(*self.call_begins, *self.section_ends), drop))
 
     @abstractmethod
-    def call(self, text: Reader, marker: str, *, alone: bool) -> Reading[str | None]:
+    def call(self, text: MarkupReader, marker: str, *, alone: bool) -> Reading[str | None]:
         """Reads a call behind its first marker.
 
         Returns the marker that ended it; "" if the input did; None, and has read nothing that could not be put back,

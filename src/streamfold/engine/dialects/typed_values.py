@@ -13,7 +13,7 @@ from ...text import parse_object
 from .scanner import is_json
 
 
-def typed(text: str, schema: Any, root: Mapping[str, Any]) -> str:
+def typed_json(text: str, schema: Any, root: Mapping[str, Any]) -> str:
     """A value as JSON: the text itself if it is JSON of a declared type, else a string.
 
     Args:
@@ -21,11 +21,12 @@ def typed(text: str, schema: Any, root: Mapping[str, Any]) -> str:
         root: the schema that has the definitions which `schema` may refer to.
     """
     types = declared_types(schema, root)
-    return quoted(text) if "string" in types else _of(types, text)
+    return json_string(text) if "string" in types else _of(types, text)
 
 
-def bare(text: str, schema: Any, root: Mapping[str, Any]) -> str:
-    """A value without quotes, where strings have them, as JSON: as `typed`, but what no type forbids may be JSON."""
+def unquoted_json(text: str, schema: Any, root: Mapping[str, Any]) -> str:
+    """A value without quotes, where strings have them, as JSON: as `typed_json`, but what no type forbids may be
+    JSON."""
     types = declared_types(schema, root)
     return _of(types - {"string"}, text) if types else json_or_text(text)
 
@@ -37,23 +38,23 @@ def _of(types: set[str], text: str) -> str:
     try:
         value = parse_object(plain)
     except ValueError:
-        return quoted(text)
-    return plain if _type(value) in types or (_type(value) == "integer" and "number" in types) else quoted(text)
+        return json_string(text)
+    return plain if _type(value) in types or (_type(value) == "integer" and "number" in types) else json_string(text)
 
 
 def json_or_text(text: str) -> str:
     """A value as JSON: the text itself if it is JSON, else a string."""
-    return text.strip() if is_json(text) else quoted(text)
+    return text.strip() if is_json(text) else json_string(text)
 
 
-def quoted(text: str) -> str:
+def json_string(text: str) -> str:
     """A string as JSON."""
     return json.dumps(text, ensure_ascii=False)
 
 
-def joined(members: Iterable[tuple[str, str]]) -> str:
+def json_object(members: Iterable[tuple[str, str]]) -> str:
     """An object as JSON, of keys and values that are JSON already."""
-    return "{" + ", ".join(f"{quoted(key)}: {value}" for key, value in members) + "}"
+    return "{" + ", ".join(f"{json_string(key)}: {value}" for key, value in members) + "}"
 
 
 def member(schema: Any, key: str, root: Mapping[str, Any]) -> Any:

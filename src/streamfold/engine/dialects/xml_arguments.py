@@ -9,33 +9,33 @@ import re
 from collections.abc import Collection, Mapping
 from typing import ClassVar
 
-from .grammar import SPACES, Shape, either, lit, opt, run
+from .grammar import SPACES, TokenPattern, literal, one_of, optional, repeat
 from .python_literals import python_literal
-from .reader import Family, Reader, Verdict
+from .reader import MarkupFormat, MarkupReader, ReadResult
 from .scanner import NOT_SPACE, Reading, drop, markers
-from .typed_values import declared_types, joined, member, quoted, typed
+from .typed_values import declared_types, json_object, json_string, member, typed_json
 from .xml_tags import QUOTED, VALUE, attribute
 
 _BEGIN, _END = "<tool_call>", "</tool_call>"
 _FUNCTION, _FUNCTION_END = "<function=", "</function>"
 _PARAMETER, _PARAMETER_END = "<parameter=", "</parameter>"
 _FUNCTION_NAMED, _PARAMETER_NAMED = "<function name=", "<parameter name="
-_ATTRIBUTES = Shape(VALUE, opt(SPACES, lit("string="), run(r"[^\s>]", "flag")), SPACES, lit(">"))
+_ATTRIBUTES = TokenPattern(VALUE, optional(SPACES, literal("string="), repeat(r"[^\s>]", "flag")), SPACES, literal(">"))
 _KEY, _KEY_END, _VALUE, _VALUE_END = "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"
 
 
-class _Tagged(Family):
+class _Tagged(MarkupFormat):
     def arguments(self, name: str, values: Mapping[str, str], texts: Collection[str] = ()) -> str:
         """The arguments as a JSON object. `texts` are the keys of those that are strings, whatever their type."""
         schema = self.tools.get(name, {})
-        return joined(
-            (key, quoted(text) if key in texts else self.value(text, member(schema, key, schema), schema))
+        return json_object(
+            (key, json_string(text) if key in texts else self.value(text, member(schema, key, schema), schema))
             for key, text in values.items()
         )
 
     def value(self, text: str, schema: object, root: Mapping[str, object]) -> str:
         """One of them as JSON."""
-        return typed(text, schema, root)
+        return typed_json(text, schema, root)
 
 
 class Qwen3Coder(_Tagged):
@@ -50,18 +50,18 @@ class Qwen3Coder(_Tagged):
         """Returns a value without the line feeds that its template prints before and behind it."""
         return text.removeprefix("\n").removesuffix("\n")
 
-    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+    def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         if marker == self.end:
             text.event()
-            return Verdict.TAKEN
+            return ReadResult.CONSUMED
         if marker == self.begin:
             yield from text.span(NOT_SPACE, drop)
             marker = yield from text.expect(markers(_FUNCTION, _FUNCTION_NAMED) if self.full else markers(_FUNCTION))
             if not marker:
-                return text.unfinished("a tool call") if self.full and text.broke_off() else Verdict.DECLINED
+                return text.unfinished("a tool call") if self.full and text.broke_off() else ReadResult.NOT_MINE
         name, _ = yield from _header(text, marker)
         if not name:
-            return text.unfinished("a tool call") if text.at_end() else Verdict.DECLINED
+            return text.unfinished("a tool call") if text.at_end() else ReadResult.NOT_MINE
         values: dict[str, str] = {}
         texts: set[str] = set()
         inside = markers(_PARAMETER_NAMED if marker == _FUNCTION_NAMED else _PARAMETER, _FUNCTION_END, self.end)
@@ -70,7 +70,7 @@ class Qwen3Coder(_Tagged):
         while tag in (_PARAMETER, _PARAMETER_NAMED):
             key, is_text = yield from _header(text, tag)
             if not key:
-                return text.unfinished("a tool call") if text.at_end() else Verdict.TEXT
+                return text.unfinished("a tool call") if text.at_end() else ReadResult.PLAIN_TEXT
             pieces: list[str] = []
             tag = yield from text.until(markers(_PARAMETER_END, tag, _FUNCTION_END), pieces.append)
             values[key] = self.unwrapped("".join(pieces))
@@ -81,7 +81,7 @@ class Qwen3Coder(_Tagged):
                 tag = yield from text.expect(inside)
         if tag:
             return text.call(name, self.arguments(name, values, texts))
-        return text.unfinished("a tool call") if text.broke_off() else Verdict.TEXT
+        return text.unfinished("a tool call") if text.broke_off() else ReadResult.PLAIN_TEXT
 
 
 class Seed(Qwen3Coder):
@@ -97,11 +97,13 @@ class Seed(Qwen3Coder):
     followers = (end,)
     interrupts = boundaries = (begin,)
     full = {
-        begin: Shape(
+        begin: TokenPattern(
             SPACES,
-            either((lit(_FUNCTION), run(r"[^<>\n]", least=1), lit(">")), (lit(_FUNCTION_NAMED), *QUOTED)),
+            one_of(
+                (literal(_FUNCTION), repeat(r"[^<>\n]", least=1), literal(">")), (literal(_FUNCTION_NAMED), *QUOTED)
+            ),
             SPACES,
-            lit(_PARAMETER, _PARAMETER_NAMED, _FUNCTION_END, end),
+            literal(_PARAMETER, _PARAMETER_NAMED, _FUNCTION_END, end),
         )
     }
     think = {"<seed:think>": "</seed:think>"}
@@ -110,7 +112,7 @@ class Seed(Qwen3Coder):
         return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "\n" else text
 
     def value(self, text: str, schema: object, root: Mapping[str, object]) -> str:
-        found = typed(text, schema, root)
+        found = typed_json(text, schema, root)
         types = declared_types(schema, root)
         if found.startswith('"') and types and "string" not in types:
             literal = python_literal(text.strip())
@@ -124,17 +126,17 @@ class GLM(_Tagged):
 
     openers = (_BEGIN,)
 
-    def read(self, text: Reader, marker: str) -> Reading[Verdict]:
+    def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         yield from text.span(NOT_SPACE, drop)
         if text.at_end():
-            return Verdict.DECLINED
+            return ReadResult.NOT_MINE
         pieces: list[str] = []
         yield from text.span(_NO_NAME, pieces.append)
         name = "".join(pieces)
         yield from text.span(NOT_SPACE, drop)
         tag = yield from text.expect(_IN_CALL)
         if not name or not (tag or text.broke_off()):
-            return Verdict.DECLINED
+            return ReadResult.NOT_MINE
         values: dict[str, str] = {}
         while tag == _KEY:
             keys: list[str] = []
@@ -148,7 +150,7 @@ class GLM(_Tagged):
                 tag = yield from text.expect(_IN_CALL)
         if tag == _END:
             return text.call(name, self.arguments(name, values))
-        return text.unfinished("a tool call") if text.broke_off() else Verdict.TEXT
+        return text.unfinished("a tool call") if text.broke_off() else ReadResult.PLAIN_TEXT
 
 
 _IN_CALL = markers(_KEY, _END)
@@ -156,7 +158,7 @@ _NO_NAME = re.compile(r"[^\w.\-]")
 _BRACKET = re.compile(r"[<>\n]")
 
 
-def _header(text: Reader, tag: str) -> Reading[tuple[str, bool]]:
+def _header(text: MarkupReader, tag: str) -> Reading[tuple[str, bool]]:
     """Returns the name in a tag, or "" if there is none, and whether the tag says that the value is a string."""
     if tag not in (_FUNCTION_NAMED, _PARAMETER_NAMED):
         return (yield from _up_to_bracket(text)), False
@@ -166,7 +168,7 @@ def _header(text: Reader, tag: str) -> Reading[tuple[str, bool]]:
     return attribute(found), (found["flag"] or "").strip("\"'") == "true"
 
 
-def _up_to_bracket(text: Reader) -> Reading[str]:
+def _up_to_bracket(text: MarkupReader) -> Reading[str]:
     """A name and the bracket behind it; "" if there is no name, or no bracket."""
     pieces: list[str] = []
     yield from text.span(_BRACKET, pieces.append)

@@ -1,10 +1,10 @@
-"""DSML, XTML and MiniMax's tags: calls with a tag for each argument, in a section (`text_sections.py`).
+"""DSML, Kimi3 and MiniMax's tags: calls with a tag for each argument, in a section (`text_sections.py`).
 
 All three are one grammar: a header that has the name, then arguments, each between a header that has its key and an
 end; anything else between them is noise. What ends what, and how a value is to be understood, is in the tables.
 
     DSML      DeepSeek V3.2, V4     `string="true"` in the header says that a value is text
-    XTML      Kimi K3               `type="..."` in the header says what a value is
+    Kimi3      Kimi K3               `type="..."` in the header says what a value is
     MiniMax   MiniMax M2            the declared schema says it
 """
 
@@ -15,11 +15,11 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from .grammar import SPACES, Shape, either, lit, opt, run
-from .reader import Reader
+from .grammar import SPACES, TokenPattern, literal, one_of, optional, repeat
+from .reader import MarkupReader
 from .scanner import NOT_SPACE, Reading, drop, markers
 from .text_sections import Sections
-from .typed_values import joined, json_or_text, member, quoted, typed
+from .typed_values import json_object, json_or_text, json_string, member, typed_json
 
 
 class _Tags(Sections):
@@ -36,10 +36,10 @@ class _Tags(Sections):
         declared_alone: whether a call outside of a section counts only if its tool is declared.
     """
 
-    header: ClassVar[Shape]
+    header: ClassVar[TokenPattern]
     call_ends: ClassVar[tuple[str, ...]]
     keys: ClassVar[Mapping[str, tuple[str, ...]]]
-    key: ClassVar[Shape]
+    key: ClassVar[TokenPattern]
     value_ends: ClassVar[tuple[str, ...]]
     wholes: ClassVar[tuple[str, ...]] = ()
     bodies: ClassVar[bool] = False
@@ -53,7 +53,7 @@ class _Tags(Sections):
     def value(self, text: str, key: re.Match[str], schema: Mapping[str, Any]) -> tuple[str | None, str]:
         """The name of an argument, None if it is missing, and its value as JSON."""
 
-    def call(self, text: Reader, marker: str, *, alone: bool) -> Reading[str | None]:
+    def call(self, text: MarkupReader, marker: str, *, alone: bool) -> Reading[str | None]:
         header = yield from text.match(self.header)
         if header is None or (alone and self.declared_alone and self.name(header) not in self.tools):
             return None
@@ -78,7 +78,7 @@ class _Tags(Sections):
             text.event()
         return end
 
-    def _arguments(self, text: Reader, schema: Mapping[str, Any]) -> Reading[tuple[str | None, str]]:
+    def _arguments(self, text: MarkupReader, schema: Mapping[str, Any]) -> Reading[tuple[str | None, str]]:
         """The arguments as JSON, None if one can't be read; and the marker that ended the call."""
         inside = markers(*self.keys, *self.call_ends, *self.section_ends, *self.call_begins)
         values: dict[str | None, str] = {}
@@ -101,7 +101,7 @@ class _Tags(Sections):
                 tag = yield from text.until(inside, drop)
         if not readable:
             return None, tag
-        return body or joined((name, value) for name, value in values.items() if name is not None), tag
+        return body or json_object((name, value) for name, value in values.items() if name is not None), tag
 
 
 def attribute(header: re.Match[str]) -> str:
@@ -112,13 +112,13 @@ def attribute(header: re.Match[str]) -> str:
     ).strip()
 
 
-VALUE = either(
-    (lit('"'), run(r'[^"\n]', "double"), lit('"')),
-    (lit("'"), run(r"[^'\n]", "single"), lit("'")),
-    (run(r"""[^\s"'<>]""", "bare", least=1),),
+VALUE = one_of(
+    (literal('"'), repeat(r'[^"\n]', "double"), literal('"')),
+    (literal("'"), repeat(r"[^'\n]", "single"), literal("'")),
+    (repeat(r"""[^\s"'<>]""", "bare", least=1),),
 )
-_NAMED = SPACES, lit("name="), VALUE
-QUOTED = VALUE, SPACES, lit(">")
+_NAMED = SPACES, literal("name="), VALUE
+QUOTED = VALUE, SPACES, literal(">")
 
 _DSML_MARK = "｜DSML｜"
 _SECTIONS = ("function_calls", "tool_calls", " calls", "calls", "toolcalls", "tool")
@@ -136,9 +136,9 @@ class DSML(_Tags):
     section_ends = tuple(f"</{_DSML_MARK}{word}>" for word in _SECTIONS)
     call_begins = _dsml("<@invoke ", "<@invoke\n")
     call_ends = _dsml("</@invoke>")
-    header = Shape(*_NAMED, SPACES, lit("/>", ">"))
+    header = TokenPattern(*_NAMED, SPACES, literal("/>", ">"))
     keys = dict.fromkeys(_dsml("<@parameter ", "<@parameter\n"), _dsml("</@parameter>"))
-    key = Shape(*_NAMED, opt(SPACES, lit("string="), run(r"[^\s>]", "flag")), SPACES, lit(">"))
+    key = TokenPattern(*_NAMED, optional(SPACES, literal("string="), repeat(r"[^\s>]", "flag")), SPACES, literal(">"))
     value_ends = (*keys, *call_ends, *section_ends)
     bodies = True
 
@@ -149,8 +149,8 @@ class DSML(_Tags):
         name, flag = attribute(key), key["flag"]
         declared = member(schema, name, schema)
         if flag and flag.strip("\"'") == "true":
-            return name, quoted(text)
-        return name, typed(text, declared, schema) if flag is None and declared else json_or_text(text)
+            return name, json_string(text)
+        return name, typed_json(text, declared, schema) if flag is None and declared else json_or_text(text)
 
 
 _OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
@@ -160,14 +160,16 @@ def _closed(tag: str) -> str:
     return f"{_CLOSE}{tag}{_SEP}"
 
 
-class XTML(_Tags):
+class Kimi3(_Tags):
     """Kimi K3. Reasoning and the answer stand in channels of their own, whose marks are never text."""
 
     section_begins = (f"{_OPEN}tools{_SEP}",)
     section_ends = (_closed("tools"), _closed("message"))
     call_begins = (f"{_OPEN}call",)
     call_ends = (_closed("call"),)
-    header = key = Shape(opt(run(r"\s", least=1), run(r"[^<]|<(?!\|sep\|>)", "attributes")), lit(_SEP))
+    header = key = TokenPattern(
+        optional(repeat(r"\s", least=1), repeat(r"[^<]|<(?!\|sep\|>)", "attributes")), literal(_SEP)
+    )
     keys = {f"{_OPEN}argument": (_closed("argument"),), f"{_OPEN}json": (_closed("json"),)}
     value_ends = call_ends
     wholes = (f"{_OPEN}json",)
@@ -183,7 +185,7 @@ class XTML(_Tags):
 
     def value(self, text: str, key: re.Match[str], schema: Mapping[str, Any]) -> tuple[str | None, str]:
         given = _attributes(key)
-        return given.get("key"), quoted(text) if given.get("type", "string") == "string" else json_or_text(text)
+        return given.get("key"), json_string(text) if given.get("type", "string") == "string" else json_or_text(text)
 
 
 def _attributes(header: re.Match[str]) -> dict[str, str]:
@@ -203,16 +205,16 @@ class MiniMax(_Tags):
     section_ends = ("</minimax:tool_call>",)
     call_begins = (_INVOKE,)
     call_ends = (_INVOKE_END,)
-    header = key = Shape(*QUOTED)
+    header = key = TokenPattern(*QUOTED)
     keys = {_PARAMETER: ("</parameter>",)}
     value_ends = (_PARAMETER, _INVOKE_END)
-    opening = Shape(SPACES, lit(_INVOKE), *QUOTED)
+    opening = TokenPattern(SPACES, literal(_INVOKE), *QUOTED)
     declared_alone = True
 
     openers = (_SECTION, _INVOKE)
     interrupts = boundaries = (_SECTION,)
-    full = {_SECTION: Shape(SPACES, lit(_INVOKE))}
+    full = {_SECTION: TokenPattern(SPACES, literal(_INVOKE))}
 
     def value(self, text: str, key: re.Match[str], schema: Mapping[str, Any]) -> tuple[str, str]:
         name = attribute(key)
-        return name, typed(text, member(schema, name, schema), schema)
+        return name, typed_json(text, member(schema, name, schema), schema)
