@@ -30,7 +30,7 @@ import anyio.to_thread
 from .answers import Arguments, ChunkSource, WrappedAnswer
 from .net import Interrupted, run_within
 from .requests import GO_ON_MESSAGE
-from .stores import MemoryStore, Retention, StoreError, lasting_store
+from .stores import MemoryStore, Retention, StoreError, persistent_store
 from .values import (
     APIError,
     AudioPart,
@@ -546,7 +546,7 @@ async def _within(work: Awaitable[object], done: str) -> ReplyWarning | None:
 
 
 def _open(where: str, retention: Retention | None) -> TurnStore:
-    return lasting_store(where, retention, table="turns")
+    return persistent_store(where, retention, table="turns")
 
 
 def read_turn_cache(

@@ -23,7 +23,7 @@ from streamfold import (
     system,
     user,
 )
-from streamfold.stores import MemoryStore, StoreError, WaitingStore
+from streamfold.stores import MemoryStore, StoreError, WriteBehindStore
 from streamfold.turn_cache import TurnCache, named_end_user
 from streamfold.types import ImagePart, TextPart
 from tables import each_row
@@ -504,7 +504,7 @@ async def test_what_was_found_before_a_store_failed() -> None:
         async def put(self, owner: str, values: Any, *, new: bool = False, ahead: float = 0.0) -> bool:
             raise StoreError("away")
 
-    cache = TurnCache(WaitingStore(Away()))
+    cache = TurnCache(WriteBehindStore(Away()))
     messages = [user("Look.")]
     assert await cache.remember(messages, _reply("I think.")) is None
     recalled = await cache.recall([user("Once."), assistant("Yes."), *messages, _turn()])

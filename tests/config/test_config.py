@@ -20,8 +20,8 @@ from streamfold.config.file import read_config
 from streamfold.config.inspection import effective_values
 from streamfold.config.problems import config_problems
 from streamfold.config.profile import Profile
-from streamfold.config.search_path import places
-from streamfold.config.toml_positions import key_lines, line_of, spelled
+from streamfold.config.search_path import search_locations
+from streamfold.config.toml_positions import key_lines, line_of, toml_path
 from tables import each_row
 
 CANARY = "sk-canary-4711"
@@ -95,16 +95,16 @@ def test_files_are_not_merged(here: Path) -> None:
 def test_user_directory_by_its_rules(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """XDG_CONFIG_HOME if it is an absolute path, else ~/.config."""
     monkeypatch.setenv("HOME", str(here))
-    assert places()[-1].path == here / "user" / "streamfold" / "streamfold.toml"
+    assert search_locations()[-1].path == here / "user" / "streamfold" / "streamfold.toml"
     for value in ("", "relative"):
         monkeypatch.setenv("XDG_CONFIG_HOME", value)
-        assert places()[-1].path == here / ".config" / "streamfold" / "streamfold.toml"
+        assert search_locations()[-1].path == here / ".config" / "streamfold" / "streamfold.toml"
 
 
 def test_user_directory_on_windows(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setenv("APPDATA", str(here / "Roaming"))
-    assert places()[-1].path == here / "Roaming" / "streamfold" / "streamfold.toml"
+    assert search_locations()[-1].path == here / "Roaming" / "streamfold" / "streamfold.toml"
 
 
 def test_named_file_has_to_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -567,7 +567,7 @@ last = true'''
     assert not [path for path in lines if "no" in path or "not" in path or "x" in path[:1]]
     assert line_of(lines, ("a", "missing", 0)) == 20
     assert line_of(lines, ("nowhere",)) is None
-    assert spelled((*deep, "hA", 0)) == 'a."b.c".d.e.f.hA[0]'
+    assert toml_path((*deep, "hA", 0)) == 'a."b.c".d.e.f.hA[0]'
 
 
 def test_lines_of_the_catalogue() -> None:

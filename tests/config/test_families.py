@@ -11,7 +11,7 @@ import pytest
 from streamfold import ConfigError, Provider
 from streamfold.adapters import find_adapter
 from streamfold.config import catalogue_folder, effective_values, read_config
-from streamfold.config.families import all_families, find_family, is_makers_host, read_families
+from streamfold.config.families import all_families, find_family, is_first_party_host, read_families
 from streamfold.config.layers import TomlFile
 from streamfold.config.validators import read_quirks
 from streamfold.requests import EFFORTS, NO_FAMILY, Family
@@ -86,8 +86,8 @@ def test_a_server_of_somebody_else_decides_itself() -> None:
     assert kimi.thinking == there.thinking == "default"
     closed = Provider.from_config(ELSEWHERE).profile.family_of("gpt-5.4")
     assert (closed.samples_while_thinking, closed.tools_on_chat) == (False, None)
-    assert is_makers_host("openai", "eu.api.openai.com")
-    assert not is_makers_host("openai", "api.openai.com.example")
+    assert is_first_party_host("openai", "eu.api.openai.com")
+    assert not is_first_party_host("openai", "api.openai.com.example")
 
 
 OWN = """\

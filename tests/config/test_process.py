@@ -13,8 +13,8 @@ before = gc.get_threshold()
 import streamfold.gateway, streamfold.jobs, streamfold.limits
 app = streamfold.gateway.gateway({"main": {"base_url": "http://u/v1", "model": "m"}})
 assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
-from streamfold.config import collect_rarely
-collect_rarely()
+from streamfold.config import tune_gc_for_server
+tune_gc_for_server()
 assert gc.isenabled() and gc.get_threshold()[0] > before[0] and gc.get_freeze_count() > 10_000
 """
 

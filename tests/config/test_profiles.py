@@ -7,7 +7,7 @@ import pytest
 
 from streamfold import AuthenticationError, ConfigError, Provider
 from streamfold.config.file import read_profile
-from streamfold.config.inspection import key_state
+from streamfold.config.inspection import describe_key
 from tables import each_row
 
 KEYS = ("MOONSHOT_API_KEY", "MOONSHOTAI_API_KEY", "KIMI_API_KEY", "OPENAI_API_KEY", "AZURE_OPENAI_API_KEY")
@@ -114,9 +114,9 @@ def test_credentials_stand_in_for_a_key(monkeypatch: pytest.MonkeyPatch) -> None
     ]:
         monkeypatch.delenv(variable, raising=False)
         profile = read_profile(name)
-        assert (key_state(profile), profile.key(), profile.key_headers()) == (words, None, {})
+        assert (describe_key(profile), profile.key(), profile.key_headers()) == (words, None, {})
         monkeypatch.setenv(variable, "t-1")
-        assert (key_state(profile), profile.key_headers()) == (f"set ({variable})", {"Authorization": "Bearer t-1"})
+        assert (describe_key(profile), profile.key_headers()) == (f"set ({variable})", {"Authorization": "Bearer t-1"})
     with pytest.raises(ConfigError, match=r"auth: can't be 'sigv5' \(did you mean 'sigv4'"):
         read_profile("bedrock", {"auth": "sigv5"})
-    assert key_state(read_profile({"base_url": "http://127.0.0.1/v1", "auth": "sigv4"})) == "AWS credentials"
+    assert describe_key(read_profile({"base_url": "http://127.0.0.1/v1", "auth": "sigv4"})) == "AWS credentials"

@@ -25,7 +25,7 @@ from processes import free_port
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.gateway import Gateway, gateway
 from streamfold.gateway.stored_responses import Responses
-from streamfold.stores import SQLiteStore, Store, ValkeyStore, WaitingStore, open_store
+from streamfold.stores import SQLiteStore, Store, ValkeyStore, WriteBehindStore, open_store
 from valkeys import ValkeyServer, valkey_program, valkey_server
 
 # Stores run in threads, the same on both event loops.
@@ -89,7 +89,7 @@ async def in_background(client: httpx.AsyncClient) -> str:
 def behind_waiting(app: Gateway) -> Any:
     """The store that an app keeps responses in."""
     assert app._responses is not None
-    assert isinstance(app._responses.store, WaitingStore)
+    assert isinstance(app._responses.store, WriteBehindStore)
     return app._responses.store.store
 
 

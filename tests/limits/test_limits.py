@@ -32,7 +32,7 @@ from streamfold.limits import (
     open_limit_store,
     sessions,
 )
-from streamfold.limits.limit_state import DAY, Answer, Batch, Charge, Grant, Operation, Pause, Reserve
+from streamfold.limits.limit_state import DAY, Batch, BatchResult, Charge, Grant, Operation, PauseSending, Reserve
 from streamfold.limits.valkey import SCRIPT
 from tables import each_row
 from valkeys import valkey_server
@@ -66,7 +66,7 @@ class SteppedValkeyStore(ValkeyLimitStore):
         self._clock = clock
         self.client.flushall()
 
-    def apply(self, name: str, batch: Batch) -> Answer:
+    def apply(self, name: str, batch: Batch) -> BatchResult:
         self.client.set("clock", repr(self._clock.now))
         return super().apply(name, batch)
 
@@ -78,7 +78,9 @@ class Counter:
         self.store, self.clock = store, clock
         self._numbers: dict[tuple[str, str], int] = {}
 
-    def send(self, name: str, *operations: Operation, holder: str = "", lease: float = 0.0, **batch: Any) -> Answer:
+    def send(
+        self, name: str, *operations: Operation, holder: str = "", lease: float = 0.0, **batch: Any
+    ) -> BatchResult:
         """Sends operations as the next batch of a holder."""
         number = self._numbers[name, holder] = self._numbers.get((name, holder), 0) + 1
         return self.store.apply(name, Batch(operations, holder, number, lease, **batch))
@@ -171,7 +173,7 @@ def test_tokens_are_charged(make: Make) -> None:
 def test_a_rest_is_for_all(make: Make) -> None:
     """Nothing is sent until it ends, and nothing is caught up with after it."""
     counter = make()
-    counter.send("a", Pause(5.0), Pause(2.0))
+    counter.send("a", PauseSending(5.0), PauseSending(2.0))
     late = counter.reserve("a", Reserve())
     assert (late.reason, late.wait) == ("rest", near(5))
     counter.clock.now += 5
@@ -342,15 +344,15 @@ def test_a_rate_is_lowered_once(make: Make) -> None:
     counter = make()
     ask = Reserve(start=10.0, max_wait=100.0)
     assert counter.reserve("a", ask).rate == 10.0
-    counter.send("a", Pause(refused_rate=10.0), Pause(refused_rate=10.0))
+    counter.send("a", PauseSending(refused_rate=10.0), PauseSending(refused_rate=10.0))
     assert counter.reserve("a", ask).rate == 7.0
     assert counter.reserve("a", replace(ask, accepted=7)).rate == near(7.14)
-    counter.send("a", Pause(refused_rate=7.0))
+    counter.send("a", PauseSending(refused_rate=7.0))
     assert counter.reserve("a", ask).rate == near(7.14 * 0.97)
     assert counter.reserve("a", replace(ask, start=0.0, rate=100.0)).rate == 100.0  # it is stated now
-    counter.send("a", Pause(refused_rate=50.0, rate=100.0))  # sent before it was
+    counter.send("a", PauseSending(refused_rate=50.0, rate=100.0))  # sent before it was
     assert counter.reserve("a", replace(ask, rate=100.0)).rate == 100.0
-    counter.send("a", Pause(refused_rate=100.0, rate=100.0))
+    counter.send("a", PauseSending(refused_rate=100.0, rate=100.0))
     assert counter.reserve("a", replace(ask, rate=100.0)).rate == 70.0
 
 
@@ -361,7 +363,7 @@ def test_the_script_does_what_python_does(valkey_url: str) -> None:
         counters = [Counter(MemoryLimitStore(clock), clock), Counter(SteppedValkeyStore(valkey_url, clock), clock)]
         limits = {"rate": dice.choice([0, 7.0, 90.0]), "token_rate": dice.choice([0, 500.0])}
         limits |= {"slots": dice.choice([0, 6]), "budget": dice.choice([0, 5000]), "start": dice.choice([0, 10.0])}
-        answer, grant = Answer(0.0, 0, 0, []), Grant()
+        answer, grant = BatchResult(0.0, 0, 0, []), Grant()
 
         for _ in range(150):
             clock.now += dice.choice([0, 0.01, 0.25, 3, 7000, -3, -90_000, 200_000])
@@ -400,7 +402,7 @@ def _any_operation(dice: random.Random, clock: Clock, grant: Grant, limits: dict
             )
         case 1:
             rates = [0, grant.rate, 40.0]
-            return Pause(dice.choice([0.0, 0.0, 2.0]), dice.choice(rates), dice.choice([0, limits["rate"]]))
+            return PauseSending(dice.choice([0.0, 0.0, 2.0]), dice.choice(rates), dice.choice([0, limits["rate"]]))
     return Reserve(
         requests=dice.randrange(6),
         prefetch=dice.choice([0, 0.05, 0.5]),
@@ -413,7 +415,7 @@ def _any_operation(dice: random.Random, clock: Clock, grant: Grant, limits: dict
 
 
 def _rounded(value: Any) -> Any:
-    if isinstance(value, Answer | Grant):
+    if isinstance(value, BatchResult | Grant):
         return {field.name: _rounded(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, list):
         return [_rounded(each) for each in value]
@@ -702,7 +704,7 @@ class LeavingStore(SQLiteLimitStore):
 
     away = ""
 
-    def apply(self, name: str, batch: Batch) -> Answer:
+    def apply(self, name: str, batch: Batch) -> BatchResult:
         if self.away == "before":
             raise LimitStoreError("away", retryable=True)
         answer = super().apply(name, batch)

@@ -28,8 +28,8 @@ from http2_servers import serving as serving_http2
 from servers import STREAM, Connection, answer, certificate, falls_silent, framed, serving
 from streamfold import APITimeoutError, Provider, turn_cache
 from streamfold.net.deadlines import Interrupted, make_steps
-from streamfold.stores import BlockingCalls, StoreError, threaded, write_behind
-from streamfold.stores.write_behind import WaitingStore
+from streamfold.stores import StoreError, ThreadedCalls, threaded, write_behind
+from streamfold.stores.write_behind import WriteBehindStore
 from tables import each_row
 
 SECONDS = 0.06
@@ -420,10 +420,10 @@ async def test_no_deadline_of_ours_cancels_the_task_of_a_caller(who: str, monkey
 
     async def of_a_store() -> None:
         with pytest.raises(StoreError, match="did not answer within"):
-            await BlockingCalls("store", lambda: (OSError,)).ask(over.wait)
+            await ThreadedCalls("store", lambda: (OSError,)).ask(over.wait)
 
     async def of_a_store_that_is_closed() -> None:
-        store = WaitingStore(HangingStore())
+        store = WriteBehindStore(HangingStore())
         await store.put("", {"a": b"1"})
         await store.aclose()
 

@@ -14,7 +14,7 @@ from servers import STREAM, Connection, answer, framed, serving
 from streamfold import APITimeoutError, Provider, RateLimitError, ServerError, StreamfoldError
 from streamfold.net import retries
 from streamfold.net.retries import retry_delay
-from streamfold.net.stream_timeouts import Clocks
+from streamfold.net.stream_timeouts import StreamTimeouts
 from streamfold.types import Attempt
 from streamfold.values import APIConnectionError, QuotaExceededError, error_info, status_error
 from streamfold.values.limits import Timeouts
@@ -240,7 +240,7 @@ async def test_k15_a_slow_reader_is_not_a_silent_server() -> None:
 
 def test_only_the_total_clock_runs_in_a_pause() -> None:
     """Between two attempts no clock runs but the total one."""
-    clocks = Clocks(Timeouts(first_event=5, read=2, stall=3, total=100), 0.0)
+    clocks = StreamTimeouts(Timeouts(first_event=5, read=2, stall=3, total=100), 0.0)
     assert clocks.due() == 100.0
     clocks.start(10.0)
     clocks.read(11.0, progress=True)
@@ -252,7 +252,7 @@ def test_only_the_total_clock_runs_in_a_pause() -> None:
 
 def test_l5_a_long_answer_is_no_slow_one() -> None:
     """However long an answer takes: no clock but `total` runs over the whole of it."""
-    clocks = Clocks(Timeouts(first_event=5, read=2, stall=3), 0.0)
+    clocks = StreamTimeouts(Timeouts(first_event=5, read=2, stall=3), 0.0)
     clocks.start(0.0)
     for second in range(1, 1000):
         clocks.read(second, progress=True)
@@ -261,7 +261,7 @@ def test_l5_a_long_answer_is_no_slow_one() -> None:
 
 def test_l6_the_first_event_may_take_longer_than_the_others() -> None:
     """A model that thinks, or a long prompt: `read` and `stall` do not run before the answer has begun."""
-    clocks = Clocks(Timeouts(first_event=100, read=2, stall=3), 0.0)
+    clocks = StreamTimeouts(Timeouts(first_event=100, read=2, stall=3), 0.0)
     clocks.start(0.0)
     assert (clocks.due(), clocks.timeout(None).phase) == (100.0, "first_event")
     clocks.read(99.0, progress=False)  # after a comment
@@ -272,7 +272,7 @@ def test_l6_the_first_event_may_take_longer_than_the_others() -> None:
 
 def test_clocks() -> None:
     """Each clock runs from what it waits for; the error names it, and only `total` is final."""
-    clocks = Clocks(Timeouts(first_event=5, read=2, stall=3, total=100), 0.0)
+    clocks = StreamTimeouts(Timeouts(first_event=5, read=2, stall=3, total=100), 0.0)
     clocks.start(10.0)
     assert (clocks.due(), clocks.timeout(None).phase) == (15.0, "first_event")
     clocks.read(11.0, progress=False)

@@ -26,7 +26,7 @@ from folding import fin, text
 from scale import examples
 from servers import STREAM, Connection, answer, framed, sends, serving
 from streamfold import APIError, ConfigError, IncompleteStreamError, Provider, StreamfoldError
-from streamfold.net import Redactor, error_redaction, forget_locals, redact_error
+from streamfold.net import Redactor, clear_frames, error_redaction, redact_error
 from tables import each_row
 
 CANARY = "canary/4711+xyz=="
@@ -386,10 +386,10 @@ def made(port: int, how: str) -> Provider:
 
 
 def test_locals_are_forgotten_and_tracebacks_stay() -> None:
-    """`forget_locals` clears the variables of our frames; file, line and function stay."""
+    """`clear_frames` clears the variables of our frames; file, line and function stay."""
     with pytest.raises(ConfigError) as caught:
         Provider.from_config({"base_url": "http://a.test/v1", "model": "m", "api_key": CANARY, "nonsense": 1})
-    forget_locals(caught.value)
+    clear_frames(caught.value)
     frames = traceback.extract_tb(caught.value.__traceback__)
     assert any("config" in frame.filename and "streamfold" in frame.filename for frame in frames)
 
@@ -434,7 +434,7 @@ async def test_an_error_that_several_tasks_have_ends_none_of_them() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ours)
             await anyio.wait_all_tasks_blocked()
-            forget_locals(shared)
+            clear_frames(shared)
             waiting.set()
     assert ended == ["cleaned up"]
 

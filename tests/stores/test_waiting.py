@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from streamfold.stores import MemoryStore, Retention, SQLiteStore, StoreError, WaitingStore, threaded
+from streamfold.stores import MemoryStore, Retention, SQLiteStore, StoreError, WriteBehindStore, threaded
 
 LONGEST = 2.5  # seconds: a second and a half, and what a busy machine adds
 
@@ -49,7 +49,7 @@ class Away(MemoryStore):
 async def test_what_waits_is_there_and_moves() -> None:
     """In the order in which it was put; what is newer wins."""
     away = Away()
-    store = WaitingStore(away)
+    store = WriteBehindStore(away)
     await store.put("me", {"a": b"1", "b": b"1"})
     away.away = True
     assert await store.put("me", {"a": b"2", "c": b"2", "c/1": b"part"})
@@ -71,7 +71,7 @@ async def test_what_waits_is_there_and_moves() -> None:
 async def test_it_is_tried_again() -> None:
     """Without anybody who asks for something; and at the end."""
     away = Away()
-    store = WaitingStore(away)
+    store = WriteBehindStore(away)
     away.away = True
     await store.put("me", {"a": b"1"})
     async with anyio.create_task_group() as tasks:
@@ -93,7 +93,7 @@ async def test_it_is_tried_again() -> None:
 async def test_all_that_waited_goes_when_one_went() -> None:
     """A record that was tried while the store was away is tried again as soon as that has taken another."""
     away = Away()
-    store = WaitingStore(away)
+    store = WriteBehindStore(away)
     away.away = True
     for name in "abc":
         await store.put("me", {name: b"1"})
@@ -109,7 +109,7 @@ async def test_all_that_waited_goes_when_one_went() -> None:
 async def test_what_is_lost_at_the_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """A store that does not come back before the program ends."""
     away = Away()
-    store = WaitingStore(away)
+    store = WriteBehindStore(away)
     away.away = True
     await store.put("me", {"a": b"1"})
     await store.aclose()
@@ -119,7 +119,7 @@ async def test_what_is_lost_at_the_end_is_logged(caplog: pytest.LogCaptureFixtur
 async def test_what_only_the_store_can_tell() -> None:
     """A claim is not made while it is away, and a record that may be there is not said to be deleted."""
     away = Away()
-    store = WaitingStore(away)
+    store = WriteBehindStore(away)
     away.away = True
     with pytest.raises(StoreError):
         await store.put("me", {"a": b"1"}, new=True)
@@ -130,7 +130,7 @@ async def test_what_only_the_store_can_tell() -> None:
 async def test_what_waits_is_bounded() -> None:
     """By the same bounds as what is kept."""
     away = Away()
-    store = WaitingStore(away, Retention(entries=2))
+    store = WriteBehindStore(away, Retention(entries=2))
     away.away = True
     for name in "abc":
         await store.put("me", {name: b""})
@@ -154,7 +154,7 @@ def locked(path: Path) -> Iterator[None]:
 async def test_a_locked_file(tmp_path: Path) -> None:
     """Writing fails after a second, and then at once; reading goes on; when it is free again nothing is missing."""
     file = SQLiteStore(tmp_path / "a.db")
-    store = WaitingStore(file)
+    store = WriteBehindStore(file)
     await store.put("me", {"a": b"1"})
     began = time.monotonic()
     with locked(tmp_path / "a.db"):

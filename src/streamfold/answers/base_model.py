@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
-from ..net import hides_arguments
+from ..net import scrubs_traceback
 from ..requests import ChatOptions, Request, check_stream
 from ..values import Messages, Reply, ToolChoice, ToolLike
 from .async_hints import AsyncContext
@@ -35,7 +35,7 @@ class BaseChatModel(AsyncContext, ABC):
     def _stream(self, arguments: Arguments) -> ChatStream:
         """Returns the answer to a request, without sending it. Raises ConfigError if the request can't be sent."""
 
-    @hides_arguments
+    @scrubs_traceback
     def chat_stream(
         self,
         messages: Messages,
@@ -80,7 +80,7 @@ class BaseChatModel(AsyncContext, ABC):
         """
         return self._stream(Arguments(request, repair_history, partial_tool_calls, many=True))
 
-    @hides_arguments
+    @scrubs_traceback
     async def chat(
         self,
         messages: Messages,
@@ -103,7 +103,7 @@ class BaseChatModel(AsyncContext, ABC):
         """
         return await read_whole(opened(self, messages, tools, tool_choice, options, stream=stream))
 
-    @hides_arguments
+    @scrubs_traceback
     async def extract(
         self,
         form: type[M],

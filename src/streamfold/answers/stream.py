@@ -7,7 +7,7 @@ from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
-from ..net import forget_locals
+from ..net import clear_frames
 from ..text import whole_characters
 from ..values import (
     APIError,
@@ -291,7 +291,7 @@ class ChatStream(AsyncIteration, AsyncContext):
         if isinstance(error, StopAsyncIteration):
             return
         self._gather(error.partial if isinstance(error, APIError) else None)
-        forget_locals(error)
+        clear_frames(error)
 
     if not TYPE_CHECKING:  # so that type checkers report it as well
 

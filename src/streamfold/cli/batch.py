@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..client import Provider
-from ..config import collect_rarely
+from ..config import tune_gc_for_server
 from ..jobs import (
     BatchStore,
     JobSummary,
@@ -142,7 +142,7 @@ def run(
             **_form(schema), **_tools(tools, to_run=run_tools),
         }  # fmt: skip
         asked = Provider.from_config(provider, config=config, model=model, max_retries=0).prefer_aiohttp()
-        collect_rarely()
+        tune_gc_for_server()
         opened.enter_context(_transport_logged())
         ended = anyio.run(partial(run_job, asked, source, path, given, shown=not as_json))
         if not ended.paused:

@@ -11,7 +11,16 @@ import anyio
 import typer
 
 from ..client import Provider
-from ..config import Config, Value, config_problems, effective_values, places, read_config, spelled, trust_file
+from ..config import (
+    Config,
+    EffectiveValue,
+    config_problems,
+    effective_values,
+    read_config,
+    search_locations,
+    toml_path,
+    trust_file,
+)
 from ..terminal import File, print_json, reported_errors, say
 from ..values import ConfigError, EmptyResponseError, StreamfoldError
 
@@ -40,7 +49,7 @@ def show(
                 print_json({"provider": spec, **asdict(value)})
             continue
         if spec is not None:
-            say("\n" * bool(number) + f"[{spelled(('providers', spec))}]")
+            say("\n" * bool(number) + f"[{toml_path(('providers', spec))}]")
         _print(values)
 
 
@@ -81,7 +90,7 @@ def check(
 @app.command()
 def path(file: File = None) -> None:
     """Print where a file is looked for, and which one is used. Exit with 1 if a file that was named is missing."""
-    looked_in = places(file)
+    looked_in = search_locations(file)
     used = next((place for place in looked_in if place.exists), None)
     for place in looked_in:
         state = "used" if place is used else "shadowed" if place.exists else "not there"
@@ -125,15 +134,15 @@ async def _silent_providers(config: Config) -> list[str]:
 _FEWEST = {"responses": 16}  # the fewest tokens that an API allows to ask for
 
 
-def _default(config: Config) -> Value:
+def _default(config: Config) -> EffectiveValue:
     try:
         spec, origin = config.default()
     except ConfigError as error:
-        return Value("default", "none", str(error))
-    return Value("default", json.dumps(spec, ensure_ascii=False), origin)
+        return EffectiveValue("default", "none", str(error))
+    return EffectiveValue("default", json.dumps(spec, ensure_ascii=False), origin)
 
 
-def _print(values: list[Value]) -> None:
+def _print(values: list[EffectiveValue]) -> None:
     lines = [f"{value.key} = {value.shown}" for value in values]
     width = min(max(map(len, lines), default=0), 60)
     for line, value in zip(lines, values, strict=True):

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..config import Config, capability_values, key_state, provider_files, read_config
+from ..config import Config, capability_values, describe_key, provider_files, read_config
 from ..requests import CAPABILITIES
 from ..terminal import File, console, harmless, print_json, print_rows, reported_errors
 from ..text import shown_url
@@ -41,7 +41,7 @@ def _print_providers(config: Config, as_json: bool) -> None:
     rows = []
     for profile in profiles:
         source = str(config.path) if profile.name in config.names else "catalogue"
-        url, state = shown_url(profile.base_url), key_state(profile)
+        url, state = shown_url(profile.base_url), describe_key(profile)
         if as_json:
             line = {"name": profile.name, "adapter": profile.adapter, "base_url": url}
             print_json({**line, "keys": profile.keys_set(), "source": source})

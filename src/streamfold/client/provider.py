@@ -16,7 +16,7 @@ from ..adapters import find_adapter
 from ..answers import Arguments, BaseChatModel, ChatStream, ChunkSource, EndpointFacts, ModelFacts, facts_of
 from ..config import Config, Profile, load_profiles
 from ..limits import RateLimiter
-from ..net import hides_arguments
+from ..net import scrubs_traceback
 from ..requests import Capabilities, ChatOptions, Request
 from ..text import shown_url
 from ..turn_cache import RememberedAnswer, TurnCache, TurnStore, read_turn_cache
@@ -73,7 +73,7 @@ class Provider(BaseChatModel):
         self._requester = Requester(profile, self._connections, self.hooks)
 
     @classmethod
-    @hides_arguments
+    @scrubs_traceback
     def from_config(
         cls,
         spec: str | Mapping[str, Any] | None = None,
@@ -160,7 +160,7 @@ class Provider(BaseChatModel):
         """
         return self.profile.capabilities_of(model or self.profile.sent_model())
 
-    @hides_arguments
+    @scrubs_traceback
     def preview(
         self,
         messages: Messages,
@@ -177,7 +177,7 @@ class Provider(BaseChatModel):
         """
         return self._requester.preview(Arguments.read(messages, tools, tool_choice, options, stream=stream))
 
-    @hides_arguments
+    @scrubs_traceback
     async def count_tokens(
         self,
         messages: Messages,

@@ -33,7 +33,7 @@ class Permit:
         """Notes what the answer has used."""
         if self._reservation is not None:
             cost = reply.cost if self._limiter.limits_cost else None
-            self._reservation.settle(reply.usage, cost, partial=partial)
+            self._reservation.charge(reply.usage, cost, partial=partial)
 
     @property
     def is_answered(self) -> bool:

@@ -9,7 +9,7 @@ from typing import TypeVar
 import anyio
 
 from ..limits import RateLimiter
-from ..net import Clocks, Exchange, HTTPRequest, event_loop, redact_error, retry_delay
+from ..net import Exchange, HTTPRequest, StreamTimeouts, event_loop, redact_error, retry_delay
 from ..values import APIError, Attempt, Reply
 from .hooks import Notifier
 from .loop_bound_client import Connections
@@ -54,7 +54,7 @@ class Attempts:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._now = anyio.current_time
         self._began = 0.0
-        self._clocks: Clocks | None = None
+        self._clocks: StreamTimeouts | None = None
         self._retries = self._refusals = 0
         self.exchange: Exchange | None = None
         self.failed: list[Attempt] = []
@@ -81,7 +81,7 @@ class Attempts:
         loop = self._loop = event_loop()
         self._now = anyio.current_time if loop is None else loop.time
         self._began = self._now()
-        clocks = self._clocks = Clocks(self._request.timeouts, self._began)
+        clocks = self._clocks = StreamTimeouts(self._request.timeouts, self._began)
         pause = 0.0
         while True:
             exchange = self.exchange = Exchange(self._connections.client(loop), self._request, clocks, loop)
@@ -178,7 +178,7 @@ class Attempts:
         return error
 
     def _next_pause(
-        self, error: APIError, clocks: Clocks, without: Callable[[APIError], HTTPRequest | None]
+        self, error: APIError, clocks: StreamTimeouts, without: Callable[[APIError], HTTPRequest | None]
     ) -> float | None:
         """Returns the seconds to wait before the next attempt, or None if there is none."""
         self.signed(error)  # what is learned from it is shown

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from ..adapters import Adapter, find_adapter
 from ..requests import CAPABILITIES, Capabilities, Family, ModelTable, merge_facts
 from ..values import NotConfiguredError
-from .families import examples, find_family, is_makers_host, own_family
+from .families import examples, find_family, is_first_party_host, own_family
 from .validators import read_quirks
 
 # What the chat templates of the models with a dialect want, on whichever server: Mistral's refuse other ids.
@@ -22,7 +22,7 @@ def prices_in(common: Mapping[str, Any], tables: Iterable[ModelTable], model: st
     return dict(ChainMap(*(dict(table.prices) for table in reversed([*tables]) if table.fits(model)), dict(common)))
 
 
-class ModelsOfEndpoint:
+class EndpointModels:
     """The part of a `Profile` that is about models."""
 
     if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class ModelsOfEndpoint:
         if vendor is not None and find_adapter(self.adapter).maker == vendor:
             return bool(self.quirks.get("hosted", True))
         host = self._host()
-        return host is None or is_makers_host(vendor, host)
+        return host is None or is_first_party_host(vendor, host)
 
     def _host(self) -> str | None:
         """Returns the host of the base URL; None if a variable in it is not set."""

@@ -23,7 +23,7 @@ from ..values import ConfigError
 from .catalogue import FAMILIES_FILE, catalogue_folder
 from .layers import TomlFile
 from .search_path import user_folder
-from .toml_tables import mistakes_in, read_table
+from .toml_tables import read_table, validation_errors
 
 _ROW = "\n[[families]]\n"
 _PREFIX = re.compile(r"^prefix = (.+)$", re.MULTILINE)
@@ -49,7 +49,7 @@ def find_family(model: str) -> Family:
     return NO_FAMILY if found is None else _parsed(found)
 
 
-def is_makers_host(vendor: str | None, host: str) -> bool:
+def is_first_party_host(vendor: str | None, host: str) -> bool:
     """Whether the maker of a model serves it at a host itself."""
     return any(fnmatchcase(host, pattern) for pattern in _index().hosts.get(vendor or "", ()))
 
@@ -123,7 +123,7 @@ def _checked(file: TomlFile, at: int, row: Any) -> Family:
             raise ConfigError(f"{place}: a row has a prefix, which is not empty, and no place")
         family: Family = read_table(Family, given)
     except ValidationError as exc:
-        path, text = mistakes_in(exc)[0]
+        path, text = validation_errors(exc)[0]
         key = ".".join(map(str, path))
         raise ConfigError(f"{file.place(('families', at, *path))}: families[{at}].{key}: {text}") from None
     return replace(family, prefix=tuple(bare_name(prefix) for prefix in family.prefix), place=place)

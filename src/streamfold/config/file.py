@@ -21,12 +21,12 @@ from ..text import variable_names
 from ..values import ConfigError, did_you_mean
 from .catalogue import catalogue_layers, provider_files
 from .gateway import GatewaySettings
-from .layers import Layer, TomlFile, find_layer, merge, place_mistakes
+from .layers import Layer, TomlFile, find_layer, locate_errors, merge
 from .profile import Profile, untrusted
 from .rate_limits import RateLimitSettings
-from .search_path import PROVIDER_VARIABLE, Place, places, read_file
-from .toml_positions import spelled
-from .toml_tables import Table, accepted_by
+from .search_path import PROVIDER_VARIABLE, Location, read_file, search_locations
+from .toml_positions import toml_path
+from .toml_tables import Table, validated_by
 from .validators import same_origin, variable_is_set
 
 T = TypeVar("T", bound=Table)
@@ -44,7 +44,7 @@ class FileSettings(Table):
 
     default: str = ""
     families: str | None = None
-    providers: dict[Annotated[str, accepted_by(_name)], dict[str, Any]] = Field(default={})
+    providers: dict[Annotated[str, validated_by(_name)], dict[str, Any]] = Field(default={})
     gateway: GatewaySettings = Field(default_factory=GatewaySettings)
     rate_limits: RateLimitSettings = Field(default_factory=RateLimitSettings)
 
@@ -53,7 +53,7 @@ class FileSettings(Table):
         """Returns the error for an unknown key; for a table, how a provider is written."""
         text = super().unknown_key(key, value)
         if isinstance(value, Mapping) and not did_you_mean(key, cls.model_fields):
-            return f"{text}. A provider is written as [{spelled(('providers', key))}]"
+            return f"{text}. A provider is written as [{toml_path(('providers', key))}]"
         return text
 
 
@@ -67,7 +67,7 @@ class Config:
     """
 
     file: TomlFile | None = None
-    looked_in: tuple[Place, ...] = ()
+    looked_in: tuple[Location, ...] = ()
 
     @property
     def path(self) -> str | None:
@@ -144,7 +144,7 @@ class Config:
             ConfigError: an unknown name, or a mistake in the settings. The message has the place, the key and what is
                 allowed.
         """
-        return validated_layers(self.layers(spec, overrides))
+        return build_profile(self.layers(spec, overrides))
 
     def profiles(
         self, spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
@@ -155,7 +155,7 @@ class Config:
             ConfigError: as `profile`; or a chain of fallbacks that leads back to where it was.
         """
         layers = self.layers(spec, overrides)
-        first = validated_layers(layers)
+        first = build_profile(layers)
         config = self if isinstance(spec, str) else Config()  # a mapping is never looked up in the file
         name = spec.partition(":")[0] if isinstance(spec, str) else first.name
         others: list[str] = []
@@ -233,7 +233,7 @@ class Config:
         try:
             return FileSettings.model_validate(dict(self.file.data)), []
         except ValidationError as exc:
-            return FileSettings(), place_mistakes(exc, [Layer.of_file(self.file)], self.file.data)
+            return FileSettings(), locate_errors(exc, [Layer.of_file(self.file)], self.file.data)
 
     def _settings(self) -> FileSettings:
         settings, mistakes = self.checked
@@ -252,7 +252,7 @@ class Config:
         }
         for path, store in stores.items():
             if self.file is not None and isinstance(store, str) and variable_names(store):
-                raise ConfigError(f"{self.file.place(path)}: {spelled(path)}: {untrusted(self.file.origin)}")
+                raise ConfigError(f"{self.file.place(path)}: {toml_path(path)}: {untrusted(self.file.origin)}")
 
     def _no_default(self) -> str:
         example = next(iter(self.names), "kimi:kimi-k2.6")
@@ -279,9 +279,9 @@ class Config:
         return f"unknown provider {name!r}{hint}. {known}"
 
 
-def validated_layers(layers: Sequence[Layer]) -> Profile:
+def build_profile(layers: Sequence[Layer]) -> Profile:
     """Merges the settings of a provider and validates them. Raises ConfigError for the first mistake."""
-    profile, mistakes = validate_layers(layers)
+    profile, mistakes = check_layers(layers)
     if profile is None:
         raise ConfigError(mistakes[0][1])
     return profile
@@ -305,7 +305,7 @@ def _with_start(layers: list[Layer]) -> list[Layer]:
     return layers
 
 
-def validate_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple[int, str]]]:
+def check_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple[int, str]]]:
     """Returns the profile that settings make, or the mistakes in them, each with its line."""
     merged = merge(layers)
     mistakes = [
@@ -316,7 +316,7 @@ def validate_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple
     try:
         profile = Profile.model_validate(merged)
     except ValidationError as exc:
-        return None, sorted([*mistakes, *place_mistakes(exc, layers, merged)], key=lambda mistake: mistake[0])
+        return None, sorted([*mistakes, *locate_errors(exc, layers, merged)], key=lambda mistake: mistake[0])
     if mistakes:
         return None, mistakes
     foreign = _foreign_host(layers)
@@ -328,7 +328,7 @@ def read_settings(model: type[T], values: Mapping[str, Any]) -> T:
     try:
         return model.model_validate(dict(values))
     except ValidationError as exc:
-        raise ConfigError(place_mistakes(exc, [Layer(values, "gateway")], values)[0][1]) from None
+        raise ConfigError(locate_errors(exc, [Layer(values, "gateway")], values)[0][1]) from None
 
 
 def read_config(path: str | os.PathLike[str] | Config | None = None) -> Config:
@@ -342,7 +342,7 @@ def read_config(path: str | os.PathLike[str] | Config | None = None) -> Config:
     """
     if isinstance(path, Config):
         return path
-    looked_in = tuple(places(path))
+    looked_in = tuple(search_locations(path))
     return Config(read_file(looked_in), looked_in)
 
 

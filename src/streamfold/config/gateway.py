@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ..adapters import chooses_destination
 from .store_settings import StoreName
-from .toml_tables import Count, Flag, Names, PositiveCount, PositiveNumber, Seconds, Table, accepted_by
+from .toml_tables import Count, Flag, Names, PositiveCount, PositiveNumber, Seconds, Table, validated_by
 
 
 def _check_passthrough(paths: tuple[str, ...]) -> None:
@@ -40,7 +40,7 @@ class KeyOptions(Table):
     tpm: PositiveCount | None = None
     max_concurrent: PositiveCount | None = None
     max_cost_per_day: PositiveNumber | None = None
-    passthrough_members: Annotated[Names, accepted_by(_check_passthrough)] = ()
+    passthrough_members: Annotated[Names, validated_by(_check_passthrough)] = ()
 
     def rate_limits(self) -> dict[str, Any]:
         """Returns the limits that are set."""
@@ -175,7 +175,7 @@ class GatewaySettings(GatewayOptions):
     workers: Annotated[PositiveCount, Field(le=256)] = 1
     providers: Names = ()
     api_key_env: Names = ()
-    keys: dict[Annotated[str, accepted_by(_key_name)], KeySettings] = Field(default={})
+    keys: dict[Annotated[str, validated_by(_key_name)], KeySettings] = Field(default={})
     open: Flag = False
     head_timeout: PositiveNumber = 10.0
     drain: Seconds = 0.0

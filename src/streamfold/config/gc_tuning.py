@@ -7,7 +7,7 @@ import gc
 _YOUNG, _MIDDLE, _OLD = 50_000, 20, 100
 
 
-def collect_rarely() -> None:
+def tune_gc_for_server() -> None:
     """Has the garbage collector run as suits a server: what there is by now stays, and answers leave hardly any cycles.
 
     As it is set by Python it takes a seventh of the time with 2,000 open streams, and stops all of them for a quarter

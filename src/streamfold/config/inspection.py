@@ -9,10 +9,10 @@ from typing import Any
 
 from ..requests import CAPABILITIES, ModelTable, Support
 from ..text import shown_url, variable_names
-from .file import Config, validated_layers
+from .file import Config, build_profile
 from .layers import Layer, find_layer
 from .profile import Profile
-from .toml_positions import KeyPath, spelled
+from .toml_positions import KeyPath, toml_path
 from .toml_tables import Table
 from .validators import variable_is_set
 
@@ -22,7 +22,7 @@ _HIDDEN = ("name", "docs", "checked", "api_key_env", "capabilities", "models")
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class EffectiveValue:
     """One setting of a provider.
 
     Attributes:
@@ -36,7 +36,7 @@ class Value:
     source: str
 
 
-def key_state(profile: Profile) -> str:
+def describe_key(profile: Profile) -> str:
     """Returns whether the API key is set and which variables may hold it. Never the key."""
     if keys := profile.keys_set():
         found = [variable for variable, is_set in keys.items() if is_set]
@@ -46,21 +46,21 @@ def key_state(profile: Profile) -> str:
     return "set" if profile.api_key is not None else _CREDENTIALS.get(profile.auth, "none needed")
 
 
-def effective_values(config: Config, spec: str) -> list[Value]:
+def effective_values(config: Config, spec: str) -> list[EffectiveValue]:
     """Returns the settings that `Provider.from_config(spec)` uses, and the capabilities of its model.
 
     Raises:
         ConfigError: as `Provider.from_config`.
     """
     layers = config.layers(spec)
-    profile = validated_layers(layers)
+    profile = build_profile(layers)
     found = []
     for path, value in _leaves(profile):
         written = find_layer(layers, path, {})
         source = written[0].place(written[1]) if written else "default of streamfold"
-        found.append(Value(spelled(path), _shown(path, value, profile), source))
+        found.append(EffectiveValue(toml_path(path), _shown(path, value, profile), source))
     known = capability_values(config, spec)
-    found += [Value(f"capabilities.{name}", f'"{support}"', source) for name, support, source in known]
+    found += [EffectiveValue(f"capabilities.{name}", f'"{support}"', source) for name, support, source in known]
     return [*found, *_family_values(layers, profile)]
 
 
@@ -74,21 +74,21 @@ def capability_values(config: Config, spec: str, model: str | None = None) -> li
         ConfigError: as `Provider.from_config`.
     """
     layers = config.layers(spec)
-    profile = validated_layers(layers)
+    profile = build_profile(layers)
     if model is None and profile.model is not None and not _unset(profile.model):
         model = profile.sent_model()
     known = profile.capabilities_of(model)
     return [(name, known.of(name), _written(layers, profile, name, model or "")) for name in CAPABILITIES]
 
 
-def _family_values(layers: Sequence[Layer], profile: Profile) -> Iterator[Value]:
+def _family_values(layers: Sequence[Layer], profile: Profile) -> Iterator[EffectiveValue]:
     """Yields what is known of the model beside its capabilities, by the keys of `families.toml`."""
     if profile.model is None or _unset(profile.model):
         return
     model = profile.sent_model() or ""
     for name, value in profile.family_of(model).known().items():
         if name not in CAPABILITIES:
-            yield Value(f"family.{name}", json.dumps(value), _written(layers, profile, name, model))
+            yield EffectiveValue(f"family.{name}", json.dumps(value), _written(layers, profile, name, model))
 
 
 def _written(layers: Sequence[Layer], profile: Profile, name: str, model: str) -> str:
@@ -123,7 +123,7 @@ def _leaves(profile: Profile) -> Iterator[tuple[KeyPath, Any]]:
 
 def _shown(path: KeyPath, value: Any, profile: Profile) -> str:
     if path == ("api_key",):
-        return key_state(profile)
+        return describe_key(profile)
     if path[0] == "headers":  # any of them may be a secret
         return _state(value) or "set"
     if value is None:

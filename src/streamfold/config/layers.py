@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from ..requests import Capabilities
 from ..values import ConfigError
-from .toml_positions import KeyPath, key_lines, line_of, spelled
-from .toml_tables import mistakes_in
+from .toml_positions import KeyPath, key_lines, line_of, toml_path
+from .toml_tables import validation_errors
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Layer:
 
     def describe(self, path: KeyPath, text: str) -> str:
         """Returns a line about a setting that is written here, or missing: place, key and text."""
-        key = spelled((*self.table, *path))
+        key = toml_path((*self.table, *path))
         return ": ".join(filter(None, (self.place(path), key, text)))
 
     def line(self, path: KeyPath) -> int:
@@ -203,11 +203,11 @@ def find_layer(layers: Sequence[Layer], path: KeyPath, merged: Mapping[str, Any]
     return next(((layer, path) for layer in reversed(layers) if layer.has(path)), None)
 
 
-def place_mistakes(error: ValidationError, layers: Sequence[Layer], merged: Mapping[str, Any]) -> list[tuple[int, str]]:
+def locate_errors(error: ValidationError, layers: Sequence[Layer], merged: Mapping[str, Any]) -> list[tuple[int, str]]:
     """Returns every mistake that the validation found as a text with its place, sorted by line."""
     top = next((layer for layer in reversed(layers) if layer.file), layers[-1])
     found = []
-    for path, text in mistakes_in(error):
+    for path, text in validation_errors(error):
         layer, own_path = find_layer(layers, path, merged) or (top, path)
         found.append((layer.line(own_path), layer.describe(own_path, text)))
     return sorted(dict.fromkeys(found), key=lambda mistake: mistake[0])

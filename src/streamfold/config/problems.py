@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from ..text import variable_names
-from .file import Config, validate_layers
+from .file import Config, check_layers
 from .layers import Layer, find_layer
 from .profile import Profile
 from .search_path import PROVIDER_VARIABLE
@@ -48,7 +48,7 @@ def _file_problems(config: Config) -> Iterator[tuple[int, str]]:
 
 def _provider_problems(config: Config, name: str) -> Iterator[tuple[int, str]]:
     layers = config.file_layers(name)
-    profile, mistakes = validate_layers(layers)
+    profile, mistakes = check_layers(layers)
     yield from mistakes
     if profile is None:
         return

@@ -30,10 +30,20 @@ from ..requests import HEADER_NAME, NO_OPTIONS, Capabilities, ModelTable, Option
 from ..text import check_references, expand_variables, shown_url, variable_names
 from ..values import ConfigError, Limits, NotConfiguredError, Timeouts, did_you_mean
 from .catalogue import provider_files
-from .endpoint_models import ModelsOfEndpoint
+from .endpoint_models import EndpointModels
 from .rate_limits import RateLimitSettings
 from .store_settings import StoreName, store_url
-from .toml_tables import Count, Flag, Names, PositiveCount, PositiveNumber, Table, accepted_by, as_table, invalid
+from .toml_tables import (
+    Count,
+    Flag,
+    Names,
+    PositiveCount,
+    PositiveNumber,
+    Table,
+    table_field,
+    validated_by,
+    validation_error,
+)
 from .validators import (
     POSITIVE,
     check_models,
@@ -50,7 +60,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # as a name it would be printed
 
 
-def _is_of_catalogue(name: str) -> None:
+def _check_profile_name(name: str) -> None:
     if name not in (files := provider_files()):
         raise ValueError(f"unknown profile {name!r}{did_you_mean(name, files)}. Allowed: {', '.join(files)}")
 
@@ -108,7 +118,7 @@ def _are_options(options: dict[str, Any]) -> None:
         except ConfigError as exc:
             mistakes.append(((name,), str(exc)))
     if mistakes:
-        raise invalid(mistakes)
+        raise validation_error(mistakes)
 
 
 def untrusted(file: str) -> str:
@@ -120,7 +130,7 @@ def untrusted(file: str) -> str:
     )
 
 
-class Profile(ModelsOfEndpoint, Table):
+class Profile(EndpointModels, Table):
     """The settings of one provider, merged from all places and checked.
 
     Attributes:
@@ -196,38 +206,38 @@ class Profile(ModelsOfEndpoint, Table):
     required = {"base_url": 'required, unless the settings start from the catalogue, as with profile = "kimi"'}  # noqa: RUF012
 
     name: str = "custom"
-    profile: Annotated[str, accepted_by(_is_of_catalogue)] | None = None
-    adapter: Annotated[str, accepted_by(find_adapter)] = "chat"
+    profile: Annotated[str, validated_by(_check_profile_name)] | None = None
+    adapter: Annotated[str, validated_by(find_adapter)] = "chat"
     base_url: Annotated[
         str,
         BeforeValidator(_as_typed),
-        accepted_by(check_references),
-        accepted_by(_is_url),
+        validated_by(check_references),
+        validated_by(_is_url),
         AfterValidator(_without_slash),
     ]
-    api_key: Annotated[SecretStr, accepted_by(lambda key: check_references(key.get_secret_value()))] | None = None
-    api_key_env: Annotated[Names, accepted_by(_are_variables)] = ()
-    key_header: Annotated[str, accepted_by(_is_header)] = "Authorization"
+    api_key: Annotated[SecretStr, validated_by(lambda key: check_references(key.get_secret_value()))] | None = None
+    api_key_env: Annotated[Names, validated_by(_are_variables)] = ()
+    key_header: Annotated[str, validated_by(_is_header)] = "Authorization"
     auth: Literal["key", "sigv4", "google"] = "key"
     wire: Literal["auto", "chat", "responses"] | None = None
     issuer: str | None = None
-    model: Annotated[str, accepted_by(check_references)] | None = None
+    model: Annotated[str, validated_by(check_references)] | None = None
     model_family: str | None = None
-    families: Annotated[str, accepted_by(_is_file)] | None = None
-    dialect: Annotated[str, accepted_by(lambda name: find_dialect(name, DialectContext()))] | None = None
+    families: Annotated[str, validated_by(_is_file)] | None = None
+    dialect: Annotated[str, validated_by(lambda name: find_dialect(name, DialectContext()))] | None = None
     escape_special_tokens: Flag = True
     renders_templates: Flag = False
     quirks: dict[str, Any] = Field(default={})
-    headers: Annotated[dict[str, Annotated[str, accepted_by(check_references)]], accepted_by(_are_headers)] = Field(
+    headers: Annotated[dict[str, Annotated[str, validated_by(check_references)]], validated_by(_are_headers)] = Field(
         default={},
         repr=False,  # often secrets
     )
-    options: Annotated[dict[str, Any], accepted_by(_are_options)] = Field(default={})
+    options: Annotated[dict[str, Any], validated_by(_are_options)] = Field(default={})
     unsupported_options: Literal["adapt", "strict"] = "adapt"
     extra_body: dict[str, Any] = Field(default={})
     timeouts: Annotated[Timeouts, PlainValidator(read_timeouts)] = Timeouts()
     max_retries: Count = 2
-    limits: Annotated[Limits, as_table(Limits, POSITIVE)] = Limits()
+    limits: Annotated[Limits, table_field(Limits, POSITIVE)] = Limits()
     coalesce: Flag = True
     transport: Annotated[Literal["httpx", "aiohttp", "httpx2"], BeforeValidator(_is_transport)] = "httpx"
     http2: Flag = False
@@ -238,11 +248,11 @@ class Profile(ModelsOfEndpoint, Table):
     rate_limits: RateLimitSettings | None = None
     fallback: Names = ()
     turn_cache: StoreName | None = None
-    capabilities: Annotated[Capabilities, as_table(Capabilities)] = Capabilities()
+    capabilities: Annotated[Capabilities, table_field(Capabilities)] = Capabilities()
     hosted: Names | None = None
-    prices: Annotated[dict[str, Any], accepted_by(read_prices)] = Field(default={})
-    batches: Annotated[BatchSettings, as_table(BatchSettings)] = BatchSettings()
-    models: tuple[Annotated[ModelTable, as_table(ModelTable)], ...] = Field(default=(), repr=False)
+    prices: Annotated[dict[str, Any], validated_by(read_prices)] = Field(default={})
+    batches: Annotated[BatchSettings, table_field(BatchSettings)] = BatchSettings()
+    models: tuple[Annotated[ModelTable, table_field(ModelTable)], ...] = Field(default=(), repr=False)
     docs: str | None = None
     checked: date | None = None
     untrusted_file: str | None = Field(default=None, exclude=True, repr=False)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from ..text import shown_url
 from .store_settings import check_store
-from .toml_tables import PositiveCount, Table, accepted_by
+from .toml_tables import PositiveCount, Table, validated_by
 
 
 class RateLimitSettings(Table):
@@ -22,7 +22,7 @@ class RateLimitSettings(Table):
         replicas: how many processes share the store.
     """
 
-    store: Annotated[str, accepted_by(check_store)] = "memory"
+    store: Annotated[str, validated_by(check_store)] = "memory"
     on_store_error: Literal["local", "refuse"] = "local"
     replicas: PositiveCount = 1
 

@@ -18,7 +18,7 @@ PROVIDER_VARIABLE = "STREAMFOLD_PROVIDER"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """A path at which a configuration file is looked for.
 
     Attributes:
@@ -44,19 +44,19 @@ class Place:
             return False
 
 
-def places(path: str | os.PathLike[str] | None = None) -> list[Place]:
+def search_locations(path: str | os.PathLike[str] | None = None) -> list[Location]:
     """Returns where a file is looked for, in this order. A file that is named explicitly is the only place."""
     if path is not None:
-        return [Place(Path(path).expanduser(), "the path that was passed", required=True)]
+        return [Location(Path(path).expanduser(), "the path that was passed", required=True)]
     if named := os.environ.get(FILE_VARIABLE, "").strip():
-        return [Place(Path(named).expanduser(), FILE_VARIABLE, required=True)]
-    found = [Place(Path(FILE_NAME), "the working directory")]
+        return [Location(Path(named).expanduser(), FILE_VARIABLE, required=True)]
+    found = [Location(Path(FILE_NAME), "the working directory")]
     if (folder := user_folder()) is not None:
-        found.append(Place(folder / "streamfold" / FILE_NAME, "the user's directory"))
+        found.append(Location(folder / "streamfold" / FILE_NAME, "the user's directory"))
     return found
 
 
-def read_file(looked_in: tuple[Place, ...]) -> TomlFile | None:
+def read_file(looked_in: tuple[Location, ...]) -> TomlFile | None:
     """Reads the first file that exists; None if there is none.
 
     Raises:
@@ -74,17 +74,17 @@ def read_file(looked_in: tuple[Place, ...]) -> TomlFile | None:
     return None
 
 
-def _content(place: Place) -> bytes:
+def _content(place: Location) -> bytes:
     try:
         with place.path.open("rb") as file:
             if place.is_found:
-                _refuse_foreign(place, os.fstat(file.fileno()))
+                _refuse_untrusted(place, os.fstat(file.fileno()))
             return file.read()
     except OSError as exc:
         raise ConfigError(f"{place.path}: can't be read: {exc.strerror}") from exc
 
 
-def _refuse_foreign(place: Place, status: os.stat_result) -> None:
+def _refuse_untrusted(place: Location, status: os.stat_result) -> None:
     """Raises ConfigError for a file that another user controls.
 
     A program that is started in a folder such as /tmp would send its keys wherever that file says.

@@ -48,7 +48,7 @@ def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
     return None
 
 
-def spelled(path: KeyPath) -> str:
+def toml_path(path: KeyPath) -> str:
     """Returns a key as TOML spells it, with list indexes in brackets.
 
     >>> spelled(("providers", "my own", "fallback", 0))

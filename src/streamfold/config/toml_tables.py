@@ -87,7 +87,7 @@ class Table(BaseModel):
         try:
             return validate(values)
         except ValidationError as exc:
-            raise invalid(cls._mistakes(exc)) from None
+            raise validation_error(cls._mistakes(exc)) from None
 
     @classmethod
     def _mistakes(cls, exc: ValidationError) -> Iterator[tuple[KeyPath, str]]:
@@ -104,10 +104,10 @@ class Table(BaseModel):
     @classmethod
     def unknown_key(cls, key: str, value: Any) -> str:
         """Returns the error for a key that the table does not have."""
-        return f"unknown key{allowed(key, [name for name in cls.model_fields if name not in cls.unlisted])}"
+        return f"unknown key{allowed_values_hint(key, [name for name in cls.model_fields if name not in cls.unlisted])}"
 
 
-def invalid(mistakes: Iterable[tuple[KeyPath, str]]) -> ValidationError:
+def validation_error(mistakes: Iterable[tuple[KeyPath, str]]) -> ValidationError:
     """Returns the error for mistakes, each with its path below the value that is being validated."""
     return ValidationError.from_exception_data(
         "settings",
@@ -119,12 +119,12 @@ def invalid(mistakes: Iterable[tuple[KeyPath, str]]) -> ValidationError:
     )
 
 
-def mistakes_in(error: ValidationError) -> list[tuple[KeyPath, str]]:
+def validation_errors(error: ValidationError) -> list[tuple[KeyPath, str]]:
     """Returns the path and the text of each mistake in an error of a `Table`."""
     return [(_path(found), found["msg"]) for found in error.errors(include_url=False)]
 
 
-def accepted_by(check: Callable[[Any], object]) -> AfterValidator:
+def validated_by(check: Callable[[Any], object]) -> AfterValidator:
     """Returns the validator of a field whose value a function refuses with ValueError or ConfigError, or accepts."""
 
     def validate(value: Any) -> Any:
@@ -137,7 +137,7 @@ def accepted_by(check: Callable[[Any], object]) -> AfterValidator:
     return AfterValidator(validate)
 
 
-def as_table(kind: type, *rules: Any) -> Any:
+def table_field(kind: type, *rules: Any) -> Any:
     """Returns the pydantic validator of a field that holds a dataclass and is written as a table.
 
     Args:
@@ -155,7 +155,7 @@ def read_table(kind: type, value: Any, *rules: Any, **given: Any) -> Any:
     if isinstance(value, kind):
         value = {field.name: getattr(value, field.name) for field in fields(kind)}
     if not isinstance(value, Mapping):
-        raise invalid([((), "must be a table")])
+        raise validation_error([((), "must be a table")])
     return kind(**given, **dict(_table_of(kind, rules, tuple(given)).model_validate(dict(value))))
 
 
@@ -165,7 +165,7 @@ def check_members(value: Any) -> None:
     try:
         _table_of(kind, (), ()).model_validate({field.name: getattr(value, field.name) for field in fields(kind)})
     except ValidationError as exc:
-        path, text = mistakes_in(exc)[0]
+        path, text = validation_errors(exc)[0]
         raise ConfigError(f"{kind.__name__}: {path[0]}: {text}") from None
 
 
@@ -212,14 +212,14 @@ def _text(error: Any) -> str:
         case "literal_error":
             choices = re.findall(r"'([^']*)'", error["ctx"]["expected"])
             value = error["input"]
-            return f"can't be {value!r:.40}{allowed(str(value), choices)}"
+            return f"can't be {value!r:.40}{allowed_values_hint(str(value), choices)}"
         case kind if kind in _TEXTS:
             return _TEXTS[kind].format(**error.get("ctx", {}))
         case _:
             return str(error["msg"])
 
 
-def allowed(word: str, words: Iterable[str], label: str = "Allowed") -> str:
+def allowed_values_hint(word: str, words: Iterable[str], label: str = "Allowed") -> str:
     """Returns the end of a message about a word that is not one of these."""
     words = list(words)
     return f"{did_you_mean(word, words)}. {label}: {', '.join(words) or 'none'}"

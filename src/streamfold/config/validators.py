@@ -16,8 +16,8 @@ from ..adapters import find_adapter
 from ..requests import ModelTable
 from ..text import shown_url, variable_names
 from ..values import ConfigError, NotConfiguredError, Prices, Timeouts
-from .toml_positions import spelled
-from .toml_tables import invalid, mistakes_in, read_table
+from .toml_positions import toml_path
+from .toml_tables import read_table, validation_error, validation_errors
 
 POSITIVE = Field(gt=0)
 # The last part of a request's URL, in each API.
@@ -125,8 +125,8 @@ def timeouts_over(configured: Timeouts, given: Timeouts | Mapping[str, object] |
     try:
         return read(configured, tuple(members), *members.values())
     except ValidationError as exc:
-        path, text = mistakes_in(exc)[0]
-        raise ConfigError(f"{spelled(('timeouts', *path))}: {text}") from None
+        path, text = validation_errors(exc)[0]
+        raise ConfigError(f"{toml_path(('timeouts', *path))}: {text}") from None
 
 
 @lru_cache(maxsize=64, typed=True)
@@ -143,7 +143,7 @@ def read_prices(prices: Mapping[str, Any]) -> Prices:
     except ValueError as exc:
         if isinstance(exc, ValidationError):
             raise
-        raise invalid([((), str(exc))]) from None
+        raise validation_error([((), str(exc))]) from None
     return read
 
 
@@ -153,7 +153,7 @@ def read_quirks(adapter: str, quirks: Mapping[str, Any]) -> Any:
     if kind is not None:
         return read_table(kind, quirks)
     if quirks:
-        raise invalid([((), f"the adapter {adapter!r} has no quirks")])
+        raise validation_error([((), f"the adapter {adapter!r} has no quirks")])
     return None
 
 
@@ -168,11 +168,11 @@ def check_models(models: Iterable[ModelTable], adapter: str | None) -> None:
         try:
             read_prices(table.prices)
         except ValidationError as exc:
-            mistakes += [((index, "prices", *path), text) for path, text in mistakes_in(exc)]
+            mistakes += [((index, "prices", *path), text) for path, text in validation_errors(exc)]
         try:
             if adapter is not None:
                 read_quirks(adapter, table.quirks)
         except ValidationError as exc:
-            mistakes += [((index, "quirks", *path), text) for path, text in mistakes_in(exc)]
+            mistakes += [((index, "quirks", *path), text) for path, text in validation_errors(exc)]
     if mistakes:
-        raise invalid(mistakes)
+        raise validation_error(mistakes)

@@ -23,7 +23,7 @@ from ..answers import ChatModel
 from ..client import Hooks
 from ..config import Config, GatewayOptions, RateLimitSettings, read_settings, store_url
 from ..limits import LimitStore
-from ..stores import Retention, WaitingStore, lasting_store
+from ..stores import Retention, WriteBehindStore, persistent_store
 from ..turn_cache import TurnCache, TurnStore, read_turn_cache
 from .api import Wire
 from .apis import WIRES, ChatWire, ResponsesWire
@@ -168,7 +168,7 @@ class Gateway:
         self.draining = False
         await self._background.__aenter__()
         for store in (self._turn_cache and self._turn_cache.store, self._responses and self._responses.store):
-            if isinstance(store, WaitingStore):
+            if isinstance(store, WriteBehindStore):
                 self._background.start(store.keep_trying)
         return self
 
@@ -224,7 +224,7 @@ def _responses(options: GatewayOptions) -> Responses | None:
         return None
     retention = Retention(options.responses_number, options.responses_bytes, options.responses_age)
     place = "memory" if where is True else store_url(where, "responses")
-    return Responses(lasting_store(place, retention, table="responses", present=True), options.responses_bytes)
+    return Responses(persistent_store(place, retention, table="responses", present=True), options.responses_bytes)
 
 
 def _path(scope: Any) -> str:

@@ -25,7 +25,7 @@ from granian.constants import HTTPModes, Interfaces, RuntimeModes
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
-from ..config import Config, GatewaySettings, collect_rarely, read_config, set_variable
+from ..config import Config, GatewaySettings, read_config, set_variable, tune_gc_for_server
 from ..limits import count_memory_in
 from ..values import ConfigError
 from .configured import Page, configured_app, load_early, settings, with_shared_stores
@@ -77,7 +77,7 @@ def run_server(
         )
         server.on_startup(factory.handle_signals)
         server.on_reload(factory.read_again)
-        collect_rarely()
+        tune_gc_for_server()
         try:
             server.serve(target_loader=factory, wrap_loader=False)
         except SystemExit:
@@ -115,7 +115,7 @@ class WorkerFactory:
             count_memory_in(f"sqlite:///{self.shared / 'limits.db'}")
         page = self.page(self.settings) if self.page is not None and self.settings.ui else None
         gateway = configured_app(self.config, self.settings, page)
-        collect_rarely()
+        tune_gc_for_server()
         return Worker(gateway, self.settings, self.shared, self.generation, page)
 
     def read(self) -> None:

@@ -84,7 +84,7 @@ class Charge:
             read = usage.input_tokens if usage and usage.input_tokens is not None else estimated_tokens(self._request)
             written = max(counted, usage.output_tokens or 0 if usage else 0)
             usage, cost = Usage(read, written, read + written), cost if self._whole else None
-        self._reservation.settle(usage, cost or self._cost(usage), partial=not self._whole)
+        self._reservation.charge(usage, cost or self._cost(usage), partial=not self._whole)
 
     def _counted(self) -> int:
         """Returns the tokens of the answer that were seen."""

@@ -99,7 +99,7 @@ class Charge:
 
 
 @dataclass(slots=True)
-class Pause:
+class PauseSending:
     """Sends nothing for some seconds, or lowers a rate that the server has refused.
 
     Attributes:
@@ -113,7 +113,7 @@ class Pause:
     rate: float = 0.0
 
 
-Operation: TypeAlias = Reserve | Charge | Pause
+Operation: TypeAlias = Reserve | Charge | PauseSending
 
 
 @dataclass(slots=True)
@@ -190,7 +190,7 @@ class Grant:
 
 
 @dataclass(slots=True)
-class Answer:
+class BatchResult:
     """What a store answers to a batch.
 
     Attributes:
@@ -213,7 +213,7 @@ class Answer:
         return "\n".join(lines)
 
     @classmethod
-    def from_text(cls, text: str, batch: Batch) -> Answer:
+    def from_text(cls, text: str, batch: Batch) -> BatchResult:
         """Reads the answer to a batch. Raises LimitStoreError if it isn't one."""
         head, *lines = text.split("\n")
         try:
@@ -263,7 +263,7 @@ def written_state(state: State) -> State:
     return {name: value * 1000 if name in MONEY or name[:2] == "m:" else value for name, value in state.items()}
 
 
-def apply(state: State, now: float, batch: Batch) -> Answer:
+def apply(state: State, now: float, batch: Batch) -> BatchResult:
     """Applies the operations of a batch to a state. Raises LimitStoreError if a field of the state is missing."""
     _advance(state, now)
     born = state.setdefault("born", now)
@@ -284,7 +284,7 @@ def apply(state: State, now: float, batch: Batch) -> Answer:
     if batch.leaves:
         for kind in "hwx":
             state.pop(f"{kind}:{batch.holder}", None)
-    answer = Answer(born, int(state.get("day", 0)), int(state.get("spent", 0)), grants)
+    answer = BatchResult(born, int(state.get("day", 0)), int(state.get("spent", 0)), grants)
     for grant in grants:
         if grant is not None:
             grant.day, grant.spent = answer.day, answer.spent
@@ -420,7 +420,7 @@ def _charge(state: State, charge: Charge, batch: Batch) -> None:
         state[held] = max(0, state.get(held, 0) - charge.slots)
 
 
-def _pause(state: State, now: float, pause: Pause) -> None:
+def _pause(state: State, now: float, pause: PauseSending) -> None:
     if pause.rest > 0:
         state["rest"] = max(state.get("rest", 0), now + min(pause.rest, FARTHEST))
     if pause.refused_rate:

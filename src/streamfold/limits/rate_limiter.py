@@ -18,7 +18,7 @@ from ..values import ConfigError, Cost, RateLimit, Usage
 from .adaptive_rate import FIRST_RATE, rates_from_headers
 from .errors import BudgetExceededError, LimitReachedError
 from .factory import shared_store
-from .limit_state import DAY, Charge, Grant, Pause, Reserve
+from .limit_state import DAY, Charge, Grant, PauseSending, Reserve
 from .sessions import LimitSession, LocalSession, SharedLimitStore, SharedSession
 from .stores import LARGEST_BUDGET, LimitStore, MemoryLimitStore, check_number
 
@@ -299,7 +299,7 @@ class RateLimiter:
         """Notes that the server refused a request: everybody waits as long as it says, and its rate is lowered."""
         self._note_stated(limit)
         if retry_after or grant.rate:
-            pause = Pause(retry_after or 0.0, grant.rate, self._rate or self._stated)
+            pause = PauseSending(retry_after or 0.0, grant.rate, self._rate or self._stated)
             await self._session.pause(pause, local)
 
     def _note_stated(self, limit: RateLimit | None) -> None:
@@ -350,7 +350,7 @@ class Reservation:
         self._retry_after: float | None = None
         self._rate_limit: RateLimit | None = None
 
-    def settle(self, usage: Usage | None = None, cost: Cost | None = None, *, partial: bool = False) -> None:
+    def charge(self, usage: Usage | None = None, cost: Cost | None = None, *, partial: bool = False) -> None:
         """Notes what the answer used and cost. What is None, or can't be, is taken for the mean of other answers.
 
         Args:

@@ -23,10 +23,10 @@ import anyio
 import anyio.to_thread
 
 from ..net import Interrupted, run_within
-from ..stores import PATIENCE, BlockingCalls, StoreError
+from ..stores import PATIENCE, StoreError, ThreadedCalls
 from ..values import ConfigError
 from .errors import LimitStoreError
-from .limit_state import DAY, Answer, Batch, Charge, Grant, Operation, Pause, Reserve
+from .limit_state import DAY, Batch, BatchResult, Charge, Grant, Operation, PauseSending, Reserve
 from .stores import LimitStore, MemoryLimitStore
 
 _MOST_QUEUED = 10_000  # charges that are kept one by one for a store that is away; more are added up
@@ -57,7 +57,7 @@ class LimitSession(Protocol):
         """Corrects what was reserved by what was used; later, if the store is away."""
         ...
 
-    async def pause(self, pause: Pause, local: LimitStore | None = None) -> None:
+    async def pause(self, pause: PauseSending, local: LimitStore | None = None) -> None:
         """Sends nothing for a while, or lowers a rate."""
         ...
 
@@ -89,7 +89,7 @@ class LocalSession:
         """Corrects what was reserved by what was used."""
         self._store.apply(self._name, Batch((charge,), self._holder, 0, self._lease, self._budgeted))
 
-    async def pause(self, pause: Pause, local: LimitStore | None = None) -> None:
+    async def pause(self, pause: PauseSending, local: LimitStore | None = None) -> None:
         """Sends nothing for a while, or lowers a rate."""
         self._store.apply(self._name, Batch((pause,), self._holder, 0, self._lease, self._budgeted))
 
@@ -108,7 +108,7 @@ class SharedLimitStore:
         self.store, self.replicas = store, replicas
         self._counts_locally = local
         self._local: MemoryLimitStore | None = None
-        self._calls = BlockingCalls(self, lambda: (LimitStoreError,), store.threads)
+        self._calls = ThreadedCalls(self, lambda: (LimitStoreError,), store.threads)
         self._failure: LimitStoreError | None = None
         self._guard = Lock()
         self._active: set[SharedSession] = set()
@@ -268,7 +268,7 @@ class SharedSession:
                 return
         await self._tell(charge)
 
-    async def pause(self, pause: Pause, local: LimitStore | None = None) -> None:
+    async def pause(self, pause: PauseSending, local: LimitStore | None = None) -> None:
         """Sends nothing for a while, or lowers a rate."""
         if local is not None:
             local.apply(self.name, self._local_batch(pause))
@@ -390,7 +390,7 @@ class SharedSession:
         )
         return batch, calls
 
-    def _take(self, batch: Batch, calls: list[_Call], answer: Answer) -> None:
+    def _take(self, batch: Batch, calls: list[_Call], answer: BatchResult) -> None:
         """Notes what is held now, and tells those who wait."""
         slots, money, reserved = batch.slots, batch.money, batch.reserved
         if answer.day != batch.day:  # the money of another day isn't reserved any more

@@ -23,10 +23,10 @@ from .limit_state import (
     MONEY,
     POLL,
     QUIET,
-    Answer,
     Batch,
+    BatchResult,
     Charge,
-    Pause,
+    PauseSending,
     Reserve,
 )
 from .stores import LimitStore
@@ -354,8 +354,8 @@ return text
 """
 )
 
-_KINDS = {Reserve: "reserve", Charge: "charge", Pause: "pause"}
-_getters = {kind: attrgetter(*kind.__slots__) for kind in (Reserve, Charge, Pause, Batch)}
+_KINDS = {Reserve: "reserve", Charge: "charge", PauseSending: "pause"}
+_getters = {kind: attrgetter(*kind.__slots__) for kind in (Reserve, Charge, PauseSending, Batch)}
 
 
 class ValkeyLimitStore(LimitStore):
@@ -383,7 +383,7 @@ class ValkeyLimitStore(LimitStore):
         self._script = self.client.register_script(script)
         self._checked = False  # whether the server's policy is known to leave budgets alone
 
-    def apply(self, name: str, batch: Batch) -> Answer:
+    def apply(self, name: str, batch: Batch) -> BatchResult:
         """Applies a batch, once. Raises LimitStoreError, ConfigError."""
         # The name in braces puts everything of one limit on one node of a cluster.
         key = f"streamfold:limits:{{{name}}}".encode("utf-8", "surrogatepass")
@@ -394,7 +394,7 @@ class ValkeyLimitStore(LimitStore):
             text = self._script(keys=[key], args=[_encode(batch)])
         except Exception as exc:
             raise self._failure(exc) from exc
-        return Answer.from_text(text.decode(), batch)
+        return BatchResult.from_text(text.decode(), batch)
 
     def close_idle(self) -> None:
         """Closes connections that aren't used now."""

@@ -21,7 +21,7 @@ from yarl import URL
 from .framing import MalformedHead, ResponseFraming
 from .stale_connections import has_decrypted, is_readable
 from .stream_bodies import Pieces
-from .transport_errors import MalformedResponse, caused_by
+from .transport_errors import MalformedResponse, has_cause
 from .urls import sent_url
 
 _PIECE = 2**18  # bytes of a request that are handed to aiohttp at once: it warns of more, which block the event loop
@@ -68,7 +68,7 @@ class _Transport(httpx.AsyncBaseTransport):
             try:
                 response = await self._send(request, body)
             except aiohttp.ClientOSError as exc:
-                if len(body) > _ONE_WRITE or not caused_by(exc, aiohttp.ClientConnectionResetError):
+                if len(body) > _ONE_WRITE or not has_cause(exc, aiohttp.ClientConnectionResetError):
                     raise
                 # An idle connection was closed when it was about to be used: nothing was sent.
                 response = await self._send(request, body)
@@ -128,7 +128,7 @@ def _forget(session: aiohttp.ClientSession) -> None:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Gives out connections that are new or silent, each with a `_Wire`."""
+    """Gives out connections that are new or silent, each with a `_GuardedProtocol`."""
 
     async def connect(self, *args: Any, **options: Any) -> Any:
         while True:
@@ -137,8 +137,8 @@ class _Connector(aiohttp.TCPConnector):
             if transport is None or protocol is None:
                 return connection  # it is new and was closed at once, which whoever writes to it will notice
             wire = transport.get_protocol()
-            if not isinstance(wire, _Wire):
-                wire = _Wire(transport, protocol)
+            if not isinstance(wire, _GuardedProtocol):
+                wire = _GuardedProtocol(transport, protocol)
                 transport.set_protocol(wire)
             elif not wire.is_silent():
                 connection.close()
@@ -147,7 +147,7 @@ class _Connector(aiohttp.TCPConnector):
             return connection
 
 
-class _Wire(asyncio.Protocol):
+class _GuardedProtocol(asyncio.Protocol):
     """Between a connection and aiohttp's protocol for it, which is given the bytes of its responses and no others.
 
     aiohttp does not look at what arrives while a connection is unused. With bytes behind the end of a response it
@@ -212,7 +212,7 @@ class _Body(httpx.AsyncByteStream):
         self._protocol = None if connection is None else connection.protocol
         if connection is not None:
             wire = None if connection.transport is None else connection.transport.get_protocol()
-            if isinstance(wire, _Wire):
+            if isinstance(wire, _GuardedProtocol):
                 wire.reader = self
             else:
                 self.lost()

@@ -19,7 +19,7 @@ import httpx
 from anyio import to_thread
 
 from ..values import APIConnectionError, AuthenticationError, ConfigError, NotConfiguredError, StreamfoldError
-from .error_redaction import forget_locals
+from .error_redaction import clear_frames
 from .redaction import Redactor
 
 _AWS_SERVICE = "bedrock"
@@ -42,7 +42,7 @@ class Signer(Protocol):
         ...
 
 
-class _InThread(ABC):
+class _ThreadedSigner(ABC):
     """Runs `_headers` in a thread, one at a time, so that credentials are refreshed once."""
 
     def __init__(self, provider: str) -> None:
@@ -64,7 +64,7 @@ class _InThread(ABC):
             error = self._error(exc)
             if error is None:
                 raise
-            forget_locals(exc)
+            clear_frames(exc)
             raise error from None  # what the library says is in the message; its frames hold credentials
 
     @abstractmethod
@@ -79,7 +79,7 @@ class _InThread(ABC):
         return NotConfiguredError(f'no credentials for "{self._provider}": {how}')
 
 
-class AWSSigner(_InThread):
+class AWSSigner(_ThreadedSigner):
     """Signs requests to Amazon Bedrock (Signature Version 4) with the credentials that the AWS tools use too.
 
     https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html
@@ -135,7 +135,7 @@ class AWSSigner(_InThread):
         return None
 
 
-class GoogleSigner(_InThread):
+class GoogleSigner(_ThreadedSigner):
     """Adds an access token of Google's application default credentials, and refreshes it before it expires.
 
     https://cloud.google.com/docs/authentication/application-default-credentials

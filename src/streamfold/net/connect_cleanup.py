@@ -28,7 +28,7 @@ _USED = "send_request_headers.started"  # from here on httpcore closes it, or ov
 _given_up: WeakKeyDictionary[httpx.AsyncClient, int] = WeakKeyDictionary()
 
 
-class Handshake:
+class ConnectCleanup:
     """The connection that is opened for a request, until the request is sent on it."""
 
     def __init__(self, client: httpx.AsyncClient, extensions: Any) -> None:

@@ -26,10 +26,10 @@ _PACKAGES = {
 def redact_error(error: APIError, redactor: Redactor) -> None:
     """Removes secrets from everything that an error shows, and from the errors that led to it.
 
-    The tracebacks stay, as `forget_locals` leaves them. An error of another library that still shows a secret is taken
+    The tracebacks stay, as `clear_frames` leaves them. An error of another library that still shows a secret is taken
     out of the chain.
     """
-    forget_locals(error)
+    clear_frames(error)
     for exc in _chain(error):
         hidden = exc.__suppress_context__
         if exc.__cause__ is not None and not _clean(exc.__cause__, redactor):
@@ -54,7 +54,7 @@ def _clean(exc: BaseException, redactor: Redactor) -> bool:
     return not redactor.spans(f"{exc!r} {exc}")
 
 
-def forget_locals(error: BaseException) -> None:
+def clear_frames(error: BaseException) -> None:
     """Removes the local variables of our frames, and all frames of HTTP libraries, from the tracebacks of an error.
 
     Requests keep their keys out of our variables, but what a server has sent, which may repeat a key, is in those of
@@ -103,7 +103,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             waiting += exc.exceptions
 
 
-def hides_arguments(function: F) -> F:
+def scrubs_traceback(function: F) -> F:
     """Decorates a public function: its arguments, which may be keys, are in no traceback that passes through it."""
     if inspect.iscoroutinefunction(function):
 
@@ -114,7 +114,7 @@ def hides_arguments(function: F) -> F:
             except BaseException as exc:
                 args = ()
                 options.clear()
-                forget_locals(exc)
+                clear_frames(exc)
                 raise
 
     else:
@@ -126,7 +126,7 @@ def hides_arguments(function: F) -> F:
             except BaseException as exc:
                 args = ()
                 options.clear()
-                forget_locals(exc)
+                clear_frames(exc)
                 raise
 
     return call  # type: ignore[return-value]

@@ -12,7 +12,7 @@ import httpx
 
 from ..values import ConfigError
 from .stale_connections import guard_connections
-from .stream_bodies import NamesakeBody, raise_as_httpx
+from .stream_bodies import ExceptionMappingStream, raise_as_httpx
 from .urls import sent_url
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class _Transport(httpx.AsyncBaseTransport):
         return httpx.Response(
             response.status_code,
             headers=response.headers.raw,
-            stream=NamesakeBody(response.stream, "httpx2"),
+            stream=ExceptionMappingStream(response.stream, "httpx2"),
             extensions=dict(response.extensions),
         )
 

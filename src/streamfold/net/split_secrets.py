@@ -21,7 +21,7 @@ _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTA
 _CUT_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{0,3})?\Z")
 
 
-class Splice(NamedTuple):
+class Replacement(NamedTuple):
     """Bytes from `start` to `end`, and what replaces them."""
 
     start: int
@@ -58,7 +58,7 @@ class _Members(list[tuple[str, Any]]):
         return tuple(value for key, value in self if key in names and isinstance(value, str | int))
 
 
-def secrets_in_body(body: bytes, redactor: Redactor) -> list[Splice]:
+def secrets_in_body(body: bytes, redactor: Redactor) -> list[Replacement]:
     """Returns the changes that remove secrets from the strings of a body: of its events, or of the JSON that it is."""
     documents = [
         lines for event in event_ranges(body) if (lines := [(start, body[start:end]) for start, end in event.payloads])
@@ -79,15 +79,15 @@ def redacted_events(payloads: Sequence[str], redactor: Redactor) -> list[str]:
     texts = []
     for start, line in zip(starts, data, strict=False):
         inside = [
-            Splice(change.start - start, change.end - start, change.new)
+            Replacement(change.start - start, change.end - start, change.new)
             for change in changes
             if start <= change.start < start + len(line)
         ]
-        texts.append(redactor.text(spliced(line, inside).decode("utf-8", "surrogatepass")))
+        texts.append(redactor.text(apply_replacements(line, inside).decode("utf-8", "surrogatepass")))
     return texts
 
 
-def spliced(body: bytes, splices: Iterable[Splice]) -> bytes:
+def apply_replacements(body: bytes, splices: Iterable[Replacement]) -> bytes:
     """Returns the bytes with these changes, which are in order and do not overlap."""
     out, at = [], 0
     for start, end, new in splices:
@@ -96,7 +96,7 @@ def spliced(body: bytes, splices: Iterable[Splice]) -> bytes:
     return b"".join([*out, body[at:]])
 
 
-def _changes(pieces: Sequence[_Piece], redactor: Redactor) -> list[Splice]:
+def _changes(pieces: Sequence[_Piece], redactor: Redactor) -> list[Replacement]:
     """Returns the changes that remove secrets from strings, also those that are cut in pieces by them.
 
     Which strings continue each other is known exactly for most answers. But readers join the parts of an answer as well
@@ -112,7 +112,7 @@ def _changes(pieces: Sequence[_Piece], redactor: Redactor) -> list[Splice]:
     for piece, text in zip(pieces, texts, strict=True):
         if piece.text != text:
             new = json.dumps(text).encode()
-            changes.append(Splice(piece.start, piece.end, new[:-1] if piece.is_cut else new))
+            changes.append(Replacement(piece.start, piece.end, new[:-1] if piece.is_cut else new))
     return sorted(changes)
 
 

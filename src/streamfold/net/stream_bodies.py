@@ -27,7 +27,7 @@ class Pieces:
         raise StopAsyncIteration
 
 
-class NamesakeBody(httpx.AsyncByteStream):
+class ExceptionMappingStream(httpx.AsyncByteStream):
     """A body of a package whose exceptions have the names of httpx's."""
 
     def __init__(self, stream: Any, package: str) -> None:
@@ -70,7 +70,7 @@ class RequestBody(httpx.ByteStream):
         return Pieces(self._body, len(self._body) or 1)
 
 
-async def unwind(body: Any) -> None:
+async def aclose_generators(body: Any) -> None:
     """Ends the generators through which a body is read, from the innermost one outwards, unless a task is in them.
 
     On asyncio it must be called in a task of ours, because it cancels what it awaits.

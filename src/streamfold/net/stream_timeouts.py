@@ -20,7 +20,7 @@ _WHAT: dict[TimeoutPhase, str] = {
 }
 
 
-class Clocks:
+class StreamTimeouts:
     """The deadlines of one answer over all attempts.
 
     Args:

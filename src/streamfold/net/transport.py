@@ -36,17 +36,17 @@ from ..values import (
 )
 from .cloud_auth import Signer
 from .compression import body_codings, unpacked, unrequested_codings
-from .connect_cleanup import Handshake
+from .connect_cleanup import ConnectCleanup
 from .deadlines import Interrupted, ReadTimer, make_steps, shut_down
-from .error_redaction import forget_locals
+from .error_redaction import clear_frames
 from .rate_limit_headers import read_rate_limit, read_retry_after
 from .redaction import Redactor
 from .secrets import secrets_in_headers
 from .stale_connections import end_unless_silent
-from .stream_bodies import RequestBody, unwind
-from .stream_timeouts import Clocks
-from .transport_errors import caused_by, described, is_malformed, is_network_error, is_timeout
-from .urls import LoggedURL, read_url, sent_url
+from .stream_bodies import RequestBody, aclose_generators
+from .stream_timeouts import StreamTimeouts
+from .transport_errors import describe, has_cause, is_malformed, is_network_error, is_timeout
+from .urls import RedactedURL, read_url, sent_url
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ class Exchange:
         self,
         client: httpx.AsyncClient,
         request: HTTPRequest,
-        clocks: Clocks,
+        clocks: StreamTimeouts,
         loop: asyncio.AbstractEventLoop | None,
     ) -> None:
         self._client = client
@@ -211,11 +211,11 @@ class Exchange:
                 return None
             raise error from exc
         except BaseException as exc:
-            forget_locals(exc)
+            clear_frames(exc)
             raise
         if self.closed:  # by another task, which could not end the generators that this one was in
             with suppress(Interrupted):
-                await make_steps(self._loop).run(partial(unwind, self._raw), self.now() + _CLOSING)
+                await make_steps(self._loop).run(partial(aclose_generators, self._raw), self.now() + _CLOSING)
             return None
         if data is None and self._timeout is not None:
             raise self._timeout
@@ -223,7 +223,7 @@ class Exchange:
 
     async def drain(self) -> None:
         """Reads the rest behind the end of the answer, for a moment: usually nothing but the end of the body."""
-        self._clocks = Clocks(_DRAIN, self.now())
+        self._clocks = StreamTimeouts(_DRAIN, self.now())
         try:
             while await self.read() is not None:
                 pass
@@ -256,14 +256,14 @@ class Exchange:
 
     async def _abandon(self, response: httpx.Response) -> None:
         """Closes a response before its end, and ends the generators through which its body is read."""
-        await unwind(self._raw)
+        await aclose_generators(self._raw)
         await response.aclose()
 
     async def _send(self) -> httpx.Response:
         request = self._built()
         if self._request.signer is not None:
             await self._sign(request, self._request.signer)
-        handshake = Handshake(self._client, request.extensions)
+        handshake = ConnectCleanup(self._client, request.extensions)
         try:
             self._response = await self._client.send(request, stream=True, follow_redirects=False)
             return self._response
@@ -289,7 +289,7 @@ class Exchange:
         request.stream = RequestBody(wanted.body)
         request.extensions["streamfold.redactor"] = wanted.redactor
         if wanted.own_client:
-            request.url = LoggedURL(request.url, wanted.shown_url)
+            request.url = RedactedURL(request.url, wanted.shown_url)
         return request
 
     async def _sign(self, request: httpx.Request, signer: Signer) -> None:
@@ -353,7 +353,7 @@ class Exchange:
             if not self.closed:
                 raise error from exc
         except BaseException as exc:
-            forget_locals(exc)
+            clear_frames(exc)
             raise
         return None
 
@@ -364,22 +364,22 @@ class Exchange:
         if isinstance(exc, httpx.InvalidURL | UnicodeError):  # of a client that was passed in: the URL was checked
             return APIConnectionError(f"the head of the response can't be read: {type(exc).__name__}")
         if not is_network_error(exc):
-            forget_locals(exc)
+            clear_frames(exc)
             raise exc
         # A client of httpx-aiohttp calls every lost connection a ConnectTimeout.
         if isinstance(exc, httpx.TimeoutException) and is_timeout(exc) and self._response is None:
             what = "no free connection in the pool" if isinstance(exc, httpx.PoolTimeout) else None
             return self._unreachable(self._clocks.error("connect", what))
         if self._response is None and is_malformed(exc):
-            what = f"the server sent a malformed response: {described(exc) or type(exc).__name__}"
+            what = f"the server sent a malformed response: {describe(exc) or type(exc).__name__}"
             malformed = ProtocolError(what, retryable=True, partial=Reply())
             malformed.hint = "check base_url and any proxy"
             return malformed
         final = isinstance(exc, httpx.UnsupportedProtocol | httpx.LocalProtocolError)
         connected = self._response is not None
         error = APIConnectionError(
-            f"{'the connection broke' if connected else 'no connection'}: {described(exc) or type(exc).__name__}",
-            retryable=not final and not caused_by(exc, ssl.SSLCertVerificationError),
+            f"{'the connection broke' if connected else 'no connection'}: {describe(exc) or type(exc).__name__}",
+            retryable=not final and not has_cause(exc, ssl.SSLCertVerificationError),
         )
         return error if connected else self._unreachable(error)
 

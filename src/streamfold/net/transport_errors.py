@@ -31,9 +31,9 @@ def is_network_error(exc: Exception) -> bool:
     return isinstance(exc, _NETWORK) or type(exc).__module__.partition(".")[0] in _NETWORK_PACKAGES
 
 
-def described(exc: BaseException | None) -> str:
+def describe(exc: BaseException | None) -> str:
     """Returns the first message in a chain of exceptions. On trio httpx's own exceptions have none."""
-    return "" if exc is None else str(exc) or described(exc.__cause__ or exc.__context__)
+    return "" if exc is None else str(exc) or describe(exc.__cause__ or exc.__context__)
 
 
 def is_timeout(exc: BaseException | None) -> bool:
@@ -44,9 +44,9 @@ def is_timeout(exc: BaseException | None) -> bool:
     return timeout or is_timeout(exc.__cause__ or exc.__context__)
 
 
-def caused_by(exc: BaseException | None, kind: type[BaseException]) -> bool:
+def has_cause(exc: BaseException | None, kind: type[BaseException]) -> bool:
     """Whether an exception, or one in the chain that led to it, is of this kind."""
-    return exc is not None and (isinstance(exc, kind) or caused_by(exc.__cause__ or exc.__context__, kind))
+    return exc is not None and (isinstance(exc, kind) or has_cause(exc.__cause__ or exc.__context__, kind))
 
 
 def is_malformed(exc: BaseException | None) -> bool:

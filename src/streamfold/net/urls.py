@@ -9,7 +9,7 @@ import httpx
 _HIGHEST_PORT = 65535
 
 
-class LoggedURL(httpx.URL):
+class RedactedURL(httpx.URL):
     """A URL with another text. httpx logs the URL of every request, and a URL may contain a key."""
 
     def __init__(self, url: httpx.URL, shown: str) -> None:

@@ -18,11 +18,11 @@ from ..engine import StreamDecoder
 from ..net import (
     HIDDEN,
     Redactor,
-    Splice,
+    Replacement,
+    apply_replacements,
     body_codings,
     secrets_in_body,
     secrets_in_headers,
-    spliced,
     unpacked_pieces,
 )
 from ..values import ProtocolError
@@ -171,12 +171,12 @@ def _decoded(capture: Capture) -> tuple[list[tuple[float, bytes]], str, str]:
 
 def cleaned_body(body: bytes, cuts: Sequence[Cut], redactor: Redactor) -> tuple[bytes, tuple[Cut, ...]]:
     """Returns a body without secrets, also those that the network or the events cut in pieces, and its cuts."""
-    found = [Splice(start, end, HIDDEN.encode()) for start, end in redactor.spans(body.decode("latin-1"))]
+    found = [Replacement(start, end, HIDDEN.encode()) for start, end in redactor.spans(body.decode("latin-1"))]
     body, cuts = _changed(body, cuts, found)
     return _changed(body, cuts, secrets_in_body(body, redactor))
 
 
-def _changed(body: bytes, cuts: Sequence[Cut], splices: Sequence[Splice]) -> tuple[bytes, tuple[Cut, ...]]:
+def _changed(body: bytes, cuts: Sequence[Cut], splices: Sequence[Replacement]) -> tuple[bytes, tuple[Cut, ...]]:
     """Makes the changes and moves the cuts along. A cut that vanishes leaves its delay to the next one."""
     if not splices:
         return body, tuple(cuts)
@@ -197,4 +197,4 @@ def _changed(body: bytes, cuts: Sequence[Cut], splices: Sequence[Splice]) -> tup
         if place(end) > before:
             moved.append(Cut(place(end) - before, waited))
             before, waited = place(end), 0.0
-    return spliced(body, splices), tuple(moved)
+    return apply_replacements(body, splices), tuple(moved)

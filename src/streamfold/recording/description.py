@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationError
 
-from ..config import StrictTable, mistakes_in, read_table, spelled
+from ..config import StrictTable, read_table, toml_path, validation_errors
 from ..values import ConfigError, FinishReason, WarningCode
 
 T = TypeVar("T")
@@ -79,8 +79,8 @@ def read_description(path: Path, content: bytes | None, kind: type[T], **given: 
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{path} is not TOML: {exc}") from exc
     except ValidationError as exc:
-        key, text = mistakes_in(exc)[0]
-        raise ConfigError(f"{path}: {spelled(key)}: {text}") from exc
+        key, text = validation_errors(exc)[0]
+        raise ConfigError(f"{path}: {toml_path(key)}: {text}") from exc
     return read
 
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
-from ..config import allowed, as_table
+from ..config import allowed_values_hint, table_field
 from ..engine import StreamDecoder, event_ranges
 from ..values import ConfigError, NamedTool, Reply, Tool
 from .description import Day, Expected, Status, as_toml, read_description
@@ -91,7 +91,7 @@ class Recording:
     ended: str = ""
     encoding: str = ""
     conversation: str = ""
-    sent: Annotated[Sent | None, as_table(Sent)] = None
+    sent: Annotated[Sent | None, table_field(Sent)] = None
     dialect: str = ""
     tools: tuple[str, ...] = ()
     tool_choice: str = "auto"
@@ -145,7 +145,7 @@ class Recording:
             inside = base.is_dir()
             near = [file.stem for file in sorted((base if inside else base.parent).glob("*.sse"))]
             what = f"{base} is a folder, not a recording" if inside else f"there is no recording {body}"
-            raise ConfigError(f"{what}{allowed(base.name, near, 'Available') if near else ''}")
+            raise ConfigError(f"{what}{allowed_values_hint(base.name, near, 'Available') if near else ''}")
         description, content = _read_pair(body, described)
         return read_description(described, description, cls, name=f"{base.parent.name}/{base.name}", body=content)
 
@@ -229,7 +229,7 @@ def find_recording(name: str) -> Recording:
         for file in sorted(folder.glob("*/*.sse")):
             known.setdefault(f"{file.parent.name}/{file.stem}", file)
     if name not in known:
-        raise ConfigError(f"there is no recording {name!r}{allowed(name, list(known), 'Available')}")
+        raise ConfigError(f"there is no recording {name!r}{allowed_values_hint(name, list(known), 'Available')}")
     return Recording.load(known[name])
 
 

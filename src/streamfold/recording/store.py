@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from ..config import allowed
+from ..config import allowed_values_hint
 from ..faults import Fault, Injection, Injector, Step, status
 from ..values import ConfigError
 from .files import Recording, Speed, open_recording, paced
@@ -114,7 +114,7 @@ class RecordingStore:
         ignore: Iterable[str | re.Pattern[str]] = (),
     ) -> None:
         if match not in ("order", "request", "any"):
-            raise ConfigError(f"unknown match {match!r}{allowed(str(match), ['order', 'request', 'any'])}")
+            raise ConfigError(f"unknown match {match!r}{allowed_values_hint(str(match), ['order', 'request', 'any'])}")
         self.recordings = load_source(source)
         for recording in self.recordings:
             if match == "request" and recording.sent is None:

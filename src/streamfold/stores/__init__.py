@@ -10,14 +10,14 @@ Provisional: a minor version may change or remove a name without a deprecation.
 """
 
 from ..values import set_public_module
-from .factory import lasting_store, open_store
+from .factory import open_store, persistent_store
 from .memory import MemoryStore
 from .process_liveness import locked_file
 from .sqlite import PrivateDatabase, SQLiteStore
 from .store import Retention, Store, StoreError
-from .threaded import PATIENCE, BlockingCalls, close_in_thread
+from .threaded import PATIENCE, ThreadedCalls, close_in_thread
 from .valkey import ValkeyStore, refuse_eviction, shown_server, valkey_client
-from .write_behind import WaitingStore
+from .write_behind import WriteBehindStore
 
 __all__ = [
     "MemoryStore",
@@ -26,7 +26,7 @@ __all__ = [
     "Store",
     "StoreError",
     "ValkeyStore",
-    "WaitingStore",
+    "WriteBehindStore",
     "open_store",
 ]
 

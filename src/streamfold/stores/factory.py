@@ -7,7 +7,7 @@ from .memory import MemoryStore
 from .sqlite import SQLiteStore
 from .store import Retention, Store
 from .valkey import ValkeyStore
-from .write_behind import WaitingStore
+from .write_behind import WriteBehindStore
 
 
 def open_store(where: str, retention: Retention | None = None, *, table: str = "kept", present: bool = False) -> Store:
@@ -31,7 +31,7 @@ def open_store(where: str, retention: Retention | None = None, *, table: str = "
     return ValkeyStore(where, retention, table=table, present=present)
 
 
-def lasting_store(where: str, retention: Retention | None = None, *, table: str, present: bool = False) -> Store:
+def persistent_store(where: str, retention: Retention | None = None, *, table: str, present: bool = False) -> Store:
     """Returns a store by its name, as `open_store`. While it can't be used, what is put there waits in this process."""
     store = open_store(where, retention, table=table, present=present)
-    return store if isinstance(store, MemoryStore) else WaitingStore(store, retention)
+    return store if isinstance(store, MemoryStore) else WriteBehindStore(store, retention)

@@ -31,7 +31,7 @@ def locked_file(path: Path, mode: str) -> IO[bytes]:
     return file
 
 
-class Presence:
+class ProcessLiveness:
     """Says that this process runs, by a file beside a database that it holds locked.
 
     Args:

@@ -15,9 +15,9 @@ from time import monotonic, sleep, time
 from typing import TYPE_CHECKING
 
 from ..values import ConfigError
-from .process_liveness import Presence
+from .process_liveness import ProcessLiveness
 from .store import Retention, by_record, full, split_key
-from .threaded import BlockingStore
+from .threaded import ThreadedStore
 
 if TYPE_CHECKING:
     import sqlite3
@@ -171,7 +171,7 @@ def _write_ahead(database: sqlite3.Connection, patience: float) -> None:
         sleep(random() * 0.02)  # noqa: S311 - not all at once again
 
 
-class SQLiteStore(BlockingStore):
+class SQLiteStore(ThreadedStore):
     """Keeps values in an SQLite file. The file is opened when it is first needed.
 
     Args:
@@ -201,7 +201,7 @@ class SQLiteStore(BlockingStore):
         self._reader = PrivateDatabase(path, schema, patience=_SHORTLY)  # it need not wait for who writes
         self._table = table
         self._present = present
-        self._presence: Presence | None = None  # while it is open
+        self._presence: ProcessLiveness | None = None  # while it is open
 
     def failures(self) -> tuple[type[Exception], ...]:
         """Returns what its calls raise when it can't be used."""
@@ -249,7 +249,7 @@ class SQLiteStore(BlockingStore):
 
     def runs_now(self, name: str) -> bool:
         """Returns whether the process of that opening still runs."""
-        return Presence.runs(self._database.path, name)
+        return ProcessLiveness.runs(self._database.path, name)
 
     def close_now(self) -> None:
         """Closes the file."""
@@ -270,7 +270,7 @@ class SQLiteStore(BlockingStore):
         try:
             with (self._reader if reads else self._database).transaction(reads=reads) as database:
                 if self._present and self._presence is None and not reads:
-                    self._presence = Presence(self._database.path, self.name)
+                    self._presence = ProcessLiveness(self._database.path, self.name)
                 yield database
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY:  # the file may be replaced

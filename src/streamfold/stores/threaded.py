@@ -23,10 +23,10 @@ T = TypeVar("T")
 PATIENCE = 1.5  # seconds for which anything waits for a store
 _AGAIN = 1.0  # seconds until a store that failed is tried again
 
-_limiters: RunVar[WeakKeyDictionary[BlockingCalls, anyio.CapacityLimiter]] = RunVar("streamfold-stores")
+_limiters: RunVar[WeakKeyDictionary[ThreadedCalls, anyio.CapacityLimiter]] = RunVar("streamfold-stores")
 
 
-class BlockingCalls:
+class ThreadedCalls:
     """Calls of a store, in threads of their own, so that nobody else waits for one.
 
     Nobody waits longer than a second and a half. A call that takes longer is given up, but goes on in its thread; the
@@ -114,7 +114,7 @@ class _Call(Generic[T]):
         found: what it has returned, in a list; empty before, and if it has failed.
     """
 
-    def __init__(self, calls: BlockingCalls, call: Callable[[], T]) -> None:
+    def __init__(self, calls: ThreadedCalls, call: Callable[[], T]) -> None:
         self._calls, self._call = calls, call
         self._failures = calls.failures
         self.began = self.ended = False
@@ -130,8 +130,8 @@ class _Call(Generic[T]):
             self.ended = True
 
 
-class BlockingStore(ABC):
-    """A store whose calls block: see `BlockingCalls`.
+class ThreadedStore(ABC):
+    """A store whose calls block: see `ThreadedCalls`.
 
     Reading and writing have threads of their own: a disk that is full can be read, and nobody who reads waits for who
     writes.
@@ -146,8 +146,8 @@ class BlockingStore(ABC):
     def __init__(self, retention: Retention | None, clock: Callable[[], float] = time) -> None:
         self._retention = retention or Retention()
         self._clock = clock
-        self._reading = BlockingCalls(self, self.failures, self.threads)
-        self._writing = BlockingCalls(self, self.failures, self.threads)
+        self._reading = ThreadedCalls(self, self.failures, self.threads)
+        self._writing = ThreadedCalls(self, self.failures, self.threads)
         self.name = uuid4().hex
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:

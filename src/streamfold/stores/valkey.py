@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from ..values import ConfigError
 from .store import Retention, full, split_key
-from .threaded import PATIENCE, BlockingStore
+from .threaded import PATIENCE, ThreadedStore
 
 if TYPE_CHECKING:
     import valkey
@@ -148,7 +148,7 @@ _DELETE = "local known = used(owner, ARGV[5]); drop(owner, ARGV[5]); return know
 _RUNS = "return redis.call('EXISTS', P .. 'open:' .. ARGV[5])"
 
 
-class ValkeyStore(BlockingStore):
+class ValkeyStore(ThreadedStore):
     """Keeps values on a Valkey or Redis server. Connections are opened when they are first needed.
 
     Args:

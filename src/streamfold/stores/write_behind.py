@@ -21,7 +21,7 @@ _PAUSE = 8.0  # seconds for which a record is not tried again, at most, that the
 _logger = logging.getLogger("streamfold.stores")
 
 
-class WaitingStore:
+class WriteBehindStore:
     """A store that may be out of reach for a while.
 
     What can't be put there is kept in this process, where it is found too, and put there when the store is back: by

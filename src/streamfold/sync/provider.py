@@ -11,7 +11,7 @@ from weakref import finalize
 from ..answers import ChatModel, extract, opened
 from ..client import Hooks, Preview
 from ..client import Provider as AsyncProvider
-from ..net import hides_arguments
+from ..net import scrubs_traceback
 from ..requests import Capabilities, ChatOptions
 from ..turn_cache import TurnCache, TurnStore
 from ..values import ConfigError, GeneratedFile, Messages, Reply, ToolChoice, ToolLike
@@ -54,7 +54,7 @@ class Provider:
         finalize(self, self.thread.stop).atexit = False  # the thread looks after the exit itself
 
     @classmethod
-    @hides_arguments
+    @scrubs_traceback
     def from_config(
         cls,
         spec: str | Mapping[str, Any] | None = None,
@@ -94,7 +94,7 @@ class Provider:
         """
         return self._member("capabilities")(model)  # type: ignore[no-any-return]
 
-    @hides_arguments
+    @scrubs_traceback
     def chat_stream(
         self,
         messages: Messages,
@@ -117,7 +117,7 @@ class Provider:
         stream = self.model.chat_stream(messages, tools, tool_choice=tool_choice, **options)
         return ChatStream(self, self.thread, stream)
 
-    @hides_arguments
+    @scrubs_traceback
     def chat(
         self,
         messages: Messages,
@@ -139,7 +139,7 @@ class Provider:
         answer = opened(self.model, messages, tools, tool_choice, options, stream=stream)
         return ChatStream(self, self.thread, answer).read()
 
-    @hides_arguments
+    @scrubs_traceback
     def extract(
         self,
         form: type[M],
@@ -162,7 +162,7 @@ class Provider:
         asked = partial(extract, self.model, form, messages, tools, attempts=attempts, **options)
         return self.thread.run(asked)
 
-    @hides_arguments
+    @scrubs_traceback
     def preview(
         self,
         messages: Messages,
@@ -179,7 +179,7 @@ class Provider:
         """
         return self._member("preview")(messages, tools, tool_choice=tool_choice, stream=stream, **options)  # type: ignore[no-any-return]
 
-    @hides_arguments
+    @scrubs_traceback
     def count_tokens(
         self,
         messages: Messages,

@@ -12,7 +12,7 @@ from functools import partial, wraps
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Unpack
 
-from ..net import hides_arguments
+from ..net import scrubs_traceback
 from ..tools import RunOptions
 from ..tools import resume_tools as resume_async
 from ..tools import run_tools as run_async
@@ -21,7 +21,7 @@ from .provider import Provider
 from .streams import ToolRun
 
 
-@hides_arguments
+@scrubs_traceback
 def run_tools(
     provider: Provider,
     messages: Messages,
@@ -54,7 +54,7 @@ def run_tools(
     return ToolRun(provider, provider.thread, run)
 
 
-@hides_arguments
+@scrubs_traceback
 def resume_tools(
     provider: Provider,
     state: str | Sequence[Message],

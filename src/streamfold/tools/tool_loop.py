@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar, Unpack
 
 import anyio.to_thread
 
-from ..net import hides_arguments
+from ..net import scrubs_traceback
 from ..requests import read_messages
 from ..values import ConfigError, Message, Messages, ToolChoice, ToolLike
 from .run_options import MAX_TURNS, RunOptions, checked_owner
@@ -22,7 +22,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@hides_arguments
+@scrubs_traceback
 def run_tools(
     provider: ChatModel,
     messages: Messages,
@@ -81,7 +81,7 @@ def run_tools(
     return ToolRun(provider, read_messages(messages), tools, options, tool_choice=tool_choice)
 
 
-@hides_arguments
+@scrubs_traceback
 def resume_tools(
     provider: ChatModel,
     state: str | Sequence[Message],

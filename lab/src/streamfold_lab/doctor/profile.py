@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from streamfold.config import Profile, config_problems, key_lines, read_config, spelled
+from streamfold.config import Profile, config_problems, key_lines, read_config, toml_path
 from streamfold.text import shown_url
 from streamfold.values import ConfigError
 
@@ -24,13 +24,13 @@ def profile_text(card: Card, profile: Profile) -> str:
         base["api_key_env"] = list(profile.api_key_env)
     lines = [
         f"# From {card.requests} requests on {card.date}, by streamfold doctor {card.version}.",
-        f"[{spelled(('providers', card.name))}]",
+        f"[{toml_path(('providers', card.name))}]",
         *(f"{name} = {_toml(value)}" for name, value in base.items()),
     ]
     top, tables = _grouped(card.settings)
     lines += [_line(setting) for setting in top]
     for table, settings in tables.items():
-        lines += ["", f"[{spelled(('providers', card.name, table))}]", *map(_line, settings)]
+        lines += ["", f"[{toml_path(('providers', card.name, table))}]", *map(_line, settings)]
     return "\n".join(lines) + "\n"
 
 
@@ -50,7 +50,7 @@ def write_profile(path: Path, card: Card, profile: Profile) -> list[str]:
         new, changes = _updated(path, text, card)
     else:
         gap = "" if not text or text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"
-        new, changes = text + gap + profile_text(card, profile), [f"added [{spelled(('providers', card.name))}]"]
+        new, changes = text + gap + profile_text(card, profile), [f"added [{toml_path(('providers', card.name))}]"]
     _checked(path, new, card.name)
     try:
         path.write_text(new, "utf-8", newline="\n")
@@ -92,7 +92,7 @@ def _updated(path: Path, text: str, card: Card) -> tuple[str, list[str]]:
         before = _value(_read(path, text)["providers"][card.name], setting.key)
         if before != setting.value:
             text = _with_setting(path, text, ("providers", card.name, *setting.key), setting)
-            changes.append(f"{spelled(setting.key)} = {_toml(setting.value)}")
+            changes.append(f"{toml_path(setting.key)} = {_toml(setting.value)}")
     return text, changes
 
 
@@ -106,7 +106,7 @@ def _with_setting(path: Path, text: str, key: tuple[str, ...], setting: Setting)
     """Returns the text with one line replaced or added."""
     lines, places = text.splitlines(), key_lines(text)
     table = key[:-1]
-    header = f"[{spelled(table)}]"
+    header = f"[{toml_path(table)}]"
     if key in places:
         at = places[key] - 1
         if not _is_one_line(lines[at], setting.key[-1]):

@@ -18,7 +18,7 @@ from streamfold.adapters.batches import EndpointRequest
 from streamfold.client import Connections, Endpoint, Requester, json_reader
 from streamfold.config import Profile
 from streamfold.engine import StreamDecoder, ToolNameMap
-from streamfold.net import Clocks, Exchange, HTTPRequest, event_loop, make_client, redact_error
+from streamfold.net import Exchange, HTTPRequest, StreamTimeouts, event_loop, make_client, redact_error
 from streamfold.recording import Recording, expected, recording_client
 from streamfold.requests import Request
 from streamfold.values import (
@@ -219,7 +219,7 @@ class _Sent:
 async def _exchanged(client: httpx.AsyncClient, request: HTTPRequest, decoder: StreamDecoder, *, leave: bool) -> _Sent:
     """Reads an answer to its end, or leaves after its first bytes."""
     sent, began = _Sent(), anyio.current_time()
-    exchange = Exchange(client, request, Clocks(request.timeouts, began), event_loop())
+    exchange = Exchange(client, request, StreamTimeouts(request.timeouts, began), event_loop())
     try:
         await exchange.open()
         sent.headers_after = anyio.current_time() - began
