@@ -9,8 +9,8 @@ from dataclasses import replace
 import anyio
 
 from streamfold import APIError, ChatModel, ChatStream, ConfigError, StreamChunk
-from streamfold.middleware import Middleware, WrappedAnswer, open_answer
-from streamfold.types import Arguments, Attempt, ChunkSource
+from streamfold.middleware import Middleware, WrappedAnswer, forward_source
+from streamfold.types import Attempt, ChatParams, ChunkSource
 
 __all__ = ["Hedge"]
 
@@ -49,9 +49,9 @@ class Hedge(Middleware):
     def __repr__(self) -> str:
         return f"<Hedge {self.model!r} {self.other!r} after {self.hedge_after} s>"
 
-    def _stream(self, arguments: Arguments) -> ChatStream:
+    def _stream(self, arguments: ChatParams) -> ChatStream:
         names = (self.model.name, self.other.name)
-        sources = (open_answer(self.model, arguments), open_answer(self.other, arguments))
+        sources = (forward_source(self.model, arguments), forward_source(self.other, arguments))
         return ChatStream(
             _HedgedAnswer(names, sources, self.hedge_after), yields_call_deltas=arguments.partial_tool_calls
         )

@@ -1,6 +1,6 @@
 """A cache of turns: what clients leave out of earlier turns (reasoning, signatures, encrypted items) is given back.
 
-`TurnCache` keeps turns of the model in a store (`streamfold.stores`), and `RememberedAnswer` is an answer that uses it.
+`TurnCache` keeps turns of the model in a store (`streamfold.stores`), and `CachingAnswer` is an answer that uses it.
 
 A turn is found again only in the same conversation. Its key is a hash of the end user, the instructions, and every
 message up to and including the turn: roles, texts, images, results, names and ids, in their order. The ids of calls are
@@ -27,7 +27,7 @@ from typing import Any, Protocol
 import anyio
 import anyio.to_thread
 
-from .answers import Arguments, ChunkSource, WrappedAnswer
+from .answers import ChatParams, ChunkSource, WrappedAnswer
 from .net import Interrupted, run_within
 from .requests import GO_ON_MESSAGE
 from .stores import MemoryStore, Retention, StoreError, persistent_store
@@ -45,7 +45,7 @@ from .values import (
     ToolCall,
 )
 
-__all__ = ["Recalled", "TurnCache", "TurnStore"]
+__all__ = ["RestoredHistory", "TurnCache", "TurnStore"]
 
 _FORMAT = "3"  # of keys and values in a store: another number finds nothing of an older version
 _STORE_TIMEOUT = 2.0  # seconds that an answer waits for the store, before it and after it
@@ -267,7 +267,7 @@ def _can_be_known(message: Message) -> bool:
     return message.role == "assistant" and bool(message.tool_calls or _text(message).strip())
 
 
-def _says_more(message: Message) -> bool:
+def _has_provider_data(message: Message) -> bool:
     """Returns whether a turn has something that a client may leave out and its provider may want back."""
     return bool(message.reasoning is not None or message.extras or any(call.extra for call in message.tool_calls))
 
@@ -286,7 +286,7 @@ def _missing(returned: Message, stored: Message) -> list[str]:
 _FORMS = ("blocks", "output")  # the turn once more, in the form in which the client's API has it
 
 
-def _merged(returned: Message, stored: Message) -> Message:
+def _restore_turn(returned: Message, stored: Message) -> Message:
     """Returns a turn as its client returned it, with what it has lost.
 
     Reasoning that the client has sent stays: it may have edited it. Calls and text are the stored ones, byte for byte,
@@ -338,7 +338,7 @@ class TurnStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class RestoredHistory:
     """A conversation with what the cache has given back.
 
     Attributes:
@@ -395,11 +395,11 @@ class TurnCache:
         """Returns the same cache for the conversations of one of the owner's users; "" is none of them."""
         return TurnCache(self.store, owner=self.owner, end_user=name, ids=self._ids)
 
-    async def recall(self, messages: Sequence[Message]) -> Recalled:
+    async def recall(self, messages: Sequence[Message]) -> RestoredHistory:
         """Returns a conversation with what its turns have lost, as far as it is known."""
         wanted = [at for at, message in enumerate(messages) if _can_be_known(message) and message.origin is None]
         if not wanted:
-            return Recalled(tuple(messages))
+            return RestoredHistory(tuple(messages))
         positions = await self._positions(messages)
         turns = {at: _turn_key(positions[at], messages[at], ids=self._ids) for at in wanted}
         found: dict[str, Message] = {}
@@ -408,14 +408,14 @@ class TurnCache:
         for at, key in turns.items():
             stored = found.get(key)
             if stored is not None and (missing := _missing(messages[at], stored)):
-                made[at] = _merged(messages[at], stored)
+                made[at] = _restore_turn(messages[at], stored)
                 lost[at] = missing
         warnings = [failure] if failure else []
         if lost:
             given = "; ".join(f"messages[{at}]: {', '.join(missing)}" for at, missing in lost.items())
             detail = f"given back from the turn cache, as the conversation came without it: {given}"
             warnings.append(ReplyWarning("turn_restored", detail))
-        return Recalled(tuple(_with_result_ids(made, messages, [*lost])), tuple(lost), tuple(warnings))
+        return RestoredHistory(tuple(_with_result_ids(made, messages, [*lost])), tuple(lost), tuple(warnings))
 
     async def remember(self, messages: Sequence[Message], reply: Reply) -> ReplyWarning | None:
         """Remembers the answer to a conversation, if it has anything that could be left out of it.
@@ -424,7 +424,7 @@ class TurnCache:
             A warning if the store has failed.
         """
         message = reply.message
-        if not (_says_more(message) and _can_be_known(message)):
+        if not (_has_provider_data(message) and _can_be_known(message)):
             return None
         position = (await self._positions(messages))[-1]
         keys = [_turn_key(position, each, ids=self._ids) for each in self._as_returned(message)]
@@ -466,7 +466,7 @@ class TurnCache:
             raise
 
 
-class RememberedAnswer(WrappedAnswer):
+class CachingAnswer(WrappedAnswer):
     """Recalls the earlier turns, gets the answer, and remembers it before its end is delivered.
 
     The request is prepared at once, so that its mistakes are raised where it is made; and once more if the cache gave
@@ -476,7 +476,9 @@ class RememberedAnswer(WrappedAnswer):
         open_source: prepares the answer to a request, without sending it.
     """
 
-    def __init__(self, cache: TurnCache, arguments: Arguments, open_source: Callable[[Arguments], ChunkSource]) -> None:
+    def __init__(
+        self, cache: TurnCache, arguments: ChatParams, open_source: Callable[[ChatParams], ChunkSource]
+    ) -> None:
         super().__init__(open_source(arguments))
         if cache.end_user is None:
             cache = cache.for_end_user(named_end_user(arguments.request.options.extra_body, arguments.extra_headers))

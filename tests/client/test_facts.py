@@ -11,7 +11,7 @@ import pytest
 
 from folding import DONE, fin, text
 from streamfold import ChatModel, ConfigError, Fallback, Provider
-from streamfold.answers import facts_of
+from streamfold.answers import get_model_info
 from streamfold.gateway import gateway
 from streamfold.gateway.models import Served
 from streamfold.jobs import batch
@@ -43,7 +43,7 @@ def answering(body: bytes) -> tuple[httpx.AsyncClient, list[Any]]:
 def test_wrappers_pass_them_on(wrap: str) -> None:
     """The endpoint is known behind each of them; only a bare provider sends requests as they are asked."""
     model: ChatModel = WRAPS[wrap](provider("anthropic"))
-    facts = facts_of(model)
+    facts = get_model_info(model)
     assert facts is not None
     assert [str(endpoint) for endpoint in facts.endpoints] == ["a anthropic http://127.0.0.1:1/v1 m"]
     assert facts.count is not None
@@ -52,15 +52,15 @@ def test_wrappers_pass_them_on(wrap: str) -> None:
 
 def test_nothing_is_known_of_a_model_that_does_not_say() -> None:
     """Beside others it makes what happens to requests uncertain."""
-    assert facts_of(ScriptedProvider([])) is None
-    facts = facts_of(Fallback(provider(), ScriptedProvider([])))
+    assert get_model_info(ScriptedProvider([])) is None
+    facts = get_model_info(Fallback(provider(), ScriptedProvider([])))
     assert facts is not None
     assert (len(facts.endpoints), facts.changed) == (1, True)
 
 
 def test_endpoints_of_all_that_may_answer() -> None:
     """In the order in which they are asked, with what they lack."""
-    facts = facts_of(
+    facts = get_model_info(
         Fallback(provider(name="a"), Fallback(provider("anthropic", name="b"), provider("gemini", name="c")))
     )
     assert facts is not None

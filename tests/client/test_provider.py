@@ -133,7 +133,7 @@ async def test_break_inside_async_with_closes() -> None:
 
 
 @pytest.mark.filterwarnings(
-    "ignore:Async generator 'streamfold.client.network_stream.NetworkAnswer.batches':ResourceWarning"
+    "ignore:Async generator 'streamfold.client.network_stream.NetworkStream.batches':ResourceWarning"
 )
 async def test_abandoned_stream_is_closed() -> None:
     """A bare `async for` that is left with `break` is closed as soon as Python lets go of it."""

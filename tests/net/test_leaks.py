@@ -31,7 +31,7 @@ from ways_to_leave import HELLO, WAYS, leave, read, trickling
 HERE = Path(__file__).parent
 
 # Of a bare `async for` that is left early.
-ABANDONED = "Async generator 'streamfold.client.network_stream.NetworkAnswer.batches':ResourceWarning"
+ABANDONED = "Async generator 'streamfold.client.network_stream.NetworkStream.batches':ResourceWarning"
 
 
 @pytest.mark.slow

@@ -233,8 +233,8 @@ def test_all_public_values() -> None:
         "Hooks",
         "RequestInfo",
         "DialectContext",
-        "ModelFacts",
-        "EndpointFacts",
+        "ModelInfo",
+        "BackendInfo",
         "ChatParams",
         *local,
     }  # 3.12 has one for the last

@@ -2,12 +2,12 @@
 
 from ..values import set_public_module
 from .async_hints import AsyncContext, AsyncIteration
-from .base_model import BaseChatModel, open_answer, opened, pass_on
+from .base_model import BaseChatModel, forward, forward_source, open_stream
 from .chat_model import ChatModel
-from .chat_params import Arguments
+from .chat_params import ChatParams
 from .extract import extract
 from .json_watchers import Watcher, checked_watcher
-from .model_info import DirectModel, EndpointFacts, ModelFacts, facts_of
+from .model_info import BackendInfo, DirectModel, ModelInfo, get_model_info
 from .partial import Partial
 from .source import ChunkSource
 from .stream import ChatStream

@@ -11,9 +11,9 @@ from ..requests import ChatOptions, Request, check_stream
 from ..values import Messages, Reply, ToolChoice, ToolLike
 from .async_hints import AsyncContext
 from .chat_model import ChatModel
-from .chat_params import Arguments
+from .chat_params import ChatParams
 from .extract import extract
-from .model_info import ModelFacts
+from .model_info import ModelInfo
 from .source import ChunkSource
 from .stream import ChatStream, read_whole
 
@@ -32,7 +32,7 @@ class BaseChatModel(AsyncContext, ABC):
         """The name of the provider in errors and logs."""
 
     @abstractmethod
-    def _stream(self, arguments: Arguments) -> ChatStream:
+    def _stream(self, arguments: ChatParams) -> ChatStream:
         """Returns the answer to a request, without sending it. Raises ConfigError if the request can't be sent."""
 
     @scrubs_traceback
@@ -64,7 +64,7 @@ class BaseChatModel(AsyncContext, ABC):
             ConfigError: the request can't be sent as it is, or needs something that the model does not support; with
                 several models, that none of them supports. Network errors are raised while iterating.
         """
-        return self._stream(Arguments.read(messages, tools, tool_choice, options))
+        return self._stream(ChatParams.read(messages, tools, tool_choice, options))
 
     def stream_request(
         self, request: Request, *, repair_history: bool = False, partial_tool_calls: bool = False
@@ -78,7 +78,7 @@ class BaseChatModel(AsyncContext, ABC):
         Raises:
             ConfigError: the request can't be sent as it is.
         """
-        return self._stream(Arguments(request, repair_history, partial_tool_calls, many=True))
+        return self._stream(ChatParams(request, repair_history, partial_tool_calls, many=True))
 
     @scrubs_traceback
     async def chat(
@@ -101,7 +101,7 @@ class BaseChatModel(AsyncContext, ABC):
             ConfigError: the request can't be sent as it is.
             APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
         """
-        return await read_whole(opened(self, messages, tools, tool_choice, options, stream=stream))
+        return await read_whole(open_stream(self, messages, tools, tool_choice, options, stream=stream))
 
     @scrubs_traceback
     async def extract(
@@ -116,7 +116,7 @@ class BaseChatModel(AsyncContext, ABC):
         """Returns an instance of a pydantic model; an answer that does not fit is asked for again. See `extract`."""
         return await extract(self, form, messages, tools, attempts=attempts, **options)
 
-    def facts(self) -> ModelFacts | None:
+    def facts(self) -> ModelInfo | None:
         """Returns what stands behind the model; None where that is not known. Models around others pass theirs on."""
         return None
 
@@ -125,7 +125,7 @@ class BaseChatModel(AsyncContext, ABC):
         """Closes the connections."""
 
 
-def opened(
+def open_stream(
     model: ChatModel,
     messages: Messages,
     tools: Iterable[ToolLike] | None,
@@ -141,10 +141,10 @@ def opened(
     if stream is True or not isinstance(model, BaseChatModel):
         check_stream(stream)
         return model.chat_stream(messages, tools, tool_choice=tool_choice, **options)
-    return model._stream(Arguments.read(messages, tools, tool_choice, options, stream=stream))
+    return model._stream(ChatParams.read(messages, tools, tool_choice, options, stream=stream))
 
 
-def pass_on(model: ChatModel, arguments: Arguments) -> ChatStream:
+def forward(model: ChatModel, arguments: ChatParams) -> ChatStream:
     """Returns the answer of another model, without sending the request. Raises ConfigError if it can't be sent."""
     request = arguments.request
     if isinstance(model, BaseChatModel):
@@ -152,6 +152,6 @@ def pass_on(model: ChatModel, arguments: Arguments) -> ChatStream:
     return model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **arguments.given())
 
 
-def open_answer(model: ChatModel, arguments: Arguments) -> ChunkSource:
-    """Returns where the chunks of another model's answer come from, for a model that changes them. See `pass_on`."""
-    return pass_on(model, arguments).source
+def forward_source(model: ChatModel, arguments: ChatParams) -> ChunkSource:
+    """Returns where the chunks of another model's answer come from, for a model that changes them. See `forward`."""
+    return forward(model, arguments).source

@@ -12,7 +12,7 @@ from ..values import Messages, Timeouts, ToolChoice, ToolLike
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
+class ChatParams:
     """What a caller asks for.
 
     Attributes:

@@ -38,7 +38,7 @@ class DirectModel(ChatModel, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class EndpointFacts:
+class BackendInfo:
     """An endpoint that may answer.
 
     Attributes:
@@ -98,7 +98,7 @@ class EndpointFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelFacts:
+class ModelInfo:
     """What stands behind a model.
 
     Attributes:
@@ -108,14 +108,14 @@ class ModelFacts:
         direct: the model whose requests reach the first endpoint as they are; None if there is none.
     """
 
-    endpoints: tuple[EndpointFacts, ...]
+    endpoints: tuple[BackendInfo, ...]
     changed: bool = False
     count: Callable[[Request, Timeouts | TimeoutOptions | None], Awaitable[int]] | None = None
     direct: DirectModel | None = None
 
 
-def facts_of(model: ChatModel) -> ModelFacts | None:
+def get_model_info(model: ChatModel) -> ModelInfo | None:
     """Returns what stands behind any model; None if it does not say."""
     facts = getattr(model, "facts", None)
-    found: ModelFacts | None = facts() if callable(facts) else None
+    found: ModelInfo | None = facts() if callable(facts) else None
     return found

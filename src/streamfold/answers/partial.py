@@ -59,7 +59,7 @@ class PartialReader(Generic[M]):
     """Reads a growing text as a partial `M`. Raises ConfigError for a model that is not a JSON object."""
 
     def __init__(self, model: type[M]) -> None:
-        self._model = _Lenient().model(model)
+        self._model = _PartialModelBuilder().model(model)
         self._size = 0
         self._whole = False
         self._value: Partial[M] | None = None
@@ -86,7 +86,7 @@ class PartialReader(Generic[M]):
         return Partial(self._model.model_validate(value)) if isinstance(value, dict) else None
 
 
-class _Lenient:
+class _PartialModelBuilder:
     """Makes models whose fields may all be missing or cut off."""
 
     def __init__(self) -> None:

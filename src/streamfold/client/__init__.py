@@ -7,7 +7,7 @@ from .batches import BatchClient
 from .endpoint import Endpoint
 from .fallback import Fallback
 from .hooks import Hooks, RequestInfo, read_hooks
-from .loop_bound_client import Connections
+from .loop_bound_client import LoopBoundClient
 from .preview import Preview
 from .provider import Provider
 from .requester import Requester

@@ -10,15 +10,15 @@ from ..engine import NonStreamBody
 from ..net import Exchange, HTTPRequest
 from ..values import APIError, Limits, ProtocolError, Reply, StreamError, Timeouts
 from .hooks import Notifier
-from .loop_bound_client import Connections
-from .retrying import Attempts
+from .loop_bound_client import LoopBoundClient
+from .retrying import RetryLoop
 
 T = TypeVar("T")
 
 _WHOLE_ANSWER = 600.0  # seconds, as the clients of OpenAI and Anthropic have it
 
 
-class WholeRequest(Generic[T]):
+class APICall(Generic[T]):
     """A request that has been prepared.
 
     Args:
@@ -31,14 +31,14 @@ class WholeRequest(Generic[T]):
         self,
         request: HTTPRequest,
         notifier: Notifier,
-        connections: Connections,
+        connections: LoopBoundClient,
         *,
         max_retries: int,
         read: Callable[[Exchange], Awaitable[T]],
     ) -> None:
         self._notifier = notifier
         self._read = read
-        self._attempts = Attempts(request, notifier, connections, max_retries=max_retries)
+        self._attempts = RetryLoop(request, notifier, connections, max_retries=max_retries)
 
     async def send(self) -> T:
         """Returns what the response says. Called once.
@@ -78,7 +78,7 @@ def json_reader(what: str, read: Callable[[Any], T], limits: Limits) -> Callable
     return read_json
 
 
-def patient(timeouts: Timeouts) -> Timeouts:
+def non_streaming_timeouts(timeouts: Timeouts) -> Timeouts:
     """Returns the configured timeouts as a whole reply has them: all of it comes when a stream would be at its end."""
     first = timeouts.first_event
     return timeouts if first is None else replace(timeouts, first_event=max(first, _WHOLE_ANSWER))

@@ -19,7 +19,7 @@ from .batch_request import BatchRequest
 from .requester import Requester
 
 if TYPE_CHECKING:
-    from ..answers import Arguments
+    from ..answers import ChatParams
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class BatchClient:
         self.api = profile.make_adapter(profile.sent_model()).batch_api(profile.batches)
         self.account = account_digest(profile)
 
-    def request(self, arguments: Arguments) -> BatchRequest:
+    def request(self, arguments: ChatParams) -> BatchRequest:
         """Returns a request of a batch. Raises ConfigError if it can't be sent as it is."""
         return self._requester.batched(arguments, self.api)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
-from ..answers import Arguments, ChunkSource, WrappedAnswer
+from ..answers import ChatParams, ChunkSource, WrappedAnswer
 from ..values import APIError, Message, Reply, StreamChunk, StreamfoldError
 
 
-def continued_arguments(arguments: Arguments, error: APIError) -> Arguments:
+def continued_arguments(arguments: ChatParams, error: APIError) -> ChatParams:
     """Returns the request that continues an answer.
 
     Raises:

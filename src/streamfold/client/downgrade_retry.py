@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ..requests import Request, restriction_from_error
 from ..values import APIError, BadRequestError, UnsupportedOptionError
-from .prepared_call import Plan
+from .prepared_call import PreparedCall
 from .restrictions import NO_RESTRICTIONS, RestrictionCache, Restrictions, combination_of
 
 # How servers say that an answer can only be streamed: "must be set to false for non-streaming calls" (DashScope,
@@ -17,7 +17,7 @@ _STREAM = re.compile(r"\bstream|流式", re.IGNORECASE)
 _MOST_RETRIES = 3  # of one request, in a milder form each
 
 
-class MilderRequests:
+class DowngradeRetry:
     """Decides how one request is sent again after the server refused a part of it, at most three times.
 
     Args:
@@ -36,7 +36,7 @@ class MilderRequests:
         request: Request,
         known: Restrictions,
         *,
-        plan: Callable[[Restrictions], Plan],
+        plan: Callable[[Restrictions], PreparedCall],
         strict: bool = False,
     ) -> None:
         self._cache = cache
@@ -48,11 +48,11 @@ class MilderRequests:
         self._new = NO_RESTRICTIONS
         self._retries = 0
 
-    def after(self, plan: Plan, error: APIError) -> Plan | None:
+    def after(self, plan: PreparedCall, error: APIError) -> PreparedCall | None:
         """Returns the request without what was refused; None if that can't be left out, or was not sent."""
         if self._retries >= _MOST_RETRIES:
             return None
-        made: Plan | None
+        made: PreparedCall | None
         if isinstance(error, BadRequestError) and not plan.sent.stream and _STREAM.search(error.message):
             made = self._with(Restrictions(only_streams=True))
         elif (adapter := plan.adapter.retry_without(error)) is not None:
@@ -73,11 +73,11 @@ class MilderRequests:
             self._cache.add(model, self._owner, combination_of(self._request), restrictions)
         self._new = NO_RESTRICTIONS
 
-    def _with(self, restrictions: Restrictions) -> Plan:
+    def _with(self, restrictions: Restrictions) -> PreparedCall:
         self._new += restrictions
         return self._plan(self._known + self._new)
 
-    def _milder(self, plan: Plan, error: APIError) -> Plan | None:
+    def _milder(self, plan: PreparedCall, error: APIError) -> PreparedCall | None:
         if self._strict or not isinstance(error, UnsupportedOptionError) or error.info is None:
             return None
         meaning = error.info.meaning(error.body)

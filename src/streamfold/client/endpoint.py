@@ -40,7 +40,7 @@ class URLs:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class EndpointHeaders:
     """The headers of requests, and what removes their secrets.
 
     Attributes:
@@ -54,12 +54,12 @@ class Sent:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _VariableCache:
     """What follows from the values of the variables."""
 
     values: list[str | None] = field(repr=False)
     urls: dict[str, URLs] = field(default_factory=dict, repr=False)
-    sent: Sent | None = None
+    sent: EndpointHeaders | None = None
 
 
 class Endpoint:
@@ -71,7 +71,7 @@ class Endpoint:
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
         self._variables = _variables(profile)
-        self._last = _Kept([])
+        self._last = _VariableCache([])
         self._signer: Signer | None = None
 
     def urls(self, path: str) -> URLs:
@@ -119,7 +119,7 @@ class Endpoint:
             self._signer = self._profile.make_signer()
         return self._signer
 
-    def _urls(self, kept: _Kept, path: str) -> URLs:
+    def _urls(self, kept: _VariableCache, path: str) -> URLs:
         if (urls := kept.urls.get(path)) is None:
             sent = self._profile.sent_url(path)
             urls = URLs(sent, self._profile.shown_url(sent), self._profile.url_of(path))
@@ -128,15 +128,15 @@ class Endpoint:
             kept.urls[path] = urls
         return urls
 
-    def _made(self, extra: Mapping[str, str] | None) -> Sent:
+    def _made(self, extra: Mapping[str, str] | None) -> EndpointHeaders:
         profile, key = self._profile, self._profile.key_headers()
         headers = key | profile.sent_headers(read_headers(extra))
-        return Sent(headers, bool(key), Redactor(profile.secrets(extra)))
+        return EndpointHeaders(headers, bool(key), Redactor(profile.secrets(extra)))
 
-    def _kept(self) -> _Kept:
+    def _kept(self) -> _VariableCache:
         values = variable_values(self._variables) if self._variables else []
         if values != self._last.values:
-            self._last = _Kept(values)
+            self._last = _VariableCache(values)
         return self._last
 
 

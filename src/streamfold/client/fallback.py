@@ -8,16 +8,16 @@ from dataclasses import replace
 from functools import partial
 
 from ..answers import (
-    Arguments,
     BaseChatModel,
     ChatModel,
+    ChatParams,
     ChatStream,
-    ModelFacts,
-    facts_of,
-    open_answer,
+    ModelInfo,
+    forward_source,
+    get_model_info,
 )
 from ..values import APIError, ConfigError
-from .fallback_policy import Candidate, Failover
+from .fallback_policy import Candidate, FallbackPolicy
 
 
 class Fallback(BaseChatModel):
@@ -53,23 +53,23 @@ class Fallback(BaseChatModel):
         if not models:
             raise ConfigError("Fallback() needs at least one model")
         self.models = models
-        self._failover = Failover(on=on, cooldown=cooldown)
+        self._failover = FallbackPolicy(on=on, cooldown=cooldown)
 
     @property
     def name(self) -> str:
         """The name of the first model."""
         return self.models[0].name
 
-    def facts(self) -> ModelFacts | None:
+    def facts(self) -> ModelInfo | None:
         """Returns what stands behind the models, as far as it is known."""
-        known = [facts for model in self.models if (facts := facts_of(model)) is not None]
+        known = [facts for model in self.models if (facts := get_model_info(model)) is not None]
         if not known:
             return None
-        first, endpoints = facts_of(self.models[0]), tuple(each for facts in known for each in facts.endpoints)
+        first, endpoints = get_model_info(self.models[0]), tuple(each for facts in known for each in facts.endpoints)
         count = first.count if first else None
-        return ModelFacts(endpoints, len(known) < len(self.models) or any(facts.changed for facts in known), count)
+        return ModelInfo(endpoints, len(known) < len(self.models) or any(facts.changed for facts in known), count)
 
-    def _stream(self, arguments: Arguments) -> ChatStream:
+    def _stream(self, arguments: ChatParams) -> ChatStream:
         answer = self._failover.answer(candidates(self.models, arguments))
         return ChatStream(answer, yields_call_deltas=arguments.partial_tool_calls)
 
@@ -83,7 +83,7 @@ class Fallback(BaseChatModel):
         return f"<Fallback {', '.join(map(repr, self.models))}>"
 
 
-def candidates(models: Iterable[ChatModel], arguments: Arguments) -> list[Candidate]:
+def candidates(models: Iterable[ChatModel], arguments: ChatParams) -> list[Candidate]:
     """Returns the models as candidates for a request."""
     fast = replace(arguments, fail_fast=True)
-    return [Candidate(model.name, partial(open_answer, model, fast)) for model in models]
+    return [Candidate(model.name, partial(forward_source, model, fast)) for model in models]

@@ -43,7 +43,7 @@ class _CoolDown:
     tests: int = 0
 
 
-class Failover:
+class FallbackPolicy:
     """Remembers which models failed, and answers requests with the first model that can.
 
     Args:
@@ -119,7 +119,7 @@ class Failover:
 class _FailoverAnswer(WrappedAnswer):
     """The answer of the first candidate that brings a chunk."""
 
-    def __init__(self, failover: Failover, candidates: Sequence[Candidate]) -> None:
+    def __init__(self, failover: FallbackPolicy, candidates: Sequence[Candidate]) -> None:
         self._failover = failover
         self._candidates = candidates
         self._attempts: list[Attempt] = []

@@ -19,7 +19,7 @@ _logger = logging.getLogger("streamfold.transport")
 _CLOSING = 5.0  # seconds that closing the connections may take when their event loop ends
 
 
-class Connections:
+class LoopBoundClient:
     """Gives out the client to send with.
 
     A client that is made here is closed when its event loop ends, so that a provider may be used in one `asyncio.run`

@@ -20,17 +20,17 @@ from ..values import (
     Timing,
     Usage,
 )
-from .downgrade_retry import MilderRequests
+from .downgrade_retry import DowngradeRetry
 from .hooks import Notifier
-from .loop_bound_client import Connections
-from .prepared_call import Plan
+from .loop_bound_client import LoopBoundClient
+from .prepared_call import PreparedCall
 from .reading import AnswerReader
-from .retrying import Attempts
+from .retrying import RetryLoop
 
 _UNMET = "several calls came, though parallel_tool_calls=False was asked for: run_tools() runs them one by one"
 
 
-class NetworkAnswer:
+class NetworkStream:
     """Gets one answer: attempts up to its first chunk, then the rest of that attempt.
 
     Args:
@@ -43,12 +43,12 @@ class NetworkAnswer:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: PreparedCall,
         notifier: Notifier,
-        connections: Connections,
+        connections: LoopBoundClient,
         *,
         max_retries: int,
-        milder: MilderRequests,
+        milder: DowngradeRetry,
         continuation: Callable[[APIError], object] | None = None,
         limiter: RateLimiter | None = None,
     ) -> None:
@@ -57,7 +57,7 @@ class NetworkAnswer:
         self._notifier = notifier
         self._milder = milder
         self._continuation = continuation
-        self._attempts = Attempts(plan.request, notifier, connections, max_retries=max_retries, limiter=limiter)
+        self._attempts = RetryLoop(plan.request, notifier, connections, max_retries=max_retries, limiter=limiter)
         self._decoder: StreamDecoder | None = None
         self.reply: Reply | None = None
         self._failed = self._over = False
@@ -84,9 +84,9 @@ class NetworkAnswer:
         """The tool calls that the model is writing."""
         return self._decoder.partial_tool_calls if self._decoder else ()
 
-    def hurry(self) -> None:
+    def fail_fast(self) -> None:
         """Must be called if the caller knows better what to do than to wait when the server has too many requests."""
-        self._attempts.patient = False
+        self._attempts.waits = False
 
     async def aclose(self) -> None:
         """Closes the connection and wakes the task that waits for it."""
@@ -146,7 +146,7 @@ class NetworkAnswer:
         if any(warning.code == "usage_invalid" for warning in reply.warnings) and reply.cost is None:
             self._attempts.settle_left(self._used)
         else:
-            self._attempts.settle(reply)
+            self._attempts.charge(reply)
 
     def _used(self) -> Reply:
         """Returns what an answer has used: by the provider's counts as far as there are any, else by what was read."""

@@ -13,7 +13,7 @@ from ..values import ReplyWarning
 from .pricing import ProfilePricing
 
 
-class Plan(NamedTuple):  # half as dear to make as a frozen dataclass, and each request needs one
+class PreparedCall(NamedTuple):  # half as dear to make as a frozen dataclass, and each request needs one
     """One request in the form in which it is sent, and how its answer is read.
 
     Attributes:

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import httpx
 
 from ..adapters import find_adapter
-from ..answers import Arguments, BaseChatModel, ChatStream, ChunkSource, EndpointFacts, ModelFacts, facts_of
+from ..answers import BackendInfo, BaseChatModel, ChatParams, ChatStream, ChunkSource, ModelInfo, get_model_info
 from ..config import Config, Profile, load_profiles
 from ..limits import RateLimiter
 from ..net import scrubs_traceback
 from ..requests import Capabilities, ChatOptions, Request
 from ..text import shown_url
-from ..turn_cache import RememberedAnswer, TurnCache, TurnStore, read_turn_cache
+from ..turn_cache import CachingAnswer, TurnCache, TurnStore, read_turn_cache
 from ..values import GeneratedFile, Messages, Timeouts, ToolChoice, ToolLike
 from .batches import BatchClient
 from .fallback import candidates
-from .fallback_policy import Candidate, Failover
+from .fallback_policy import Candidate, FallbackPolicy
 from .files import fetch_file
 from .hooks import Hooks, read_hooks
-from .loop_bound_client import Connections
+from .loop_bound_client import LoopBoundClient
 from .preview import Preview
 from .pricing import ModelPrices, ProfilePricing
 from .requester import Requester
@@ -68,8 +68,8 @@ class Provider(BaseChatModel):
         self._owns_turn_cache = isinstance(turn_cache, str | bool | None)
         self.hooks = read_hooks(hooks)
         self.fallbacks = tuple(fallbacks)
-        self._failover = Failover()
-        self._connections = Connections(profile, http_client)
+        self._failover = FallbackPolicy()
+        self._connections = LoopBoundClient(profile, http_client)
         self._requester = Requester(profile, self._connections, self.hooks)
 
     @classmethod
@@ -175,7 +175,7 @@ class Provider(BaseChatModel):
         Raises:
             ConfigError: the request can't be sent as it is.
         """
-        return self._requester.preview(Arguments.read(messages, tools, tool_choice, options, stream=stream))
+        return self._requester.preview(ChatParams.read(messages, tools, tool_choice, options, stream=stream))
 
     @scrubs_traceback
     async def count_tokens(
@@ -197,19 +197,19 @@ class Provider(BaseChatModel):
             ConfigError: the request can't be sent as it is, or the provider's API can't count tokens.
             APIError: the request failed.
         """
-        return await self._requester.count(Arguments.read(messages, tools, tool_choice, options)).send()
+        return await self._requester.count(ChatParams.read(messages, tools, tool_choice, options)).send()
 
     async def _count_request(self, request: Request, timeouts: Timeouts | TimeoutOptions | None = None) -> int:
-        return await self._requester.count(Arguments(request, timeouts=timeouts)).send()
+        return await self._requester.count(ChatParams(request, timeouts=timeouts)).send()
 
-    def facts(self) -> ModelFacts:
+    def facts(self) -> ModelInfo:
         """Returns what stands behind the provider: its endpoint and those of its fallbacks, without secrets."""
         profile = self.profile
         problem = profile.problem()
         adapter = profile.adapter_of(profile.model)
         url, prices = shown_url(profile.base_url), partial(_pricing, profile)
         refused = tuple(profile.quirks_of(profile.model).get("refused_members", ()))
-        own = EndpointFacts(
+        own = BackendInfo(
             profile.name,
             adapter,
             url,
@@ -221,8 +221,8 @@ class Provider(BaseChatModel):
             profile.default_options().extra_body,
             partial(_output_limits, profile),
         )
-        others = [facts for model in self.fallbacks if (facts := facts_of(model)) is not None]
-        return ModelFacts(
+        others = [facts for model in self.fallbacks if (facts := get_model_info(model)) is not None]
+        return ModelInfo(
             (own, *(endpoint for facts in others for endpoint in facts.endpoints)),
             len(others) < len(self.fallbacks) or any(facts.changed for facts in others),
             self._count_request if find_adapter(adapter).counts_tokens else None,
@@ -266,12 +266,12 @@ class Provider(BaseChatModel):
         more = f" fallbacks={others}" if others else ""
         return f"<Provider {self.name} {wire} {url} model={profile.model!r}{more}>"
 
-    def _stream(self, arguments: Arguments) -> ChatStream:
+    def _stream(self, arguments: ChatParams) -> ChatStream:
         cache = self.turn_cache
-        source = self._source(arguments) if cache is None else RememberedAnswer(cache, arguments, self._source)
+        source = self._source(arguments) if cache is None else CachingAnswer(cache, arguments, self._source)
         return ChatStream(source, yields_call_deltas=arguments.partial_tool_calls)
 
-    def _source(self, arguments: Arguments) -> ChunkSource:
+    def _source(self, arguments: ChatParams) -> ChunkSource:
         """Returns the answer of this provider, or of the first fallback that can give one. Raises ConfigError."""
         if not self.fallbacks:
             return self._requester.answer(arguments)

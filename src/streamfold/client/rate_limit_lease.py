@@ -6,7 +6,7 @@ from ..limits import LimitReachedError, RateLimiter, Reservation
 from ..values import APIError, QuotaExceededError, RateLimit, Reply, failed_before_answer
 
 
-class Permit:
+class RateLimitLease:
     """Waits for the reservation of each attempt, and closes it.
 
     Args:
@@ -29,7 +29,7 @@ class Permit:
         if self._reservation is not None:
             self._reservation.answered(rate_limit)
 
-    def settle(self, reply: Reply, *, partial: bool = False) -> None:
+    def charge(self, reply: Reply, *, partial: bool = False) -> None:
         """Notes what the answer has used."""
         if self._reservation is not None:
             cost = reply.cost if self._limiter.limits_cost else None

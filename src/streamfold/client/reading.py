@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ..engine import StreamDecoder
 from ..net import Exchange, HTTPRequest
 from ..values import APIConnectionError, APITimeoutError, IncompleteStreamError, Reply, StreamChunk
-from .retrying import Attempts
+from .retrying import RetryLoop
 
 
 class AnswerReader:
@@ -24,7 +24,7 @@ class AnswerReader:
         self,
         exchange: Exchange,
         decoder: StreamDecoder,
-        attempts: Attempts,
+        attempts: RetryLoop,
         reconnect: Callable[[str, int], HTTPRequest | None],
         tap: Callable[[bytes], None] | None = None,
         whole: bool = False,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..adapters import Adapter, PreparedRequest
 from ..adapters.batches import BatchAPI, EndpointRequest
-from ..answers import Arguments, ChatStream
+from ..answers import ChatParams, ChatStream
 from ..config import Profile, timeouts_over
 from ..engine import StreamDecoder, ToolNameMap
 from ..engine.dialects import special_tokens
@@ -30,15 +30,15 @@ from ..requests import (
 )
 from ..text import shown_url
 from ..values import APIError, ConfigError, Limits, ReplyWarning, StreamfoldError, Timeouts
-from .api_calls import WholeRequest, json_reader, patient
+from .api_calls import APICall, json_reader, non_streaming_timeouts
 from .batch_request import BatchRequest
 from .continuation import ContinuedAnswer, continued_arguments
-from .downgrade_retry import MilderRequests
+from .downgrade_retry import DowngradeRetry
 from .endpoint import COMMON_HEADERS, Endpoint
 from .hooks import Hooks, Notifier, RequestInfo
-from .loop_bound_client import Connections
-from .network_stream import NetworkAnswer
-from .prepared_call import Plan
+from .loop_bound_client import LoopBoundClient
+from .network_stream import NetworkStream
+from .prepared_call import PreparedCall
 from .preview import HIDDEN, Preview
 from .pricing import ModelPrices, ProfilePricing
 from .restrictions import RestrictionCache, Restrictions, current_owner
@@ -67,7 +67,7 @@ class Requester:
     def __init__(
         self,
         profile: Profile,
-        connections: Connections,
+        connections: LoopBoundClient,
         hooks: tuple[Hooks, ...],
         limiter: RateLimiter | None = None,
         *,
@@ -89,7 +89,7 @@ class Requester:
         self._owns_limiter = limiter is None
         self._patient = patient
 
-    def answer(self, arguments: Arguments) -> NetworkAnswer:
+    def answer(self, arguments: ChatParams) -> NetworkStream:
         """Returns the answer, before anything is sent. Raises ConfigError."""
         request = self._chosen(arguments)
         owner = self._owner()
@@ -101,12 +101,12 @@ class Requester:
         if not arguments.many and has_cache_marks(request):
             changed = self._prefixes.changed(request)
             hooks = (self._remembering, *hooks)
-        answer = NetworkAnswer(
+        answer = NetworkStream(
             self._plan(adapter, ready, request, arguments, changed),
             self._notifier(ready, request, hooks),
             self._connections,
             max_retries=self._profile.max_retries,
-            milder=MilderRequests(
+            milder=DowngradeRetry(
                 self.restrictions,
                 owner,
                 request,
@@ -118,7 +118,7 @@ class Requester:
             limiter=self.limiter(),
         )
         if arguments.fail_fast or not self._patient:
-            answer.hurry()
+            answer.fail_fast()
         return answer
 
     def limiter(self) -> RateLimiter | None:
@@ -132,7 +132,7 @@ class Requester:
         if self._limiter is not None and self._owns_limiter:
             await self._limiter.aclose()
 
-    def continued(self, arguments: Arguments, error: APIError) -> ChatStream:
+    def continued(self, arguments: ChatParams, error: APIError) -> ChatStream:
         """Returns the rest of an answer that broke off. Raises StreamfoldError if it can't be had."""
         ready = continued_arguments(arguments, error)
         request = self._chosen(ready)
@@ -146,12 +146,12 @@ class Requester:
         source = self.answer(ready)
         return ChatStream(ContinuedAnswer(source, error.partial, echo=how == "with_echo", again=again))
 
-    def count(self, arguments: Arguments) -> WholeRequest[int]:
+    def count(self, arguments: ChatParams) -> APICall[int]:
         """Returns the count of the prompt's tokens, before anything is sent. Raises ConfigError."""
         request = self._chosen(arguments)
         adapter = self._adapter(request.model)
         ready = adapter.prepare_count(request, repair_history=arguments.repair_history, endpoint=self._profile)
-        return WholeRequest(
+        return APICall(
             self._http_request(adapter, ready, arguments.extra_headers, arguments.timeouts),
             self._notifier(ready, request, ()),  # hooks are told of answers
             self._connections,
@@ -159,7 +159,7 @@ class Requester:
             read=json_reader("a count of tokens", adapter.read_count, self._profile.limits),
         )
 
-    def batched(self, arguments: Arguments, api: BatchAPI) -> BatchRequest:
+    def batched(self, arguments: ChatParams, api: BatchAPI) -> BatchRequest:
         """Returns a request for a batch of the provider. Raises ConfigError."""
         if arguments.extra_headers:
             raise ConfigError("extra_headers: a request of a batch has no headers of its own")
@@ -185,13 +185,13 @@ class Requester:
         timeouts: Timeouts,
         limits: Limits,
         max_retries: int | None,
-    ) -> WholeRequest[T]:
+    ) -> APICall[T]:
         """Returns a call of a batch API, before anything is sent. Raises ConfigError."""
         profile = self._profile
         request = self._http_request(self._adapter(profile.sent_model()), call, None, timeouts)
         url = self._endpoint.urls(call.path).named
         info = RequestInfo(profile.name, profile.adapter_of(profile.model), url, Request("", ()), None)
-        return WholeRequest(
+        return APICall(
             request._replace(limits=limits),
             Notifier(info, ()),
             self._connections,
@@ -199,7 +199,7 @@ class Requester:
             read=read,
         )
 
-    def preview(self, arguments: Arguments) -> Preview:
+    def preview(self, arguments: ChatParams) -> Preview:
         """Returns the request that `answer` would send. Raises ConfigError."""
         request = self._chosen(arguments)
         known = self.restrictions.find(request.model, self._owner(), request)
@@ -239,7 +239,7 @@ class Requester:
     def _pricing(self, model: str) -> ProfilePricing:
         return ProfilePricing.of(self._facts(model).prices)
 
-    def _chosen(self, arguments: Arguments) -> Request:
+    def _chosen(self, arguments: ChatParams) -> Request:
         """Returns the request with the configured model if it names none, and with the facts about this endpoint."""
         model = arguments.request.model or self._profile.sent_model()
         if not model:
@@ -260,7 +260,7 @@ class Requester:
         return sha256((key or "").encode()).hexdigest()
 
     def _prepared(
-        self, adapter: Adapter, request: Request, arguments: Arguments, restrictions: Restrictions
+        self, adapter: Adapter, request: Request, arguments: ChatParams, restrictions: Restrictions
     ) -> PreparedRequest:
         """Returns the request as it is sent with restrictions."""
         if restrictions.only_streams and not request.stream:
@@ -290,11 +290,11 @@ class Requester:
         adapter: Adapter,
         ready: PreparedRequest,
         request: Request,
-        arguments: Arguments,
+        arguments: ChatParams,
         changed: Iterable[ReplyWarning],
-    ) -> Plan:
+    ) -> PreparedCall:
         wanted = request.options.parallel_tool_calls
-        return Plan(
+        return PreparedCall(
             adapter=adapter,
             sent=ready.request,
             request=self._http_request(
@@ -312,16 +312,16 @@ class Requester:
     def _milder_plan(
         self,
         request: Request,
-        arguments: Arguments,
+        arguments: ChatParams,
         changed: Iterable[ReplyWarning],
         restrictions: Restrictions,
-    ) -> Plan:
+    ) -> PreparedCall:
         adapter = restrictions.adapter or self._adapter(request.model)
         ready = self._prepared(adapter, request, arguments, restrictions)
         return self._plan(adapter, ready, request, arguments, changed)
 
     def _reconnect(
-        self, adapter: Adapter, request: Request, arguments: Arguments, answer_id: str, after: int
+        self, adapter: Adapter, request: Request, arguments: ChatParams, answer_id: str, after: int
     ) -> HTTPRequest | None:
         """Returns the request for the rest of an answer that the provider keeps; None if it does not."""
         path = adapter.resume_path(request, answer_id, after)
@@ -356,7 +356,7 @@ class Requester:
         whole: bool = False,
     ) -> HTTPRequest:
         if whole:
-            timeouts = timeouts_over(patient(self._profile.timeouts), timeouts)
+            timeouts = timeouts_over(non_streaming_timeouts(self._profile.timeouts), timeouts)
         return self._endpoint.request(adapter, ready, timeouts, extra_headers, own_client=self._connections.owned)
 
 

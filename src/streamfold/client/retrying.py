@@ -12,15 +12,15 @@ from ..limits import RateLimiter
 from ..net import Exchange, HTTPRequest, StreamTimeouts, event_loop, redact_error, retry_delay
 from ..values import APIError, Attempt, Reply
 from .hooks import Notifier
-from .loop_bound_client import Connections
-from .rate_limit_lease import Permit
+from .loop_bound_client import LoopBoundClient
+from .rate_limit_lease import RateLimitLease
 
 T = TypeVar("T")
 
 _PATIENCE = 300.0  # seconds for which a request is sent again after being told to wait
 
 
-class Attempts:
+class RetryLoop:
     """Sends a request, and sends it again after errors that a retry may mend.
 
     Args:
@@ -32,7 +32,7 @@ class Attempts:
         exchange: the attempt that is under way, or the last one.
         failed: the attempts that failed.
         closed: whether `aclose` was called.
-        patient: whether to wait when the server has too many requests, where they are limited; else that is an error.
+        waits: whether to wait when the server has too many requests, where they are limited; else that is an error.
         headers_after: seconds until the head of the last response came; None before.
     """
 
@@ -40,7 +40,7 @@ class Attempts:
         self,
         request: HTTPRequest,
         notifier: Notifier,
-        connections: Connections,
+        connections: LoopBoundClient,
         *,
         max_retries: int,
         limiter: RateLimiter | None = None,
@@ -49,8 +49,8 @@ class Attempts:
         self._notifier = notifier
         self._connections = connections
         self._max_retries = max_retries
-        self._permit = None if limiter is None else Permit(limiter)
-        self.patient = True
+        self._permit = None if limiter is None else RateLimitLease(limiter)
+        self.waits = True
         self._loop: asyncio.AbstractEventLoop | None = None
         self._now = anyio.current_time
         self._began = 0.0
@@ -140,10 +140,10 @@ class Attempts:
                 return exchange
         return None
 
-    def settle(self, reply: Reply) -> None:
+    def charge(self, reply: Reply) -> None:
         """Notes what the answer has used, for the limits."""
         if self._permit is not None:
-            self._permit.settle(reply)
+            self._permit.charge(reply)
 
     def settle_left(self, used: Callable[[], Reply]) -> None:
         """Notes what an answer has used that nobody reads to its end.
@@ -152,7 +152,7 @@ class Attempts:
             used: returns the best count there is.
         """
         if self._permit is not None and self._permit.is_answered:
-            self._permit.settle(used(), partial=True)
+            self._permit.charge(used(), partial=True)
 
     async def aclose(self) -> None:
         """Closes the connection and wakes the task that waits for it."""
@@ -186,7 +186,7 @@ class Attempts:
             self._request, pause = milder, 0.0
         elif self._permit is not None and self._permit.refuses(error):
             rest = retry_delay(error, self._refusals)
-            if not self.patient or rest is None or self.elapsed() >= _PATIENCE:
+            if not self.waits or rest is None or self.elapsed() >= _PATIENCE:
                 return None
             said = getattr(error, "retry_after", None) is not None  # then all rest, and the limiter knows for how long
             self._refusals, pause = self._refusals + 1, 0.0 if said else rest

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..adapters import Known, MemberFilter
-from ..answers import EndpointFacts
+from ..answers import BackendInfo
 from ..config import KeyOptions
 from ..values import ReplyWarning
 from .api import ClientRequest, Warnings
@@ -35,7 +35,7 @@ def permitted_members(
     return kept, tuple(warnings)
 
 
-def with_operator_members(asked: ClientRequest, endpoints: Collection[EndpointFacts]) -> tuple[ClientRequest, Warnings]:
+def with_operator_members(asked: ClientRequest, endpoints: Collection[BackendInfo]) -> tuple[ClientRequest, Warnings]:
     """Returns a request in which nothing replaces what the operator's `extra_body` sets, and the warnings about it.
 
     A provider's own `extra_body` is merged by member, and a request's value replaces a configured one. So a member of

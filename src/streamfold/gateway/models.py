@@ -12,11 +12,11 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
-from ..answers import Arguments, BaseChatModel, ChatModel, ChatStream, EndpointFacts, ModelFacts, facts_of
+from ..answers import BackendInfo, BaseChatModel, ChatModel, ChatParams, ChatStream, ModelInfo, get_model_info
 from ..client import Hooks, Provider, read_hooks
 from ..config import Config, GatewayOptions, read_config
 from ..requests import Request, TimeoutOptions
-from ..turn_cache import RememberedAnswer, TurnCache
+from ..turn_cache import CachingAnswer, TurnCache
 from ..values import ConfigError, Cost, Usage, did_you_mean
 from .gateway_keys import ANYBODY, Client
 from .http_errors import refused
@@ -38,11 +38,11 @@ class Served:
     other: str | None = None
 
     @cached_property
-    def _facts(self) -> ModelFacts | None:
-        return facts_of(self.model)
+    def _facts(self) -> ModelInfo | None:
+        return get_model_info(self.model)
 
     @property
-    def endpoints(self) -> tuple[EndpointFacts, ...]:
+    def endpoints(self) -> tuple[BackendInfo, ...]:
         """Those that may answer; none for a model that does not know them."""
         return self._facts.endpoints if self._facts else ()
 
@@ -67,7 +67,7 @@ class Served:
         asked = self._asked(self.endpoints)
         return max((endpoint.max_output_tokens(allowed, model) for endpoint, model in asked), default=None)
 
-    def _asked(self, endpoints: tuple[EndpointFacts, ...]) -> Iterator[tuple[EndpointFacts, str | None]]:
+    def _asked(self, endpoints: tuple[BackendInfo, ...]) -> Iterator[tuple[BackendInfo, str | None]]:
         """Yields the endpoints with the models that they are asked for; None: their own."""
         for at, endpoint in enumerate(endpoints):
             yield endpoint, None if at else self.other
@@ -93,7 +93,7 @@ class Served:
                 fragments: one that changes what another model says (a filter, a cache) would have to know of them.
             turn_cache: gives earlier turns back what they have lost. Models of a program's own get them as they are.
         """
-        arguments = Arguments(
+        arguments = ChatParams(
             replace(request, model=self.other or ""),
             repair_history=repair_history,
             partial_tool_calls=partial_tool_calls,
@@ -104,7 +104,7 @@ class Served:
             return model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **options)
         if turn_cache is None:
             return _stream(model, arguments)
-        answer = RememberedAnswer(turn_cache, arguments, lambda ready: _stream(model, ready).source)
+        answer = CachingAnswer(turn_cache, arguments, lambda ready: _stream(model, ready).source)
         return ChatStream(answer, yields_call_deltas=partial_tool_calls)
 
     async def count(self, request: Request, timeouts: TimeoutOptions) -> int | None:
@@ -254,7 +254,7 @@ def _is_pattern(name: str) -> bool:
     return any(char in name for char in "*?[")
 
 
-def _stream(model: BaseChatModel, asked: Arguments) -> ChatStream:
+def _stream(model: BaseChatModel, asked: ChatParams) -> ChatStream:
     return model.stream_request(
         asked.request, repair_history=asked.repair_history, partial_tool_calls=asked.partial_tool_calls
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from streamfold import ChatModel, Usage
 
-from ..answers import facts_of
+from ..answers import get_model_info
 
 _SAMPLING = ("presence_penalty", "frequency_penalty")
 _CHAT = {name: name for name in (*_SAMPLING, "logit_bias", "top_k", "service_tier")}
@@ -59,7 +59,7 @@ def written(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]:
     """Returns where each setting is written, and in which words: as all have it who may answer."""
-    facts, profile = facts_of(model), getattr(model, "profile", None)
+    facts, profile = get_model_info(model), getattr(model, "profile", None)
     asked = [(one.adapter, one.refused_members) for one in facts.endpoints] if facts else []
     if profile is not None and not facts:  # a double
         asked = [(profile.adapter, profile.quirks_of(profile.model).get("refused_members", ()))]

@@ -16,7 +16,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from ..answers import ChatModel, facts_of
+from ..answers import ChatModel, get_model_info
 from ..values import StreamfoldError, Tool
 from .answers import Answer, JobSummary
 from .errors import JobPausedError
@@ -156,7 +156,7 @@ class BatchJob:
 
     def _priced(self, model: str | None) -> bool:
         """Returns whether it is known what a model costs, as far as the model that is asked says."""
-        facts = facts_of(self._model)
+        facts = get_model_info(self._model)
         given = model or self._settings.options.get("model")
         endpoints = facts.endpoints if facts else ()
         return all(endpoint.priced(None if at else given) for at, endpoint in enumerate(endpoints))
@@ -192,7 +192,7 @@ async def _opened(path: Path) -> Ledger:
 
 def _described(model: ChatModel) -> str:
     """Returns the model as it must be the same when a job goes on."""
-    facts = facts_of(model)
+    facts = get_model_info(model)
     return ", then ".join(map(str, facts.endpoints)) if facts else model.name
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..answers import ChatModel, facts_of
+from ..answers import ChatModel, get_model_info
 from ..limits import MemoryLimitStore, RateLimiter, check_number, provider_limiter
 
 
@@ -39,7 +39,7 @@ class Pace:
     def _make(self) -> tuple[RateLimiter, ChatModel]:
         if self._made is None:
             model = self._asked
-            facts = facts_of(model)
+            facts = get_model_info(model)
             if facts is None or facts.direct is None:
                 limiter = RateLimiter("job", rpm=self._rpm, tpm=self._tpm, store=MemoryLimitStore())
             else:

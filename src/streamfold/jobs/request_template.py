@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from ..answers import Arguments, BaseChatModel, ChatModel, ChatStream, ModelFacts, facts_of, pass_on
+from ..answers import BaseChatModel, ChatModel, ChatParams, ChatStream, ModelInfo, forward, get_model_info
 from ..requests import TimeoutOptions
 from ..values import APIError, RateLimitError, Timeouts
 
@@ -75,12 +75,12 @@ class _Whole(BaseChatModel):
     def name(self) -> str:
         return self._model.name
 
-    def facts(self) -> ModelFacts | None:
-        return facts_of(self._model)
+    def facts(self) -> ModelInfo | None:
+        return get_model_info(self._model)
 
-    def _stream(self, arguments: Arguments) -> ChatStream:
+    def _stream(self, arguments: ChatParams) -> ChatStream:
         request, timeouts = replace(arguments.request, stream=False), self._form.timeouts(arguments.timeouts)
-        return pass_on(self._model, replace(arguments, request=request, timeouts=timeouts))
+        return forward(self._model, replace(arguments, request=request, timeouts=timeouts))
 
     async def aclose(self) -> None:
         await self._model.aclose()

@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from ..adapters.chat import parse_chat_request as parse_chat
 from ..adapters.responses import parse_responses_request as parse_responses
-from ..answers import Arguments
+from ..answers import ChatParams
 from ..values import ConfigError, Cost, Reply, ToolChoice, did_you_mean
 from .answers import Answer, reply_members
 from .columns import row_members
@@ -115,7 +115,7 @@ def _batch_line(number: int, value: Mapping[str, Any]) -> Row:
     if not isinstance(body, Mapping):
         raise ConfigError(f"body: must be an object, not {type(body).__name__}")
     request = _BODIES[url]({name: member for name, member in body.items() if name not in ("stream", "stream_options")})
-    options: dict[str, Any] = dict(Arguments(request).given())
+    options: dict[str, Any] = dict(ChatParams(request).given())
     return Row(number, row_id(number, value), request.messages, request.tools, request.tool_choice, options)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from ..answers import Arguments
+from ..answers import ChatParams
 from ..limits import check_number
 from ..requests import ChatOptions
 from ..values import ConfigError, Reply, Tool
@@ -32,7 +32,7 @@ class JobSettings:
         check_number("max_cost", self.max_cost)
         stream = True if self.stream is None else self.stream
         # A wrong option is wrong in each row.
-        Arguments.read("-", self.tools, "auto", cast("ChatOptions", self.options), stream=stream)
+        ChatParams.read("-", self.tools, "auto", cast("ChatOptions", self.options), stream=stream)
         first, count = self.shard
         if self.concurrency < 1 or self.tries < 1:
             raise ConfigError("concurrency and tries must be at least 1")

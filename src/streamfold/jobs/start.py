@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-from ..answers import ChatModel, facts_of
+from ..answers import ChatModel, get_model_info
 from ..values import ConfigError, Reply, ToolLike, as_tools
 from .job import BatchJob
 from .live_requests import LiveAsker
@@ -92,7 +92,7 @@ def _asker(
         raise ConfigError(f"{given[0]} is not available with batches of the provider: leave it out")
     if ledger is None:
         raise ConfigError("batches of the provider need a ledger: it knows them when the job is started again")
-    facts = facts_of(model)
+    facts = get_model_info(model)
     if facts is None or (direct := facts.direct) is None:
         raise ConfigError(f"batches are handed over to one provider, and {model.name} is something else")
     if direct.limiter is not None and direct.limiter.limits_cost:

@@ -3,10 +3,10 @@
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
-from ..answers import WrappedAnswer, open_answer
+from ..answers import WrappedAnswer, forward_source
 from ..values import set_public_module
 from .base import Middleware
 
-__all__ = ["Middleware", "WrappedAnswer", "open_answer"]
+__all__ = ["Middleware", "WrappedAnswer", "forward_source"]
 
 set_public_module(__name__, [globals()[name] for name in __all__])

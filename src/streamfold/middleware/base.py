@@ -7,14 +7,14 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
 from ..answers import (
-    Arguments,
     BaseChatModel,
     ChatModel,
+    ChatParams,
     ChatStream,
-    ModelFacts,
+    ModelInfo,
     WrappedAnswer,
-    facts_of,
-    open_answer,
+    forward_source,
+    get_model_info,
 )
 from ..requests import Request
 from ..values import APIError, Reply, StreamChunk
@@ -76,9 +76,9 @@ class Middleware(BaseChatModel):
         """The name of the model that is asked."""
         return self.model.name
 
-    def facts(self) -> ModelFacts | None:
+    def facts(self) -> ModelInfo | None:
         """Returns what stands behind the model that is asked; its endpoints do not get requests as they are asked."""
-        facts = facts_of(self.model)
+        facts = get_model_info(self.model)
         return facts and replace(facts, changed=True, direct=None)
 
     async def aclose(self) -> None:
@@ -88,7 +88,7 @@ class Middleware(BaseChatModel):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model!r}>"
 
-    def _stream(self, arguments: Arguments) -> ChatStream:
+    def _stream(self, arguments: ChatParams) -> ChatStream:
         return ChatStream(_ChangedAnswer(self, arguments), yields_call_deltas=arguments.partial_tool_calls)
 
 
@@ -98,8 +98,8 @@ class _ChangedAnswer(WrappedAnswer):
     The request is prepared at once, so that its mistakes are raised where it is made; and once more if it is changed.
     """
 
-    def __init__(self, middleware: Middleware, arguments: Arguments) -> None:
-        super().__init__(open_answer(middleware.model, arguments))
+    def __init__(self, middleware: Middleware, arguments: ChatParams) -> None:
+        super().__init__(forward_source(middleware.model, arguments))
         self._middleware = middleware
         self._arguments = arguments
 
@@ -110,7 +110,7 @@ class _ChangedAnswer(WrappedAnswer):
         if self._closed:
             return
         if request is not given:
-            self._source = open_answer(middleware.model, replace(self._arguments, request=request))
+            self._source = forward_source(middleware.model, replace(self._arguments, request=request))
         text, reasoning = list[str](), list[str]()  # what was handed out
         try:
             async with AsyncExitStack() as stack:

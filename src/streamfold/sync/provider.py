@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from weakref import finalize
 
-from ..answers import ChatModel, extract, opened
+from ..answers import ChatModel, extract, open_stream
 from ..client import Hooks, Preview
 from ..client import Provider as AsyncProvider
 from ..net import scrubs_traceback
@@ -136,7 +136,7 @@ class Provider:
             ConfigError: the request can't be sent as it is.
             APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
         """
-        answer = opened(self.model, messages, tools, tool_choice, options, stream=stream)
+        answer = open_stream(self.model, messages, tools, tool_choice, options, stream=stream)
         return ChatStream(self, self.thread, answer).read()
 
     @scrubs_traceback

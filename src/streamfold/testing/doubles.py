@@ -15,7 +15,7 @@ from typing import Any, Unpack
 
 import httpx
 
-from ..answers import Arguments, BaseChatModel, ChatStream, pass_on
+from ..answers import BaseChatModel, ChatParams, ChatStream, forward
 from ..client import Hooks, Preview, Provider
 from ..config import Profile, load_profile
 from ..requests import Capabilities, ChatOptions, Options, Request
@@ -122,8 +122,8 @@ class SpyProvider(BaseChatModel):
     async def aclose(self) -> None:
         """Closes connections, if there are any. The double can still be used afterwards."""
 
-    def _stream(self, arguments: Arguments) -> ChatStream:
-        return pass_on(self.provider, arguments)
+    def _stream(self, arguments: ChatParams) -> ChatStream:
+        return forward(self.provider, arguments)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} requests={len(self.requests)}>"

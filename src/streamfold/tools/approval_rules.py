@@ -18,7 +18,7 @@ def checked_approve(approve: Approve | None) -> Approve | None:
     return approve
 
 
-async def needs(
+async def needs_approval(
     call: ToolCall, tools: Mapping[str, Tool], external: Container[str]
 ) -> Literal["result", "approval", "ready"]:
     """Returns what a new call waits for, if it waits for anything."""
@@ -37,7 +37,7 @@ async def needs(
     return "approval" if (await wanted if isawaitable(wanted) else wanted) else "ready"
 
 
-async def decides(approve: Approve, call: ToolCall) -> Literal["approved", "denied"]:
+async def decide(approve: Approve, call: ToolCall) -> Literal["approved", "denied"]:
     """Returns what a program says about a call."""
     said = approve(call)
     return "approved" if (await said if isawaitable(said) else said) else "denied"

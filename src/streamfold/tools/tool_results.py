@@ -90,8 +90,8 @@ async def run_call(call: ToolCall, tools: Mapping[str, Tool], on_tool_error: OnT
             return _error(call, str(exc))
         return _error(call, await _explain(call, exc, on_tool_error))
     try:
-        return made_result(call, value)
-    except _EndlessError as exc:
+        return result_from_value(call, value)
+    except _CyclicResultError as exc:
         return _error(call, await _explain(call, exc, on_tool_error, str(exc)))
 
 
@@ -101,7 +101,7 @@ def denied_result(call: ToolCall, reason: str | None) -> ToolResult:
     return ToolResult(call, tool_result(call, text, error=True), text, denied=True)
 
 
-def made_result(call: ToolCall, value: Any, *, error: bool = False) -> ToolResult:
+def result_from_value(call: ToolCall, value: Any, *, error: bool = False) -> ToolResult:
     """Returns the result of a call whose tool returned `value`. Raises ConfigError if it can't be sent."""
     parts = getattr(value, "content", None)
     if isinstance(parts, list) and hasattr(value, "isError"):  # the result of an MCP tool: its texts, if that is all
@@ -119,13 +119,13 @@ def made_result(call: ToolCall, value: Any, *, error: bool = False) -> ToolResul
         return ToolResult(call, tool_result(call, plain, error=error), plain)
     except (ValueError, RecursionError) as exc:
         if not isinstance(exc, PydanticSerializationError | UnicodeError):
-            raise _EndlessError("its result contains itself, or is nested too deeply") from exc
+            raise _CyclicResultError("its result contains itself, or is nested too deeply") from exc
         raise ConfigError(
             f"the result of the tool {call.name!r} is neither text, nor parts, nor JSON data: {exc}"
         ) from exc
 
 
-class _EndlessError(ConfigError):
+class _CyclicResultError(ConfigError):
     """A result that has no end, or none that can be written."""
 
 

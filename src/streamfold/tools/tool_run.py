@@ -27,7 +27,7 @@ from ..values import (
     as_tools,
     total_cost,
 )
-from .approval_rules import checked_approve, decides, needs
+from .approval_rules import checked_approve, decide, needs_approval
 from .approvals import PendingCall, TurnCalls, take_open_calls
 from .journal import (
     NOT_RUN,
@@ -45,7 +45,7 @@ from .journal import (
 from .run_events import RunEvents
 from .run_options import MAX_TURNS, RunOptions, checked_owner
 from .run_state import RunState
-from .tool_results import ToolResult, denied_result, made_result, run_call, tools_by_name
+from .tool_results import ToolResult, denied_result, result_from_value, run_call, tools_by_name
 
 if TYPE_CHECKING:
     from ..answers import ChatModel, ChatStream, Watcher
@@ -224,7 +224,7 @@ class ToolRun(AsyncIteration, AsyncContext):
             ConfigError: no call with this id waits for a result, or the content can't be sent.
         """
         if not self._is_past(call_id) and (call := self._turn.answerable(call_id)) is not None:
-            result = made_result(call, content, error=error)
+            result = result_from_value(call, content, error=error)
             self._finish(result)
             self._results.append(result)
 
@@ -356,11 +356,11 @@ class ToolRun(AsyncIteration, AsyncContext):
             if not self._turns_left:
                 names = ", ".join(call.name for call in new)
                 raise TurnLimitError(f"the model still asks for tools after {self._max_turns} turns: {names}")
-            wanted = await needs(call, self._tools, self._external)
+            wanted = await needs_approval(call, self._tools, self._external)
             if wanted == "approval":
                 self._turn.wait_for_approval(call)
                 if self._approve is not None:
-                    self._turn.decide(call.id, await decides(self._approve, call))
+                    self._turn.decide(call.id, await decide(self._approve, call))
             else:
                 self._turn[call].status = wanted
         self._write_results()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..answers import Arguments, ChunkSource, DirectModel, EndpointFacts, ModelFacts, Partial, Watcher
+from ..answers import BackendInfo, ChatParams, ChunkSource, DirectModel, ModelInfo, Partial, Watcher
 from ..client import BatchClient, RequestInfo
 from ..config import BatchesConfig, CapabilitiesConfig, LimitsConfig, ModelConfig, Profile, RateLimitsConfig
 from ..engine.dialects import Dialect, DialectContext
@@ -40,29 +40,29 @@ from ..values import (
 )
 
 __all__ = [
-    "Arguments",
     "Attempt",
     "AudioPart",
+    "BackendInfo",
     "BatchClient",
     "BatchesConfig",
     "CacheMark",
     "CallKind",
     "Capabilities",
     "CapabilitiesConfig",
+    "ChatParams",
     "ChunkDetails",
     "ChunkSource",
     "CostSource",
     "Dialect",
     "DialectContext",
     "DirectModel",
-    "EndpointFacts",
     "ErrorInfo",
     "FilePart",
     "ImagePart",
     "LimitsConfig",
     "Messages",
     "ModelConfig",
-    "ModelFacts",
+    "ModelInfo",
     "NeedsApproval",
     "Options",
     "PartRef",

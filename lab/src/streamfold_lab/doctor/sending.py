@@ -15,7 +15,7 @@ import httpx
 
 from streamfold.adapters import Adapter, PreparedRequest
 from streamfold.adapters.batches import EndpointRequest
-from streamfold.client import Connections, Endpoint, Requester, json_reader
+from streamfold.client import Endpoint, LoopBoundClient, Requester, json_reader
 from streamfold.config import Profile
 from streamfold.engine import StreamDecoder, ToolNameMap
 from streamfold.net import Exchange, HTTPRequest, StreamTimeouts, event_loop, make_client, redact_error
@@ -200,7 +200,7 @@ async def fetched(profile: Profile, path: str, timeouts: Timeouts, http_client: 
     asked = Request.read(profile.model or "any", "any", None, "auto", {})
     call = EndpointRequest.get(path, profile.make_adapter().headers(asked))
     limits = replace(profile.limits, event_bytes=_MOST_BYTES)
-    connections = Connections(profile, http_client)
+    connections = LoopBoundClient(profile, http_client)
     read = json_reader("JSON", lambda value: value, limits)
     try:
         return await Requester(profile, connections, ()).call(call, read, timeouts, limits, None).send()

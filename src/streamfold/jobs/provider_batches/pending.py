@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from ...adapters import PreparedRequest
-from ...answers import Arguments
+from ...answers import ChatParams
 from ...client import BatchClient, BatchRequest
 from ...values import ConfigError
 from ..rows import Row
@@ -33,7 +33,7 @@ def request_of(client: BatchClient, settings: JobSettings, row: Row) -> BatchReq
     """Returns the request of a row. Raises ConfigError if it can't be sent as it is."""
     options: Any = {**settings.options, **row.options}
     tools = row.tools if row.tools is not None else settings.tools
-    return client.request(Arguments.read(row.messages, tools or None, row.tool_choice, options))
+    return client.request(ChatParams.read(row.messages, tools or None, row.tool_choice, options))
 
 
 @dataclass(slots=True)
