@@ -13,7 +13,7 @@ from folding import DONE, fin, text
 from streamfold import ChatModel, ConfigError, Fallback, Provider
 from streamfold.answers import get_model_info
 from streamfold.gateway import gateway
-from streamfold.gateway.models import Served
+from streamfold.gateway.models import ModelRoute
 from streamfold.jobs import batch
 from streamfold.middleware import Middleware
 from streamfold.testing import ScriptedProvider
@@ -123,7 +123,7 @@ def test_the_wire_is_that_of_the_model_that_is_asked() -> None:
     """A gateway takes clients' requests as the wire has them on which the model that they name is asked."""
     values = {"base_url": "https://api.openai.com/v1", "wire": "auto", "model": "gpt-4o", "api_key": "k"}
     model = Provider.from_config(values)
-    assert [Served(model, other).adapters for other in (None, "gpt-4o-mini", "gpt-5.4-pro")] == [
+    assert [ModelRoute(model, other).adapters for other in (None, "gpt-4o-mini", "gpt-5.4-pro")] == [
         {"chat"}, {"chat"}, {"responses"},
     ]  # fmt: skip
 

@@ -16,7 +16,7 @@ from folding import DONE, event, fin, text
 from gateways import CHAT, MESSAGES, RESPONSES, asking, client_of
 from streamfold import APIConnectionError, APITimeoutError, Provider, Reply, Usage
 from streamfold.gateway import answering, gateway
-from streamfold.gateway.usage_metering import Charge
+from streamfold.gateway.usage_metering import UsageMeter
 from streamfold.requests import Request
 from streamfold.testing import ScriptedProvider
 from streamfold.values import Cost, Message, StreamChunk, UpstreamError
@@ -180,7 +180,7 @@ USED = Usage(50, 60, 110)
 async def test_how_requests_end(events: list[Any], end: Any) -> None:
     """Whole answers by the provider's counts, others by what came; nothing for what a model can't have answered."""
     noted = Noted()
-    charge = Charge(noted, REQUEST, cost, reads_on=True)  # type: ignore[arg-type]
+    charge = UsageMeter(noted, REQUEST, cost, reads_on=True)  # type: ignore[arg-type]
     for happened in events:
         match happened:
             case "begin":
@@ -204,7 +204,7 @@ async def test_who_leaves_for_good_is_charged_for_what_may_be_hidden(monkeypatch
     for seconds, limit, written in ((2.0, None, 1000), (2.0, 300, 300), (1000.0, None, 16_384), (0.0, None, 2)):
         noted, now = Noted(), 0.0
         request = Request("m", REQUEST.messages, options=type(REQUEST.options)(max_output_tokens=limit))
-        charge = Charge(noted, request, cost, reads_on=True)  # type: ignore[arg-type]
+        charge = UsageMeter(noted, request, cost, reads_on=True)  # type: ignore[arg-type]
         charge.begin(ScriptedProvider("Hi").chat_stream("Hi"))
         charge.take(StreamChunk("12345678"))
         now = seconds

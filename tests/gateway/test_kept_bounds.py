@@ -17,9 +17,9 @@ from streamfold.adapters.responses import ResponsesSerializer
 from streamfold.adapters.serializing import ReplyWriter
 from streamfold.engine.accumulator import StreamAccumulator
 from streamfold.gateway import gateway
-from streamfold.gateway.stored_responses.background import Running
-from streamfold.gateway.stored_responses.recorders import Attached, Memory
-from streamfold.gateway.stored_responses.store import KeptResponse, Responses
+from streamfold.gateway.stored_responses.background import BackgroundResponse
+from streamfold.gateway.stored_responses.recorders import AttachedRecorder, RecorderMemory
+from streamfold.gateway.stored_responses.store import ResponseStore, StoredResponse
 from streamfold.stores import MemoryStore, Retention
 from streamfold.values import ErrorInfo, Finish, ReasoningDelta, StreamEnd, TextDelta, ToolCallDelta
 from tables import each_row
@@ -126,15 +126,15 @@ async def test_many_long_answers_that_nobody_reads(monkeypatch: pytest.MonkeyPat
             for part in (STREAM, *[pieces] * (length // 5000), framed(fin("stop"), DONE), END):
                 await connection.send(part)
 
-    def has_room(memory: Memory, making: Running) -> bool:
+    def has_room(memory: RecorderMemory, making: BackgroundResponse) -> bool:
         held.append(sum(each.weight for each in memory._making))
         return had_room(memory, making)
 
     def roomy(number: int, size: int, age: float) -> Retention:
         return Retention(number, 8 * size, age)  # what is done stays until it is asked for
 
-    had_room = Memory.has_room
-    monkeypatch.setattr(Memory, "has_room", has_room)
+    had_room = RecorderMemory.has_room
+    monkeypatch.setattr(RecorderMemory, "has_room", has_room)
     monkeypatch.setattr("streamfold.gateway.app.Retention", roomy)
     async with (
         serving(says_more) as upstream,
@@ -167,9 +167,9 @@ async def test_a_long_answer_is_not_held_many_times(
     Arguments are there parsed, too, and as they were shown.
     """
     length, piece = 4_000_000, 20_000
-    responses = Responses(MemoryStore(Retention(size=5 * length)), 5 * length)
-    kept = KeptResponse("resp_1", "me", [], None, {"status": "queued"})
-    running = Running(responses, Memory(5 * length), kept, {"background": True})
+    responses = ResponseStore(MemoryStore(Retention(size=5 * length)), 5 * length)
+    kept = StoredResponse("resp_1", "me", [], None, {"status": "queued"})
+    running = BackgroundResponse(responses, RecorderMemory(5 * length), kept, {"background": True})
     running.emitter = ResponsesSerializer(id="resp_1", model="m", listener=running.note, returns=False)
     fold, writer = StreamAccumulator(partial_tool_calls=True), ReplyWriter(running.emitter)
 
@@ -211,8 +211,8 @@ def test_events_that_just_fit_are_kept() -> None:
     """Whether they will is foreseen while a text comes, and never too early."""
 
     def held(most: int) -> tuple[int, bool]:
-        responses = Responses(MemoryStore(), 2 * most)
-        making = Attached(responses, Memory(2 * most), KeptResponse("resp_1", "me", [], None, {}), {})
+        responses = ResponseStore(MemoryStore(), 2 * most)
+        making = AttachedRecorder(responses, RecorderMemory(2 * most), StoredResponse("resp_1", "me", [], None, {}), {})
         writer = ReplyWriter(ResponsesSerializer(id="resp_1", model="m", listener=making.note))
         fold = StreamAccumulator()
         for delta in [*(TextDelta("x" * 1000) for _ in range(50)), Finish("stop", "stop"), StreamEnd()]:

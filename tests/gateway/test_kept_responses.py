@@ -20,10 +20,10 @@ from servers import END, STREAM, Connection, framed, serving
 from streamfold import StreamDecoder
 from streamfold.adapters.chat import ChatSerializer
 from streamfold.gateway import gateway
-from streamfold.gateway.stored_responses import Responses
-from streamfold.gateway.stored_responses.background import Running
-from streamfold.gateway.stored_responses.recorders import Memory
-from streamfold.gateway.stored_responses.store import KeptResponse
+from streamfold.gateway.stored_responses import ResponseStore
+from streamfold.gateway.stored_responses.background import BackgroundResponse
+from streamfold.gateway.stored_responses.recorders import RecorderMemory
+from streamfold.gateway.stored_responses.store import StoredResponse
 from streamfold.stores import MemoryStore
 from streamfold.values import ErrorInfo, Finish, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 
@@ -431,9 +431,9 @@ async def test_an_answer_has_one_end() -> None:
             await anyio.sleep(0.01)
             return await super().put(*args, **how)
 
-    responses = Responses(Slow(), 10_000)
-    begun = KeptResponse("resp_1", "me", [], None, {"id": "resp_1", "status": "in_progress", "output": []})
-    running = Running(responses, Memory(10_000), begun, {"background": True})
+    responses = ResponseStore(Slow(), 10_000)
+    begun = StoredResponse("resp_1", "me", [], None, {"id": "resp_1", "status": "in_progress", "output": []})
+    running = BackgroundResponse(responses, RecorderMemory(10_000), begun, {"background": True})
     await running.begin()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(running.cancel)

@@ -17,10 +17,10 @@ from processes import free_port
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.adapters.responses import ResponsesSerializer
 from streamfold.gateway import gateway
-from streamfold.gateway.stored_responses import Responses
-from streamfold.gateway.stored_responses.background import Running
-from streamfold.gateway.stored_responses.recorders import Memory
-from streamfold.gateway.stored_responses.store import KeptResponse
+from streamfold.gateway.stored_responses import ResponseStore
+from streamfold.gateway.stored_responses.background import BackgroundResponse
+from streamfold.gateway.stored_responses.recorders import RecorderMemory
+from streamfold.gateway.stored_responses.store import StoredResponse
 from streamfold.stores import MemoryStore, SQLiteStore
 from valkeys import valkey_server
 
@@ -125,10 +125,10 @@ async def test_an_answer_is_deleted_while_it_is_made(place: str) -> None:
 async def test_a_process_that_is_gone(tmp_path: Path) -> None:
     """Only its answers are ended by the others, and those of one that runs are not."""
     stores = [SQLiteStore(tmp_path / "kept.db", present=True) for _ in range(2)]
-    one, other = (Responses(store, 1000) for store in stores)
+    one, other = (ResponseStore(store, 1000) for store in stores)
     for responses, name in ((one, "a"), (other, "b")):
         response = {"id": name, "status": "in_progress", "output": []}
-        kept = KeptResponse(name, "me", [], None, response)
+        kept = StoredResponse(name, "me", [], None, response)
         await responses.put(kept, json.dumps(response).encode(), ended=False)
     assert [getattr(await other.get(name, "me"), "ended", None) for name in "ab"] == [False, False]
     await one.aclose()
@@ -158,8 +158,8 @@ async def test_what_is_not_kept_yet_is_not_shown_either() -> None:
             await go_on.wait()
             return await super().put(owner, values, new=new, ahead=ahead)
 
-    kept = KeptResponse("resp_1", "me", [], None, {"status": "queued"})
-    running = Running(Responses(Slow(), 10**6), Memory(10**6), kept, {"background": True})
+    kept = StoredResponse("resp_1", "me", [], None, {"status": "queued"})
+    running = BackgroundResponse(ResponseStore(Slow(), 10**6), RecorderMemory(10**6), kept, {"background": True})
     running.emitter = ResponsesSerializer(id="resp_1", model="m", listener=running.note, returns=False)
     running.emitter.begin()
     async with anyio.create_task_group() as tasks:

@@ -24,7 +24,7 @@ from gateways import RESPONSES, client_of
 from processes import free_port
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.gateway import Gateway, gateway
-from streamfold.gateway.stored_responses import Responses
+from streamfold.gateway.stored_responses import ResponseStore
 from streamfold.stores import SQLiteStore, Store, ValkeyStore, WriteBehindStore, open_store
 from valkeys import ValkeyServer, valkey_program, valkey_server
 
@@ -182,7 +182,7 @@ async def test_an_sqlite_file(name: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 async def check_kept(store: Store, ids: list[str]) -> None:
     """Checks that responses are in a store, soon."""
-    responses = Responses(store, 2**20)
+    responses = ResponseStore(store, 2**20)
     with anyio.fail_after(20):
         for response_id in ids:
             while (kept := await responses.get(response_id, "")) is None or not kept.response["output"]:

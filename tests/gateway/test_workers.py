@@ -337,14 +337,14 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 LOADED_LATE = """
 import json, sys, anyio, httpx
 from streamfold.config import read_config
-from streamfold.gateway.configured import configured_app, load_early, settings
+from streamfold.gateway.configured import app_from_settings, preload, settings
 
 config = read_config("streamfold.toml")
-app = configured_app(config, settings(config))
+app = app_from_settings(config, settings(config))
 
 async def ask():
     global before
-    await load_early(app)
+    await preload(app)
     before = set(sys.modules)
     async with app, httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
         answer = await client.post("/v1/chat/completions", json={"model": "main", "messages": MESSAGES})

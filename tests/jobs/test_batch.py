@@ -30,7 +30,7 @@ from streamfold import (
     tool,
 )
 from streamfold.jobs import BatchJob, JobPausedError, Ledger, Rows, batch
-from streamfold.jobs.request_template import Form
+from streamfold.jobs.request_template import RequestTemplate
 from tables import each_row
 from whole_bodies import whole_body
 
@@ -424,7 +424,7 @@ async def test_answers_that_are_known_to_be_short(tmp_path: Path) -> None:
 
 def test_when_a_short_answer_is_expected() -> None:
     """One that took long counts from the beginning; too many requests say nothing about it."""
-    form, fixed = Form(None), Form(False)
+    form, fixed = RequestTemplate(None), RequestTemplate(False)
     for _ in range(20):
         assert not form.is_whole
         form.came(1.0)

@@ -14,8 +14,8 @@ import pytest
 from streamfold import Cost, Provider, Reply
 from streamfold.jobs import batch
 from streamfold.jobs.answers import Answer, reply_members
-from streamfold.jobs.ray.answer_cache import KeptAnswers
-from streamfold.jobs.row_requests import Asking
+from streamfold.jobs.ray.answer_cache import AnswerCache
+from streamfold.jobs.row_requests import RowRequests
 from streamfold.recording import Recording, ReplayTransport
 from streamfold.stores import MemoryStore
 from tables import each_row
@@ -31,7 +31,7 @@ WHOLE: dict[str, Any] = {"reply": REPLY, "error": None, "tries": 1, "seconds": 0
 
 async def test_an_answer_is_found_again() -> None:
     """A reply and an error."""
-    kept = KeptAnswers(MemoryStore())
+    kept = AnswerCache(MemoryStore())
     answers = {"a": Answer("", 0, REPLY), "b": Answer("", 0, None, {"type": "BadRequestError", "message": "no"})}
     for key, answer in answers.items():
         await kept.keep(key, answer)
@@ -74,7 +74,7 @@ async def test_a_damaged_answer_is_not_there(damaged: bytes, caplog: pytest.LogC
     """It ends no job: its row is asked again, and the log says so."""
     store = MemoryStore()
     await store.put("", {"a": damaged, "b": json.dumps(WHOLE).encode()})
-    assert await KeptAnswers(store).find(["a", "b"]) == {"b": Answer("", 0, REPLY, None, 1, 0.5)}
+    assert await AnswerCache(store).find(["a", "b"]) == {"b": Answer("", 0, REPLY, None, 1, 0.5)}
     assert "1 answers in the store are damaged: their rows are asked again" in caplog.text
 
 
@@ -94,11 +94,11 @@ async def test_rows_that_fail_together_are_not_sent_again_together(
     """Each waits a little more or less than the others, and never less than the server asks for."""
     pauses: list[float] = []
 
-    async def rested(self: Asking, seconds: float) -> bool:
+    async def rested(self: RowRequests, seconds: float) -> bool:
         pauses.append(seconds)
         return True
 
-    monkeypatch.setattr(Asking, "_rested", rested)
+    monkeypatch.setattr(RowRequests, "_rested", rested)
     headers = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
     answers = [Recording("down", b'{"error":{"message":"down"}}', "chat", status=500, headers=headers)] * 60
     transport = httpx.AsyncClient(transport=ReplayTransport(answers))

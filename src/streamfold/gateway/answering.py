@@ -20,14 +20,14 @@ from ..answers import ChatStream
 from ..config import GatewayOptions
 from ..turn_cache import TurnCache
 from ..values import APIError, ConfigError, Delta, NotConfiguredError, Reply, StreamChunk
-from .api import ClientRequest, Warnings, Wire
-from .disconnects import Watched
-from .http_errors import Refused, of_error, refused, warning_header
+from .api import ClientAPI, ClientRequest, Warnings
+from .disconnects import DisconnectWatcher
+from .http_errors import HTTPError, from_provider_error, http_error, warning_header
 from .logs import RequestLog
-from .models import Served
+from .models import ModelRoute
 from .request_body import ClientGone, Receive
-from .response_stream import EventSink, GuardedSend, Send, Sink, send_json
-from .usage_metering import Charge
+from .response_stream import GuardedSend, Send, Sink, SSEResponse, send_json
+from .usage_metering import UsageMeter
 
 _PARTING = 1.0  # seconds to tell the client that the server stops
 _APART = 0.1  # seconds between two pieces that must not be read as one: Node joins what comes at once
@@ -35,7 +35,7 @@ _GRACE = 10.0  # seconds for which an answer is read on whose client has left, w
 
 
 @dataclass(slots=True)
-class Exchange:
+class Answering:
     """A parsed request, and the provider that is to answer it.
 
     Attributes:
@@ -45,16 +45,16 @@ class Exchange:
             for some seconds where that `reads_on`, as the provider says at the end what it has used.
     """
 
-    wire: Wire
+    wire: ClientAPI
     asked: ClientRequest
-    served: Served
+    served: ModelRoute
     options: GatewayOptions
     log: RequestLog
     dropped: Warnings
     turn_cache: TurnCache | None = None
-    charge: Charge | None = None
+    charge: UsageMeter | None = None
     _gone: bool = field(default=False, init=False)
-    _watched: Watched | None = field(default=None, init=False)
+    _watched: DisconnectWatcher | None = field(default=None, init=False)
 
     async def run(self, receive: Receive, send: GuardedSend, sink: Sink | None = None) -> None:
         """Answers. When it returns, or is cancelled, the provider's connection is closed.
@@ -63,21 +63,21 @@ class Exchange:
             sink: where the events go; None: to the client.
 
         Raises:
-            Refused: there is no answer, and nothing has been sent.
+            HTTPError: there is no answer, and nothing has been sent.
             ClientGone: the client left before the end.
         """
         headers = {**self._headers, **self.wire.stream_headers(self.asked)}
-        sink = sink or EventSink(send, headers, self.options.keepalive, self.wire.keep_alive)
+        sink = sink or SSEResponse(send, headers, self.options.keepalive, self.wire.keep_alive)
         writer = ReplyWriter(self.wire.emitter(self.asked))
         answered = False
-        refusal: Refused | None = None
+        refusal: HTTPError | None = None
 
-        self._watched = Watched(receive, sink if self.asked.stream else None, self._leave)
+        self._watched = DisconnectWatcher(receive, sink if self.asked.stream else None, self._leave)
         async with self._watched:
             try:
                 await (self._stream(writer, sink) if self.asked.stream else self._whole(send))
                 answered = True
-            except Refused as exc:
+            except HTTPError as exc:
                 refusal = exc  # raised below, behind the block
             except ClientGone:
                 self._gone = True
@@ -163,7 +163,7 @@ class Exchange:
         """Gives all chunks to `take`, and returns the whole answer.
 
         Raises:
-            Refused: the request does not fit the provider, or the provider can't be asked.
+            HTTPError: the request does not fit the provider, or the provider can't be asked.
             APIError: the provider failed.
         """
         charge = self.charge
@@ -196,8 +196,8 @@ class Exchange:
                 charge.not_sent()
             if isinstance(error, NotConfiguredError):
                 why = "the server is misconfigured for this model; see its log"
-                raise refused(500, why, x_should_retry="false") from error
-            raise refused(400, error.problem) from error
+                raise http_error(500, why, x_should_retry="false") from error
+            raise http_error(400, error.problem) from error
 
     async def _show(
         self, take: Callable[[StreamChunk, ChatStream], Awaitable[None]], chunk: StreamChunk, stream: ChatStream
@@ -210,7 +210,9 @@ class Exchange:
             self._leave()
 
     async def _part(self, writer: ReplyWriter, sink: Sink, send: Send) -> None:
-        refusal = refused(503, "service unavailable: the server is shutting down")  # words that make agents ask again
+        refusal = http_error(
+            503, "service unavailable: the server is shutting down"
+        )  # words that make agents ask again
         if sink.started:
             await self._end_failed(sink, writer.fail(self.wire.info(refusal)))
         else:
@@ -230,11 +232,15 @@ class Exchange:
         return self.wire.headers(self.asked.id)
 
 
-def _refusal(error: Exception) -> Refused:
+def _refusal(error: Exception) -> HTTPError:
     """The refusal for any failure, with the failure as its cause."""
-    if isinstance(error, Refused):
+    if isinstance(error, HTTPError):
         return error
-    made = of_error(error) if isinstance(error, APIError) else refused(500, "the server failed; its log says how")
+    made = (
+        from_provider_error(error)
+        if isinstance(error, APIError)
+        else http_error(500, "the server failed; its log says how")
+    )
     made.__cause__ = error
     return made
 

@@ -12,11 +12,11 @@ from ..adapters.anthropic import AnthropicSerializer, anthropic_error_body, pars
 from ..adapters.serializing import StreamSerializer, event
 from ..requests import Request
 from ..values import APIError, ErrorInfo, Message
-from .api import AtOnce, ClientRequest, Warnings, Wire, functions_of, listed, not_sent
+from .api import ClientAPI, ClientRequest, ImmediateAnswer, Warnings, functions_of, listed, not_sent
 from .context_length import prompt_too_long
 from .conversation import text_of, with_one_system
-from .http_errors import Refused
-from .models import Served
+from .http_errors import HTTPError
+from .models import ModelRoute
 from .token_counts import counted_tokens
 
 # Claude Code puts this before its instructions. It may change with every request, and then no server finds a prefix
@@ -24,7 +24,7 @@ from .token_counts import counted_tokens
 _BILLING = "x-anthropic-billing-header:"
 
 
-class MessagesWire(Wire):
+class AnthropicAPI(ClientAPI):
     """The Messages API."""
 
     path = "/v1/messages"
@@ -80,7 +80,7 @@ class MessagesWire(Wire):
         entries = [cls.model_entry(name, began) for name in names]
         return {"data": entries, "has_more": False, "first_id": names[0], "last_id": names[-1]}
 
-    def info(self, refusal: Refused) -> ErrorInfo:
+    def info(self, refusal: HTTPError) -> ErrorInfo:
         info = replace(refusal.info, status=refusal.info.status or refusal.status)
         if message := prompt_too_long(info):
             return replace(info, message=message, type="invalid_request_error", code=None, status=400)
@@ -94,7 +94,7 @@ class MessagesWire(Wire):
             info = replace(info, status=529)  # what clients of this API know as "busy, come back later"
         return info
 
-    def error(self, refusal: Refused, answer_id: str) -> tuple[int, dict[str, Any]]:
+    def error(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any]]:
         info = self.info(refusal)
         return info.status or refusal.status, {**anthropic_error_body(info), "request_id": answer_id}
 
@@ -110,7 +110,7 @@ class MessagesWire(Wire):
         return replace(asked, request=request), [*warnings, *plain]
 
 
-class MessagesCountWire(MessagesWire):
+class AnthropicCountAPI(AnthropicAPI):
     """The count of a request's tokens, by the provider's own count where it has one. No model is asked."""
 
     path = "/v1/messages/count_tokens"
@@ -121,7 +121,7 @@ class MessagesCountWire(MessagesWire):
     def _complete(body: Any) -> Any:
         return {"max_tokens": 1, **body} if isinstance(body, Mapping) else body
 
-    async def at_once(self, asked: ClientRequest, served: Served) -> AtOnce:
+    async def at_once(self, asked: ClientRequest, served: ModelRoute) -> ImmediateAnswer:
         return await counted_tokens(self, "input_tokens", asked, served)
 
 

@@ -21,8 +21,8 @@ from ..values import (
     Tool,
     UpstreamError,
 )
-from .http_errors import Refused
-from .models import Served
+from .http_errors import HTTPError
+from .models import ModelRoute
 
 Warnings: TypeAlias = list[ReplyWarning]
 
@@ -35,7 +35,7 @@ _ASK_NOTHING: tuple[Any, ...] = (None, [], {}, False, ["direct"])
 _GRANTED = ("eager_input_streaming", "cache_control")  # arguments are sent as they come; the mark is the tool's `cache`
 
 
-class Keeper(Protocol):
+class ResponseRecorder(Protocol):
     """Keeps an answer of the Responses API while it is written.
 
     Attributes:
@@ -82,7 +82,7 @@ class ClientRequest:
     created: int
     headers: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
-    keeper: Keeper | None = None
+    keeper: ResponseRecorder | None = None
     dropped: tuple[ReplyWarning, ...] = ()
     end_user: str = ""
     turns_cached: bool = False
@@ -98,7 +98,7 @@ class ClientRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class AtOnce:
+class ImmediateAnswer:
     """An answer that no model gave.
 
     Attributes:
@@ -116,7 +116,7 @@ class AtOnce:
         return {} if self.exact else {"x-streamfold-warnings": self.note}
 
 
-class Wire(ABC):
+class ClientAPI(ABC):
     """One API.
 
     Attributes:
@@ -188,11 +188,11 @@ class Wire(ABC):
     def emitter(self, asked: ClientRequest) -> StreamSerializer:
         """Returns the writer of a streamed answer."""
 
-    async def at_once(self, asked: ClientRequest, served: Served) -> AtOnce | None:
+    async def at_once(self, asked: ClientRequest, served: ModelRoute) -> ImmediateAnswer | None:
         """Returns the answer to a request that no model answers; None for one that a model does.
 
         Raises:
-            Refused: the provider refused what it was asked for.
+            HTTPError: the provider refused what it was asked for.
         """
         return None
 
@@ -204,14 +204,14 @@ class Wire(ABC):
         """Returns the further headers of a stream."""
         return {}
 
-    def info(self, refusal: Refused) -> ErrorInfo:
+    def info(self, refusal: HTTPError) -> ErrorInfo:
         """Returns an error as this API's clients understand it."""
         meaning = refusal.info.meaning()
         if meaning is not None and meaning.kind == "context_length":  # by the code, Codex compacts a conversation
             return replace(refusal.info, code="context_length_exceeded")
         return refusal.info
 
-    def stream_info(self, refusal: Refused) -> ErrorInfo:
+    def stream_info(self, refusal: HTTPError) -> ErrorInfo:
         """Returns an error for a stream that has begun. Clients read from the words of its message whether to retry.
 
         "server error" is such a word to agents (pi 0.73, opencode 1.18). What a provider says itself stays as it is if
@@ -227,7 +227,7 @@ class Wire(ABC):
         """Returns the end of a stream that failed in the pieces that clients have to get one by one."""
         return [failure]
 
-    def error(self, refusal: Refused, answer_id: str) -> tuple[int, dict[str, Any]]:
+    def error(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any]]:
         """Returns status and body of an error response."""
         return refusal.status, openai_error_body(replace(self.info(refusal), status=None))
 

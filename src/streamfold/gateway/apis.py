@@ -13,10 +13,10 @@ from ..adapters.responses import ClientTools, ResponsesSerializer, has_only_func
 from ..adapters.responses import parse_responses_request as parse_responses
 from ..adapters.serializing import StreamSerializer
 from ..requests import Request
-from .anthropic import MessagesCountWire, MessagesWire
-from .api import ClientRequest, Warnings, Wire, functions_of, not_sent
+from .anthropic import AnthropicAPI, AnthropicCountAPI
+from .api import ClientAPI, ClientRequest, Warnings, functions_of, not_sent
 from .conversation import with_one_system
-from .gemini import GeminiCountWire, GeminiWholeWire, GeminiWire
+from .gemini import GeminiAPI, GeminiCountAPI, GeminiWholeAPI
 
 # https://platform.openai.com/docs/guides/safety-best-practices, /docs/guides/prompt-caching
 _CLIENT_IDS = ("user", "safety_identifier", "prompt_cache_key")
@@ -24,7 +24,7 @@ _CHAT = {"chat", "kimi"}  # adapters whose providers know the members of Chat Co
 _SHARED = (*_CLIENT_IDS, "metadata", "service_tier", "store")  # those that the Responses API has too
 
 
-class ChatWire(Wire):
+class ChatAPI(ClientAPI):
     """Chat Completions."""
 
     path = "/v1/chat/completions"
@@ -53,7 +53,7 @@ class ChatWire(Wire):
         extra = dict(asked.request.options.extra_body)
         asked = _with_effort(asked, extra.pop("thinking", None))
         kept: dict[str, Any] = {}
-        if set(adapters) == {ResponsesWire.adapter}:
+        if set(adapters) == {ResponsesAPI.adapter}:
             kept = {name: extra.pop(name) for name in _SHARED if name in extra}
             if "verbosity" in extra:
                 kept["text"] = {"verbosity": extra.pop("verbosity")}  # the same option by another name
@@ -92,7 +92,7 @@ class _ResponsesRequest(ClientRequest):
     tools: ClientTools = field(default_factory=dict)
 
 
-class ResponsesWire(Wire):
+class ResponsesAPI(ClientAPI):
     """The Responses API."""
 
     path = "/v1/responses"
@@ -139,7 +139,7 @@ class ResponsesWire(Wire):
             warnings += read.warnings
         extra = dict(asked.request.options.extra_body)
         text = extra.get("text")
-        if isinstance(text, Mapping) and "verbosity" in text and set(adapters) == {ChatWire.adapter}:
+        if isinstance(text, Mapping) and "verbosity" in text and set(adapters) == {ChatAPI.adapter}:
             extra["verbosity"] = text["verbosity"]  # the same option by another name
             extra["text"] = _without(text, "verbosity")
         for name, member in _GIVEN_ANYWAY.items():
@@ -164,12 +164,12 @@ def _without(value: Any, member: str) -> Any:
     return value
 
 
-WIRES: tuple[type[Wire], ...] = (
-    ChatWire,
-    ResponsesWire,
-    MessagesWire,
-    MessagesCountWire,
-    GeminiWire,
-    GeminiWholeWire,
-    GeminiCountWire,
+WIRES: tuple[type[ClientAPI], ...] = (
+    ChatAPI,
+    ResponsesAPI,
+    AnthropicAPI,
+    AnthropicCountAPI,
+    GeminiAPI,
+    GeminiWholeAPI,
+    GeminiCountAPI,
 )

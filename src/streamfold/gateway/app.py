@@ -25,18 +25,18 @@ from ..config import Config, GatewayOptions, RateLimitSettings, read_settings, s
 from ..limits import LimitStore
 from ..stores import Retention, WriteBehindStore, persistent_store
 from ..turn_cache import TurnCache, TurnStore, read_turn_cache
-from .api import Wire
-from .apis import WIRES, ChatWire, ResponsesWire
-from .auth import Access
-from .background import Background
-from .gateway_keys import Client, read_keys
-from .handler import Endpoint, RequestHandler
-from .http_errors import Refused, refused
+from .api import ClientAPI
+from .apis import WIRES, ChatAPI, ResponsesAPI
+from .auth import Authenticator
+from .background import AppTaskGroup
+from .gateway_keys import GatewayKey, read_keys
+from .handler import APIRoute, RequestHandler
+from .http_errors import HTTPError, http_error
 from .keys import KeyRateLimits
 from .logs import one_line
 from .metrics import Metrics
-from .models import Models
-from .stored_responses import KeptResponses, Responses
+from .models import ModelRouter
+from .stored_responses import ResponseStore, StoredResponses
 
 log = logging.getLogger("streamfold.gateway")
 
@@ -47,7 +47,7 @@ def gateway(
     providers: Mapping[str, Any] | ChatModel | None = None,
     *,
     config: str | os.PathLike[str] | Config | None = None,
-    keys: Collection[str | Client] | Mapping[str, Any] = (),
+    keys: Collection[str | GatewayKey] | Mapping[str, Any] = (),
     rate_limits: RateLimitSettings | LimitStore | str | None = None,
     turn_cache: TurnCache | TurnStore | str | bool = True,
     hooks: Hooks | Iterable[Hooks] = (),
@@ -87,10 +87,12 @@ def gateway(
     sizes = Retention(3 * read.turn_cache_turns, read.turn_cache_bytes, read.turn_cache_age)
     kept = read_turn_cache((store_url(turn_cache) if isinstance(turn_cache, str) else turn_cache), sizes)
     responses = _responses(read)
-    models, clients = Models(providers, read, config, hooks), read_keys(keys)
+    models, clients = ModelRouter(providers, read, config, hooks), read_keys(keys)
     for client in clients:
         models.check_key(client)
-    return Gateway(models, Access(clients, read.hosts), read, kept, responses, KeyRateLimits(clients, rate_limits))
+    return Gateway(
+        models, Authenticator(clients, read.hosts), read, kept, responses, KeyRateLimits(clients, rate_limits)
+    )
 
 
 class Gateway:
@@ -102,11 +104,11 @@ class Gateway:
 
     def __init__(
         self,
-        models: Models,
-        access: Access,
+        models: ModelRouter,
+        access: Authenticator,
         options: GatewayOptions,
         turn_cache: TurnCache | None = None,
-        responses: Responses | None = None,
+        responses: ResponseStore | None = None,
         rate_limits: KeyRateLimits | None = None,
     ) -> None:
         self.models = models
@@ -115,7 +117,7 @@ class Gateway:
         self._turn_cache = turn_cache
         self._responses = responses
         self._rate_limits = rate_limits or KeyRateLimits(())
-        self._background = Background()
+        self._background = AppTaskGroup()
         metrics = Metrics(models.names) if options.metrics else None
         self._handler = RequestHandler(models, access, options, turn_cache, self._rate_limits, metrics)
         self._began = int(time())
@@ -130,14 +132,14 @@ class Gateway:
                 Route("/v1/responses/compact", self._compact, methods=["POST"]),
                 *[route for wire in WIRES for route in self._routes(wire(options))],
             ],
-            exception_handlers={HTTPException: _http_error, Refused: _refusal},  # type: ignore[dict-item]
+            exception_handlers={HTTPException: _http_error, HTTPError: _refusal},  # type: ignore[dict-item]
             lifespan=self._lifespan,
         )
         # Found by their paths alone: starlette would look at one route after the other, and wrap every `send` twice.
         self._direct = {
             route.path: route.endpoint.answer
             for route in self._app.routes
-            if isinstance(route, Route) and isinstance(route.endpoint, Endpoint) and route.methods == {"POST"}
+            if isinstance(route, Route) and isinstance(route.endpoint, APIRoute) and route.methods == {"POST"}
         }
 
     @property
@@ -189,10 +191,10 @@ class Gateway:
         async with self:
             yield
 
-    def _routes(self, wire: Wire) -> list[Route]:
-        if self._responses is not None and isinstance(wire, ResponsesWire):
-            return KeptResponses(self._handler, self._background, wire, self._responses).routes()
-        return [Route(wire.path, Endpoint(partial(self._handler.answer, wire)), methods=["POST"])]
+    def _routes(self, wire: ClientAPI) -> list[Route]:
+        if self._responses is not None and isinstance(wire, ResponsesAPI):
+            return StoredResponses(self._handler, self._background, wire, self._responses).routes()
+        return [Route(wire.path, APIRoute(partial(self._handler.answer, wire)), methods=["POST"])]
 
     async def _health(self, _: HTTPRequest) -> Response:
         return JSONResponse({"status": "ok"})
@@ -217,14 +219,14 @@ class Gateway:
         return JSONResponse(_wire_of(request).model_entry(name, self._began))
 
 
-def _responses(options: GatewayOptions) -> Responses | None:
+def _responses(options: GatewayOptions) -> ResponseStore | None:
     """Returns where responses are kept; None if nowhere."""
     where = options.responses
     if where is False:
         return None
     retention = Retention(options.responses_number, options.responses_bytes, options.responses_age)
     place = "memory" if where is True else store_url(where, "responses")
-    return Responses(persistent_store(place, retention, table="responses", present=True), options.responses_bytes)
+    return ResponseStore(persistent_store(place, retention, table="responses", present=True), options.responses_bytes)
 
 
 def _path(scope: Any) -> str:
@@ -232,13 +234,13 @@ def _path(scope: Any) -> str:
     return path.removeprefix(scope.get("root_path", ""))
 
 
-def _wire_of(request: HTTPRequest) -> type[Wire]:
+def _wire_of(request: HTTPRequest) -> type[ClientAPI]:
     """The API that a request belongs to, where its path does not say it."""
     path = _path(request.scope)
-    return next((wire for wire in WIRES if wire.owns(path, request.headers)), ChatWire)
+    return next((wire for wire in WIRES if wire.owns(path, request.headers)), ChatAPI)
 
 
-async def _refusal(request: HTTPRequest, refusal: Refused) -> Response:
+async def _refusal(request: HTTPRequest, refusal: HTTPError) -> Response:
     wire = _wire_of(request)(GatewayOptions())
     request_id = wire.id_prefix + token_hex(16)
     status, body = wire.error(refusal, request_id)
@@ -253,12 +255,12 @@ async def _http_error(request: HTTPRequest, error: HTTPException) -> Response:
     paths = (wire.path.replace("{version}/{model:path}", "v1beta/models/{model}") for wire in WIRES)
     served = ", ".join([*(f"POST {path}" for path in paths), "GET /v1/models", "GET /healthz"])
     message = f"{error.detail}: {request.method} {request.url.path[:200]}. Served here: {served}"
-    return await _refusal(request, refused(error.status_code, message))
+    return await _refusal(request, http_error(error.status_code, message))
 
 
-def _no_websockets() -> Refused:
+def _no_websockets() -> HTTPError:
     """Returns the refusal. Codex goes on with plain requests after a 426; after any other it tries seven times."""
-    return refused(426, "WebSockets are not served here: send a POST", connection="close")
+    return http_error(426, "WebSockets are not served here: send a POST", connection="close")
 
 
 async def _refuse_websocket(scope: Any, receive: Any, send: Any) -> None:

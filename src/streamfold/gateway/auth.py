@@ -11,13 +11,13 @@ from urllib.parse import parse_qsl, urlsplit
 from starlette.datastructures import Headers
 
 from ..text import is_loopback
-from .gateway_keys import ANYBODY, Client
-from .http_errors import refused
+from .gateway_keys import ANYBODY, GatewayKey
+from .http_errors import http_error
 
 _KEY_HEADERS = ("x-api-key", "x-goog-api-key")  # of clients of the Messages API, and of Gemini's
 
 
-class Access:
+class Authenticator:
     """Decides whether a request is allowed, by its head alone.
 
     Google's clients may send their key as `?key=` of the URL, which is not logged here.
@@ -31,12 +31,12 @@ class Access:
         loopback_only: whether requests must have arrived on a loopback address, where no key is needed.
     """
 
-    def __init__(self, clients: Collection[Client], hosts: Collection[str]) -> None:
+    def __init__(self, clients: Collection[GatewayKey], hosts: Collection[str]) -> None:
         self._clients = list(clients)
         self._hosts = {host.lower() for host in hosts}
         self.loopback_only = False
 
-    def check(self, scope: Any) -> Client:
+    def check(self, scope: Any) -> GatewayKey:
         """Returns who asks; where no key is needed, that is `ANYBODY`.
 
         Raises:
@@ -47,11 +47,13 @@ class Access:
         if self._clients:
             return self._check_key(headers, scope)
         if self.loopback_only and not _arrived_here(scope.get("server")):
-            raise refused(
+            raise http_error(
                 403, "the server asks for no key, and is for its own machine: set api_key_env, or open = true"
             )
         if is_foreign_page(origin := headers.get("origin")):
-            raise refused(403, f"web pages of {origin:.200} may not use a server that asks for no key; configure a key")
+            raise http_error(
+                403, f"web pages of {origin:.200} may not use a server that asks for no key; configure a key"
+            )
         return ANYBODY
 
     def _check_host(self, header: str | None, server: Any) -> None:
@@ -62,9 +64,9 @@ class Access:
             local = bool(server) and is_loopback(str(server[0]))
             allowed = bool(self._clients) or not local or not header or is_loopback(host)
         if not allowed:
-            raise refused(403, f"the host {host[:200]!r} is not allowed here; add it to `hosts`, or configure a key")
+            raise http_error(403, f"the host {host[:200]!r} is not allowed here; add it to `hosts`, or configure a key")
 
-    def _check_key(self, headers: Headers, scope: Any) -> Client:
+    def _check_key(self, headers: Headers, scope: Any) -> GatewayKey:
         kind, _, token = headers.get("authorization", "").partition(" ")
         given = [token if kind.lower() == "bearer" else ""]
         given += [headers[name] for name in _KEY_HEADERS if name in headers]  # beside a bearer token, if both are set
@@ -77,7 +79,7 @@ class Access:
             needed = "an API key is needed: send it as a bearer token, in x-api-key or in x-goog-api-key"
             why = "unknown API key" if any(keys) else needed
             # Claude Code asks for minutes after a 401 without the second header.
-            raise refused(401, why, "invalid_api_key", www_authenticate="Bearer", x_should_retry="false")
+            raise http_error(401, why, "invalid_api_key", www_authenticate="Bearer", x_should_retry="false")
         return fits[0]
 
 

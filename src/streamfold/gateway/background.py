@@ -10,11 +10,11 @@ from typing import Any, Self
 import anyio
 from anyio.abc import TaskGroup
 
-from .http_errors import Refused
+from .http_errors import HTTPError
 from .request_body import ClientGone
 
 
-class Background:
+class AppTaskGroup:
     """A place for tasks, for as long as it is entered. They are cancelled when it is left."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Background:
         async with anyio.create_task_group() as tasks:
             try:
                 yield tasks
-            except (ClientGone, Refused) as exc:
+            except (ClientGone, HTTPError) as exc:
                 failed = exc
         if failed is not None:
             raise failed

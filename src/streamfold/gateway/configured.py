@@ -13,7 +13,7 @@ from ..net import make_client
 from ..text import is_loopback
 from ..values import ConfigError
 from .app import Gateway, gateway
-from .gateway_keys import Client, read_keys
+from .gateway_keys import GatewayKey, read_keys
 
 
 def settings(config: Config, **overrides: Any) -> GatewaySettings:
@@ -48,7 +48,7 @@ def with_shared_stores(chosen: GatewaySettings, folder: Path) -> GatewaySettings
     return chosen.model_copy(update=kept)
 
 
-class Page(Protocol):
+class GatewayPage(Protocol):
     """A page beside the gateway."""
 
     @property
@@ -66,7 +66,7 @@ class Page(Protocol):
         ...
 
 
-def configured_app(config: Config, chosen: GatewaySettings, page: Page | None = None) -> Gateway:
+def app_from_settings(config: Config, chosen: GatewaySettings, page: GatewayPage | None = None) -> Gateway:
     """Returns the app that settings describe.
 
     Args:
@@ -87,7 +87,7 @@ def configured_app(config: Config, chosen: GatewaySettings, page: Page | None = 
     return made
 
 
-async def load_early(app: Gateway) -> None:
+async def preload(app: Gateway) -> None:
     """Loads what the first requests would wait for: the packages that read from providers, and the prices."""
     for transport in ("httpx", "aiohttp"):
         with suppress(ConfigError):  # a provider that can't do without it says so
@@ -95,7 +95,7 @@ async def load_early(app: Gateway) -> None:
     app.models.price()
 
 
-def _clients(chosen: GatewaySettings) -> list[Client]:
+def _clients(chosen: GatewaySettings) -> list[GatewayKey]:
     """Whose keys the environment holds."""
     named = {
         name: {"key": variable_value(given.key_env, f"gateway.keys.{name}.key_env"), **dict(given.options())}

@@ -22,7 +22,7 @@ async def until_left(receive: Receive, sink: Sink | None = None) -> None:
         if sink is not None and rest <= 0:
             if sink.overdue:
                 return
-            await sink.say_so()
+            await sink.send_keepalive()
             rest = sink.rest()
         with anyio.CancelScope(deadline=anyio.current_time() + rest):
             while (await receive())["type"] != "http.disconnect":
@@ -30,7 +30,7 @@ async def until_left(receive: Receive, sink: Sink | None = None) -> None:
             return
 
 
-class Watched:
+class DisconnectWatcher:
     """A block in which a client is watched. Exceptions other than a cancellation must not leave it.
 
     Args:
@@ -47,7 +47,7 @@ class Watched:
         self._left = left
         self._tasks = anyio.create_task_group()
 
-    async def __aenter__(self) -> Watched:
+    async def __aenter__(self) -> DisconnectWatcher:
         await self._tasks.__aenter__()
         self._tasks.start_soon(self._watch)
         return self

@@ -13,7 +13,7 @@ from ..values import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class GatewayKey:
     """Who asks: the owner of a key.
 
     Attributes:
@@ -41,10 +41,10 @@ class Client:
         return any(fnmatchcase(model, pattern) for pattern in self.options.models)
 
 
-ANYBODY = Client()
+ANYBODY = GatewayKey()
 
 
-def read_keys(keys: Collection[str | Client] | Mapping[str, Any]) -> list[Client]:
+def read_keys(keys: Collection[str | GatewayKey] | Mapping[str, Any]) -> list[GatewayKey]:
     """Returns the clients that have these keys.
 
     Args:
@@ -66,8 +66,8 @@ def read_keys(keys: Collection[str | Client] | Mapping[str, Any]) -> list[Client
     return made
 
 
-def _client(name: str | None, given: Any) -> Client:
-    if isinstance(given, Client):
+def _client(name: str | None, given: Any) -> GatewayKey:
+    if isinstance(given, GatewayKey):
         return given
     options: dict[str, Any] = {}
     if isinstance(given, Mapping):
@@ -79,4 +79,4 @@ def _client(name: str | None, given: Any) -> Client:
             if name is None
             else f"keys: {name!r} must be a key that is not empty, or a mapping with one as `key`"
         )
-    return Client(name, given.strip().encode(), read_settings(KeyOptions, options))
+    return GatewayKey(name, given.strip().encode(), read_settings(KeyOptions, options))

@@ -11,9 +11,9 @@ from ..adapters import GEMINI_MEMBERS
 from ..adapters.gemini import Framing, GeminiSerializer, camel_case, gemini_error_body, parse_gemini_request
 from ..requests import Request
 from ..values import ErrorInfo
-from .api import AtOnce, ClientRequest, Warnings, Wire, functions_of, not_sent
-from .http_errors import Refused
-from .models import Served
+from .api import ClientAPI, ClientRequest, ImmediateAnswer, Warnings, functions_of, not_sent
+from .http_errors import HTTPError
+from .models import ModelRoute
 from .token_counts import counted_tokens
 
 _PATH = re.compile(r"/v1beta/|/\w+/.+:(?:\w+Content|countTokens)$")
@@ -22,7 +22,7 @@ _PLACE = re.compile(r"(?:projects/[^/]+/locations/[^/]+/publishers/[^/]+/)?model
 _METHODS = ("generateContent", "streamGenerateContent", "countTokens")
 
 
-class GeminiWire(Wire):
+class GeminiAPI(ClientAPI):
     """An answer of Gemini's API that is streamed: as events with `alt=sse`, else as one JSON array."""
 
     path = "/{version}/{model:path}:streamGenerateContent"  # v1beta, and newer clients say v1
@@ -66,7 +66,7 @@ class GeminiWire(Wire):
     def model_list(cls, names: Sequence[str], began: int) -> dict[str, Any]:
         return {"models": [cls.model_entry(name, began) for name in names]}
 
-    def info(self, refusal: Refused) -> ErrorInfo:
+    def info(self, refusal: HTTPError) -> ErrorInfo:
         wait = refusal.headers.get("retry-after")
         status = refusal.info.status or refusal.status
         return replace(refusal.info, status=status, retry_after=float(wait) if wait else refusal.info.retry_after)
@@ -76,7 +76,7 @@ class GeminiWire(Wire):
         events, gap, error = failure.rpartition(b"\r\n\r\n")
         return [piece for piece in (events + gap, error) if piece]
 
-    def error(self, refusal: Refused, answer_id: str) -> tuple[int, dict[str, Any]]:
+    def error(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any]]:
         return refusal.status, gemini_error_body(self.info(refusal))
 
     def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
@@ -93,7 +93,7 @@ class GeminiWire(Wire):
         return asked.with_extra_body({}), [*not_sent(members, "Gemini's API"), *plain]
 
 
-class GeminiWholeWire(GeminiWire):
+class GeminiWholeAPI(GeminiAPI):
     """An answer that is not streamed."""
 
     path = "/{version}/{model:path}:generateContent"
@@ -102,7 +102,7 @@ class GeminiWholeWire(GeminiWire):
         return False
 
 
-class GeminiCountWire(GeminiWholeWire):
+class GeminiCountAPI(GeminiWholeAPI):
     """The count of a request's tokens; it never asks a model."""
 
     path = "/{version}/{model:path}:countTokens"
@@ -114,7 +114,7 @@ class GeminiCountWire(GeminiWholeWire):
     def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
         return super().parse_native(_counted(body), params)
 
-    async def at_once(self, asked: ClientRequest, served: Served) -> AtOnce:
+    async def at_once(self, asked: ClientRequest, served: ModelRoute) -> ImmediateAnswer:
         return await counted_tokens(self, "totalTokens", asked, served)
 
 

@@ -19,19 +19,19 @@ from ..config import GatewayOptions
 from ..text import parse_object
 from ..turn_cache import TurnCache, named_end_user
 from ..values import ConfigError, ReplyWarning
-from .answering import Exchange
-from .api import ClientRequest, Keeper, Wire
-from .auth import Access
+from .answering import Answering
+from .api import ClientAPI, ClientRequest, ResponseRecorder
+from .auth import Authenticator
 from .conversation import for_providers
-from .gateway_keys import Client
-from .http_errors import Refused, refused
+from .gateway_keys import GatewayKey
+from .http_errors import HTTPError, http_error
 from .keys import KeyRateLimits
 from .logs import RequestLog
 from .members import permitted_members, with_operator_members
 from .metrics import Metrics
-from .models import Models, Served
-from .request_body import Bodies, ClientGone, HeldBody, Receive, parsed_size
-from .request_outcome import write_json
+from .models import ModelRoute, ModelRouter
+from .request_body import AccountedBody, BodyBudget, ClientGone, Receive, parsed_size
+from .request_outcome import log_json
 from .response_stream import GuardedSend, Send, Sink, send_json
 
 T = TypeVar("T")
@@ -41,21 +41,21 @@ _LARGE = 2**18  # bytes of a body above which it is parsed beside the event loop
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
+class IncomingRequest:
     """A request, and the client that it comes from."""
 
-    wire: Wire
+    wire: ClientAPI
     scope: Any
     receive: Receive
     send: GuardedSend
-    client: Client
+    client: GatewayKey
     log: RequestLog
 
 
-Handler: TypeAlias = Callable[[Incoming], Awaitable[None]]
+Handler: TypeAlias = Callable[[IncomingRequest], Awaitable[None]]
 
 
-class Endpoint:
+class APIRoute:
     """What answers at one path, as an ASGI app. Starlette would call a function with a request that it has read."""
 
     def __init__(self, answer: Callable[[Any, Receive, Send], Awaitable[None]]) -> None:
@@ -65,7 +65,7 @@ class Endpoint:
         await self.answer(scope, receive, send)
 
 
-class Body(HeldBody):
+class RequestBodyJSON(AccountedBody):
     """The body of a request, which is read and parsed when this is entered. The request counts as running inside.
 
     Attributes:
@@ -74,7 +74,7 @@ class Body(HeldBody):
 
     __slots__ = ("_counted", "_handler", "_incoming", "value")
 
-    def __init__(self, handler: RequestHandler, incoming: Incoming) -> None:
+    def __init__(self, handler: RequestHandler, incoming: IncomingRequest) -> None:
         super().__init__(handler.bodies)
         self.value: Any = None
         self._handler = handler
@@ -101,7 +101,7 @@ class Body(HeldBody):
         self._leave()
 
     def _leave(self) -> None:
-        self.let_go()
+        self.release()
         if self._counted:
             self._handler.count(-1)
 
@@ -115,28 +115,28 @@ class RequestHandler:
 
     def __init__(
         self,
-        models: Models,
-        access: Access,
+        models: ModelRouter,
+        access: Authenticator,
         options: GatewayOptions,
         turn_cache: TurnCache | None,
         rate_limits: KeyRateLimits,
         metrics: Metrics | None,
     ) -> None:
         self.access = access
-        self.bodies = Bodies(options)
+        self.bodies = BodyBudget(options)
         self.options = options
         self.running = 0
         self._models = models
         self._turn_cache = turn_cache
         self._rate_limits = rate_limits
         self._metrics = metrics
-        self._observers = [*([metrics.observe] if metrics else []), *([write_json] if options.json_log else [])]
+        self._observers = [*([metrics.observe] if metrics else []), *([log_json] if options.json_log else [])]
 
-    async def answer(self, wire: Wire, scope: Any, receive: Receive, send: Send) -> None:
+    async def answer(self, wire: ClientAPI, scope: Any, receive: Receive, send: Send) -> None:
         """Answers one request of a client: with the provider's answer, or with an error in the wire's form."""
         await self.handle(self._answer, wire, scope, receive, send)
 
-    async def handle(self, handle: Handler, wire: Wire, scope: Any, receive: Receive, send: Send) -> None:
+    async def handle(self, handle: Handler, wire: ClientAPI, scope: Any, receive: Receive, send: Send) -> None:
         """Does with a request what `handle` does, if its client may use the server. What that refuses is the answer."""
         log = RequestLog(wire.id_prefix + token_hex(16), wire.adapter, self._observers)
         guarded = GuardedSend(send, self.options.send_timeout)
@@ -144,15 +144,15 @@ class RequestHandler:
             try:
                 client = self.access.check(scope)
                 log.key = client.name
-                await handle(Incoming(wire, scope, receive, guarded, client, log))
-            except Refused as refusal:
+                await handle(IncomingRequest(wire, scope, receive, guarded, client, log))
+            except HTTPError as refusal:
                 log.failed(refusal)
                 await send_json(guarded, *wire.error(refusal, log.id), {**wire.headers(log.id), **refusal.headers})
         except ClientGone:
             log.disconnected()
 
-    async def _answer(self, incoming: Incoming) -> None:
-        async with Body(self, incoming) as body:
+    async def _answer(self, incoming: IncomingRequest) -> None:
+        async with RequestBodyJSON(self, incoming) as body:
             await self.reply(incoming, body)
 
     @contextmanager
@@ -166,12 +166,12 @@ class RequestHandler:
             self.count(-1)
             self.bodies.add(-size)
 
-    async def reply(self, incoming: Incoming, body: Body) -> None:
+    async def reply(self, incoming: IncomingRequest, body: RequestBodyJSON) -> None:
         """Answers a request whose body has been read."""
         if (exchange := await self._begun(incoming, body)) is not None:
             await self.run(exchange, incoming.client, incoming.receive, incoming.send, None)
 
-    async def _begun(self, incoming: Incoming, body: Body) -> Exchange | None:
+    async def _begun(self, incoming: IncomingRequest, body: RequestBodyJSON) -> Answering | None:
         """Answers a request that no model answers; returns the answer to any other."""
         asked, served = await self._read(incoming, body)
         if (answer := await incoming.wire.at_once(asked, served)) is not None:
@@ -181,7 +181,9 @@ class RequestHandler:
             return None
         return self._exchange(incoming, asked, served)
 
-    async def exchange(self, incoming: Incoming, body: Body, keeper: Keeper | None = None) -> Exchange:
+    async def exchange(
+        self, incoming: IncomingRequest, body: RequestBodyJSON, keeper: ResponseRecorder | None = None
+    ) -> Answering:
         """Returns the answer to a request that a model will give. Raises Refused where that can't be.
 
         Args:
@@ -191,9 +193,10 @@ class RequestHandler:
         return self._exchange(incoming, replace(asked, keeper=keeper), served)
 
     async def run(
-        self, exchange: Exchange, client: Client, receive: Receive, send: GuardedSend, sink: Sink | None
+        self, exchange: Answering, client: GatewayKey, receive: Receive, send: GuardedSend, sink: Sink | None
     ) -> None:
-        """Has an answer made, within the limits of the client's key. Raises Refused, ClientGone; see `Exchange.run`."""
+        """Has an answer made, within the limits of the client's key. Raises Refused, ClientGone; see
+        `Answering.run`."""
         if exchange.charge is None:
             await self.reserve(exchange, client)
         try:
@@ -202,25 +205,25 @@ class RequestHandler:
         finally:
             await exchange.settle()
 
-    async def reserve(self, exchange: Exchange, client: Client) -> None:
+    async def reserve(self, exchange: Answering, client: GatewayKey) -> None:
         """Reserves what an answer may use, within the limits of the client's key; `run` settles it. Raises Refused."""
         exchange.charge = await self._rate_limits.charge(client, exchange.served, exchange.asked.request)
 
-    async def _read(self, incoming: Incoming, body: Body) -> tuple[ClientRequest, Served]:
+    async def _read(self, incoming: IncomingRequest, body: RequestBodyJSON) -> tuple[ClientRequest, ModelRoute]:
         return await _beside(body.size, partial(self._parse, incoming, body))
 
-    def _parse(self, incoming: Incoming, body: Body) -> tuple[ClientRequest, Served]:
+    def _parse(self, incoming: IncomingRequest, body: RequestBodyJSON) -> tuple[ClientRequest, ModelRoute]:
         wire, scope, log, client = incoming.wire, incoming.scope, incoming.log, incoming.client
         value, most = body.value, self.options.max_objects
         if body.size > 2 * most and (count := _objects_in(value)) > most:  # the shortest object has two bytes
-            raise refused(400, f"too many JSON objects: {count}; allowed are {most}")
+            raise http_error(400, f"too many JSON objects: {count}; allowed are {most}")
         headers, params = Headers(scope=scope), scope["path_params"]
         if query := scope["query_string"]:
             params = {**QueryParams(query), **params}
         model = wire.model(value, params) if isinstance(value, Mapping) else None
         if isinstance(model, str):
             if len(model) > _LONGEST_NAME:
-                raise refused(400, f"the model's name has {len(model)} characters; allowed are {_LONGEST_NAME}")
+                raise http_error(400, f"the model's name has {len(model)} characters; allowed are {_LONGEST_NAME}")
             log.model = model
         dropped: tuple[ReplyWarning, ...] = ()
         user = named_end_user(value, headers) if isinstance(value, Mapping) else ""  # also by members that are not sent
@@ -242,18 +245,18 @@ class RequestHandler:
                 end_user=user,
             )
         except ConfigError as error:
-            raise refused(400, error.problem) from error
+            raise http_error(400, error.problem) from error
         except RecursionError:
-            raise refused(400, "the request body is nested too deeply") from None
+            raise http_error(400, "the request body is nested too deeply") from None
         return asked, named or self._models.find(asked.model, client)
 
-    def _exchange(self, incoming: Incoming, asked: ClientRequest, served: Served) -> Exchange:
+    def _exchange(self, incoming: IncomingRequest, asked: ClientRequest, served: ModelRoute) -> Answering:
         wire = incoming.wire
         user = asked.end_user
         try:
             asked, dropped = wire.for_provider(wire.without_client_ids(asked), served.adapters)
         except ConfigError as error:
-            raise refused(400, error.problem) from error
+            raise http_error(400, error.problem) from error
         asked, replaced = with_operator_members(asked, served.endpoints)
         messages, mended = for_providers(
             asked.request.messages, served.adapters, own=wire.adapter, continues=wire.continues
@@ -265,13 +268,13 @@ class RequestHandler:
             cache = cache.of(incoming.client.id, end_user=user, ids=wire.returns_ids)
             asked = replace(asked, turns_cached=True)
         warnings = [*asked.dropped, *dropped, *replaced, *mended]
-        return Exchange(wire, asked, served, self.options, incoming.log, warnings, cache)
+        return Answering(wire, asked, served, self.options, incoming.log, warnings, cache)
 
     def check_room(self) -> None:
         """Raises Refused if there are as many requests as there may be."""
         if self.running >= self.options.max_requests:
             message = f"{self.running} requests are being answered already; try again later"
-            raise refused(503, message, "overloaded", retry_after="1")
+            raise http_error(503, message, "overloaded", retry_after="1")
 
     def count(self, more: int) -> None:
         """Counts so many more requests as running."""
@@ -302,4 +305,4 @@ def _parsed(raw: bytes) -> Any:
     try:
         return parse_object(raw.decode("utf-8-sig"))
     except ValueError as error:
-        raise refused(400, f"the request body is not JSON: {error}") from None
+        raise http_error(400, f"the request body is not JSON: {error}") from None

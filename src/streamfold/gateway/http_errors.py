@@ -11,7 +11,7 @@ from ..values import APIError, APIStatusError, APITimeoutError, ErrorInfo, Pickl
 LONGEST_HEADER = 2000  # characters of warnings
 
 
-class Refused(PicklableError):
+class HTTPError(PicklableError):
     """A request that gets an error instead of an answer.
 
     Attributes:
@@ -27,11 +27,11 @@ class Refused(PicklableError):
         self.headers = headers or {}
 
 
-def refused(status: int, message: str, code: str | None = None, **headers: str) -> Refused:
+def http_error(status: int, message: str, code: str | None = None, **headers: str) -> HTTPError:
     """Returns a refusal of the gateway's own; a header is written `retry_after="1"`."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     written = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Refused(status, ErrorInfo(message, kind, code), written)
+    return HTTPError(status, ErrorInfo(message, kind, code), written)
 
 
 # Clients send a request again after these; https://github.com/openai/openai-python and anthropic-sdk-python do, and
@@ -40,7 +40,7 @@ _SENT_AGAIN = (401, 408, 409, 429, *range(500, 600))
 _NO_RETRY = {"x-should-retry": "false"}
 
 
-def of_error(error: APIError) -> Refused:
+def from_provider_error(error: APIError) -> HTTPError:
     """Returns the refusal for a provider's failure.
 
     The provider's status and error object are passed on unchanged, so that a client of the provider itself understands
@@ -61,7 +61,7 @@ def of_error(error: APIError) -> Refused:
         status = 502
     headers |= warning_header(error.warnings)
     headers |= _NO_RETRY if status in _SENT_AGAIN and not error.retryable else {}
-    return Refused(status, info if info.status is None else replace(info, status=status), headers)
+    return HTTPError(status, info if info.status is None else replace(info, status=status), headers)
 
 
 def warning_header(warnings: Iterable[ReplyWarning], *others: str) -> dict[str, str]:

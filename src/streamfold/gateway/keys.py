@@ -20,10 +20,10 @@ from ..limits import (
 )
 from ..requests import Request
 from ..values import ConfigError, Cost, ErrorInfo
-from .gateway_keys import Client
-from .http_errors import Refused, refused
-from .models import Served
-from .usage_metering import Charge, most_expected
+from .gateway_keys import GatewayKey
+from .http_errors import HTTPError, http_error
+from .models import ModelRoute
+from .usage_metering import UsageMeter, most_expected
 
 _MINUTE = 60.0  # a key may use what it is allowed in a minute at once, as with providers
 
@@ -35,7 +35,9 @@ class KeyRateLimits:
         where: where it is counted; None: in this app.
     """
 
-    def __init__(self, clients: Iterable[Client], where: RateLimitSettings | LimitStore | str | None = None) -> None:
+    def __init__(
+        self, clients: Iterable[GatewayKey], where: RateLimitSettings | LimitStore | str | None = None
+    ) -> None:
         self._limiters: dict[str | None, RateLimiter] = {}
         options: dict[str, Any] = {}
         store: RateLimitSettings | LimitStore | SharedLimitStore | str = MemoryLimitStore() if where is None else where
@@ -56,11 +58,11 @@ class KeyRateLimits:
                 )
                 store = limiter.store  # one connection for all of them
 
-    async def charge(self, client: Client, served: Served, request: Request) -> Charge | None:
+    async def charge(self, client: GatewayKey, served: ModelRoute, request: Request) -> UsageMeter | None:
         """Reserves one request of a client. Returns what is to learn what it uses; None if the key has no limits.
 
         Raises:
-            Refused: a limit of the key is reached, its budget is spent, or what the model costs is not known.
+            HTTPError: a limit of the key is reached, its budget is spent, or what the model costs is not known.
         """
         limiter = self._limiters.get(client.name) if client.name else None
         if limiter is None:
@@ -70,9 +72,9 @@ class KeyRateLimits:
         if limiter.limits_cost and (bound := served.cost(expected)) is None and not served.priced:
             why = f"what the model costs is not known, and {limiter.label} has a budget: give its prices"
             said = "the server is misconfigured for this model; see its log"
-            raise refused(500, said, x_should_retry="false") from ConfigError(why)
+            raise http_error(500, said, x_should_retry="false") from ConfigError(why)
         reads_on = limiter.limits_cost or client.options.tpm is not None
-        return Charge(await _reserved(limiter, bound), request, served.cost, reads_on=reads_on)
+        return UsageMeter(await _reserved(limiter, bound), request, served.cost, reads_on=reads_on)
 
     async def aclose(self) -> None:
         """Closes the store."""
@@ -91,13 +93,13 @@ async def _reserved(limiter: RateLimiter, bound: Cost | None) -> Reservation:
         return await limiter.acquire(max_wait=0, cost=bound.amount if bound else None)
     except LimitReachedError as error:
         info = ErrorInfo(f"{limiter.label}: {error.message}", "rate_limit_error", "rate_limit_exceeded")
-        raise Refused(429, info, {"retry-after": str(ceil(error.retry_after or 1))}) from None
+        raise HTTPError(429, info, {"retry-after": str(ceil(error.retry_after or 1))}) from None
     except BudgetExceededError as error:
         info = ErrorInfo(f"{limiter.label}: {error.message}", "insufficient_quota", "insufficient_quota")
         # Clients of OpenAI and of Anthropic try no more then: it would take hours.
         headers = {"retry-after": str(ceil(error.retry_after or 1)), "x-should-retry": "false"}
-        raise Refused(429, info, headers) from None
+        raise HTTPError(429, info, headers) from None
     except LimitStoreError as error:
-        raise refused(503, "the limits of keys can't be counted now; try again later", retry_after="1") from error
+        raise http_error(503, "the limits of keys can't be counted now; try again later", retry_after="1") from error
     except ConfigError as error:
-        raise refused(500, f"the limits of {limiter.label} can't be counted; see the server's log") from error
+        raise http_error(500, f"the limits of {limiter.label} can't be counted; see the server's log") from error

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..stores import StoreError
 from ..values import APIError, Attempt, ConfigError, Reply, ReplyWarning
-from .http_errors import Refused
-from .request_outcome import Observer, Outcome
+from .http_errors import HTTPError
+from .request_outcome import Observer, RequestOutcome
 
 log = logging.getLogger("streamfold.gateway")
 
@@ -74,7 +74,7 @@ class RequestLog:
         self._ended("answered", 200)
         self._line(logging.INFO, f"answered {self._after}: {note}")
 
-    def failed(self, refusal: Refused) -> None:
+    def failed(self, refusal: HTTPError) -> None:
         """The client got an error instead of an answer, or at the end of one. The cause of the refusal says why."""
         cause = refusal.__cause__
         how = f"{self._after} (HTTP {refusal.status})"
@@ -110,7 +110,7 @@ class RequestLog:
         for attempt in attempts:
             self._line(logging.WARNING, f"attempt failed: {attempt.provider}: {attempt.problem}")
 
-    def _ended_with(self, refusal: Refused) -> None:
+    def _ended_with(self, refusal: HTTPError) -> None:
         cause = refusal.__cause__
         how: Any = "refused" if refusal.status < 500 and not isinstance(cause, APIError) else "failed"
         error = None if cause is None else type(cause).__name__
@@ -125,7 +125,7 @@ class RequestLog:
 
     def _ended(self, how: Any, status: int, **members: Any) -> None:
         if self.observers:
-            outcome = Outcome(
+            outcome = RequestOutcome(
                 self.id, self.api, self.model, how, status, monotonic() - self._began, key=self.key, **members
             )
             for observe in self.observers:

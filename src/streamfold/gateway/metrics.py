@@ -12,10 +12,10 @@ from starlette.responses import Response
 
 from ..config import variable_is_set
 from ..values import ConfigError
-from .request_outcome import Outcome
+from .request_outcome import RequestOutcome
 
 if TYPE_CHECKING:
-    from .auth import Access
+    from .auth import Authenticator
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable by which processes share their counts. prometheus-client looks for it when it is imported."""
@@ -86,7 +86,7 @@ class Metrics:
         """Says how many requests are being answered now."""
         self._running.set(number)
 
-    def observe(self, outcome: Outcome) -> None:
+    def observe(self, outcome: RequestOutcome) -> None:
         """Counts a request that has ended."""
         model, provider = self._model(outcome.model), outcome.provider or ""
         self._requests.labels(outcome.api, model, provider, outcome.how, str(outcome.status)).inc()
@@ -104,7 +104,7 @@ class Metrics:
         for name in outcome.attempts:
             self._attempts.labels(name).inc()
 
-    def endpoint(self, access: Access) -> Callable[[HTTPRequest], Response]:
+    def endpoint(self, access: Authenticator) -> Callable[[HTTPRequest], Response]:
         """Returns the endpoint that shows them, to those who may use the server."""
         from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
         from prometheus_client.multiprocess import MultiProcessCollector

@@ -18,15 +18,15 @@ from ..config import Config, GatewayOptions, read_config
 from ..requests import Request, TimeoutOptions
 from ..turn_cache import CachingAnswer, TurnCache
 from ..values import ConfigError, Cost, Usage, did_you_mean
-from .gateway_keys import ANYBODY, Client
-from .http_errors import refused
+from .gateway_keys import ANYBODY, GatewayKey
+from .http_errors import http_error
 
 # Agents ask for a model of a day: claude-haiku-4-5-20251001, gpt-4o-2024-08-06, claude-opus-4@20250514.
 _DATE = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
 
 
 @dataclass(frozen=True)
-class Served:
+class ModelRoute:
     """What answers for the name of a model.
 
     Attributes:
@@ -120,7 +120,7 @@ class Served:
         return await facts.count(replace(request, model=self.other or ""), timeouts)
 
 
-class Models:
+class ModelRouter:
     """Providers by the names that clients ask for.
 
     `"main"` is the provider of that name with its own model, `"main:other-model"` the same with another one.
@@ -144,7 +144,7 @@ class Models:
     ) -> None:
         self._hooks = read_hooks(hooks)
         self._made: list[ChatModel] = []
-        self._providers: dict[str, Served] = {}
+        self._providers: dict[str, ModelRoute] = {}
         self._aliases = options.aliases
         self._allowed = options.allow_models
         if providers is None:
@@ -154,7 +154,7 @@ class Models:
                 where = " or ".join(str(place.path) for place in found.looked_in)
                 raise ConfigError(f"no provider to serve: write one into {where}, or name one (-p, --provider)")
         for name, given in providers.items():
-            self._providers[name] = Served(self._provider(given, config))
+            self._providers[name] = ModelRoute(self._provider(given, config))
         if not self._providers:
             raise ConfigError("no provider to serve: the mapping is empty")
         for alias, name in self._aliases.items():
@@ -166,11 +166,11 @@ class Models:
         """The names of the providers and aliases, without those that are patterns."""
         return list(dict.fromkeys([*self._providers, *(alias for alias in self._aliases if not _is_pattern(alias))]))
 
-    def names_for(self, client: Client) -> list[str]:
+    def names_for(self, client: GatewayKey) -> list[str]:
         """Returns the names that a client may ask for."""
         return [name for name in self.names if client.may_ask(name)]
 
-    def find(self, name: str, client: Client = ANYBODY) -> Served:
+    def find(self, name: str, client: GatewayKey = ANYBODY) -> ModelRoute:
         """Returns what answers for a name. Raises Refused for an unknown name or a model that is not allowed."""
         asked, name = name, self._meant(name)
         found = self._find(self._aliases.get(name, name))
@@ -178,11 +178,11 @@ class Models:
             close = get_close_matches(name, self.names_for(client), n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             why = f"unknown model {name!r}{hint}" if found is None else f"this key may not use the model {name!r}"
-            raise refused(404, f"{why}. {self._known(client)}", "model_not_found")
+            raise http_error(404, f"{why}. {self._known(client)}", "model_not_found")
         allowed = name in self._aliases or any(fnmatchcase(name, pattern) for pattern in self._allowed)
         if found.other is not None and not allowed:
             what = f"the model {name!r} is not allowed here"
-            raise refused(404, f"{what}. {self._known(client)}", "model_not_found")
+            raise http_error(404, f"{what}. {self._known(client)}", "model_not_found")
         return found
 
     def describe(self) -> list[str]:
@@ -217,20 +217,20 @@ class Models:
                 return known
         return next((alias for alias in self._aliases if _is_pattern(alias) and fnmatchcase(name, alias)), name)
 
-    def _find(self, name: str) -> Served | None:
+    def _find(self, name: str) -> ModelRoute | None:
         if (served := self._providers.get(name)) is not None:
             return served
         first, _, other = name.partition(":")
-        return Served(self._providers[first].model, other) if other and first in self._providers else None
+        return ModelRoute(self._providers[first].model, other) if other and first in self._providers else None
 
-    def check_key(self, client: Client) -> None:
+    def check_key(self, client: GatewayKey) -> None:
         """Raises ConfigError if a key is to use a model that is not served."""
         for pattern in client.options.models:
             if not _is_pattern(pattern) and pattern not in self.names and self._find(pattern) is None:
                 where = f"keys: {client.name}: models: {pattern!r} is not served{did_you_mean(pattern, self.names)}"
                 raise ConfigError(f"{where}. {self._known()}")
 
-    def _known(self, client: Client = ANYBODY) -> str:
+    def _known(self, client: GatewayKey = ANYBODY) -> str:
         if not client.may_ask_anything:
             return f"Allowed: {', '.join(client.options.models) or 'none'}"
         others = "; PROVIDER:MODEL for another model of a provider" if self._allowed else ""

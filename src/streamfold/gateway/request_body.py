@@ -10,7 +10,7 @@ import anyio
 from starlette.datastructures import Headers
 
 from ..config import GatewayOptions
-from .http_errors import refused
+from .http_errors import http_error
 
 Receive = Callable[[], Awaitable[Any]]
 
@@ -25,7 +25,7 @@ class ClientGone(Exception):
     """The client has disconnected."""
 
 
-class Bodies:
+class BodyBudget:
     """Reads the bodies of all requests, within common bounds."""
 
     def __init__(self, options: GatewayOptions) -> None:
@@ -35,7 +35,7 @@ class Bodies:
     def take(self, size: int) -> None:
         """Counts bytes as held. Raises Refused if they are too many together."""
         if self._held + size > self._options.max_total_body_bytes:
-            raise refused(503, "too many large requests at once; try again later", "overloaded", retry_after="1")
+            raise http_error(503, "too many large requests at once; try again later", "overloaded", retry_after="1")
         self.add(size)
 
     def add(self, size: int) -> None:
@@ -43,7 +43,7 @@ class Bodies:
         self._held += size
 
 
-class HeldBody:
+class AccountedBody:
     """One body, and what it refers to. Its bytes count as held until it is let go.
 
     Attributes:
@@ -52,13 +52,13 @@ class HeldBody:
 
     __slots__ = ("_bodies", "_options", "_structure", "size")
 
-    def __init__(self, bodies: Bodies) -> None:
+    def __init__(self, bodies: BodyBudget) -> None:
         self._bodies = bodies
         self._options = bodies._options
         self._structure = 0
         self.size = 0
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Must be called when nobody needs it any more."""
         self._bodies.add(-self.size - self._structure)
 
@@ -87,7 +87,7 @@ class HeldBody:
                 scope.deadline += len(piece) / _SLOWEST
                 if not message.get("more_body"):
                     return b"".join(pieces)
-        raise refused(408, f"the request body did not arrive within {seconds:g} seconds", "request_timeout")
+        raise http_error(408, f"the request body did not arrive within {seconds:g} seconds", "request_timeout")
 
     def hold_structure(self, size: int) -> None:
         """Counts what the lists and objects of the body take once it is parsed, as `parsed_size` returns it.
@@ -110,7 +110,7 @@ class HeldBody:
 
     def _check(self, size: int, what: str) -> None:
         if size > self._options.max_body_bytes:
-            raise refused(413, f"{what} is larger than the allowed {self._options.max_body_bytes} bytes")
+            raise http_error(413, f"{what} is larger than the allowed {self._options.max_body_bytes} bytes")
 
 
 def parsed_size(raw: bytes, most: int) -> int:

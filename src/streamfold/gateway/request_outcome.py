@@ -15,7 +15,7 @@ log = logging.getLogger("streamfold.gateway.requests")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RequestOutcome:
     """One request, at its end.
 
     Attributes:
@@ -71,9 +71,9 @@ class Outcome:
 
 _TOKENS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens")
 
-Observer: TypeAlias = Callable[[Outcome], None]
+Observer: TypeAlias = Callable[[RequestOutcome], None]
 
 
-def write_json(outcome: Outcome) -> None:
+def log_json(outcome: RequestOutcome) -> None:
     """Writes an outcome as one line of JSON to the logger `streamfold.gateway.requests`."""
     log.info("%s", json.dumps(outcome.to_dict()))

@@ -84,12 +84,12 @@ class Sink(Protocol):
         """Returns the seconds until the client has to be looked after; infinite: never."""
         ...
 
-    async def say_so(self) -> None:
+    async def send_keepalive(self) -> None:
         """Says that the answer is still being made."""
         ...
 
 
-class EventSink:
+class SSEResponse:
     """Sends the events of an answer.
 
     Until something is written there is no status, so that a request may still be refused with one. A deadline for each
@@ -156,7 +156,7 @@ class EventSink:
             return self._send.seconds
         return min(self._send.seconds, self._last + self._keepalive - monotonic())
 
-    async def say_so(self) -> None:
+    async def send_keepalive(self) -> None:
         """Says that the answer is still being made."""
         self._signed = anyio.Event()
         try:

@@ -9,7 +9,7 @@ from typing import Any
 from ..config import GatewaySettings, read_config
 from ..values import ConfigError
 from .app import Gateway
-from .configured import Page, configured_app
+from .configured import GatewayPage, app_from_settings
 
 
 def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
@@ -26,12 +26,12 @@ def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
         ConfigError: there is nothing to serve, or something in the settings can't be used.
     """
     config = read_config(path)
-    return configured_app(config, config.gateway())
+    return app_from_settings(config, config.gateway())
 
 
 def run(
     path: str | os.PathLike[str] | None = None,
-    page: Callable[[GatewaySettings], Page] | None = None,
+    page: Callable[[GatewaySettings], GatewayPage] | None = None,
     **overrides: Any,
 ) -> None:
     """Serves until the process is told to stop; running answers then get `shutdown` seconds.

@@ -28,7 +28,7 @@ from granian.log import LogLevels
 from ..config import Config, GatewaySettings, read_config, set_variable, tune_gc_for_server
 from ..limits import count_memory_in
 from ..values import ConfigError
-from .configured import Page, configured_app, load_early, settings, with_shared_stores
+from .configured import GatewayPage, app_from_settings, preload, settings, with_shared_stores
 from .metrics import METRICS_FOLDER
 from .worker import METRICS, STOPPING, Worker, log_config, stop_signals
 
@@ -41,7 +41,7 @@ log = logging.getLogger("streamfold.gateway")
 
 def run_server(
     path: str | os.PathLike[str] | None,
-    page: Callable[[GatewaySettings], Page] | None,
+    page: Callable[[GatewaySettings], GatewayPage] | None,
     overrides: Mapping[str, Any],
 ) -> None:
     """Serves until the process is told to stop. SIGHUP reads the configuration again.
@@ -100,7 +100,7 @@ class WorkerFactory:
     """
 
     path: str | os.PathLike[str] | None
-    page: Callable[[GatewaySettings], Page] | None
+    page: Callable[[GatewaySettings], GatewayPage] | None
     overrides: Mapping[str, Any]
     shared: Path
     generation: int = 0
@@ -114,7 +114,7 @@ class WorkerFactory:
         if self.settings.workers > 1:
             count_memory_in(f"sqlite:///{self.shared / 'limits.db'}")
         page = self.page(self.settings) if self.page is not None and self.settings.ui else None
-        gateway = configured_app(self.config, self.settings, page)
+        gateway = app_from_settings(self.config, self.settings, page)
         tune_gc_for_server()
         return Worker(gateway, self.settings, self.shared, self.generation, page)
 
@@ -129,10 +129,10 @@ class WorkerFactory:
         chosen = chosen.model_copy(update=bound)
         if chosen.workers > 1:
             chosen = with_shared_stores(chosen, self.shared)
-        app = configured_app(config, chosen)
+        app = app_from_settings(config, chosen)
 
         async def try_app() -> None:
-            await load_early(app)  # forked workers share what this loads
+            await preload(app)  # forked workers share what this loads
             await app.aclose()
 
         anyio.run(try_app)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from ..requests import estimated_tokens
 from ..values import APIError, BadRequestError, ConfigError
-from .api import AtOnce, ClientRequest, Wire
-from .http_errors import of_error
+from .api import ClientAPI, ClientRequest, ImmediateAnswer
+from .http_errors import from_provider_error
 from .members import with_operator_members
-from .models import Served
+from .models import ModelRoute
 
 _SECONDS = 10.0  # that a client waits for a count; it asks often
 
 
-async def counted_tokens(wire: Wire, member: str, asked: ClientRequest, served: Served) -> AtOnce:
+async def counted_tokens(wire: ClientAPI, member: str, asked: ClientRequest, served: ModelRoute) -> ImmediateAnswer:
     """Returns the provider's count as an answer with this member, or an estimate if the provider does not count.
 
     Raises:
@@ -23,9 +23,9 @@ async def counted_tokens(wire: Wire, member: str, asked: ClientRequest, served: 
     why = "no provider was asked, because its API can't count tokens"
     try:
         if (number := await served.count(request, {"total": _SECONDS})) is not None:
-            return AtOnce({member: number}, "counted by the provider")
+            return ImmediateAnswer({member: number}, "counted by the provider")
     except BadRequestError as error:
-        raise of_error(error) from error
+        raise from_provider_error(error) from error
     except (APIError, ConfigError) as error:
         why = f"the provider could not count ({type(error).__name__})"
-    return AtOnce({member: estimated_tokens(asked.request)}, f"estimated: {why}", exact=False)
+    return ImmediateAnswer({member: estimated_tokens(asked.request)}, f"estimated: {why}", exact=False)

@@ -19,7 +19,7 @@ _ASSUMED = 16_384  # tokens of an answer that is not limited
 _FASTEST = 500  # tokens a second that a model writes: of what it hides, nothing else is known
 
 
-class Charge:
+class UsageMeter:
     """Settles the reservation of one request by what the provider says it used, else by the best count at hand.
 
     Args:

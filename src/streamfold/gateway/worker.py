@@ -18,10 +18,10 @@ from typing import Any
 from ..config import GatewaySettings
 from .apis import WIRES
 from .app import Gateway
-from .configured import Page, load_early
+from .configured import GatewayPage, preload
 from .logs import one_line
 from .metrics import forget_dead_processes
-from .models import Models
+from .models import ModelRouter
 from .request_body import Receive
 from .response_stream import Send
 
@@ -51,7 +51,7 @@ class Worker:
     """
 
     def __init__(
-        self, gateway: Gateway, settings: GatewaySettings, shared: Path, generation: int, page: Page | None
+        self, gateway: Gateway, settings: GatewaySettings, shared: Path, generation: int, page: GatewayPage | None
     ) -> None:
         self._gateway = gateway
         self._app = page.around(gateway) if page else gateway
@@ -110,7 +110,7 @@ class Worker:
         async def receive_event() -> Any:
             event = await receive()
             if event["type"] == "lifespan.startup":
-                await load_early(self._gateway)
+                await preload(self._gateway)
                 with suppress(NotImplementedError):  # Windows ends processes without a signal
                     loop.add_signal_handler(signal.SIGTERM, self._stop)
             else:
@@ -222,7 +222,7 @@ def log_config() -> dict[str, Any]:
     }
 
 
-def _log_served(models: Models, settings: GatewaySettings, page: Page | None) -> None:
+def _log_served(models: ModelRouter, settings: GatewaySettings, page: GatewayPage | None) -> None:
     """Logs the URLs for clients, the models, and what the configuration of the providers lacks."""
     paths = [wire.path.removeprefix("/v1") for wire in WIRES if wire.path.startswith("/v1/") and wire.asks_model]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host

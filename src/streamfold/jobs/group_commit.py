@@ -21,7 +21,7 @@ _GROUP = 0.005  # seconds between two commits
 _MANY = 1000  # statements that would hold up the event loop
 
 
-class Commits:
+class GroupCommit:
     """What is to be written to a database. One task at a time commits it."""
 
     def __init__(self, path: Path, database: sqlite3.Connection) -> None:

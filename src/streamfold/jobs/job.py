@@ -21,7 +21,7 @@ from ..values import StreamfoldError, Tool
 from .answers import Answer, JobSummary
 from .errors import JobPausedError
 from .ledger import Ledger
-from .row_queue import Asker, Work
+from .row_queue import JobBackend, RowQueue
 from .rows import Rows
 from .settings import JobSettings
 from .tables import DONE, ERROR
@@ -33,7 +33,12 @@ class BatchJob:
     """A running job: an async context manager, and an async iterator of its answers in the order of the rows."""
 
     def __init__(
-        self, model: ChatModel, rows: Rows, ledger: str | os.PathLike[str] | None, settings: JobSettings, asker: Asker
+        self,
+        model: ChatModel,
+        rows: Rows,
+        ledger: str | os.PathLike[str] | None,
+        settings: JobSettings,
+        asker: JobBackend,
     ) -> None:
         self._model = model
         self._rows = rows
@@ -53,7 +58,7 @@ class BatchJob:
         except BaseException:
             self._clean_up()
             raise
-        self._work = Work(self._rows, ledger, self._settings, self._model.name)
+        self._work = RowQueue(self._rows, ledger, self._settings, self._model.name)
         try:
             identity = {
                 "model": _described(self._model),

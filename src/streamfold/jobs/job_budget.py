@@ -8,7 +8,7 @@ from typing import Literal
 from .answers import Answer, JobSummary
 
 
-class Money:
+class JobBudget:
     """Decides whether one row more can be paid.
 
     As long as nobody knows what an answer costs, one row is asked alone. Later, those under way reserve what the

@@ -23,7 +23,7 @@ from ..stores import locked_file
 from ..values import ConfigError, Cost, Usage
 from . import tables
 from .answers import Answer, JobSummary
-from .group_commit import Commits
+from .group_commit import GroupCommit
 
 _PAGE = 100  # answers that are read at once
 
@@ -52,7 +52,7 @@ class Ledger:
             # Whoever reads does not keep those waiting who write.
             self._writer = None if readonly else _connect(self.path, readonly=False)
             self._kept_open = opened.pop_all()
-        self._commits = Commits(self.path, self._writer or self._db)
+        self._commits = GroupCommit(self.path, self._writer or self._db)
         self._using = threading.Lock()  # the connection for reading is used by one thread at a time
 
     def begin(self, settings: Mapping[str, str]) -> None:

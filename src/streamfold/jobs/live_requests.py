@@ -11,9 +11,9 @@ import anyio
 from ..values import PermissionDeniedError
 from .answers import Answer, error_members
 from .errors import JobPausedError
-from .pacing import Pace
-from .row_queue import Work
-from .row_requests import Asking
+from .pacing import Pacing
+from .row_queue import RowQueue
+from .row_requests import RowRequests
 from .rows import Row
 from .settings import JobSettings
 from .tables import SENT
@@ -21,7 +21,7 @@ from .tables import SENT
 _FEW = 3  # refusals of the last rows that are taken for their own
 
 
-class LiveAsker:
+class LiveBackend:
     """Asks each row by a request of its own, at a pace.
 
     HTTP 403 is said of a key that may not ask, and by some providers of a single prompt. It is the row's own error if
@@ -30,15 +30,15 @@ class LiveAsker:
 
     via = "live"
 
-    def __init__(self, settings: JobSettings, pace: Pace) -> None:
-        self._asking = Asking(settings, pace)
+    def __init__(self, settings: JobSettings, pace: Pacing) -> None:
+        self._asking = RowRequests(settings, pace)
         self._answered = False
         self._denials = 0
         self._denied: deque[tuple[int, Row, PermissionDeniedError]] = (
             deque()
         )  # since the last answer to a row that was asked later
 
-    async def ask(self, work: Work) -> None:
+    async def ask(self, work: RowQueue) -> None:
         """See `Asker`."""
         todo = work.todo()
         async with anyio.create_task_group() as watching:
@@ -53,11 +53,11 @@ class LiveAsker:
             else:
                 self._pause(work)
 
-    async def _watch(self, work: Work) -> None:
+    async def _watch(self, work: RowQueue) -> None:
         await work.stopping.wait()
         self._asking.stop()
 
-    async def _worker(self, work: Work, todo: Iterator[tuple[int, bytes | Mapping[str, Any]]]) -> None:
+    async def _worker(self, work: RowQueue, todo: Iterator[tuple[int, bytes | Mapping[str, Any]]]) -> None:
         for number, raw in todo:
             if work.stopped:
                 return
@@ -70,7 +70,7 @@ class LiveAsker:
                 place = work.rows.place(number)
                 work.stop(f"the job has stopped at {place}: {type(error).__name__}: {error}", error)
 
-    async def _row(self, work: Work, row: Row) -> None:
+    async def _row(self, work: RowQueue, row: Row) -> None:
         if work.states[row.number] == SENT and work.settings.in_flight == "error":
             lost = {"type": "InFlight", "message": "it had been sent when the job died; the answer is lost"}
             work.end(Answer(row.id, row.number, error=lost))
@@ -104,12 +104,12 @@ class LiveAsker:
                 self._answered = True
                 self._own_errors(work, earlier)
 
-    def _own_errors(self, work: Work, until: int) -> None:
+    def _own_errors(self, work: RowQueue, until: int) -> None:
         """Takes the first denials for errors of their rows."""
         while self._denied and self._denied[0][0] <= until:
             _, row, error = self._denied.popleft()
             work.end(Answer(row.id, row.number, error=error_members(error)))
 
-    def _pause(self, work: Work) -> None:
+    def _pause(self, work: RowQueue) -> None:
         _, _, error = self._denied[0]
         work.stop(f"the job has paused, because nothing more would be answered: {error}", error)

@@ -6,7 +6,7 @@ from ..answers import ChatModel, get_model_info
 from ..limits import MemoryLimitStore, RateLimiter, check_number, provider_limiter
 
 
-class Pace:
+class Pacing:
     """The limiter of a job, and the model that waits for it.
 
     Where no rate is configured, requests to a provider begin slowly, and the rate is searched for.

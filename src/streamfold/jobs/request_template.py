@@ -22,7 +22,7 @@ _RELAPSE = 1000  # short answers until one in one piece is asked for again, afte
 _PATIENCE = TimeoutOptions(first_event=120.0)  # for an answer that is expected to be short
 
 
-class Form:
+class RequestTemplate:
     """The form in which the next answer is asked for.
 
     Args:
@@ -67,7 +67,7 @@ class Form:
 class _Whole(BaseChatModel):
     """A model whose answers come in one piece."""
 
-    def __init__(self, model: ChatModel, form: Form) -> None:
+    def __init__(self, model: ChatModel, form: RequestTemplate) -> None:
         self._model = model
         self._form = form
 

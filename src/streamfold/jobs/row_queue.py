@@ -1,7 +1,8 @@
 """What a job has to do and what came of it: all that whoever asks its rows sees of the job.
 
-A job may be asked in several ways: by live requests, or by a provider's batches. Each of them is an `Asker`: it takes
-the rows that have no answer from `Work`, marks them as sent before they are, and hands in their answers.
+A job may be asked in several ways: by live requests, or by a provider's batches. Each of them is an `JobBackend`: it
+    takes
+the rows that have no answer from `RowQueue`, marks them as sent before they are, and hands in their answers.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import anyio
 from ..values import ConfigError
 from .answers import Answer, JobSummary, error_members
 from .errors import JobPausedError
-from .job_budget import Money
+from .job_budget import JobBudget
 from .ledger import Ledger
 from .rows import Row, Rows
 from .settings import JobSettings
 from .tables import DONE, ERROR, SENT
 
 
-class Asker(Protocol):
+class JobBackend(Protocol):
     """Asks the rows of a job.
 
     Attributes:
@@ -30,7 +31,7 @@ class Asker(Protocol):
 
     via: str
 
-    async def ask(self, work: Work) -> None:
+    async def ask(self, work: RowQueue) -> None:
         """Asks for every row of `work.todo()`, until all have ended or the work is stopped.
 
         Whatever is known of a request must be in the ledger before it is sent: this may be killed at any moment, and
@@ -38,7 +39,7 @@ class Asker(Protocol):
         """
 
 
-class Work:
+class RowQueue:
     """The rows of a job, and what came of each of them.
 
     Attributes:
@@ -55,7 +56,7 @@ class Work:
         self.settings = settings
         self.name = name
         self.summary = JobSummary()
-        self.money = Money(settings.max_cost, self.summary)
+        self.money = JobBudget(settings.max_cost, self.summary)
         self.states = bytearray()
         self.stopped: JobPausedError | None = None
         self.doing = ""
@@ -87,7 +88,7 @@ class Work:
         if self.settings.retry_errors:
             self.states = self.states.replace(bytes([ERROR]), bytes([0]))
             self.summary.recorded, self.summary.errors = self.summary.done, 0
-        self.money = Money(self.settings.max_cost, self.summary)
+        self.money = JobBudget(self.settings.max_cost, self.summary)
 
     def todo(self) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
         """Yields the numbers of the rows that have no answer, and the rows as they came."""

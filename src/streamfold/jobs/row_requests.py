@@ -26,8 +26,8 @@ from ..values import (
 )
 from .answers import Answer, error_members
 from .errors import JobPausedError
-from .pacing import Pace
-from .request_template import Form
+from .pacing import Pacing
+from .request_template import RequestTemplate
 from .rows import Row
 from .settings import JobSettings
 
@@ -45,13 +45,13 @@ async def _nothing(row: Row) -> None:
     return None
 
 
-class Asking:
+class RowRequests:
     """Asks a model for rows, several at a time, at a pace and as the settings want it. It knows nothing of a ledger."""
 
-    def __init__(self, settings: JobSettings, pace: Pace) -> None:
+    def __init__(self, settings: JobSettings, pace: Pacing) -> None:
         self._settings = settings
         self._pace = pace
-        self._form = Form(settings.stream)
+        self._form = RequestTemplate(settings.stream)
         self._idle: set[anyio.CancelScope] = set()  # of those that wait before they ask
         self._stopped = False
 

@@ -191,7 +191,7 @@ class Rows:
         Raises:
             ConfigError: two rows have one id, or no row has a conversation.
         """
-        names, count, found = _Names(), 0, False
+        names, count, found = _DuplicateIds(), 0, False
         for count, value in enumerate(map(_value_or_none, self), 1):
             if value is None:
                 continue
@@ -223,7 +223,7 @@ class Rows:
                 raise ConfigError(f"{self.place(number)}: the id {name!r} is that of row {first + 1} too")
 
 
-class _Names:
+class _DuplicateIds:
     """Finds out whether names are given twice, in eight bytes for each of them."""
 
     def __init__(self) -> None:

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from ..answers import ChatModel, get_model_info
 from ..values import ConfigError, Reply, ToolLike, as_tools
 from .job import BatchJob
-from .live_requests import LiveAsker
-from .pacing import Pace
-from .provider_batches import BatchAsker
-from .row_queue import Asker
+from .live_requests import LiveBackend
+from .pacing import Pacing
+from .provider_batches import ProviderBatchBackend
+from .row_queue import JobBackend
 from .rows import Rows
 from .settings import JobSettings
 
@@ -81,9 +81,9 @@ def batch(
 
 def _asker(
     settings: JobSettings, model: ChatModel, via: str, ledger: object, wait: bool, rates: Mapping[str, float | None]
-) -> Asker:
+) -> JobBackend:
     if via == "live":
-        return LiveAsker(settings, Pace(model, **rates))
+        return LiveBackend(settings, Pacing(model, **rates))
     if via != "provider-batch":
         raise ConfigError(f"via: can't be {via!r}. Allowed: live, provider-batch")
     limits = {**rates, "max_cost": settings.max_cost, "run_tools": settings.run_tools or None}
@@ -100,4 +100,4 @@ def _asker(
             f"batches of the provider can't be kept within max_cost_per_day of {model.name}, because what they cost is"
             " known when they have ended: ask by live requests, or use a provider without a budget"
         )
-    return BatchAsker(direct, wait=wait)
+    return ProviderBatchBackend(direct, wait=wait)

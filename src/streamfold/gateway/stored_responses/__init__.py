@@ -9,7 +9,7 @@ It stands before the gateway's answers on the Responses API, and listens to the 
     responses    how responses are kept in a store (`streamfold.stores`)
 """
 
-from .endpoints import KeptResponses
-from .store import Responses
+from .endpoints import StoredResponses
+from .store import ResponseStore
 
-__all__ = ["KeptResponses", "Responses"]
+__all__ = ["ResponseStore", "StoredResponses"]

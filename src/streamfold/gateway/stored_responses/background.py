@@ -14,15 +14,15 @@ import anyio
 from ...adapters.responses import SerializedEvent
 from ...stores import StoreError
 from ...values import ErrorInfo, Failure
-from ..http_errors import Refused
-from .events import KeptEvent, broken_off
-from .recorders import NO_EVENTS, TOO_LONG, Making, Memory
-from .store import KeptResponse, Responses
+from ..http_errors import HTTPError
+from .events import StoredEvent, interrupted_response
+from .recorders import NO_EVENTS, TOO_LONG, Recorder, RecorderMemory
+from .store import ResponseStore, StoredResponse
 
 _BACKLOG = 2**20  # bytes that may wait for clients that read slowly, of an answer whose events are not kept
 
 
-class Follower:
+class Subscriber:
     """Who reads along.
 
     Attributes:
@@ -33,7 +33,7 @@ class Follower:
         self.at = at
 
 
-class Running(Making):
+class BackgroundResponse(Recorder):
     """An answer that goes on without its client: whoever wants to may read along, or end it.
 
     An event is told when it is kept. The store does not hold up the provider: while it takes some, others gather. It
@@ -44,14 +44,16 @@ class Running(Making):
         refused: why there is no answer; None too where nobody waits for it.
         done: whether nothing more will come.
         warnings: those of the answer, at its end.
-        untold: what else whoever reads is to be told at its end.
+        storage_warning: what else whoever reads is to be told at its end.
     """
 
     waits = True
 
-    def __init__(self, responses: Responses, memory: Memory, kept: KeptResponse, about: Mapping[str, Any]) -> None:
+    def __init__(
+        self, responses: ResponseStore, memory: RecorderMemory, kept: StoredResponse, about: Mapping[str, Any]
+    ) -> None:
         super().__init__(responses, memory, kept, about)
-        self._followers: set[Follower] = set()
+        self._followers: set[Subscriber] = set()
         self._users = 0
         self._closed = False
         self._told = -1
@@ -68,8 +70,8 @@ class Running(Making):
         self.forgotten = self._unkept = False
         self.ended = False
         self.warnings: list[str] = []
-        self.untold = ""
-        self.refused: Refused | None = None
+        self.storage_warning = ""
+        self.refused: HTTPError | None = None
         self.done = False
 
     async def begin(self) -> bool:
@@ -125,7 +127,7 @@ class Running(Making):
         freed, self.events = self.events[: len(self.events) - len(left)], left
         self._count(-sum(len(event.data) for event in freed))
 
-    def _behind(self, number: int) -> list[KeptEvent]:
+    def _behind(self, number: int) -> list[StoredEvent]:
         """Returns the events with a higher number."""
         return self.events[max(0, number + 1 - self.events[0].number) :] if self.events else []
 
@@ -159,7 +161,7 @@ class Running(Making):
         """Returns infinity: there is no connection to keep alive."""
         return inf
 
-    async def say_so(self) -> None:
+    async def send_keepalive(self) -> None:
         """Does nothing."""
 
     async def keep_saving(self) -> None:
@@ -171,7 +173,7 @@ class Running(Making):
 
     # --- its end ------------------------------------------------------------------------------------------------------
 
-    async def refuse(self, refusal: Refused) -> None:
+    async def refuse(self, refusal: HTTPError) -> None:
         """Ends it before it has begun."""
         if self.about["background"]:
             info = refusal.info
@@ -205,13 +207,13 @@ class Running(Making):
         await self.cancel()
 
     def _end_unbegun(self, status: str, **members: Any) -> None:
-        response, last = broken_off(self.kept.response, [], status, **members)
+        response, last = interrupted_response(self.kept.response, [], status, **members)
         self.note(SerializedEvent(last.number, last.data, self.state_of(response), last=True))
 
     # --- keeping and telling ------------------------------------------------------------------------------------------
 
     async def save(self) -> str:
-        """Keeps what has come, and tells it. Its readers are told the rest: see `untold`."""
+        """Keeps what has come, and tells it. Its readers are told the rest: see `storage_warning`."""
         async with self._saving:
             while (last := self._last) > self._told:
                 state = self.state
@@ -220,10 +222,10 @@ class Running(Making):
                 self._tell()
         return ""
 
-    async def _keep(self, events: list[KeptEvent]) -> None:
+    async def _keep(self, events: list[StoredEvent]) -> None:
         state, over = self.state, self.over
         if self.forgotten or self._unkept:
-            self.untold = TOO_LONG if self._unkept else ""
+            self.storage_warning = TOO_LONG if self._unkept else ""
             return
         new = state if over or state is not self._saved[0] else b""
         head = over or self.resumable != self._saved[1]
@@ -235,19 +237,19 @@ class Running(Making):
         if not (fits and await self._put(new, events, ended=over, head=head)) and over:
             await self._keep_less(state, fits=fits)
         elif over and not self.resumable:
-            self.untold = NO_EVENTS
+            self.storage_warning = NO_EVENTS
 
     async def _keep_less(self, state: bytes | memoryview, *, fits: bool) -> None:
         """Keeps the end of a response that is too long to keep all of it, or says that it is."""
         self.forget_events()
         await self._delete()
         if fits and await self._put(state, [], ended=True):
-            self.untold = NO_EVENTS
+            self.storage_warning = NO_EVENTS
             return
-        self.untold = TOO_LONG
+        self.storage_warning = TOO_LONG
         if self.about["background"]:
             error = {"code": "response_too_long", "message": "the answer is too long to be kept"}
-            response, _ = broken_off(self.kept.response, [], "failed", error=error)
+            response, _ = interrupted_response(self.kept.response, [], "failed", error=error)
             await self._put(self.state_of(response), [], ended=True)
 
     async def _delete(self) -> None:
@@ -261,9 +263,9 @@ class Running(Making):
         return read
 
     @contextmanager
-    def followed(self, after: int) -> Iterator[Follower]:
+    def followed(self, after: int) -> Iterator[Subscriber]:
         """Gives what stands for a reader of the events behind a number, for as long as it reads."""
-        follower = Follower(after)
+        follower = Subscriber(after)
         self._followers.add(follower)
         try:
             with self.used():
@@ -274,10 +276,10 @@ class Running(Making):
                 self._release()
             self.wake()
 
-    async def next_events(self, follower: Follower) -> list[KeptEvent]:
+    async def next_events(self, follower: Subscriber) -> list[StoredEvent]:
         """Waits for events that a reader has not got, or for the end. Returns some of them: none at the end."""
         while True:
-            found, size = list[KeptEvent](), 0
+            found, size = list[StoredEvent](), 0
             for event in self._behind(follower.at):
                 if event.number > self._told or size > _BACKLOG:
                     break
@@ -287,7 +289,7 @@ class Running(Making):
                 return found
             await self._changed.wait()
 
-    def done_by(self, event: KeptEvent) -> bool:
+    def done_by(self, event: StoredEvent) -> bool:
         """Returns whether nothing more will come behind an event."""
         return self.done and event.number == self._last
 
@@ -296,11 +298,11 @@ class Running(Making):
         while not self.done:
             await self._changed.wait()
 
-    def as_kept(self) -> KeptResponse:
+    def as_kept(self) -> StoredResponse:
         """Returns the response as it is so far."""
         return replace(self.kept, response=self.response, resumable=self.resumable)
 
-    def got(self, follower: Follower, events: list[KeptEvent]) -> None:
+    def got(self, follower: Subscriber, events: list[StoredEvent]) -> None:
         """Notes that a reader has got events."""
         follower.at = events[-1].number
         if not self.resumable:

@@ -23,19 +23,19 @@ from ...adapters.serializing import comment
 from ...stores import StoreError
 from ...turn_cache import named_end_user
 from ...values import ErrorInfo, int_or_none
-from ..answering import Exchange
-from ..api import Wire
-from ..background import Background
+from ..answering import Answering
+from ..api import ClientAPI
+from ..background import AppTaskGroup
 from ..disconnects import until_left
-from ..gateway_keys import Client
-from ..handler import Body, Endpoint, Handler, Incoming, RequestHandler
-from ..http_errors import LONGEST_HEADER, Refused, refused
+from ..gateway_keys import GatewayKey
+from ..handler import APIRoute, Handler, IncomingRequest, RequestBodyJSON, RequestHandler
+from ..http_errors import LONGEST_HEADER, HTTPError, http_error
 from ..request_body import ClientGone, Receive
-from ..response_stream import EventSink, GuardedSend, Send, Sink, send_json
-from .background import Running
-from .recorders import Attached, Memory
-from .references import Conversation, input_items, listed_item, not_found
-from .store import KeptResponse, Responses
+from ..response_stream import GuardedSend, Send, Sink, SSEResponse, send_json
+from .background import BackgroundResponse
+from .recorders import AttachedRecorder, RecorderMemory
+from .references import ReferenceResolver, input_items, listed_item, not_found
+from .store import ResponseStore, StoredResponse
 
 _POLL = 0.25  # seconds between two looks at an answer that another process makes
 _WATCH = 1.0  # seconds between two looks whether another process has given an answer up
@@ -48,53 +48,57 @@ _OURS = ("previous_response_id", "background")  # members that say how a respons
 _logger = logging.getLogger("streamfold.gateway")
 
 
-class KeptResponses:
+class StoredResponses:
     """Answers the requests of the Responses API, and keeps what it answered.
 
     Responses are kept unless a request says `store: false`. One that says `store: true` or `background: true` goes on
     when its client has left; any other is given up, as everywhere.
     """
 
-    def __init__(self, handler: RequestHandler, background: Background, wire: Wire, responses: Responses) -> None:
+    def __init__(
+        self, handler: RequestHandler, background: AppTaskGroup, wire: ClientAPI, responses: ResponseStore
+    ) -> None:
         self._handler = handler
         self._background = background
         self._wire = wire
         self._responses = responses
-        self._memory = Memory(responses.size)
-        self._running: dict[str, Running] = {}
+        self._memory = RecorderMemory(responses.size)
+        self._running: dict[str, BackgroundResponse] = {}
 
     def routes(self) -> list[Route]:
         """Returns the paths that are served."""
         one = f"{self._wire.path}/{{response_id}}"
         return [
-            Route(self._wire.path, Endpoint(partial(self.answer, self._create)), methods=["POST"]),
-            Route(one, Endpoint(partial(self.answer, self._get)), methods=["GET"]),
-            Route(one, Endpoint(partial(self.answer, self._delete)), methods=["DELETE"]),
-            Route(f"{one}/cancel", Endpoint(partial(self.answer, self._cancel)), methods=["POST"]),
-            Route(f"{one}/input_items", Endpoint(partial(self.answer, self._input_items)), methods=["GET"]),
+            Route(self._wire.path, APIRoute(partial(self.answer, self._create)), methods=["POST"]),
+            Route(one, APIRoute(partial(self.answer, self._get)), methods=["GET"]),
+            Route(one, APIRoute(partial(self.answer, self._delete)), methods=["DELETE"]),
+            Route(f"{one}/cancel", APIRoute(partial(self.answer, self._cancel)), methods=["POST"]),
+            Route(f"{one}/input_items", APIRoute(partial(self.answer, self._input_items)), methods=["GET"]),
         ]
 
     async def answer(self, handle: Handler, scope: Any, receive: Receive, send: Send) -> None:
         """Answers one request, with an error in the API's form if need be."""
 
-        async def guarded(incoming: Incoming) -> None:
+        async def guarded(incoming: IncomingRequest) -> None:
             try:
                 await handle(incoming)
             except StoreError as error:
                 message = "kept responses can't be read or written now; try again later"
-                raise refused(503, message, retry_after="1") from error
+                raise http_error(503, message, retry_after="1") from error
 
         await self._handler.handle(guarded, self._wire, scope, receive, send)
 
     # --- new responses ------------------------------------------------------------------------------------------------
 
-    async def _create(self, incoming: Incoming) -> None:
-        async with Body(self._handler, incoming) as body:
+    async def _create(self, incoming: IncomingRequest) -> None:
+        async with RequestBodyJSON(self._handler, incoming) as body:
             made = await self._begun(incoming, body)
         if made is not None:
             await self._detached(incoming, *made, body.size)
 
-    async def _begun(self, incoming: Incoming, body: Body) -> tuple[Exchange, Running] | None:
+    async def _begun(
+        self, incoming: IncomingRequest, body: RequestBodyJSON
+    ) -> tuple[Answering, BackgroundResponse] | None:
         """Answers a request; or returns an answer that is to be made without its client."""
         asked = body.value
         if not isinstance(asked, dict) or (asked.get("store") is False and not any(asked.get(name) for name in _OURS)):
@@ -102,7 +106,7 @@ class KeptResponses:
             return None
         stored, background = asked.get("store"), bool(asked.get("background"))
         if background and stored is False:
-            raise refused(400, "background needs store: true: nobody waits for the answer, so it has to be kept")
+            raise http_error(400, "background needs store: true: nobody waits for the answer, so it has to be kept")
         user = named_end_user(asked, Headers(scope=incoming.scope), explicit=True)
         items = await self._expand(body, asked, incoming.client.id, user)
         if stored is False:
@@ -111,12 +115,12 @@ class KeptResponses:
         previous = asked.get("previous_response_id")
         about = {"store": True, "background": background, "previous_response_id": previous}
         streams = bool(asked.get("stream"))
-        kept = KeptResponse(
+        kept = StoredResponse(
             incoming.log.id, incoming.client.id, items, previous, {}, streams or bool(stored or background), user=user
         )
         if stored or background:
             return await self._running_for(incoming, body, kept, about)
-        making = Attached(self._responses, self._memory, kept, about)
+        making = AttachedRecorder(self._responses, self._memory, kept, about)
         try:
             exchange = await self._handler.exchange(incoming, body, making)
             await self._handler.run(exchange, incoming.client, incoming.receive, incoming.send, None)
@@ -125,24 +129,24 @@ class KeptResponses:
         return None
 
     async def _running_for(
-        self, incoming: Incoming, body: Body, kept: KeptResponse, about: Mapping[str, Any]
-    ) -> tuple[Exchange, Running]:
+        self, incoming: IncomingRequest, body: RequestBodyJSON, kept: StoredResponse, about: Mapping[str, Any]
+    ) -> tuple[Answering, BackgroundResponse]:
         """Returns an answer that is to be made without its client. Mistakes of its request are raised at once."""
         exchange = await self._handler.exchange(incoming, body)
         asked = exchange.asked
         head = {"id": kept.id, "created_at": asked.created, "model": asked.model, "status": "queued"}
         kept = replace(kept, response={**new_response_object(asked.body), **head, **about})
-        running = Running(self._responses, self._memory, kept, about)
+        running = BackgroundResponse(self._responses, self._memory, kept, about)
         return replace(exchange, asked=replace(asked, keeper=running, stream=True), log=replace(incoming.log)), running
 
-    async def _expand(self, body: Body, asked: Mapping[str, Any], caller: str, user: str) -> list[Any]:
+    async def _expand(self, body: RequestBodyJSON, asked: Mapping[str, Any], caller: str, user: str) -> list[Any]:
         """Writes what a request refers to into its body. Returns the request's own items."""
-        conversation = Conversation(self._responses, caller, user, body.grow)
+        conversation = ReferenceResolver(self._responses, caller, user, body.grow)
         sent = {name: value for name, value in asked.items() if name not in (*_OURS, "store")}
         items = await conversation.resolved(input_items(asked.get("input")))
         previous = asked.get("previous_response_id")
         if previous is not None and not isinstance(previous, str):
-            raise refused(400, "previous_response_id must be a string")
+            raise http_error(400, "previous_response_id must be a string")
         if previous:
             sent["input"] = [*await conversation.before(previous), *items]
         elif isinstance(asked.get("input"), list):
@@ -150,12 +154,14 @@ class KeptResponses:
         body.value = {**sent, "store": False}
         return items
 
-    async def _detached(self, incoming: Incoming, exchange: Exchange, running: Running, size: int) -> None:
+    async def _detached(
+        self, incoming: IncomingRequest, exchange: Answering, running: BackgroundResponse, size: int
+    ) -> None:
         """Has the answer made by a task of its own, and reads along for as long as the client is there."""
         try:
             await self._handler.reserve(exchange, incoming.client)  # what is beyond the limits is not queued
             if not await running.begin() and running.about["background"]:
-                raise refused(413, "background: the request is too large to be kept")
+                raise http_error(413, "background: the request is too large to be kept")
         except BaseException:
             running.close()
             await exchange.settle()
@@ -170,7 +176,7 @@ class KeptResponses:
             else:
                 await _while_there(incoming.receive, self._wait(running, incoming))
 
-    async def _make(self, running: Running, exchange: Exchange, client: Client, size: int) -> None:
+    async def _make(self, running: BackgroundResponse, exchange: Answering, client: GatewayKey, size: int) -> None:
         try:
             with self._handler.place(size):
                 async with anyio.create_task_group() as tasks:
@@ -186,16 +192,16 @@ class KeptResponses:
             running.close()
             del self._running[running.kept.id]
 
-    async def _run(self, running: Running, exchange: Exchange, client: Client) -> None:
+    async def _run(self, running: BackgroundResponse, exchange: Answering, client: GatewayKey) -> None:
         try:
             await self._handler.run(exchange, client, running.receive, GuardedSend(_nobody, inf), running)
-        except Refused as refusal:
+        except HTTPError as refusal:
             exchange.log.failed(refusal)
             await running.refuse(refusal)
         except ClientGone:
             exchange.log.disconnected()
 
-    async def _watch(self, running: Running) -> None:
+    async def _watch(self, running: BackgroundResponse) -> None:
         """Gives the answer up if another process asks for it."""
         wanted = None
         while wanted is None:
@@ -203,7 +209,7 @@ class KeptResponses:
             wanted = await self._responses.wanted(running.kept)
         await (running.cancel() if wanted == "cancelled" else running.forget())
 
-    async def _wait(self, running: Running, incoming: Incoming) -> None:
+    async def _wait(self, running: BackgroundResponse, incoming: IncomingRequest) -> None:
         with running.used():
             await running.until_done()
             response, headers = running.response, self._wire.headers(running.kept.id)
@@ -214,25 +220,27 @@ class KeptResponses:
             status = int_or_none(response["error"].get("status")) or 502
             await send_json(incoming.send, status, {"error": response["error"]}, headers)
             return
-        warnings = "; ".join([*running.warnings, *([running.untold] if running.untold else [])])
+        warnings = "; ".join([*running.warnings, *([running.storage_warning] if running.storage_warning else [])])
         headers |= {"x-streamfold-warnings": warnings[:LONGEST_HEADER]} if warnings else {}
         await send_json(incoming.send, 200, response, headers)
 
     # --- responses that are kept --------------------------------------------------------------------------------------
 
-    async def _get(self, incoming: Incoming) -> None:
+    async def _get(self, incoming: IncomingRequest) -> None:
         kept, query = await self._kept(incoming), QueryParams(incoming.scope["query_string"])
         if query.get("stream") not in ("true", "1"):
             await send_json(incoming.send, 200, kept.response, self._wire.headers(incoming.log.id))
             return
         if not kept.resumable:
-            raise refused(400, "stream: the events of this response were not kept: it was not streamed, or is too long")
+            raise http_error(
+                400, "stream: the events of this response were not kept: it was not streamed, or is too long"
+            )
         after = query.get("starting_after", "-1")
         if not _NUMBER.fullmatch(after):
-            raise refused(400, f"starting_after must be a whole number, not {after[:100]!r}")
+            raise http_error(400, f"starting_after must be a whole number, not {after[:100]!r}")
         await self._follow(incoming, kept.id, int(after))
 
-    async def _delete(self, incoming: Incoming) -> None:
+    async def _delete(self, incoming: IncomingRequest) -> None:
         kept, late = await self._kept(incoming), False
         if (running := self._running.get(kept.id)) is not None:
             await running.forget()
@@ -244,7 +252,7 @@ class KeptResponses:
         body = {"id": kept.id, "object": "response", "deleted": True}
         await send_json(incoming.send, 200, body, self._wire.headers(incoming.log.id))
 
-    async def _cancel(self, incoming: Incoming) -> None:
+    async def _cancel(self, incoming: IncomingRequest) -> None:
         kept = await self._kept(incoming)
         if (running := self._running.get(kept.id)) is not None:
             with running.used():
@@ -254,7 +262,7 @@ class KeptResponses:
             kept = await self._cancelled(incoming, kept)
         await send_json(incoming.send, 200, kept.response, self._wire.headers(incoming.log.id))
 
-    async def _cancelled(self, incoming: Incoming, kept: KeptResponse) -> KeptResponse:
+    async def _cancelled(self, incoming: IncomingRequest, kept: StoredResponse) -> StoredResponse:
         """Asks the process that makes a response to give it up, and waits for it a while."""
         await self._responses.cancel(kept)
         for _ in range(_PATIENCE):
@@ -263,9 +271,9 @@ class KeptResponses:
                 break
         return kept
 
-    async def _input_items(self, incoming: Incoming) -> None:
+    async def _input_items(self, incoming: IncomingRequest) -> None:
         kept, query = await self._kept(incoming), QueryParams(incoming.scope["query_string"])
-        conversation = Conversation(self._responses, incoming.client.id, kept.user)
+        conversation = ReferenceResolver(self._responses, incoming.client.id, kept.user)
         before = await conversation.before(kept.previous) if kept.previous else []
         items = [listed_item(item, f"item_{kept.id}_{at}") for at, item in enumerate([*before, *kept.items])]
         if query.get("order", "desc") == "desc":
@@ -278,23 +286,23 @@ class KeptResponses:
         body = {"object": "list", "data": page, **ends, "has_more": start + limit < len(items)}
         await send_json(incoming.send, 200, body, self._wire.headers(incoming.log.id))
 
-    async def _kept(self, incoming: Incoming) -> KeptResponse:
+    async def _kept(self, incoming: IncomingRequest) -> StoredResponse:
         response_id, scope = incoming.scope["path_params"]["response_id"], incoming.scope
         # The API has no place for an end user in these requests: who has the owner's key and our id may see it.
         user = named_end_user(QueryParams(scope["query_string"]), Headers(scope=scope), explicit=True) or None
         running = self._running.get(response_id)
         if running is not None and running.kept.owner == incoming.client.id and not running.forgotten:
-            kept: KeptResponse | None = running.as_kept() if user in (None, running.kept.user) else None
+            kept: StoredResponse | None = running.as_kept() if user in (None, running.kept.user) else None
         else:
             kept = await self._responses.get(response_id, incoming.client.id, user)
         if kept is None:
             raise not_found(response_id)
         return kept
 
-    async def _follow(self, incoming: Incoming, response_id: str, after: int) -> None:
+    async def _follow(self, incoming: IncomingRequest, response_id: str, after: int) -> None:
         """Writes the events of a response to a client, those that are there and those that come."""
         headers = self._wire.headers(response_id)
-        sink = EventSink(incoming.send, headers, self._handler.options.keepalive, self._wire.keep_alive)
+        sink = SSEResponse(incoming.send, headers, self._handler.options.keepalive, self._wire.keep_alive)
         running = self._running.get(response_id)
         reads = self._read(sink, incoming, response_id, after)
         if running is not None:
@@ -302,13 +310,19 @@ class KeptResponses:
             reads = self._read_along(running, sink, incoming, after)
         await _while_there(incoming.receive, reads, sink)
 
-    async def _read_along(self, running: Running, sink: EventSink, incoming: Incoming, after: int) -> None:
+    async def _read_along(
+        self, running: BackgroundResponse, sink: SSEResponse, incoming: IncomingRequest, after: int
+    ) -> None:
         """Reads the events of an answer that this process makes."""
         with running.followed(after) as follower:
             while events := await running.next_events(follower):
                 data = b"".join([event.data for event in events])
                 last = running.done_by(events[-1])
-                note = comment(f"streamfold warning {running.untold}") if last and running.untold else b""
+                note = (
+                    comment(f"streamfold warning {running.storage_warning}")
+                    if last and running.storage_warning
+                    else b""
+                )
                 await sink.write(note + data, last=last)
                 running.got(follower, events)
         if running.refused is not None:
@@ -316,7 +330,7 @@ class KeptResponses:
         else:
             await sink.write(b"", last=True)
 
-    async def _read(self, sink: EventSink, incoming: Incoming, response_id: str, after: int) -> None:
+    async def _read(self, sink: SSEResponse, incoming: IncomingRequest, response_id: str, after: int) -> None:
         """Reads the events of an answer that is kept, or that another process makes."""
         at, looks = after, 0
         while not sink.ended:
@@ -338,7 +352,7 @@ class KeptResponses:
             elif not events:
                 await anyio.sleep(_POLL)
 
-    async def _refuse(self, incoming: Incoming, refusal: Refused) -> None:
+    async def _refuse(self, incoming: IncomingRequest, refusal: HTTPError) -> None:
         status, body = self._wire.error(refusal, incoming.log.id)
         await send_json(incoming.send, status, body, {**self._wire.headers(incoming.log.id), **refusal.headers})
 

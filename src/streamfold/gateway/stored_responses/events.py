@@ -28,7 +28,7 @@ _MEMBERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class KeptEvent:
+class StoredEvent:
     """One event.
 
     Attributes:
@@ -46,7 +46,7 @@ class KeptEvent:
         return read
 
 
-def cut_events(data: bytes, last: int) -> Iterator[KeptEvent]:
+def cut_events(data: bytes, last: int) -> Iterator[StoredEvent]:
     """Yields the events in consecutive events of which the last one has that number."""
     found, comments = list[bytes](), b""
     for block in data.split(b"\n\n"):
@@ -56,12 +56,12 @@ def cut_events(data: bytes, last: int) -> Iterator[KeptEvent]:
         elif block:
             comments += block + b"\n\n"
     for at, block in enumerate(found):
-        yield KeptEvent(last - len(found) + 1 + at, block)
+        yield StoredEvent(last - len(found) + 1 + at, block)
 
 
-def broken_off(
-    response: Mapping[str, Any], events: Iterable[KeptEvent], status: str, **members: Any
-) -> tuple[dict[str, Any], KeptEvent]:
+def interrupted_response(
+    response: Mapping[str, Any], events: Iterable[StoredEvent], status: str, **members: Any
+) -> tuple[dict[str, Any], StoredEvent]:
     """Returns a response that has no end as far as it came, and the event that ends it.
 
     Items that were under way are `incomplete`: nothing in them, a call least of all, can be taken for whole.
@@ -73,10 +73,10 @@ def broken_off(
     ended = {**response, "status": status, "output": _output_so_far(known), **members}
     number = known[-1].number + 1 if known else 0
     kind = f"response.{status}"
-    return ended, KeptEvent(number, event({"type": kind, "sequence_number": number, "response": ended}, kind))
+    return ended, StoredEvent(number, event({"type": kind, "sequence_number": number, "response": ended}, kind))
 
 
-def _output_so_far(events: Iterable[KeptEvent]) -> list[dict[str, Any]]:
+def _output_so_far(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
     """Returns the items that have begun, with what has come of them."""
     items: dict[int, dict[str, Any]] = {}
     done: set[int] = set()

@@ -11,8 +11,8 @@ from typing import Any
 
 from ...adapters.responses import ResponsesSerializer, SerializedEvent
 from ...stores import StoreError
-from .events import KeptEvent
-from .store import KeptResponse, Responses
+from .events import StoredEvent
+from .store import ResponseStore, StoredResponse
 
 _PIECE = 64  # bytes that a piece of a text takes beside its characters, as long as it is a piece
 _GATHERED = 2  # places that gather the pieces: what is written, and the reply
@@ -23,7 +23,7 @@ TOO_LONG = "response_not_kept: it is too long for the store, so that nothing can
 NO_EVENTS = "response_not_resumable: it is too long to keep its events"
 
 
-class Making:
+class Recorder:
     """An answer that is being made and kept.
 
     Args:
@@ -44,11 +44,13 @@ class Making:
 
     waits = False
 
-    def __init__(self, responses: Responses, memory: Memory, kept: KeptResponse, about: Mapping[str, Any]) -> None:
+    def __init__(
+        self, responses: ResponseStore, memory: RecorderMemory, kept: StoredResponse, about: Mapping[str, Any]
+    ) -> None:
         self.about = about
         self.kept = kept
         self.emitter: ResponsesSerializer | None = None
-        self.events: list[KeptEvent] = []
+        self.events: list[StoredEvent] = []
         self.held = self.chars = self.pieces = 0
         self.stuck = False
         self.resumable = kept.resumable
@@ -67,7 +69,7 @@ class Making:
         if event.chars:
             self.chars, self.pieces = self.chars + event.chars, self.pieces + 1
         if self._holds:
-            self.events.append(KeptEvent(event.number, event.data))
+            self.events.append(StoredEvent(event.number, event.data))
             self._count(len(event.data))
         to_come = _AT_THE_END * self.chars if event.chars else 0
         if self.resumable and self.held + to_come > self._responses.most:
@@ -107,12 +109,12 @@ class Making:
         self.events = []
         self._count(-self.held)
 
-    async def _put(self, state: bytes | memoryview, events: list[KeptEvent], **how: Any) -> bool:
+    async def _put(self, state: bytes | memoryview, events: list[StoredEvent], **how: Any) -> bool:
         kept = replace(self.kept, resumable=self.resumable)
         return await self._responses.put(kept, state, events if self.resumable else (), **how)
 
 
-class Attached(Making):
+class AttachedRecorder(Recorder):
     """An answer that is kept when it is whole, and given up with its client."""
 
     async def save(self) -> str:
@@ -128,7 +130,7 @@ class Attached(Making):
         return TOO_LONG
 
 
-class Memory:
+class RecorderMemory:
     """How many bytes all answers under way may hold together.
 
     The largest ones give their events up first. If that is not enough, answers that nobody waits for stop reading what
@@ -142,21 +144,21 @@ class Memory:
     def __init__(self, size: int) -> None:
         self._size = size
         self._events = 0
-        self._making: dict[Making, None] = {}  # the oldest first
+        self._making: dict[Recorder, None] = {}  # the oldest first
         self._full = False  # somebody waits for room
 
-    def add(self, making: Making) -> None:
+    def add(self, making: Recorder) -> None:
         """Counts an answer from now on."""
         self._making[making] = None
 
-    def remove(self, making: Making) -> None:
+    def remove(self, making: Recorder) -> None:
         """Counts an answer no more."""
         if making in self._making:
             del self._making[making]
             self._events -= making.held
             self.wake()
 
-    def count(self, making: Making, more: int) -> None:
+    def count(self, making: Recorder, more: int) -> None:
         """Counts bytes of events, and makes room as far as nobody waits for them."""
         making.held += more
         if making not in self._making:
@@ -170,7 +172,7 @@ class Memory:
         elif more < 0:
             self.wake()
 
-    def has_room(self, making: Making) -> bool:
+    def has_room(self, making: Recorder) -> bool:
         """Returns whether an answer that nobody waits for may go on."""
         if not making.takes_turns or sum(each.weight for each in self._making) <= self._size:
             return True

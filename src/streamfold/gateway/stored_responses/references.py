@@ -10,17 +10,17 @@ from typing import Any
 import anyio
 
 from ...adapters.serializing import json_text
-from ..http_errors import Refused, refused
-from .store import KeptResponse, Responses
+from ..http_errors import HTTPError, http_error
+from .store import ResponseStore, StoredResponse
 
 _LONGEST = 1000  # responses of one conversation
 _PATIENCE = 10.0  # seconds to read what a request refers to
 _ITEM_ID = re.compile(r"[a-z]+_([A-Za-z0-9]+)_[0-9]+")  # of an item that an emitter has named after its response
 
 
-def not_found(response_id: str) -> Refused:
+def not_found(response_id: str) -> HTTPError:
     """Returns the refusal for a response that does not exist, or belongs to somebody else."""
-    return refused(404, f"there is no response {response_id[:200]!r} here: it has expired, or was never kept")
+    return http_error(404, f"there is no response {response_id[:200]!r} here: it has expired, or was never kept")
 
 
 def input_items(given: Any) -> list[Any]:
@@ -39,7 +39,7 @@ def listed_item(item: Any, item_id: str) -> dict[str, Any]:
     return made
 
 
-class Conversation:
+class ReferenceResolver:
     """Finds what requests of one client refer to.
 
     Args:
@@ -49,7 +49,7 @@ class Conversation:
     """
 
     def __init__(
-        self, responses: Responses, owner: str, user: str, count: Callable[[int], None] = lambda _: None
+        self, responses: ResponseStore, owner: str, user: str, count: Callable[[int], None] = lambda _: None
     ) -> None:
         self._responses = responses
         self._owner = owner
@@ -60,7 +60,7 @@ class Conversation:
         """Returns the items of a response and of all that it continues: inputs and outputs, the first ones first.
 
         Raises:
-            Refused: one of them is not kept here, or is still under way; or they are too many together.
+            HTTPError: one of them is not kept here, or is still under way; or they are too many together.
         """
         turns: list[list[Any]] = []
         wanted: str | None = response_id
@@ -68,14 +68,14 @@ class Conversation:
             while wanted is not None:
                 kept = await self._responses.get(wanted, self._owner, self._user)
                 if kept is None or len(turns) == _LONGEST:
-                    raise refused(
+                    raise http_error(
                         400,
                         f"previous_response_id: there is no response {wanted[:200]!r} here: it has expired, was never"
                         " kept, or belongs to somebody else; send the whole conversation as input",
                         "previous_response_not_found",
                     )
                 if not kept.ended:
-                    raise refused(400, f"previous_response_id: the response {wanted!r} is still under way")
+                    raise http_error(400, f"previous_response_id: the response {wanted!r} is still under way")
                 turns.append([*kept.items, *_answered(kept)])
                 self._count(_size(turns[-1]))
                 wanted = kept.previous
@@ -85,7 +85,7 @@ class Conversation:
         """Returns items with those in the place of references that are kept here. Other references stay.
 
         Raises:
-            Refused: they are too many together.
+            HTTPError: they are too many together.
         """
         outputs: dict[str, dict[str, Any]] = {}  # by response and item: each is read and measured once
         sizes: dict[str, int] = {}
@@ -116,14 +116,16 @@ def _within_reason() -> Iterator[None]:
         with anyio.fail_after(_PATIENCE):
             yield
     except TimeoutError:
-        raise refused(503, "what the request refers to can't be read now; try again later", retry_after="1") from None
+        raise http_error(
+            503, "what the request refers to can't be read now; try again later", retry_after="1"
+        ) from None
 
 
 def _size(value: Any) -> int:
     return len(json_text(value))
 
 
-def _answered(kept: KeptResponse) -> list[Any]:
+def _answered(kept: StoredResponse) -> list[Any]:
     """The output of a response, without calls that were cut off: they can't be answered."""
     calls = ("function_call", "custom_tool_call")
     output: list[Any] = kept.response["output"]

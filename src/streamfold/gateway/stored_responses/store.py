@@ -19,7 +19,7 @@ from pydantic_core import from_json
 
 from ...adapters.serializing import json_text
 from ...stores import Store, StoreError
-from .events import FINAL, KeptEvent, broken_off, cut_events
+from .events import FINAL, StoredEvent, cut_events, interrupted_response
 
 _ID = re.compile(r"[\w-]{1,200}", re.ASCII)
 # Found in the bytes: parsing would hold a long answer once more. In a text the quotation marks are escaped. An id that
@@ -36,7 +36,7 @@ _STOPPED = {
 
 
 @dataclass(frozen=True, slots=True)
-class KeptResponse:
+class StoredResponse:
     """A response, and what it answers.
 
     Attributes:
@@ -55,7 +55,7 @@ class KeptResponse:
     previous: str | None
     response: dict[str, Any]
     resumable: bool = True
-    last: KeptEvent | None = None
+    last: StoredEvent | None = None
     user: str = ""
 
     @property
@@ -64,7 +64,7 @@ class KeptResponse:
         return self.response["status"] in FINAL
 
 
-class Responses:
+class ResponseStore:
     """Keeps responses in a store. All methods but `running` raise StoreError.
 
     Args:
@@ -81,9 +81,9 @@ class Responses:
 
     async def put(
         self,
-        kept: KeptResponse,
+        kept: StoredResponse,
         state: bytes | memoryview,
-        events: Sequence[KeptEvent] = (),
+        events: Sequence[StoredEvent] = (),
         *,
         ended: bool,
         head: bool = True,
@@ -109,7 +109,7 @@ class Responses:
             values[f"{kept.id}/event/{events[-1].number:012}"] = b"".join([each.data for each in events])
         return await self.store.put(kept.owner, values, ahead=0.0 if ended else _AHEAD)
 
-    async def get(self, response_id: str, owner: str, user: str | None = None) -> KeptResponse | None:
+    async def get(self, response_id: str, owner: str, user: str | None = None) -> StoredResponse | None:
         """Returns a response of this owner; None if there is none.
 
         Args:
@@ -123,7 +123,7 @@ class Responses:
             return None
         try:
             head, response = await _parsed(found[response_id]), await _parsed(found[state])
-            kept = KeptResponse(
+            kept = StoredResponse(
                 response_id, owner, head["items"], head["previous"], response, head["resumable"], user=head["user"]
             )
             under_way = not kept.ended and await self._is_made(head["maker"])
@@ -134,7 +134,7 @@ class Responses:
             return None
         if kept.ended or under_way:
             return kept
-        ended, last = broken_off(response, await self.events(kept), "failed", error=_STOPPED)
+        ended, last = interrupted_response(response, await self.events(kept), "failed", error=_STOPPED)
         return replace(kept, response=ended, last=last)
 
     async def response_of(self, item_id: str, owner: str) -> str | None:
@@ -143,7 +143,7 @@ class Responses:
         found = await self.store.get(owner, [name]) if _ID.fullmatch(item_id) else {}
         return found[name].decode() if name in found else None
 
-    async def events(self, kept: KeptResponse, after: int = -1) -> list[KeptEvent]:
+    async def events(self, kept: StoredResponse, after: int = -1) -> list[StoredEvent]:
         """Returns the events of a response with a higher number."""
         parts = await self.store.parts(kept.owner, kept.id, f"event/{after:012}" if after >= 0 else "event/")
         found = [
@@ -158,11 +158,11 @@ class Responses:
         """Forgets a response. Returns whether there was one."""
         return await self.store.delete(owner, response_id)
 
-    async def cancel(self, kept: KeptResponse) -> None:
+    async def cancel(self, kept: StoredResponse) -> None:
         """Asks the process that makes a response to give it up."""
         await self.store.put(kept.owner, {f"{kept.id}/cancelled": b""}, ahead=_AHEAD)
 
-    async def wanted(self, kept: KeptResponse) -> Literal["cancelled", "deleted"] | None:
+    async def wanted(self, kept: StoredResponse) -> Literal["cancelled", "deleted"] | None:
         """Returns whether another process wants a response that is made here to end; None if not."""
         cancelled = f"{kept.id}/cancelled"
         try:

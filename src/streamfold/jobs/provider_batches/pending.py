@@ -37,7 +37,7 @@ def request_of(client: BatchClient, settings: JobSettings, row: Row) -> BatchReq
 
 
 @dataclass(slots=True)
-class BatchDraft:
+class PendingBatch:
     """A batch that is being put together.
 
     Attributes:
@@ -65,7 +65,7 @@ class BatchDraft:
             return file.read()
 
 
-class BatchDrafts:
+class BatchBuilder:
     """The batches that are being put together: one for each model.
 
     Args:
@@ -76,26 +76,26 @@ class BatchDrafts:
         self._most_rows = client.api.max_rows
         self._most_bytes = min(client.api.max_bytes, _MOST_BYTES)
         self._limit = client.api.max_bytes
-        self._open: dict[str, BatchDraft] = {}
+        self._open: dict[str, PendingBatch] = {}
 
-    def add(self, row: Row, request: BatchRequest) -> BatchDraft | None:
+    def add(self, row: Row, request: BatchRequest) -> PendingBatch | None:
         """Adds a request. Returns the batch of its model that is full, and to which it did not belong any more.
 
         Raises:
             ConfigError: the request alone is larger than a batch may be.
         """
-        draft, full = self._open.get(request.group) or BatchDraft(new_key(), request.prepared), None
+        draft, full = self._open.get(request.group) or PendingBatch(new_key(), request.prepared), None
         line = request.line(row_name(draft.key, row.number))
         if len(line) >= self._limit:
             raise ConfigError(f"the request has {len(line)} bytes, and a batch of the provider at most {self._limit}")
         if draft.rows and (len(draft.rows) >= self._most_rows or draft.size + len(line) >= self._most_bytes):
-            draft, full = BatchDraft(new_key(), request.prepared), draft
+            draft, full = PendingBatch(new_key(), request.prepared), draft
             line = request.line(row_name(draft.key, row.number))
         draft.add(row, line)
         self._open[request.group] = draft
         return full
 
-    def rest(self) -> Iterator[BatchDraft]:
+    def rest(self) -> Iterator[PendingBatch]:
         """Yields the batches that are not full."""
         while self._open:
             yield self._open.pop(next(iter(self._open)))

@@ -17,16 +17,16 @@ from ...adapters.batches import BatchResult, BatchStatus
 from ...client import BatchClient
 from ...values import ConfigError, ProtocolError, StreamfoldError
 from ..answers import Answer, error_members
-from ..row_queue import Work
+from ..row_queue import RowQueue
 from ..rows import Row
 from .pending import request_of, row_name
 from .store import ProviderBatch
-from .submit import patiently
+from .submit import with_backoff
 
 _PIECE = 2**18
 
 
-class ForeignBatchError(StreamfoldError):
+class NotOurBatchError(StreamfoldError):
     """A batch that was taken for ours has the requests of somebody else."""
 
 
@@ -58,11 +58,11 @@ class Results:
 
         Raises:
             APIError: they can't be fetched.
-            ForeignBatchError: they are answers to requests of somebody else.
+            NotOurBatchError: they are answers to requests of somebody else.
         """
         path = Path(self._folder.name) / "body"
         for call in status.results:
-            await patiently(partial(self._client.save, call, path))
+            await with_backoff(partial(self._client.save, call, path))
             try:
                 await anyio.to_thread.run_sync(self._sort, path)
             except ValueError as error:
@@ -78,7 +78,7 @@ class Results:
             for count, result in enumerate(found):
                 number = self._names.get(result.name)
                 if number is None and count == 0 and not self._client.api.keyed:
-                    raise ForeignBatchError(f"batch {self._batch.id} is not one of this job")
+                    raise NotOurBatchError(f"batch {self._batch.id} is not one of this job")
                 if number is not None and number not in self._places:
                     self._places[number] = self._file.tell()
                     self._file.write(json.dumps(asdict(result)).encode() + b"\n")
@@ -90,7 +90,7 @@ class Results:
         self._file.seek(place)
         return BatchResult(**json.loads(self._file.readline()))
 
-    def answers(self, work: Work, status: BatchStatus, seconds: float) -> Iterator[Answer]:
+    def answers(self, work: RowQueue, status: BatchStatus, seconds: float) -> Iterator[Answer]:
         """Yields the answers to all rows of the batch."""
         lost = _lost(self._batch, status)
         for number, raw in self._raw(work):
@@ -105,11 +105,11 @@ class Results:
             else:
                 yield self._answer(work, row, result, seconds)
 
-    def _raw(self, work: Work) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
+    def _raw(self, work: RowQueue) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
         wanted = {number for number, _ in self._rows}
         return ((number, raw) for number, raw in enumerate(work.rows) if number in wanted)
 
-    def _answer(self, work: Work, row: Row, result: BatchResult, seconds: float) -> Answer:
+    def _answer(self, work: RowQueue, row: Row, result: BatchResult, seconds: float) -> Answer:
         try:
             reply = request_of(self._client, work.settings, row).reply(result)
         except StreamfoldError as error:

@@ -14,12 +14,12 @@ from ...client import BatchClient
 from ...values import APIError, ConfigError, NotFoundError, StreamfoldError
 from ..answers import Answer, error_members
 from ..errors import JobPausedError
-from ..row_queue import Work
+from ..row_queue import RowQueue
 from ..tables import DONE, ERROR, SENT
-from .pending import BatchDraft, BatchDrafts, lines_of, request_of
-from .results import ForeignBatchError, Results
+from .pending import BatchBuilder, PendingBatch, lines_of, request_of
+from .results import NotOurBatchError, Results
 from .store import BatchStore, ProviderBatch
-from .submit import Creator, Lines
+from .submit import BatchSubmitter, Lines
 
 # Seconds between two looks at a batch: at first, and at last.
 _FIRST_LOOK = 1.0
@@ -30,7 +30,7 @@ _GROUP = 200  # answers that are written at once
 _SETTLED = 600.0  # seconds after which a batch that is not to be found is gone
 
 
-class BatchAsker:
+class ProviderBatchBackend:
     """Asks the rows by batches of the provider.
 
     Args:
@@ -46,9 +46,9 @@ class BatchAsker:
         self._client: BatchClient = provider.batches()
         self._wait = wait
 
-    async def ask(self, work: Work) -> None:
+    async def ask(self, work: RowQueue) -> None:
         """See `Asker`."""
-        run = _Run(self._client, work)
+        run = _BatchRun(self._client, work)
         refused: APIError | None = None
         try:
             try:
@@ -69,18 +69,18 @@ class BatchAsker:
             work.stop(f"the job has paused: {work.doing} ({names})")
 
 
-class _Run:
+class _BatchRun:
     """One run of a job.
 
     Attributes:
         open: the batches whose results are still to come.
     """
 
-    def __init__(self, client: BatchClient, work: Work) -> None:
+    def __init__(self, client: BatchClient, work: RowQueue) -> None:
         self._client = client
         self._work = work
         self._store = BatchStore(work.ledger)
-        self._creator = Creator(client, self._store)
+        self._creator = BatchSubmitter(client, self._store)
         self.open: list[ProviderBatch] = []
 
     # --- handing over -------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class _Run:
         for batch in found:
             if batch.state == "creating":
                 self._opened(await self._create_again(batch))
-        drafts = BatchDrafts(self._client)
+        drafts = BatchBuilder(self._client)
         for number, raw in self._work.todo():
             if self._work.stopped:
                 return
@@ -117,7 +117,7 @@ class _Run:
         for draft in drafts.rest():
             await self._create(draft)
 
-    async def _create(self, draft: BatchDraft) -> None:
+    async def _create(self, draft: PendingBatch) -> None:
         model, account = draft.first.request.model, self._client.account
         batch = ProviderBatch(draft.key, account, model, len(draft.rows), time.time())
         await self._store.begin(batch, draft.rows)
@@ -193,7 +193,7 @@ class _Run:
         with Results(self._client, batch, rows) as results:
             try:
                 await results.fetch(status)
-            except ForeignBatchError:
+            except NotOurBatchError:
                 self._creator.foreign.add(str(batch.id))
                 batch = self._replace(batch, await self._store.save(batch, id=None, state="creating"))
                 self._replace(batch, await self._create_again(batch))

@@ -37,7 +37,7 @@ def pauses() -> list[float]:
     return [float(2**number) for number in range(_TRIES - 1)]
 
 
-async def patiently(call: Callable[[], Awaitable[T]]) -> T:
+async def with_backoff(call: Callable[[], Awaitable[T]]) -> T:
     """Returns what a call brings that may be repeated; one that fails and may succeed later is sent again."""
     for pause in pauses():
         try:
@@ -53,7 +53,7 @@ async def patiently(call: Callable[[], Awaitable[T]]) -> T:
     return await call()
 
 
-class Creator:
+class BatchSubmitter:
     """Creates the batches of a job.
 
     Attributes:
@@ -105,7 +105,7 @@ class Creator:
 
     async def _upload(self, api: UploadedBatchAPI, batch: ProviderBatch, lines: Lines) -> str:
         call = api.upload(batch.key, (await lines())[0])
-        return await patiently(lambda: self._client.ask(call, "an uploaded file", api.read_upload))
+        return await with_backoff(lambda: self._client.ask(call, "an uploaded file", api.read_upload))
 
     async def _find_file(self, api: UploadedBatchAPI, batch: ProviderBatch) -> str | None:
         """Returns the file of a batch, if it was uploaded. Where files can't be listed, a second one does no harm."""
@@ -157,7 +157,7 @@ class Creator:
         """Returns the first thing that is picked from the pages of a list. Not every provider says how it is sorted."""
         seen: set[str] = set()
         while call is not None:
-            page = await patiently(partial(self._client.ask, call, what, read))
+            page = await with_backoff(partial(self._client.ask, call, what, read))
             if (found := pick(page)) is not None:
                 return found
             names = {status.id for status in page.found} | set(page.files)

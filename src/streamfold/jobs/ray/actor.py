@@ -15,10 +15,10 @@ from ...values import PermissionDeniedError, Reply, StreamfoldError, ToolLike
 from ..answers import Answer, error_members
 from ..columns import row_members
 from ..errors import JobPausedError
-from ..pacing import Pace
-from ..row_requests import Asking
+from ..pacing import Pacing
+from ..row_requests import RowRequests
 from ..rows import Row
-from .answer_cache import KeptAnswers, fingerprint
+from .answer_cache import AnswerCache, fingerprint
 from .settings import AskSettings
 from .table import check_columns, column_names, rows_of, with_answers
 
@@ -149,22 +149,22 @@ class Ask:
         return made.prefer_aiohttp()
 
     @cached_property
-    def _asking(self) -> Asking:
-        return Asking(self._rows, Pace(self._provider))  # limits are those of the provider
+    def _asking(self) -> RowRequests:
+        return RowRequests(self._rows, Pacing(self._provider))  # limits are those of the provider
 
     @cached_property
     def _slots(self) -> anyio.CapacityLimiter:
         return anyio.CapacityLimiter(self.settings.concurrency)
 
     @cached_property
-    def _kept(self) -> KeptAnswers | None:
+    def _kept(self) -> AnswerCache | None:
         where = self.settings.answers
         if not where:
             return None
         if self._check_name is None:
             _logger.warning("answers are not kept: `check` has no name of its own. Write it as a function of a module")
             return None
-        return KeptAnswers.open(where, self.settings.keep)
+        return AnswerCache.open(where, self.settings.keep)
 
     @cached_property
     def _check_name(self) -> str | None:
@@ -188,7 +188,7 @@ class Ask:
             return None
         return fingerprint(self._common, json.dumps(members, sort_keys=True, default=str))
 
-    async def _answer(self, asking: Asking, members: Mapping[str, Any], key: str | None) -> Answer | None:
+    async def _answer(self, asking: RowRequests, members: Mapping[str, Any], key: str | None) -> Answer | None:
         """Returns the answer to a row, which may be an error; None if nothing more is asked."""
         if self._stopped:
             return None

@@ -38,7 +38,7 @@ def check_answers(where: str) -> None:
         )
 
 
-class KeptAnswers:
+class AnswerCache:
     """Answers in a store, by fingerprints of what was asked.
 
     Args:
@@ -52,7 +52,7 @@ class KeptAnswers:
         self._reached = False
 
     @classmethod
-    def open(cls, where: str, seconds: float) -> KeptAnswers:
+    def open(cls, where: str, seconds: float) -> AnswerCache:
         """Opens a store.
 
         Args:
