@@ -23,7 +23,7 @@ import httpx
 from streamfold import Provider, Reply, StreamChunk, StreamfoldError, tool, tool_result, user
 from streamfold.config.catalogue import catalogue_values, provider_files
 from streamfold.recording import Recording, RecordTransport
-from streamfold.recording.expectations import expected, in_words
+from streamfold.recording.expectations import as_expectation, expected
 from streamfold.testing import assert_recording
 
 __all__ = ["Candidate", "candidates", "main", "record"]
@@ -133,7 +133,7 @@ def _described(path: Path, reply: Reply, provider: Provider) -> list[str]:
     made = replace(Recording.load(path), shows=_SHOWS, tools=(get_temperature.name,), dialect=profile.dialect or "")
     made = replace(made, expect=expected(made))  # of what was written, without secrets
     made.save(path)
-    got = in_words(reply)
+    got = as_expectation(reply)
     same = ("calls", "finish_reason", "usage")
     wrong = [
         f"{path.name} has other {key} than the program got" for key in same if got.get(key) != made.expect.get(key)

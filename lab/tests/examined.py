@@ -15,28 +15,28 @@ from streamfold.config import Profile, read_profile
 from streamfold.faults import Fault
 from streamfold.gateway import gateway
 from streamfold.recording import FaultTransport
-from streamfold_lab.doctor import Card, Diagnosis
+from streamfold_lab.doctor import Doctor, ReportCard
 
 TIMEOUTS = Timeouts(10, 30, 20, 30, 90)
 KEY = "sk-planted-0123456789abcdef"
 PROFILE = {"name": "patient", "base_url": "http://patient.test/v1", "model": "patient-1"}
 
 
-def examine(patient: Patient, profile: dict[str, Any] | None = None, **others: Any) -> tuple[Card, Profile]:
+def examine(patient: Patient, profile: dict[str, Any] | None = None, **others: Any) -> tuple[ReportCard, Profile]:
     """Examines a server. Returns the card, and the profile with what was found."""
 
-    async def run() -> tuple[Card, Profile]:
+    async def run() -> tuple[ReportCard, Profile]:
         async with patient.client() as client:
-            diagnosis = Diagnosis(http_client=client, timeouts=TIMEOUTS, **others)
+            diagnosis = Doctor(http_client=client, timeouts=TIMEOUTS, **others)
             return await diagnosis.run(read_profile({**PROFILE, "api_key": KEY, **(profile or {})}))
 
     return trio.run(run, clock=MockClock(autojump_threshold=0))
 
 
-def examine_gateway(adapter: str, patient: Patient, faults: Iterable[Fault] = ()) -> Card:
+def examine_gateway(adapter: str, patient: Patient, faults: Iterable[Fault] = ()) -> ReportCard:
     """Examines our gateway on one wire, with a planted server as its provider, and faults between it and the doctor."""
 
-    async def run() -> Card:
+    async def run() -> ReportCard:
         config = {"base_url": "http://patient.test/v1", "model": "patient-1", "max_retries": 0}
         async with (
             patient.client() as upstream,
@@ -46,6 +46,6 @@ def examine_gateway(adapter: str, patient: Patient, faults: Iterable[Fault] = ()
         ):
             base_url = f"http://gateway/{'v1beta' if adapter == 'gemini' else 'v1'}"
             profile = read_profile({"adapter": adapter, "base_url": base_url, "model": "main"})
-            return (await Diagnosis(http_client=client, timeouts=TIMEOUTS).run(profile))[0]
+            return (await Doctor(http_client=client, timeouts=TIMEOUTS).run(profile))[0]
 
     return trio.run(run, clock=MockClock(autojump_threshold=0))

@@ -12,10 +12,10 @@ from examined import examine
 from patients import Patient
 from streamfold.recording import Recording
 from streamfold.testing import call, finish, say, think, usage
-from streamfold.testing.answers import AnswerWriter
+from streamfold.testing.answers import ScriptSerializer
 from streamfold.testing.script import read_answer
 from streamfold_lab.conformance import RULES, judge, rulings_to_dict
-from streamfold_lab.doctor import Card, Seen
+from streamfold_lab.doctor import ProbeResponse, ReportCard
 from streamfold_lab.inspection import inspect_stream
 
 # httpx on trio, when a stream is left before its end.
@@ -38,23 +38,25 @@ ERRORS = {
 
 def seen(
     adapter: str, number: int, body: bytes, *, status: int = 200, kind: str = "text/event-stream", limit: int = 6
-) -> Seen:
+) -> ProbeResponse:
     recording = Recording(f"answer {number}", body, adapter=adapter, status=status)
     sent = {"stream_options": {"include_usage": True}, "max_output_tokens": limit}
     inspection = inspect_stream(body, adapter=adapter) if status == 200 else None
     way: Any = "fine" if status == 200 else "refused"
     headers = {"content-type": kind}
-    return Seen(number, "probe", "ask", way, sent=sent, recording=recording, inspection=inspection, headers=headers)
+    return ProbeResponse(
+        number, "probe", "ask", way, sent=sent, recording=recording, inspection=inspection, headers=headers
+    )
 
 
 def written(adapter: str, turn: Sequence[Any]) -> bytes:
-    writer = AnswerWriter(adapter, "m")
+    writer = ScriptSerializer(adapter, "m")
     return b"".join(event for _, event in writer.events(read_answer(list(turn))))
 
 
-def broken(adapter: str, answers: Sequence[Seen]) -> dict[str, str]:
+def broken(adapter: str, answers: Sequence[ProbeResponse]) -> dict[str, str]:
     """The rules that answers break, each with the first violation."""
-    ruling = judge(Card("server", "http://server.test/v1", adapter, "m", answers=tuple(answers)))
+    ruling = judge(ReportCard("server", "http://server.test/v1", adapter, "m", answers=tuple(answers)))
     return {each.rule.name.partition("/")[2]: each.violations[0].what for each in ruling.judged if each.violations}
 
 
@@ -63,7 +65,7 @@ def test_what_we_write_breaks_no_rule(adapter: str) -> None:
     """Every rule can be judged by the answers of our own emitters, and is kept by them."""
     answers = [seen(adapter, number, written(adapter, turn)) for number, turn in enumerate(TURNS.values(), 1)]
     answers.append(seen(adapter, len(answers) + 1, ERRORS[adapter], status=400))
-    ruling = judge(Card("server", "http://server.test/v1", adapter, "m", answers=tuple(answers)))
+    ruling = judge(ReportCard("server", "http://server.test/v1", adapter, "m", answers=tuple(answers)))
     assert broken(adapter, answers) == {}
     assert [each.rule.name for each in ruling.judged if not each.answers] == []
     assert (ruling.kept, ruling.applied) == (len(RULES[adapter]), len(RULES[adapter]))

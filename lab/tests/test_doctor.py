@@ -23,7 +23,7 @@ from streamfold.config import config_problems, read_config, read_profile
 from streamfold.faults import Fault
 from streamfold_lab.doctor import (
     NOT_EXAMINED,
-    Card,
+    ReportCard,
     cards_from,
     cards_to_dict,
     compare_cards,
@@ -89,7 +89,7 @@ class Plant:
     quirk: str = ""
     fault: str = ""
 
-    def found(self, card: Card) -> bool:
+    def found(self, card: ReportCard) -> bool:
         if self.fault:
             finding = card.of(FAULTS[self.fault][1])
             return finding is not None and finding.verdict in ("fault", "handled")
@@ -110,11 +110,11 @@ def quirks(*names: str) -> ChatQuirks:
 
 
 @pytest.fixture(scope="module")
-def clean() -> Card:
+def clean() -> ReportCard:
     return examine(Patient())[0]
 
 
-def test_a_clean_server_has_no_findings(clean: Card) -> None:
+def test_a_clean_server_has_no_findings(clean: ReportCard) -> None:
     """Nothing is at fault, nothing has to be set, and every question has an answer."""
     assert clean.with_verdict("fault", "set", "handled") == []
     assert [setting.key for setting in clean.settings if setting.key[0] != "capabilities"] == []
@@ -133,7 +133,7 @@ def test_every_quirk_and_every_fault_can_be_planted() -> None:
 
 
 @pytest.mark.parametrize("name", some(list(QUIRKS), 5))
-def test_a_planted_quirk_is_found(name: str, clean: Card) -> None:
+def test_a_planted_quirk_is_found(name: str, clean: ReportCard) -> None:
     """The profile gets exactly the quirk that was planted."""
     card, _ = examine(Patient(quirks=quirks(name)))
     expected = {("quirks", field) for field in {name, *(["reasoning_field"] if "required" in name else [])}}
@@ -151,7 +151,7 @@ def test_the_number_of_stop_texts_is_one_that_is_accepted(most: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "times"), some([(name, times) for times in (1, None) for name in FAULTS], 7))
-def test_a_planted_fault_is_named(name: str, times: int | None, clean: Card) -> None:
+def test_a_planted_fault_is_named(name: str, times: int | None, clean: ReportCard) -> None:
     """A fault is named whether it happens always or once, and no other one is."""
     fault, probe = FAULTS[name]
     card, _ = examine(Patient(faults=[fault], turns=times))
@@ -222,7 +222,7 @@ def test_no_key_is_in_the_output(tmp_path: Path) -> None:
     assert patient.requests
 
 
-def test_cards_can_be_read_and_compared(clean: Card) -> None:
+def test_cards_can_be_read_and_compared(clean: ReportCard) -> None:
     """A card survives JSON, is equal to itself, and tells what another version of the server does differently."""
     (read,) = cards_from(cards_to_dict([clean]))
     assert compare_cards([clean], [read]) == []
@@ -232,7 +232,7 @@ def test_cards_can_be_read_and_compared(clean: Card) -> None:
     ]
 
 
-def test_a_second_run_is_equal_apart_from_times(clean: Card) -> None:
+def test_a_second_run_is_equal_apart_from_times(clean: ReportCard) -> None:
     """The same server gives the same card."""
     again, _ = examine(Patient())
     assert [f for f in again.findings if f.probe != "pace"] == [f for f in clean.findings if f.probe != "pace"]

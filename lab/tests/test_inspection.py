@@ -17,11 +17,11 @@ from streamfold.engine import CallMatch, IncomingCall, MatchRule
 from streamfold.recording import Recording
 from streamfold.values.deltas import Delta, Finish, Meta, StreamEnd, TextDelta, ToolCallDelta
 from streamfold_lab.inspection import (
-    Caused,
     Event,
-    Failed,
+    EventLine,
     Inspection,
-    Step,
+    LocatedWarning,
+    StreamFailure,
     TracedCall,
     comparison_to_dict,
     inspect_stream,
@@ -297,7 +297,7 @@ def test_the_event_that_ended_it():
         ("event", "overloaded"),
         ("unread", None),
     ]
-    assert made.failed == Failed("UpstreamError", "overloaded", retryable=True)
+    assert made.failed == StreamFailure("UpstreamError", "overloaded", retryable=True)
     assert made.reply.text == "a"
     long = inspect_stream(text("a") + text("b" * 900), limits=Limits(event_bytes=500))
     assert long.events[1].error == "one event is larger than 500 bytes (limits.event_bytes)"
@@ -307,11 +307,11 @@ def test_warnings_know_their_event():
     """A warning has the event that it was first noticed at, and the call that it is about."""
     made = inspect_stream(call(entry(0, None, "f", "{")) + fin("tool_calls") + text("x") + text("y") + DONE)
     assert made.warnings == (
-        Caused("late_content", "text came after the finish reason", event=2),
-        Caused("missing_id", "f came without an id", event=4, call=0),
-        Caused("invalid_arguments", "f: the arguments are not a JSON object", event=4, call=0),
+        LocatedWarning("late_content", "text came after the finish reason", event=2),
+        LocatedWarning("missing_id", "f came without an id", event=4, call=0),
+        LocatedWarning("invalid_arguments", "f: the arguments are not a JSON object", event=4, call=0),
     )
-    assert steps(made)[4][-1] == Step(
+    assert steps(made)[4][-1] == EventLine(
         "warning",
         "invalid_arguments: f: the arguments are not a JSON object",
         why="about call 0 (f), opened by event 1",
@@ -345,17 +345,17 @@ def test_steps_tell_what_is_the_same_once():
     """The id and the model of the answer come with every event, and are told with the first."""
     made = inspect_stream(text("a") + text("b") + chunk({}, "length", usage={"prompt_tokens": 1}) + DONE)
     assert steps(made) == [
-        (Step("stream", "meta: c1, m"), Step("text", piece="a")),
-        (Step("text", piece="b"),),
-        (Step("stream", "usage: 1 in tokens"), Step("stream", "finish: length")),
-        (Step("stream", "done: nothing follows"),),
+        (EventLine("stream", "meta: c1, m"), EventLine("text", piece="a")),
+        (EventLine("text", piece="b"),),
+        (EventLine("stream", "usage: 1 in tokens"), EventLine("stream", "finish: length")),
+        (EventLine("stream", "done: nothing follows"),),
     ]
 
 
 def test_odd_ids_and_models():
     """Who is speaking is told as far as it is a word, whatever stands there."""
     made = inspect_stream(b'data: {"id": 5, "model": ["x"], "choices": [{"delta": {"content": "a"}}]}\n\n' + DONE)
-    assert steps(made)[0] == (Step("stream", "meta: 5"), Step("text", piece="a"))
+    assert steps(made)[0] == (EventLine("stream", "meta: 5"), EventLine("text", piece="a"))
     assert to_dict(made)["reply"]["id"] == "5"
 
 

@@ -19,8 +19,8 @@ import scale
 from commands import COMMAND, Done, environment, run
 from folding import DONE, call, chunk, entry, event, fin, text
 from streamfold import Reply, StreamChunk
-from streamfold.cli.show import screen_for
-from streamfold.terminal import harmless, prepare_streams
+from streamfold.cli.show import renderer_for
+from streamfold.terminal import escape_control_characters, prepare_streams
 from terminals import on_terminal
 
 ODD = "all:\n\techo hi\r\nx\fy\x08\x07\x1b[31m ✈️ 東京"
@@ -55,7 +55,7 @@ def redirected(encoding: str) -> Iterator[io.BytesIO]:
 def test_a_pipe_gets_the_text_of_the_model_byte_for_byte(pieces: list[str], encoding: str) -> None:
     """Whatever the text and the encoding of the system: UTF-8, every character as it came, and a last line end."""
     with redirected(encoding) as out:
-        screen = screen_for(as_json=False)
+        screen = renderer_for(as_json=False)
         for piece in pieces:
             screen.chunk(StreamChunk(piece))
         screen.chunk(StreamChunk(finished=True, finish_reason="stop"))
@@ -150,7 +150,7 @@ def test_providers_are_readable_in_a_narrow_window(tmp_path: Path, columns: int)
 @given(st.text())
 def test_what_is_shown_steers_nothing(shown: str) -> None:
     """Only line ends and tabs are left of the control characters, and everything else stays as it is."""
-    made = harmless(shown)
+    made = escape_control_characters(shown)
     assert not {ord(char) for char in made} & {*range(9), *range(11, 32), *range(0x7F, 0xA0), 0x202E}
     assert made == shown or len(made) > len(shown)
 

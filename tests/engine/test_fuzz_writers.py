@@ -16,7 +16,7 @@ from repaired_clients import ask
 from scale import pick
 from streamfold import Reply, StreamDecoder, StreamError
 from streamfold.engine import StreamRewriter
-from streamfold.integrations.repair import Repairs
+from streamfold.integrations.repair import RepairSettings
 from tables import each_row
 
 WIRES = ("chat", "responses", "anthropic", "gemini")
@@ -240,7 +240,7 @@ def pieces_of_bytes(rng: Random, body: bytes) -> list[bytes]:
 def written(wire: str, target: str, body: bytes, rng: Random) -> tuple[bytes, StreamError | None]:
     pieces = pieces_of_bytes(rng, body)
     if target == REPAIR:
-        repair = Repairs(fragments=rng.random() < 0.8).stream(wire, {"stream": True})
+        repair = RepairSettings(fragments=rng.random() < 0.8).stream(wire, {"stream": True})
         return b"".join(map(repair.feed, pieces)) + repair.close(), repair.repaired.error  # type: ignore[return-value]
     rewriter = StreamRewriter(wire, emitter(target), partial_tool_calls=rng.random() < 0.8)
     return b"".join(map(rewriter.feed, pieces)) + rewriter.close(), rewriter.error

@@ -16,7 +16,7 @@ from mirror import emitter, read
 from streamfold import HostedPart, Message, Provider, Reply, StreamDecoder, user
 from streamfold.adapters.serializing.reply_deltas import reply_deltas
 from streamfold.engine import StreamRewriter
-from streamfold.integrations.repair import Repairs
+from streamfold.integrations.repair import RepairSettings
 
 SECRETS = ("EncEnc", "EnB", "Eo8", "gAAA", "c2ln", "srvtoolu", "cntr_1")  # what only its maker may see again
 PROFILES = {"anthropic": "anthropic:claude-sonnet-5", "gemini": "gemini:gemini-3-pro-preview",
@@ -122,7 +122,7 @@ def test_it_is_the_same_when_it_is_written_again(wire: str) -> None:
         rng = Random(seed)
         body = MAKERS[wire](rng).body
         reply = read(wire, body)
-        for writer in (StreamRewriter(wire, emitter(wire)), Repairs().stream(wire, {})):
+        for writer in (StreamRewriter(wire, emitter(wire)), RepairSettings().stream(wire, {})):
             out = b"".join([writer.feed(piece) for piece in random_cut(body, rng)]) + writer.close()
             assert everything(read(wire, out)) == everything(reply), seed
         if wire == "responses":

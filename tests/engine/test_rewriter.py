@@ -17,7 +17,7 @@ from mirror import emitter, looks_whole, open_calls, payloads, read, written_cal
 from streamfold import IncompleteStreamError, ProtocolError, Reply, StreamDecoder, StreamError, Tool, UpstreamError
 from streamfold.adapters.responses import ClientTool, ResponsesSerializer
 from streamfold.engine import StreamRewriter
-from streamfold.integrations.repair import Repairs
+from streamfold.integrations.repair import RepairSettings
 from streamfold.recording import Recording
 from tables import each_row
 
@@ -440,7 +440,7 @@ def test_broken_arguments_are_never_a_call_that_can_be_run(adapter: str, wire: s
     body = BROKEN_ANSWERS[adapter]
     assert [made.error for made in read(adapter, body).tool_calls] == ["invalid_json"]
     if wire == "the same":
-        repair = Repairs().stream(adapter, {"stream": True})
+        repair = RepairSettings().stream(adapter, {"stream": True})
         wire, out = adapter, repair.feed(body) + repair.close()
     else:
         made = StreamRewriter(adapter, emitter(wire))

@@ -14,7 +14,7 @@ from folding import DONE, call, entry, fin, fragments, random_cut, text
 from mirror import emitter, openai_chat, openai_done, payloads, read
 from streamfold import Reply
 from streamfold.engine import StreamRewriter
-from streamfold.integrations.repair import Repairs
+from streamfold.integrations.repair import RepairSettings
 from streamfold.recording import Recording
 from tables import each_row
 
@@ -108,7 +108,7 @@ WITHOUT_PIECES = ("responses/done_without_added",)
 def test_recordings_under_the_repair(name: str) -> None:
     """The same for the bundled recordings, repaired on their own wire."""
     recording = Recording.load(FOLDER / name)
-    repair = Repairs(dialect=recording.dialect or None).stream(recording.adapter, {"model": "m", "stream": True})
+    repair = RepairSettings(dialect=recording.dialect or None).stream(recording.adapter, {"model": "m", "stream": True})
     out = repair.feed(recording.body) + repair.close(interrupted=recording.interrupted)
     reply = repair.repaired.reply
     if name in WITHOUT_PIECES:
@@ -120,7 +120,7 @@ def test_recordings_under_the_repair(name: str) -> None:
 def test_openai_helper_and_accumulator() -> None:
     """OpenAI's own helper calls a call done when the next one begins: each has all of its arguments then, once."""
     for seed, stream in whole_streams("chat", scale.pick(400, 20)):
-        repair = Repairs().stream("chat", {"model": "m", "stream": True})
+        repair = RepairSettings().stream("chat", {"model": "m", "stream": True})
         out = repair.feed(stream.body) + repair.close(interrupted=stream.interrupted)
         reply = repair.repaired.reply
         if reply is None or reply.finish_reason != "tool_calls":

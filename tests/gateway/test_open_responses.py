@@ -13,7 +13,7 @@ from openresponses_types import types
 from gateways import RESPONSES, behind
 from mirror import check_open_responses, check_response_events
 from streamfold.testing import call, say, usage
-from streamfold.testing.answers import AnswerWriter
+from streamfold.testing.answers import ScriptSerializer
 from streamfold.testing.script import read_answer
 from tables import each_row
 
@@ -52,7 +52,7 @@ REQUESTS: dict[str, tuple[dict[str, Any], list[Any], list[str]]] = {
 
 
 def written(turn: list[Any]) -> bytes:
-    return b"".join(event for _, event in AnswerWriter("chat", "m").events(read_answer(turn)))
+    return b"".join(event for _, event in ScriptSerializer("chat", "m").events(read_answer(turn)))
 
 
 @each_row("kind", REQUESTS)

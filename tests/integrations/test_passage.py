@@ -9,7 +9,7 @@ import pytest
 
 from folding import DONE, bytewise, call, chunk, entry, event, fin, text
 from mirror import payloads
-from streamfold.integrations.repair import Repairs, UnreadError
+from streamfold.integrations.repair import RepairSettings, UnreadError
 
 
 def named(*events: dict[str, Any], spaced: bool = True) -> bytes:
@@ -144,7 +144,7 @@ def test_what_is_right_goes_on_as_it_came(name: str) -> None:
     """Lifecycle, names of events, comments, line ends, unknown members and the order of members: all of it stays."""
     wire, body = RIGHT[name]
     for pieces in ([body], list(bytewise(body))):
-        repair = Repairs().stream(wire, {"stream": True})
+        repair = RepairSettings().stream(wire, {"stream": True})
         assert b"".join(map(repair.feed, pieces)) + repair.close() == body
         assert repair.repaired.warnings == ()
 
@@ -152,7 +152,7 @@ def test_what_is_right_goes_on_as_it_came(name: str) -> None:
 def test_the_end_of_a_call_waits_for_the_servers_word() -> None:
     """Where an event says that a call is whole, it goes on with that event; before it nothing could be run."""
     wire, body = RIGHT["responses"]
-    repair = Repairs().stream(wire, {"stream": True})
+    repair = RepairSettings().stream(wire, {"stream": True})
     events = [event + b"\n\n" for event in body.split(b"\n\n")[:-1]]
     out = [repair.feed(event) for event in events]
     assert out == [*events[:6], b"", events[6], events[7], events[8] + events[9], *events[10:]]
@@ -182,7 +182,7 @@ def test_what_broke_off_goes_on_before_its_error(name: str) -> None:
 )
 def test_the_rest_is_written_from_the_first_thing_to_mend_on(wire: str, good: bytes, bad: bytes) -> None:
     """What has gone on is not said again, and nothing of what comes behind it is lost."""
-    repair = Repairs().stream(wire, {"stream": True})
+    repair = RepairSettings().stream(wire, {"stream": True})
     out = repair.feed(good)
     assert good.startswith(out)
     out += repair.feed(bad) + repair.close()
@@ -195,7 +195,7 @@ def test_the_servers_own_words_for_a_failure_go_on() -> None:
     """What waits goes on before them, but for the end of a call that a client could run."""
     events = [event + b"\n\n" for event in RIGHT["responses"][1].split(b"\n\n")[:-1]]
     failed = named({"type": "response.failed", "response": {"id": "r1", "status": "failed", "error": None}})
-    repair = Repairs().stream("responses", {"stream": True})
+    repair = RepairSettings().stream("responses", {"stream": True})
     assert repair.feed(b"".join([*events[:9], failed])) == b"".join([*events[:9], failed])
     assert repair.repaired.error is not None
     given, error = text("Hi") + call(begun(0, "c1", "f", CITY[:4])), event({"error": {"message": "no"}})
@@ -205,8 +205,8 @@ def test_the_servers_own_words_for_a_failure_go_on() -> None:
 def test_what_the_writer_could_not_go_on_with_waits() -> None:
     """Positions that are none of ours are handed on when nothing was wrong; not for ever, and nothing is lost."""
     body = RIGHT["responses"][1].replace(b'"output_index": 1', b'"output_index": 7')
-    assert Repairs().stream("responses", {"stream": True}).feed(body) == body
-    repair = Repairs().stream("responses", {"stream": True})
+    assert RepairSettings().stream("responses", {"stream": True}).feed(body) == body
+    repair = RepairSettings().stream("responses", {"stream": True})
     text = DELTA | {"output_index": 7, "item_id": "m_7"}
     begun = {"type": "response.output_item.added", "output_index": 7, "item": {**MESSAGE, "id": "m_7"}}
     out = repair.feed(body.partition(b"event: response.output_item.added")[0] + named(begun))
@@ -226,7 +226,7 @@ def test_what_the_writer_could_not_go_on_with_waits() -> None:
 def test_an_answer_that_is_still_made_is_not_judged(wire: str, request_: Any, body: Any) -> None:
     """One in the background, or with no choice, is no failure: it goes through."""
     with pytest.raises(UnreadError):
-        Repairs().whole(wire, request_).repair(json.dumps(body).encode())
+        RepairSettings().whole(wire, request_).repair(json.dumps(body).encode())
 
 
 def test_a_choice_of_a_hosted_tool_is_the_servers_to_judge() -> None:
@@ -234,7 +234,7 @@ def test_a_choice_of_a_hosted_tool_is_the_servers_to_judge() -> None:
     server = {"type": "mcp", "server_label": "desk"}
     request = {"tools": [{**server, "server_url": "https://desk.test"}], "tool_choice": {**server, "name": "read"}}
     body = b'{"id":"r","object":"response","status":"completed","output":[]}'
-    assert Repairs().whole("responses", request).repair(body) == body
+    assert RepairSettings().whole("responses", request).repair(body) == body
 
 
 def test_events_that_nobody_knows_stay() -> None:
@@ -242,13 +242,13 @@ def test_events_that_nobody_knows_stay() -> None:
     event = b'event: of_next_year\ndata: {"type":"of_next_year","mine":1}\n\n'
     stray = named({"type": "content_block_stop", "index": 0})
     body = event + stray + RIGHT["messages"][1] + event
-    assert Repairs().stream("anthropic", {}).feed(body) == body
+    assert RepairSettings().stream("anthropic", {}).feed(body) == body
     known = event.replace(b"mine", b"message_start")
-    assert Repairs().stream("anthropic", {}).feed(body + known) == body
-    mended = Repairs().stream("anthropic", {}).feed(body.replace(b'"index": 1', b'"index": 4'))
+    assert RepairSettings().stream("anthropic", {}).feed(body + known) == body
+    mended = RepairSettings().stream("anthropic", {}).feed(body.replace(b'"index": 1', b'"index": 4'))
     assert [one for one in payloads(mended) if one.get("mine")][:1] == [{"type": "of_next_year", "mine": 1}]
     begun, _, rest = body.replace(b'"index": 1', b'"index": 4').rpartition(b"event: message_delta")
-    late = Repairs().stream("anthropic", {}).feed(begun + event + b"event: message_delta" + rest)
+    late = RepairSettings().stream("anthropic", {}).feed(begun + event + b"event: message_delta" + rest)
     assert sum(one.get("mine", 0) for one in payloads(late)) >= 2
 
 
@@ -282,7 +282,7 @@ def test_what_says_its_arguments_at_the_end_alone_goes_on_where_items_overlap() 
     assert through("responses", created + named(*done) + end) == created + named(*done) + end
     whole = {"id": "r", "object": "response", "status": "completed", "output": [{**ITEM, "call_id": ""}]}
     given = json.dumps(whole, ensure_ascii=False).encode()
-    assert Repairs().whole("responses", {}).repair(given) == given
+    assert RepairSettings().whole("responses", {}).repair(given) == given
 
 
 @pytest.mark.parametrize("around", [{}, {"system_fingerprint": "fp"}, {"mine": {"a": 1}}])
@@ -302,14 +302,14 @@ def test_what_comes_again_around_a_text_is_read_once(around: Any) -> None:
 def test_what_a_client_would_not_find_is_mended() -> None:
     """Calls that are counted from another number than zero, and arguments that no piece brings."""
     one = call(begun(1, "c1", "f", CITY)) + fin("tool_calls") + DONE
-    made = payloads(Repairs().stream("chat", {"stream": True}).feed(one))
+    made = payloads(RepairSettings().stream("chat", {"stream": True}).feed(one))
     entries = [piece for sent in made for piece in sent["choices"][0]["delta"].get("tool_calls") or ()]
     assert {piece["index"] for piece in entries} == {0}
     assert "".join(piece["function"]["arguments"] for piece in entries) == CITY
     body = RIGHT["responses"][1]
     pieces = [event + b"\n\n" for event in body.split(b"\n\n")[:-1]]
     silent = b"".join(event for event in pieces if b"arguments.delta" not in event)
-    made = payloads(Repairs().stream("responses", {"stream": True}).feed(silent))
+    made = payloads(RepairSettings().stream("responses", {"stream": True}).feed(silent))
     assert "".join(sent["delta"] for sent in made if sent["type"].endswith("arguments.delta")) == CITY
 
 
@@ -319,7 +319,7 @@ SAYING = [name for name in RIGHT if name != "nothing but an end"]
 
 def through(wire: str, *pieces: bytes, interrupted: str | None = None) -> bytes:
     """What a client gets of a body that comes in these pieces."""
-    repair = Repairs().stream(wire, {"stream": True})
+    repair = RepairSettings().stream(wire, {"stream": True})
     return b"".join(map(repair.feed, pieces)) + repair.close(interrupted=interrupted)
 
 
@@ -351,7 +351,7 @@ def test_an_answer_is_repaired_behind_events_that_nobody_knows(name: str, first:
     """They go on at once, as they came. A stream of nothing else goes on to its end."""
     wire, body = RIGHT[name]
     event = f"event: ping\ndata: {first}\n\n".encode()
-    assert Repairs().stream(wire, {}).feed(event) == event
+    assert RepairSettings().stream(wire, {}).feed(event) == event
     assert through(wire, event, body) == through(wire, *bytewise(event + body)) == event + body
     events = [one + b"\n\n" for one in body.split(b"\n\n")[:-1]]
     cut = through(wire, event, *events[: len(events) // 2])

@@ -25,7 +25,7 @@ from streamfold.adapters.responses import ResponsesSerializer
 from streamfold.engine import StreamRewriter
 from streamfold.integrations import httpx2 as over_httpx2
 from streamfold.integrations.httpx import Repaired, RepairTransport
-from streamfold.integrations.repair import Repairs
+from streamfold.integrations.repair import RepairSettings
 from streamfold.recording import Recording
 from tables import each_row
 
@@ -49,7 +49,7 @@ async def test_a_client_sees_what_the_answer_means(name: str) -> None:
 
 
 def written(body: bytes, pieces: list[bytes], adapter: str, **settings: Any) -> bytes:
-    repair = Repairs(**settings).stream(adapter, {"model": "m"})
+    repair = RepairSettings(**settings).stream(adapter, {"model": "m"})
     return b"".join([repair.feed(piece) for piece in pieces]) + repair.close()
 
 
@@ -153,7 +153,7 @@ async def test_a_cut_stream_is_an_error_of_the_client() -> None:
 
 async def test_fragments_of_a_call_go_out_as_they_come() -> None:
     """What a call writes is seen when the next piece has come; its end waits for the end of the answer."""
-    repair = Repairs().stream("chat", {"model": "m"})
+    repair = RepairSettings().stream("chat", {"model": "m"})
     parts = ['{"text":', '"a long', " story", '"}']
     seen = [repair.feed(call(entry(0, "a", "write", parts[0], type="function")))]
     seen += [repair.feed(call(entry(0, None, None, part))) for part in parts[1:]]
@@ -161,7 +161,7 @@ async def test_fragments_of_a_call_go_out_as_they_come() -> None:
     assert shown == ["", *parts[:3]]
     end = repair.feed(fin("tool_calls") + DONE)
     assert _arguments(end) == parts[3]
-    whole = Repairs(fragments=False).stream("chat", {"model": "m"})
+    whole = RepairSettings(fragments=False).stream("chat", {"model": "m"})
     assert whole.feed(call(entry(0, "a", "write", "{}"))) == b""
     assert _arguments(whole.feed(fin("tool_calls") + DONE)) == "{}"
 
@@ -376,7 +376,7 @@ async def test_a_whole_call_without_an_object_for_its_arguments(said: Any) -> No
     """Where a call has an object instead of a text, nobody would see that it is broken: the answer is an error."""
     block = {"type": "tool_use", "id": "t", "name": "f", "input": said}
     message = {"id": "m", "type": "message", "role": "assistant", "content": [block], "stop_reason": "tool_use"}
-    repair = Repairs().whole("anthropic", {})
+    repair = RepairSettings().whole("anthropic", {})
     body = json.dumps({**message, "usage": {"input_tokens": 1, "output_tokens": 1}}).encode()
     with pytest.raises(ProtocolError, match="the arguments of f are broken or not complete") as failed:
         repair.repair(body)
@@ -422,7 +422,7 @@ def messages_events(
 def test_numbers_that_json_does_not_have(wire: str, events: list[dict[str, Any]]) -> None:
     """The answer is written with them as the server wrote it, or with null."""
     ends = {"chat": fin("stop") + DONE, "gemini": sse({"candidates": [{"finishReason": "STOP"}]})}
-    repair = Repairs().stream(wire, {"stream": True})
+    repair = RepairSettings().stream(wire, {"stream": True})
     out = repair.feed(b"".join(map(sse, events)) + ends.get(wire, b"")) + repair.close()
     assert repair.repaired.error is None
     assert read(wire, out).text == "A"
@@ -449,10 +449,10 @@ MADE_UP = {
 def test_no_finish_reason_is_made_up(name: str) -> None:
     """Without `mend_finish` what is written ends as the server's answer does."""
     wire, body = name.partition(",")[0], MADE_UP[name]
-    repair = Repairs().stream(wire, {"stream": True})
+    repair = RepairSettings().stream(wire, {"stream": True})
     made, said = read(wire, repair.feed(body) + repair.close()), read(wire, body)
     assert (made.text, made.tool_calls, made.raw_finish_reason) == (said.text, said.tool_calls, said.raw_finish_reason)
-    mending = Repairs(mend_finish=True).stream(wire, {"stream": True})
+    mending = RepairSettings(mend_finish=True).stream(wire, {"stream": True})
     mended = read(wire, mending.feed(body) + mending.close())
     assert mended.raw_finish_reason is not None
 
@@ -466,7 +466,7 @@ def test_an_empty_block_stays(kind: str, stops: bool) -> None:
         {"type": "content_block_delta", "index": 0, "delta": {"type": f"{kind}_delta", kind: ""}},
         {"type": "content_block_stop", "index": 0},
     ]
-    repair = Repairs().stream("anthropic", {"stream": True})
+    repair = RepairSettings().stream("anthropic", {"stream": True})
     out = repair.feed(b"".join(map(sse, messages_events(*(blocks if stops else blocks[:1]))))) + repair.close()
     started = [one["content_block"] for one in payloads(out) if one["type"] == "content_block_start"]
     assert [(one["type"], one[kind], one["mine"]) for one in started] == [(kind, "", 1)]
@@ -502,7 +502,7 @@ def test_a_member_of_one_event_is_written_once(wire: str) -> None:
     """What is written grows as what is read does, whatever members its events have."""
     sizes = []
     for count in (50, 100, 200):
-        repair = Repairs().stream(wire, {"stream": True})
+        repair = RepairSettings().stream(wire, {"stream": True})
         out = repair.feed(many_members(wire, count)) + repair.close()
         assert out.count(b'"member_7"') <= many_members(wire, count).count(b'"member_7"')
         sizes.append(len(out))
@@ -739,7 +739,7 @@ def test_calls_that_are_no_functions_are_not_written_as_functions() -> None:
     def written(out: bytes) -> list[str]:
         return [one["item"]["type"] for one in payloads(out) if one["type"] == "response.output_item.done"]
 
-    repair = Repairs().stream("responses", {})
+    repair = RepairSettings().stream("responses", {})
     assert written(repair.feed(body) + repair.close()) == [item["type"] for item in ITEMS]
     gateway = StreamRewriter("responses", ResponsesSerializer(id="r", model="m"))
     assert written(gateway.feed(body) + gateway.close()) == [item["type"] for item in ITEMS]
@@ -748,7 +748,7 @@ def test_calls_that_are_no_functions_are_not_written_as_functions() -> None:
     found = [(call["index"], call[call["type"]]["name"]) for calls in said for call in calls or ()]
     assert sorted(found) == [(0, "exec"), (1, "f")]
     whole = json.dumps(response).encode()
-    assert Repairs().whole("responses", {}).repair(whole) == whole
+    assert RepairSettings().whole("responses", {}).repair(whole) == whole
 
 
 @pytest.mark.parametrize("is_mixed", [False, True])
@@ -775,7 +775,7 @@ def test_messages_that_are_written_again_keep_what_they_are(has_ids: bool, is_mi
     events += [*done, {"type": "response.completed", "response": response}]
     numbers = [0, *range(len(events) - 1)]  # the first event comes twice: all behind it is written again
     body = b"".join(sse({"sequence_number": number, **one}) for number, one in zip(numbers, events, strict=True))
-    repair = Repairs().stream("responses", {})
+    repair = RepairSettings().stream("responses", {})
     out = repair.feed(body) + repair.close()
     assert out != body
     found = payloads(out)[-1]["response"]["output"]
@@ -810,6 +810,6 @@ def test_a_servers_own_failure_is_forwarded(ending: dict[str, Any]) -> None:
     started = {"id": "r", "object": "response", "model": "m", "status": "in_progress", "output": []}
     body = sse({"type": "response.created", "sequence_number": 0, "response": started})
     body += sse({"sequence_number": 1, **ending})
-    repair = Repairs().stream("responses", {"model": "m", "stream": True})
+    repair = RepairSettings().stream("responses", {"model": "m", "stream": True})
     assert repair.feed(body) + repair.close() == body
     assert str(repair.repaired.error) == "too busy"

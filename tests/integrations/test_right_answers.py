@@ -8,7 +8,7 @@ import random
 import pytest
 
 from right_answers import WIRES, Made
-from streamfold.integrations.repair import Repairs, UnreadError
+from streamfold.integrations.repair import RepairSettings, UnreadError
 
 CASES = 300
 CALLS = (b"function_call", b"tool_use", b"functionCall", b"tool_calls")
@@ -29,7 +29,7 @@ def test_a_right_stream_passes_unchanged_however_it_is_cut(wire: str) -> None:
     """A stream with nothing to fix goes through byte for byte."""
     for seed in range(CASES):
         request, body = stream(wire, seed)
-        repair = Repairs().stream(wire, request)
+        repair = RepairSettings().stream(wire, request)
         given = [body[at : at + 7] for at in range(0, len(body), 7)] if seed % 3 == 0 else [body]
         out = b"".join(map(repair.feed, given)) + repair.close()
         assert out == body, (seed, repair.repaired)
@@ -41,7 +41,7 @@ def test_a_right_whole_answer_passes_unchanged(wire: str) -> None:
     """An answer that is not streamed, with nothing to fix, is the very bytes of the server."""
     for seed in range(CASES):
         request, body = WIRES[wire](random.Random(seed), stream=False)
-        repair = Repairs().whole(wire, request)
+        repair = RepairSettings().whole(wire, request)
         try:
             out = repair.repair(body)
         except UnreadError:
@@ -57,7 +57,7 @@ def test_texts_and_refusals_wait_for_nothing(wire: str) -> None:
         request, body = stream(wire, seed)
         if any(word in body for word in (*CALLS, b"custom_tool")):
             continue
-        repair = Repairs().stream(wire, request)
+        repair = RepairSettings().stream(wire, request)
         for event in events(body):
             out = repair.feed(event)
             is_end = any(word in event for word in (b'_reason": "', b'_reason":"', b"finishReason", b"usage", b"DONE"))
@@ -74,7 +74,7 @@ def test_whole_events_go_on_before_a_broken_connection(wire: str) -> None:
         pick = random.Random(seed)
         for cut in pick.sample(range(1, len(body)), 5):
             whole = b"".join(event for event in events(body[:cut]) if body[:cut].count(event))
-            repair = Repairs().stream(wire, request)
+            repair = RepairSettings().stream(wire, request)
             out = repair.feed(body[:cut])
             end = repair.close(interrupted="the connection broke")
             if repair.repaired.reply is not None:  # it had ended before
@@ -112,14 +112,16 @@ def test_a_function_call_that_is_repaired_stays_one() -> None:
         b'"index": 0, ', b""
     )
     request = {"stream": True, "functions": [{"name": "f"}]}
-    repair = Repairs().stream("chat", request)
+    repair = RepairSettings().stream("chat", request)
     out = repair.feed(body + b"data: [DONE]\n\n") + repair.close()
     choices = [json.loads(line[6:])["choices"][0] for line in out.splitlines() if line.startswith(b"data: {")]
     calls = [one["delta"]["function_call"] for one in choices if "function_call" in one["delta"]]
     assert {name: "".join(call.get(name, "") for call in calls) for name in ("name", "arguments")} == WEATHER
     assert [one["finish_reason"] for one in choices if one["finish_reason"]] == ["function_call"]
     assert b"tool_calls" not in out
-    others = Repairs().stream("chat", {"stream": True, "tools": [{"type": "function", "function": {"name": "f"}}]})
+    others = RepairSettings().stream(
+        "chat", {"stream": True, "tools": [{"type": "function", "function": {"name": "f"}}]}
+    )
     assert b"tool_calls" in others.feed(body + b"data: [DONE]\n\n") + others.close()
 
 
@@ -134,7 +136,7 @@ def test_a_function_call_that_was_named_may_end_with_stop(given: object, reason:
         "choices": [{"index": 0, "message": message, "finish_reason": reason}],
     }
     request = {"functions": [{"name": "f"}], "function_call": given}
-    made = json.loads(Repairs().whole("chat", request).repair(json.dumps(body).encode()))
+    made = json.loads(RepairSettings().whole("chat", request).repair(json.dumps(body).encode()))
     assert made["choices"][0]["message"] == message
     assert made["choices"][0]["finish_reason"] == ("function_call" if given == "auto" else reason)
 
@@ -144,4 +146,4 @@ def test_reasoning_in_a_list_of_parts_is_not_copied() -> None:
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "Hi"}]
     choice = {"index": 0, "message": {"role": "assistant", "content": parts}, "finish_reason": "stop"}
     body = json.dumps({"id": "c", "object": "chat.completion", "choices": [choice]}).encode()
-    assert Repairs().whole("chat", {}).repair(body) == body
+    assert RepairSettings().whole("chat", {}).repair(body) == body

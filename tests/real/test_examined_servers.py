@@ -16,28 +16,28 @@ from processes import free_port, running, wait_for
 pytest.importorskip("streamfold_lab", reason="streamfold-lab is not installed: `.ci/run` installs it")
 
 from streamfold_lab.conformance import judge
-from streamfold_lab.doctor import Card, Diagnosis, compare_cards, find_wires, read_target
+from streamfold_lab.doctor import Doctor, ReportCard, compare_cards, find_wires, read_target
 
 HERE = Path(__file__).parent
 
 
-def examined(url: str, **given: Any) -> dict[str, Card]:
+def examined(url: str, **given: Any) -> dict[str, ReportCard]:
     """The cards of a server, by the wire."""
 
-    async def run() -> dict[str, Card]:
-        cards = [(await Diagnosis().run(found))[0] for found in await find_wires(read_target(url, **given))]
+    async def run() -> dict[str, ReportCard]:
+        cards = [(await Doctor().run(found))[0] for found in await find_wires(read_target(url, **given))]
         return {card.adapter: card for card in cards}
 
     return anyio.run(run)
 
 
-def verdict(card: Card, probe: str) -> str:
+def verdict(card: ReportCard, probe: str) -> str:
     finding = card.of(probe)
     assert finding is not None, probe
     return finding.verdict
 
 
-def broken(card: Card) -> set[str]:
+def broken(card: ReportCard) -> set[str]:
     return {each.rule.name for each in judge(card).judged if each.violations}
 
 

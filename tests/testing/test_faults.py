@@ -29,9 +29,9 @@ from streamfold import (
 from streamfold.engine import event_ranges
 from streamfold.engine.sse import SSEDecoder
 from streamfold.faults import (
+    BodyStep,
     Fault,
     Injector,
-    Step,
     corrupt,
     cut_after,
     drop,
@@ -49,7 +49,7 @@ from streamfold.net import retries
 from streamfold.recording import FaultTransport, Recording, ReplayTransport
 from streamfold.testing import assert_any_cut, say, think, usage
 from streamfold.testing import call as call_step
-from streamfold.testing.answers import AnswerWriter
+from streamfold.testing.answers import ScriptSerializer
 from streamfold.testing.replay_server import serve_replay
 from tables import each_row
 
@@ -62,14 +62,14 @@ HELLO = Recording("case/hello", BODY)
 CALL = Recording("case/call", call(entry(0, "a", "f", '{"x":1}')) + fin("tool_calls") + DONE)
 
 
-def faulty(pieces: Sequence[bytes], *faults: Fault) -> list[Step]:
+def faulty(pieces: Sequence[bytes], *faults: Fault) -> list[BodyStep]:
     """What faults make of a body in these pieces, the first of which comes after a second."""
     chain = Injector(faults).next().body
-    steps = [Step(1.0 if number == 0 else 0.0, piece) for number, piece in enumerate(pieces)]
-    return [made for step in [*steps, Step(0.0, b"", "end")] for made in chain.feed(step)]
+    steps = [BodyStep(1.0 if number == 0 else 0.0, piece) for number, piece in enumerate(pieces)]
+    return [made for step in [*steps, BodyStep(0.0, b"", "end")] for made in chain.feed(step)]
 
 
-def body_of(steps: list[Step]) -> bytes:
+def body_of(steps: list[BodyStep]) -> bytes:
     return b"".join(step.data for step in steps)
 
 
@@ -112,13 +112,18 @@ def test_bytes(fault: Fault, body: bytes, ending: str, cut: Callable[[bytes], li
 def test_waits() -> None:
     """Waits stand where they belong: what came before is not held back, and what comes after waits no longer."""
     first, *rest = EVENTS
-    after = [Step(0.0, event) for event in rest]
-    end = Step(0.0, b"", "end")
-    assert faulty(EVENTS, stall(5)) == [Step(5), Step(1.0, first), *after, end]
-    assert faulty(EVENTS, stall(after_events=1)) == [Step(1.0, first), Step(math.inf), *after, end]
-    assert faulty(EVENTS, slow(2)) == [Step(3.0, first), *[Step(2.0, event) for event in rest], end]
-    assert faulty([BODY], stall(5, after_bytes=3)) == [Step(1.0, BODY[:3]), Step(5), Step(0.0, BODY[3:]), end]
-    assert faulty(bytewise(first), drop(1)) == [Step(1.0), end]
+    after = [BodyStep(0.0, event) for event in rest]
+    end = BodyStep(0.0, b"", "end")
+    assert faulty(EVENTS, stall(5)) == [BodyStep(5), BodyStep(1.0, first), *after, end]
+    assert faulty(EVENTS, stall(after_events=1)) == [BodyStep(1.0, first), BodyStep(math.inf), *after, end]
+    assert faulty(EVENTS, slow(2)) == [BodyStep(3.0, first), *[BodyStep(2.0, event) for event in rest], end]
+    assert faulty([BODY], stall(5, after_bytes=3)) == [
+        BodyStep(1.0, BODY[:3]),
+        BodyStep(5),
+        BodyStep(0.0, BODY[3:]),
+        end,
+    ]
+    assert faulty(bytewise(first), drop(1)) == [BodyStep(1.0), end]
 
 
 def said(body: bytes) -> list[str]:
@@ -402,7 +407,7 @@ async def test_retries_get_the_recording_in_the_end(
 
 
 @each_row(
-    ("fault", "in_words"),
+    ("fault", "as_expectation"),
     [
         (reset(after_events=1), (httpx.ReadError, None)),
         (cut_after(events=1), (httpx.RemoteProtocolError, "peer closed connection without sending complete message")),
@@ -410,9 +415,9 @@ async def test_retries_get_the_recording_in_the_end(
     ],
     ids=repr,
 )
-async def test_what_httpx_raises(fault: Fault, in_words: tuple[type[Exception], str | None]) -> None:
+async def test_what_httpx_raises(fault: Fault, as_expectation: tuple[type[Exception], str | None]) -> None:
     """In process it is what a real connection gives: for a reset the error that a RST is."""
-    kind, words = in_words
+    kind, words = as_expectation
     async with serve_replay(HELLO, faults=[fault]) as base_url:
         live = FaultTransport(ReplayTransport(HELLO), [fault])
         for transport in (ReplayTransport(HELLO, faults=[fault]), network(), live):
@@ -429,7 +434,7 @@ async def test_what_httpx_raises(fault: Fault, in_words: tuple[type[Exception], 
 def test_faults_on_the_other_wires(wire: str) -> None:
     """Events are cut, spoilt and left behind there too, whatever their line ends; what breaks off hands out no call."""
     steps = [think("Hm."), say("I look."), call_step("f", a=1), call_step("g", b="ä"), usage(7, 3)]
-    events = [event for _, event in AnswerWriter(wire).events(steps) if event]
+    events = [event for _, event in ScriptSerializer(wire).events(steps) if event]
     body = b"".join(events)
     calls = [(made.name, made.arguments) for made in assert_any_cut(body, adapter=wire).tool_calls]
     assert calls == [("f", {"a": 1}), ("g", {"b": "ä"})]

@@ -32,10 +32,10 @@ from streamfold.recording import (
     RecordingDraft,
     RecordTransport,
     ReplayTransport,
-    Sent,
+    SentExchange,
     expected,
     find_recording,
-    pieces,
+    split_body,
 )
 from streamfold.testing.replay_server import serve_replay
 
@@ -125,7 +125,7 @@ async def test_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         date=datetime.now(UTC).date().isoformat(),
         request="POST /v1/chat/completions for the model 'm'",
         conversation=recording.conversation,
-        sent=Sent("POST", "/v1/chat/completions", '{\n  "model": "m",\n  "messages": [\n    "ü"\n  ]\n}'),
+        sent=SentExchange("POST", "/v1/chat/completions", '{\n  "model": "m",\n  "messages": [\n    "ü"\n  ]\n}'),
         expect={"text": "Hello", "finish_reason": "stop", "raw_finish_reason": "stop"},
     )
     assert list(files(tmp_path)) == ["new/case/hello.sse", "new/case/hello.toml"]
@@ -140,7 +140,7 @@ async def test_recorded_from_a_server_and_replayed(tmp_path: Path, cuts: str) ->
         live = await chunks(base_url, RecordTransport(network(), tmp_path, name="x"))
     recording = Recording.load(tmp_path / "x")
     assert recording.body == source.body
-    assert [cut.size for cut in recording.cuts] == [len(piece) for piece in pieces(source, cuts)]
+    assert [cut.size for cut in recording.cuts] == [len(piece) for piece in split_body(source, cuts)]
     assert all(cut.delay >= 0 for cut in recording.cuts)
     assert {**recording.expect, "usage": None} == {**source.expect, "usage": None, "calls": recording.expect["calls"]}
     assert await chunks("http://test/v1", ReplayTransport(tmp_path / "x", speed="recorded")) == live
@@ -292,7 +292,7 @@ async def test_no_canary_is_in_the_files(tmp_path: Path, cut: int) -> None:
     recording = Recording.load(tmp_path / "x")
     assert recording.sent is not None
     assert recording.sent.path == "/v1/chat/completions?api-key=***&api-version=1"
-    reply = fold(recording.body, pieces(recording))
+    reply = fold(recording.body, split_body(recording))
     assert reply.text == "[***]" * len(CANARIES) + "***;***;***;***"
     assert [made.arguments for made in reply.tool_calls] == [{"key": "***", "more": "***"}, {"k": 1}]
     asked = json.loads(recording.sent.body)
@@ -554,7 +554,7 @@ def test_any_text_survives(tmp_path: Path, odd: str) -> None:
         status=201,
         headers={"x odd.name": odd},
         notes=odd,
-        sent=Sent("POST", "/x", odd),
+        sent=SentExchange("POST", "/x", odd),
         expect={"text": odd, "calls": [{"name": odd, "arguments": odd}] * 2, "warnings": ["missing_id"]},
         cuts=(Cut(len(odd.encode()), 1e-7),),
     )

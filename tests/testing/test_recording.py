@@ -14,7 +14,15 @@ import pytest
 
 from folding import DONE, fin, text
 from streamfold import ConfigError, NamedTool, StreamDecoder
-from streamfold.recording import Cut, Recording, ReplayTransport, answer_headers, find_recording, paced, pieces
+from streamfold.recording import (
+    Cut,
+    Recording,
+    ReplayTransport,
+    answer_headers,
+    find_recording,
+    split_body,
+    with_delays,
+)
 from tables import each_row
 
 BODY = text("Hel") + text("lo") + fin("stop") + DONE
@@ -179,7 +187,7 @@ def test_bundled_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @each_row("cuts", ["recorded", "whole", "events", "bytes:1", "bytes:7", "bytes:100000", "random:1", "random:x"])
 def test_pieces_add_up(cuts: str) -> None:
     """Whatever the cut, the bytes are the same, and no piece is empty."""
-    made = pieces(TIMED, cuts)
+    made = split_body(TIMED, cuts)
     assert b"".join(made) == BODY
     assert all(made)
 
@@ -187,18 +195,18 @@ def test_pieces_add_up(cuts: str) -> None:
 def test_pieces() -> None:
     """Each way of cutting gives the pieces that it names."""
     events = [text("Hel"), text("lo"), fin("stop"), DONE]
-    assert pieces(TIMED) == [text("Hel"), text("lo") + fin("stop"), DONE]
-    assert pieces(TIMED, "whole") == [BODY]
-    assert pieces(TIMED, "events") == events
-    assert pieces(Recording("case/untimed", BODY)) == events
-    assert pieces(TIMED, "bytes:100")[0] == BODY[:100]
-    assert pieces(TIMED, "random:1") == pieces(TIMED, "random:1") != pieces(TIMED, "random:2")
+    assert split_body(TIMED) == [text("Hel"), text("lo") + fin("stop"), DONE]
+    assert split_body(TIMED, "whole") == [BODY]
+    assert split_body(TIMED, "events") == events
+    assert split_body(Recording("case/untimed", BODY)) == events
+    assert split_body(TIMED, "bytes:100")[0] == BODY[:100]
+    assert split_body(TIMED, "random:1") == split_body(TIMED, "random:1") != split_body(TIMED, "random:2")
 
 
 def test_pieces_of_line_ends() -> None:
     """Events end at a blank line, whichever line end the server uses; a CRLF is one line end."""
     body = b"data: 1\r\ndata: 2\r\n\r\n: comment\n\n\ndata: 3\r\rdata: 4"
-    assert pieces(Recording("case/ends", body), "events") == [
+    assert split_body(Recording("case/ends", body), "events") == [
         b"data: 1\r\ndata: 2\r\n\r\n",
         b": comment\n\n\n",
         b"data: 3\r\r",
@@ -210,35 +218,35 @@ def test_pieces_of_line_ends() -> None:
 @each_row("body", [b"", b"x"])
 def test_pieces_of_almost_nothing(body: bytes, cuts: str) -> None:
     """An empty body has no pieces, one byte is one."""
-    assert pieces(Recording("case/small", body), cuts) == ([body] if body else [])
+    assert split_body(Recording("case/small", body), cuts) == ([body] if body else [])
 
 
 @each_row("cuts", ["", "recorder", "bytes", "bytes:0", "bytes:-1", "bytes:x", "random:", "random"])
 def test_bad_cuts(cuts: str) -> None:
     """What is no way of cutting is refused, and the ways are named."""
     with pytest.raises(ConfigError, match=r'cuts are "recorded", "whole", "events", "bytes:N" or "random:SEED", not'):
-        pieces(TIMED, cuts)
+        split_body(TIMED, cuts)
 
 
 def test_paced() -> None:
     """Instant, as fast as it was, or so many pieces per second."""
-    assert [wait for wait, _ in paced(TIMED)] == [0, 0, 0]
-    assert [wait for wait, _ in paced(TIMED, speed="recorded")] == [0.5, 0.25, 0]
-    assert [wait for wait, _ in paced(TIMED, speed=4)] == [0.25, 0.25, 0.25]
+    assert [wait for wait, _ in with_delays(TIMED)] == [0, 0, 0]
+    assert [wait for wait, _ in with_delays(TIMED, speed="recorded")] == [0.5, 0.25, 0]
+    assert [wait for wait, _ in with_delays(TIMED, speed=4)] == [0.25, 0.25, 0.25]
 
 
 def test_recorded_times_hold_for_other_cuts() -> None:
     """A byte comes when it came then: the waits of the pieces that hold it add up to the same."""
-    assert [wait for wait, _ in paced(TIMED, "whole", "recorded")] == [0.75]
-    assert [wait for wait, _ in paced(TIMED, "events", "recorded")] == [0.5, 0.25, 0, 0]
-    assert sum(wait for wait, _ in paced(TIMED, "random:3", "recorded")) == 0.75
+    assert [wait for wait, _ in with_delays(TIMED, "whole", "recorded")] == [0.75]
+    assert [wait for wait, _ in with_delays(TIMED, "events", "recorded")] == [0.5, 0.25, 0, 0]
+    assert sum(wait for wait, _ in with_delays(TIMED, "random:3", "recorded")) == 0.75
 
 
 @each_row("speed", [0, -1, float("nan"), float("inf"), True, "fast"])
 def test_bad_speed(speed: Any) -> None:
     """What is no speed is refused."""
     with pytest.raises(ConfigError, match='speed is "instant", "recorded" or a number of pieces per second, not'):
-        paced(TIMED, speed=speed)
+        with_delays(TIMED, speed=speed)
 
 
 def test_recorded_speed_needs_recorded_times() -> None:
@@ -271,7 +279,7 @@ async def test_plays_pieces_and_headers() -> None:
         assert (response.status_code, response.headers["x-request-id"]) == (201, "r1")
         assert response.headers["content-type"] == "text/event-stream"
         assert "content-encoding" not in response.headers
-        assert [piece async for piece in response.aiter_raw()] == pieces(recording)
+        assert [piece async for piece in response.aiter_raw()] == split_body(recording)
     assert [(request.method, str(request.url)) for request in transport.requests] == [("POST", URL)]
     assert json.loads(transport.requests[0].content) == {"model": "m"}
     assert transport.open_streams == 0
@@ -291,7 +299,7 @@ async def test_folds_at_every_speed(tmp_path: Path, speed: Any, cuts: str) -> No
 
 
 async def test_waits_as_long_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The waits are those of `paced`; at the end nothing is waited for."""
+    """The waits are those of `with_delays`; at the end nothing is waited for."""
     slept: list[float] = []
 
     async def sleep(delay: float) -> None:

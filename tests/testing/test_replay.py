@@ -23,10 +23,10 @@ from streamfold.recording import (
     RecordTransport,
     ReplayMismatch,
     ReplayTransport,
-    Sent,
+    SentExchange,
     load_source,
 )
-from streamfold.recording.request_matching import Request, difference
+from streamfold.recording.request_matching import RecordedRequest, diff_requests
 from streamfold.testing.replay_server import serve_replay
 from tables import each_row
 
@@ -38,12 +38,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"
 TLS = httpx.create_ssl_context()
 
 
-def asked(model: str, content: str, **rest: Any) -> Sent:
+def asked(model: str, content: str, **rest: Any) -> SentExchange:
     body = {"model": model, "messages": [{"role": "user", "content": content}], **rest}
-    return Sent("POST", "/v1/chat/completions", json.dumps(body, indent=2))
+    return SentExchange("POST", "/v1/chat/completions", json.dumps(body, indent=2))
 
 
-def answer(name: str, sent: Sent | None = None) -> Recording:
+def answer(name: str, sent: SentExchange | None = None) -> Recording:
     return Recording(f"case/{name}", text(name) + fin("stop") + DONE, sent=sent)
 
 
@@ -52,7 +52,7 @@ B = answer("b", asked("m", "What is b?", temperature=0.5))
 FREE = answer("free")
 
 
-def body(sent: Sent | None) -> Any:
+def body(sent: SentExchange | None) -> Any:
     assert sent is not None
     return json.loads(sent.body)
 
@@ -91,10 +91,10 @@ async def test_differences_that_are_ignored() -> None:
 
 def test_the_difference_to_a_text_with_many_hidden_keys_is_found_at_once() -> None:
     """However many `***` a recorded text has, comparing takes time in proportion to its length."""
-    recorded = Sent("POST", "/v1/chat/completions", json.dumps({"a": ", ".join(["***"] * 2000) + " end"}))
+    recorded = SentExchange("POST", "/v1/chat/completions", json.dumps({"a": ", ".join(["***"] * 2000) + " end"}))
     for end, same in ((" END", False), (" end", True)):
         sent = json.dumps({"a": ", ".join(["word"] * 20_000) + end}).encode()
-        assert (difference(recorded, Request("POST", "/v1/chat/completions", sent)) == "") is same
+        assert (diff_requests(recorded, RecordedRequest("POST", "/v1/chat/completions", sent)) == "") is same
 
 
 async def test_another_request_than_recorded() -> None:
@@ -180,7 +180,7 @@ async def test_long_lines_and_other_bodies_are_told() -> None:
     with pytest.raises(ReplayMismatch, match=r"AAAA\.\.\. \(\d+ characters\)") as caught:
         await post(ReplayTransport(answer("x", asked("m", image))), body(asked("m", image + "B")))
     assert max(map(len, caught.value.diff.splitlines())) < 200
-    transport = ReplayTransport(answer("x", Sent("POST", "/v1/chat/completions", "plain\ntext")))
+    transport = ReplayTransport(answer("x", SentExchange("POST", "/v1/chat/completions", "plain\ntext")))
     async with httpx.AsyncClient(transport=transport) as client:
         with pytest.raises(ReplayMismatch, match="-text\n\\+words"):
             await client.post(URL, content=b"plain\nwords")

@@ -12,7 +12,7 @@ import pytest
 from folding import DONE, call, entry, fin, text
 from streamfold import ConfigError, IncompleteStreamError, Provider, RateLimitError, StreamfoldError
 from streamfold.faults import cut_after, status
-from streamfold.recording import Recording, RecordTransport, ReplayTransport, Sent
+from streamfold.recording import Recording, RecordTransport, ReplayTransport, SentExchange
 from streamfold.testing import ReplayProvider, ScriptError
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -24,7 +24,7 @@ def asked(number: int, said: str, *, conversation: str = "") -> Recording:
     """A recording of `said` with the request that it answers."""
     message = {"role": "user", "content": f"question {number}"}
     body = {"model": "acme-1", "messages": [message], "stream": True, "stream_options": {"include_usage": True}}
-    sent = Sent("POST", "/v1/chat/completions", json.dumps(body))
+    sent = SentExchange("POST", "/v1/chat/completions", json.dumps(body))
     return Recording(f"acme/{number}", text(said) + fin("stop") + DONE, sent=sent, conversation=conversation)
 
 

@@ -47,12 +47,12 @@ from streamfold import (
 )
 from streamfold.faults import status
 from streamfold.testing import (
+    ProviderDouble,
     ReplayFixture,
     ReplayProvider,
     ScriptedFixture,
     ScriptedProvider,
     SentRequest,
-    SpyProvider,
     assert_any_cut,
     assert_any_text_cut,
     assert_recording,
@@ -243,7 +243,7 @@ async def test_an_application(scripted: ScriptedFixture, replay: ReplayFixture) 
     assert_type(provider, ScriptedProvider)
     assert_type(provider.requests[0], SentRequest)
     assert_type(provider.requests[0].tools, tuple[Tool, ...])
-    assert_type(replay("kimi/parallel_calls", cuts="bytes:1", faults=[status(429)]), SpyProvider)
+    assert_type(replay("kimi/parallel_calls", cuts="bytes:1", faults=[status(429)]), ProviderDouble)
     assert_type(ReplayProvider(Path("fixtures/kimi/parallel_calls"), provider={"dialect": "kimi"}), ReplayProvider)
     assert_type(await ScriptedProvider("Hello.").chat("Hi"), Reply)
 

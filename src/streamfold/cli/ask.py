@@ -16,9 +16,9 @@ from ..client import Provider
 from ..config import Profile, load_profile
 from ..net import make_client
 from ..recording import Recording, RecordingDraft, failure_in, find_recording, recording_client
-from ..terminal import File, console, read_json, reported_errors, say
+from ..terminal import File, console, print_status, read_json, reported_errors
 from ..values import ConfigError, Message, image, system, user
-from .show import ERROR_LINE, Screen, screen_for
+from .show import ERROR_LINE, Renderer, renderer_for
 
 AsJson = Annotated[
     bool,
@@ -50,7 +50,7 @@ _DEMO = (
 
 
 async def _show(
-    screen: Screen, provider: Provider, messages: list[Message], tools: list[Any], options: dict[str, Any]
+    screen: Renderer, provider: Provider, messages: list[Message], tools: list[Any], options: dict[str, Any]
 ) -> None:
     async with provider.chat_stream(messages, tools, **options) as stream:
         async for chunk in stream:
@@ -75,7 +75,7 @@ async def _recorded(profile: Profile, directory: Path, name: str) -> AsyncIterat
     finally:
         for path in _kept(draft):
             failure = failure_in(Recording.load(path))
-            say(f"recorded: {path}.sse" + (f" ({failure})" if failure else ""), err=True)
+            print_status(f"recorded: {path}.sse" + (f" ({failure})" if failure else ""), err=True)
 
 
 def demo(
@@ -84,10 +84,10 @@ def demo(
 ) -> None:
     """Stream two recorded answers over HTTP on this machine. Needs no key and no network."""
     with reported_errors(as_json, ERROR_LINE):
-        anyio.run(_demo, screen_for(as_json, everything=True), as_json, speed)
+        anyio.run(_demo, renderer_for(as_json, everything=True), as_json, speed)
 
 
-async def _demo(screen: Screen, as_json: bool, speed: float) -> None:
+async def _demo(screen: Renderer, as_json: bool, speed: float) -> None:
     from ..testing import serve_replay  # late: it knows every wire
 
     target = console()
@@ -128,7 +128,7 @@ def chat(
         opening = [system(system_prompt)] if system_prompt else []
         messages = [*opening, user(_question(prompt, bool(parts)), *parts)]
         tools, given = _read_tools(tool_file), _given(base_url=base_url, model=model)
-        screen = screen_for(as_json)
+        screen = renderer_for(as_json)
 
         async def ask() -> None:
             async with Provider.from_config(provider, config=config, **given) as asked:
@@ -164,7 +164,7 @@ def record(
         opening = [system(system_prompt)] if system_prompt else []
         messages = [*opening, user(_question(prompt, False))]
         tools, given = _read_tools(tool_file), _given(base_url=base_url, model=model)
-        screen = screen_for(as_json)
+        screen = renderer_for(as_json)
 
         profile = load_profile(provider, {"max_retries": 0, **given}, config)
 
@@ -207,7 +207,7 @@ def _kept(draft: RecordingDraft) -> list[Path]:
         problem = draft.problem() if draft.has_older else None
         if problem is None:
             return draft.keep()
-        say(f"not recorded: {problem}; {draft.target}.sse is unchanged", err=True)
+        print_status(f"not recorded: {problem}; {draft.target}.sse is unchanged", err=True)
         return []
     finally:
         draft.discard()

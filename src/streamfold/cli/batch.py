@@ -28,9 +28,9 @@ from ..jobs import (
     export,
     schema_check,
 )
-from ..terminal import File, print_json, read_json, reported_errors, say
+from ..terminal import File, print_json, print_status, read_json, reported_errors
 from ..values import ConfigError
-from .batch_run import Ended, run_job
+from .batch_run import JobOutcome, run_job
 from .batch_tools import read_tools
 
 
@@ -150,7 +150,7 @@ def run(
                 export([written], output)
         _report(asked.name, ended, output, as_json)
         if ended.paused and via == "provider-batch":
-            say("Batches that are handed over go on at the provider meanwhile.", err=True)
+            print_status("Batches that are handed over go on at the provider meanwhile.", err=True)
         if ended.paused:
             raise typer.Exit(130 if ended.interrupted else 3)
         if ended.summary.errors:
@@ -202,16 +202,16 @@ def _check_apart(rows: Path, output: Path, ledger: Path) -> None:
             raise ConfigError(f"{first}: {one} and {other} can't be one file")
 
 
-def _report(name: str, ended: Ended, output: Path, as_json: bool) -> None:
+def _report(name: str, ended: JobOutcome, output: Path, as_json: bool) -> None:
     line, paused = _summary(ended.summary), ended.paused
     if as_json:
         print_json({"provider": name, **line, "paused": paused and str(paused), "output": str(output)})
         return
     costs = "".join(f", {amount} {currency}" for currency, amount in line["costs"].items())
     tokens = f"{line['input_tokens']} + {line['output_tokens']} tokens"
-    say(f"{line['done']} answers, {line['errors']} errors, {line['rows']} rows; {tokens}{costs}")
+    print_status(f"{line['done']} answers, {line['errors']} errors, {line['rows']} rows; {tokens}{costs}")
     if paused:
-        say(f"{paused}\nStart the same command again to go on.", err=True)
+        print_status(f"{paused}\nStart the same command again to go on.", err=True)
 
 
 def _summary(summary: JobSummary) -> dict[str, Any]:
@@ -234,11 +234,11 @@ def status(ledger: Annotated[Path, typer.Argument(help="The ledger of a job.")],
             return
         first, step = opened.shard
         rows = len(range(first, int(settings.get("count", 0)), step))
-        say(f"{counts['done']} answers, {counts['error']} errors, {counts['sent']} under way, {rows} rows")
-        say(f"model: {settings.get('model', 'unknown')}")
+        print_status(f"{counts['done']} answers, {counts['error']} errors, {counts['sent']} under way, {rows} rows")
+        print_status(f"model: {settings.get('model', 'unknown')}")
         for found in batches:
             said = f"{found.finished} of {found.rows} requests done" + (f", {found.word}" if found.word else "")
-            say(f"batch {found.id or found.key}: {found.state}, {said}")
+            print_status(f"batch {found.id or found.key}: {found.state}, {said}")
 
 
 @app.command(name="export")
@@ -261,7 +261,7 @@ def _export(ledgers: list[Path], output: Path, *, whole: bool) -> None:
         opened = [stack.enter_context(Ledger(path, readonly=True)) for path in ledgers]
         count = export(opened, output, whole=whole)
         total = int(opened[0].settings().get("count", count))
-        say(f"{output}: {count} rows" if count == total else f"{output}: {count} of {total} rows")
+        print_status(f"{output}: {count} rows" if count == total else f"{output}: {count} of {total} rows")
 
 
 def _read_shard(text: str) -> tuple[int, int]:

@@ -10,14 +10,14 @@ import anyio
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from ..jobs import BatchJob
-from ..terminal import console, say
+from ..terminal import console, print_status
 
 _LOOKS = 0.2  # seconds between two looks at a job
 _WINDOW = 15.0  # seconds that a speed is measured over
 _LINES = 30.0  # seconds between two lines where there is no terminal
 
 
-class Meter:
+class SpeedMeter:
     """The speed of a job, over its last seconds."""
 
     def __init__(self) -> None:
@@ -47,13 +47,13 @@ class Meter:
 
 async def show_progress(name: str, job: BatchJob) -> None:
     """Shows on standard error how far a job is, until it is cancelled."""
-    target, meter = console(stderr=True), Meter()
+    target, meter = console(stderr=True), SpeedMeter()
     if not target.is_terminal:
         while True:
             said = meter.said(monotonic(), job)
             await anyio.sleep(_LINES)
             summary = job.summary
-            say(f"{name}: {summary.done + summary.errors:,} of {summary.rows:,} rows, {said}", err=True)
+            print_status(f"{name}: {summary.done + summary.errors:,} of {summary.rows:,} rows, {said}", err=True)
     columns = (
         TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
         TextColumn("{task.fields[said]}", markup=False),

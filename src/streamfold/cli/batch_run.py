@@ -14,12 +14,12 @@ import anyio.abc
 
 from ..client import Provider
 from ..jobs import BatchJob, JobPausedError, JobSummary, batch
-from ..terminal import say
+from ..terminal import print_status
 from .batch_progress import show_progress
 
 
 @dataclass(slots=True)
-class Ended:
+class JobOutcome:
     """How a job has ended.
 
     Attributes:
@@ -32,20 +32,22 @@ class Ended:
     interrupted: bool = False
 
 
-async def run_job(provider: Provider, rows: Path, ledger: Path, settings: Mapping[str, Any], *, shown: bool) -> Ended:
+async def run_job(
+    provider: Provider, rows: Path, ledger: Path, settings: Mapping[str, Any], *, shown: bool
+) -> JobOutcome:
     """Runs a job, and returns how it has ended.
 
     Ctrl-C and SIGTERM stop asking: rows that are under way get their answers. A second one gives them up.
     """
     async with provider, batch(provider, rows, ledger=ledger, **settings) as job:
-        ended = Ended(job.summary)
+        ended = JobOutcome(job.summary)
 
         def interrupt() -> None:
             if ended.interrupted:
                 running.cancel_scope.cancel()
                 return
             ended.interrupted = True
-            say("\nstopping: rows that are under way get their answers; once more gives them up", err=True)
+            print_status("\nstopping: rows that are under way get their answers; once more gives them up", err=True)
             job.stop()
 
         async with anyio.create_task_group() as around:
@@ -58,7 +60,7 @@ async def run_job(provider: Provider, rows: Path, ledger: Path, settings: Mappin
     return ended
 
 
-async def _run(job: BatchJob, ended: Ended) -> None:
+async def _run(job: BatchJob, ended: JobOutcome) -> None:
     try:
         await job.run()
     except JobPausedError as error:

@@ -21,7 +21,7 @@ from ..config import (
     toml_path,
     trust_file,
 )
-from ..terminal import File, print_json, reported_errors, say
+from ..terminal import File, print_json, print_status, reported_errors
 from ..values import ConfigError, EmptyResponseError, StreamfoldError
 
 app = typer.Typer(
@@ -49,7 +49,7 @@ def show(
                 print_json({"provider": spec, **asdict(value)})
             continue
         if spec is not None:
-            say("\n" * bool(number) + f"[{toml_path(('providers', spec))}]")
+            print_status("\n" * bool(number) + f"[{toml_path(('providers', spec))}]")
         _print(values)
 
 
@@ -78,11 +78,11 @@ def check(
     if as_json:
         print_json({"file": path, "providers": names, "problems": problems})
     elif problems:
-        say("\n".join(problems))
+        print_status("\n".join(problems))
     elif path is None:
-        say("no file: only the catalogue is used (`streamfold config path` shows where a file may be)")
+        print_status("no file: only the catalogue is used (`streamfold config path` shows where a file may be)")
     else:
-        say(f"{path}: no problems, {len(names)} provider{'s' * (len(names) != 1)}")
+        print_status(f"{path}: no problems, {len(names)} provider{'s' * (len(names) != 1)}")
     if problems:
         raise typer.Exit(1)
 
@@ -94,7 +94,7 @@ def path(file: File = None) -> None:
     used = next((place for place in looked_in if place.exists), None)
     for place in looked_in:
         state = "used" if place is used else "shadowed" if place.exists else "not there"
-        say(f"{state:9}  {place.path.absolute()}  ({place.origin})")
+        print_status(f"{state:9}  {place.path.absolute()}  ({place.origin})")
     if used is None and looked_in[0].required:
         raise typer.Exit(1)
 
@@ -109,7 +109,7 @@ def trust(
     """
     with reported_errors(False):
         kept = trust_file(path)
-    say(f"{path.absolute()} is trusted as it is now (remembered in {kept})")
+    print_status(f"{path.absolute()} is trusted as it is now (remembered in {kept})")
 
 
 async def _silent_providers(config: Config) -> list[str]:
@@ -146,4 +146,4 @@ def _print(values: list[EffectiveValue]) -> None:
     lines = [f"{value.key} = {value.shown}" for value in values]
     width = min(max(map(len, lines), default=0), 60)
     for line, value in zip(lines, values, strict=True):
-        say(f"{line:{width}}  # {value.source}")
+        print_status(f"{line:{width}}  # {value.source}")

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ..config import Config, capability_values, describe_key, provider_files, read_config
 from ..requests import CAPABILITIES
-from ..terminal import File, console, harmless, print_json, print_rows, reported_errors
+from ..terminal import File, console, escape_control_characters, print_json, print_rows, reported_errors
 from ..text import shown_url
 
 _STYLES = {"yes": "green", "no": "red", "unknown": "dim"}
@@ -46,7 +46,13 @@ def _print_providers(config: Config, as_json: bool) -> None:
             line = {"name": profile.name, "adapter": profile.adapter, "base_url": url}
             print_json({**line, "keys": profile.keys_set(), "source": source})
         key = Text(state, "green" if state.startswith("set") else "dim")
-        rows.append([*map(Text, (profile.name, profile.adapter, harmless(url))), key, Text(harmless(source))])
+        rows.append(
+            [
+                *map(Text, (profile.name, profile.adapter, escape_control_characters(url))),
+                key,
+                Text(escape_control_characters(source)),
+            ]
+        )
     if not as_json:
         print_rows(console(), ("provider", "adapter", "base URL", "key", "from"), rows)
 
@@ -64,15 +70,18 @@ def _print_capabilities(config: Config, spec: str, as_json: bool) -> None:
         return
     target = console()
     if one:
-        target.print(Text(harmless(f"{profile.name}:{profile.model}"), "bold"), soft_wrap=True)
+        target.print(Text(escape_control_characters(f"{profile.name}:{profile.model}"), "bold"), soft_wrap=True)
         rows = [
-            [Text(name), Text(support, _STYLES[support]), Text(harmless(source))]
+            [Text(name), Text(support, _STYLES[support]), Text(escape_control_characters(source))]
             for name, support, source in found[profile.model]
         ]
         print_rows(target, ("capability", "", "from"), rows)
     else:
         rows = [
-            [Text(harmless(model or "(any)")), *(Text(support, _STYLES[support]) for _, support, _ in values)]
+            [
+                Text(escape_control_characters(model or "(any)")),
+                *(Text(support, _STYLES[support]) for _, support, _ in values),
+            ]
             for model, values in found.items()
         ]
         print_rows(target, ("model", *CAPABILITIES), rows)

@@ -11,11 +11,11 @@ import typer
 
 from ..engine import StreamDecoder
 from ..faults import read_fault
-from ..recording import Speed, load_source, open_recording, paced
-from ..terminal import AdapterName, DialectNames, reported_errors, say
+from ..recording import Speed, load_source, open_recording, with_delays
+from ..terminal import AdapterName, DialectNames, print_status, reported_errors
 from ..values import ConfigError
 from .ask import AsJson
-from .show import ERROR_LINE, screen_for
+from .show import ERROR_LINE, renderer_for
 
 Pace = Annotated[str, typer.Option("--speed", help="instant, recorded, or a number of pieces per second.")]
 Cuts = Annotated[str, typer.Option(help="How to cut the bytes: recorded, whole, events, bytes:N or random:SEED.")]
@@ -30,12 +30,12 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Decode a recorded answer and show it."""
-    screen = screen_for(as_json)
+    screen = renderer_for(as_json)
     with reported_errors(as_json, ERROR_LINE):
         recording = open_recording(file)
         options = recording.options() | ({"dialect": dialect} if dialect else {})
         decoder = StreamDecoder(adapter or recording.adapter, **options)
-        for delay, piece in paced(recording, cuts, _speed(speed)):
+        for delay, piece in with_delays(recording, cuts, _speed(speed)):
             sleep(delay)
             for chunk in decoder.feed(piece):
                 screen.chunk(chunk)
@@ -75,7 +75,7 @@ async def _serve(sources: list[Path], port: int, speed: str, cuts: str, match: A
     serving = serve_replay(recordings, port=port, speed=pace, cuts=cuts, match=match, faults=broken)
     try:
         async with serving as base_url:
-            say(f"{base_url} answers with {', '.join(recording.name for recording in recordings)}")
+            print_status(f"{base_url} answers with {', '.join(recording.name for recording in recordings)}")
             await anyio.sleep_forever()
     except OSError as exc:
         raise ConfigError(f"port {port} can't be used: {exc.strerror or exc}") from exc

@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..terminal import console, harmless, print_json
+from ..terminal import console, escape_control_characters, print_json
 from ..values import Reply, StreamChunk, ToolCall
 
 _MEMBERS = ("delta", "tool_calls", "finished", "reasoning", "finish_reason", "usage")
 ERROR_LINE = {"delta": "", "finished": False}  # the members that every line has, an error's too
 
 
-class Screen(Protocol):
+class Renderer(Protocol):
     """Shows an answer."""
 
     def chunk(self, chunk: StreamChunk) -> None:
@@ -28,7 +28,7 @@ class Screen(Protocol):
         """Shows what is known only at the end."""
 
 
-class Json:
+class JSONLinesRenderer:
     """One line of JSON for each chunk: always `delta` and `finished`, other members if they have a value.
 
     The line of the finished chunk also has the `id` and the `model` of the reply, and its `warnings`.
@@ -52,7 +52,7 @@ class Json:
         print_json({**self._last, "id": reply.id, "model": reply.model, "warnings": warnings})
 
 
-class Plain:
+class TextRenderer:
     """Text as it comes, reasoning dimmed, tool calls at the end.
 
     Args:
@@ -79,14 +79,14 @@ class Plain:
     def end(self, reply: Reply) -> None:
         self._end_line()
         if reply.refusal:
-            self._aside.print(Text(harmless(f"refused: {reply.refusal}"), "red"), soft_wrap=True)
+            self._aside.print(Text(escape_control_characters(f"refused: {reply.refusal}"), "red"), soft_wrap=True)
         parts = [f"finished: {reply.finish_reason}"]
         if usage := reply.usage:
             counts = ((usage.input_tokens, "in"), (usage.output_tokens, "out"))
             parts += [f"{count} tokens {way}" for count, way in counts if count is not None]
         self._aside.print(Text(" · ".join(parts), "dim"))
         for warning in reply.warnings:
-            line = Text.assemble(("warning ", "yellow"), harmless(f"{warning.code}: {warning.detail}"))
+            line = Text.assemble(("warning ", "yellow"), escape_control_characters(f"{warning.code}: {warning.detail}"))
             self._aside.print(line, soft_wrap=True)
 
     def _write(self, target: Console, text: str, *, reasoning: bool) -> None:
@@ -96,7 +96,9 @@ class Plain:
                 self._aside.print()
         self._reasoning = reasoning
         if target.is_terminal:
-            target.out(harmless(text), end="", style="dim italic" if reasoning else None, highlight=False)
+            target.out(
+                escape_control_characters(text), end="", style="dim italic" if reasoning else None, highlight=False
+            )
         else:
             target.file.write(text)
         target.file.flush()
@@ -111,25 +113,27 @@ class Plain:
         if not self._answer.is_terminal:
             for call in calls:
                 arguments = json.dumps(call.arguments, ensure_ascii=False)
-                self._answer.file.write(harmless(f"tool call: {call.name} {arguments} {call.id}") + "\n")
+                self._answer.file.write(
+                    escape_control_characters(f"tool call: {call.name} {arguments} {call.id}") + "\n"
+                )
             return
         table = Table(title="tool calls", title_justify="left", show_lines=False)
         for heading in ("id", "tool", "arguments"):
             table.add_column(heading, overflow="fold")
         for call in calls:
-            arguments = harmless(json.dumps(call.arguments, ensure_ascii=False))
-            row = (Text(harmless(call.id), "dim"), Text(harmless(call.name), "bold"))
+            arguments = escape_control_characters(json.dumps(call.arguments, ensure_ascii=False))
+            row = (Text(escape_control_characters(call.id), "dim"), Text(escape_control_characters(call.name), "bold"))
             table.add_row(*row, Text(arguments, "red" if call.error else ""))
         self._answer.print(table)
 
 
-def screen_for(as_json: bool, *, everything: bool = False) -> Screen:
+def renderer_for(as_json: bool, *, everything: bool = False) -> Renderer:
     """Returns the screen for a command.
 
     Args:
         everything: print reasoning and token counts to standard output too, on a pipe as well.
     """
     if as_json:
-        return Json()
+        return JSONLinesRenderer()
     answer = console()
-    return Plain(answer, answer if answer.is_terminal or everything else console(stderr=True))
+    return TextRenderer(answer, answer if answer.is_terminal or everything else console(stderr=True))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..values import set_public_module
 from .injector import Injection, Injector
 from .reading import read_fault
-from .steps import Chain, Ending, Step
+from .steps import BodyStep, Chain, Ending
 from .vocabulary import (
     Fault,
     corrupt,

@@ -13,7 +13,7 @@ from ..engine import EventScanner
 Ending: TypeAlias = Literal["end", "cut", "reset"]
 
 
-class Step(NamedTuple):
+class BodyStep(NamedTuple):
     """The next thing that happens to a body.
 
     Attributes:
@@ -31,7 +31,7 @@ class Step(NamedTuple):
 class Filter(Protocol):
     """Takes the steps of a body one by one and makes other ones of them."""
 
-    def feed(self, step: Step) -> Iterable[Step]:
+    def feed(self, step: BodyStep) -> Iterable[BodyStep]:
         """Returns the steps that replace this one."""
         ...
 
@@ -47,7 +47,7 @@ class Chain:
         self._filters = list(filters)
         self.ended: Ending | None = None
 
-    def feed(self, step: Step) -> list[Step]:
+    def feed(self, step: BodyStep) -> list[BodyStep]:
         """Returns the steps that replace this one. After an ending there are none."""
         steps = [] if self.ended else [step]
         for each in self._filters:
@@ -62,14 +62,14 @@ class Chain:
 class Insert:
     """Puts steps at a place: before the first byte, after so many bytes, or after so many whole events."""
 
-    def __init__(self, steps: Iterable[Step], *, after_bytes: int | None, after_events: int | None) -> None:
+    def __init__(self, steps: Iterable[BodyStep], *, after_bytes: int | None, after_events: int | None) -> None:
         self._steps = list(steps)
         self._bytes = after_bytes
         self._events = 0 if after_events is None else after_events
         self._scanner = EventScanner()
         self._met = False
 
-    def feed(self, step: Step) -> Iterator[Step]:
+    def feed(self, step: BodyStep) -> Iterator[BodyStep]:
         if self._met:
             yield step
             return
@@ -80,11 +80,11 @@ class Insert:
         self._met = True
         delay = step.delay
         if place:
-            yield Step(delay, step.data[:place])
+            yield BodyStep(delay, step.data[:place])
             delay = 0.0
         yield from self._steps
         if place < len(step.data) or step.ending or not step.data:
-            yield Step(delay, step.data[place:], step.ending)
+            yield BodyStep(delay, step.data[place:], step.ending)
 
     def _place(self, data: bytes) -> int | None:
         """Returns where in these bytes the place is; None if it comes later."""
@@ -112,37 +112,39 @@ class Edit:
         self._edit = edit
         self._scanner = EventScanner()
         self._number = 1
-        self._held: list[Step] = []
+        self._held: list[BodyStep] = []
 
-    def feed(self, step: Step) -> Iterator[Step]:
+    def feed(self, step: BodyStep) -> Iterator[BodyStep]:
         delay = step.delay
         for part, ends in self._scanner.feed(step.data):
             if self._number in self._numbers:
-                self._held.append(Step(delay, part))
+                self._held.append(BodyStep(delay, part))
                 if ends:
                     yield self._edited()
             else:
-                yield Step(delay, part)
+                yield BodyStep(delay, part)
             delay = 0.0
             self._number += ends
         if step.ending:
             if self._held and self._scanner.in_event:  # the last event has no blank line
                 yield self._edited()
             yield from self._held
-            yield Step(delay, b"", step.ending)
+            yield BodyStep(delay, b"", step.ending)
         elif not step.data:
             yield step
 
-    def _edited(self) -> Step:
+    def _edited(self) -> BodyStep:
         held, self._held = self._held, []
-        return Step(sum(step.delay for step in held), self._edit(self._number, b"".join(step.data for step in held)))
+        return BodyStep(
+            sum(step.delay for step in held), self._edit(self._number, b"".join(step.data for step in held))
+        )
 
 
-class Late:
+class Delay:
     """Lets every piece of the body come later."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
-    def feed(self, step: Step) -> Iterator[Step]:
+    def feed(self, step: BodyStep) -> Iterator[BodyStep]:
         yield step._replace(delay=step.delay + self._seconds) if step.data else step

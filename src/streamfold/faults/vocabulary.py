@@ -19,7 +19,7 @@ from pydantic import Field
 from ..config import Count, PositiveCount, Seconds, check_members
 from ..engine import event_ranges
 from ..values import ConfigError
-from .steps import Edit, Filter, Insert, Late, Step
+from .steps import BodyStep, Delay, Edit, Filter, Insert
 
 _WEB_PAGE = "<html><head><title>502 Bad Gateway</title></head><body>The proxy lost its server.</body></html>\n\n"
 
@@ -58,7 +58,7 @@ class _Placed(Fault):
         if self.after_bytes is not None and self.after_events is not None:
             raise ConfigError(f"{type(self).__name__}: give after_bytes= or after_events=, not both")
 
-    def _insert(self, *steps: Step) -> list[Filter]:
+    def _insert(self, *steps: BodyStep) -> list[Filter]:
         return [Insert(steps, after_bytes=self.after_bytes, after_events=self.after_events)]
 
 
@@ -83,7 +83,7 @@ class cut_after(Fault):
             raise ConfigError("cut_after: give bytes= or events=, one of them")
 
     def filters(self) -> list[Filter]:
-        return [Insert([Step(0.0, ending="cut")], after_bytes=self.bytes, after_events=self.events)]
+        return [Insert([BodyStep(0.0, ending="cut")], after_bytes=self.bytes, after_events=self.events)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -94,7 +94,7 @@ class reset(_Placed):
     """
 
     def filters(self) -> list[Filter]:
-        return self._insert(Step(0.0, ending="reset"))
+        return self._insert(BodyStep(0.0, ending="reset"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -119,7 +119,7 @@ class stall(_Placed):
     seconds: Annotated[float, Field(ge=0)] = math.inf
 
     def filters(self) -> list[Filter]:
-        return self._insert(Step(self.seconds))
+        return self._insert(BodyStep(self.seconds))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -134,7 +134,7 @@ class slow(Fault):
     head: Seconds = field(default=0.0, kw_only=True)
 
     def filters(self) -> list[Filter]:
-        return [Late(self.seconds)]
+        return [Delay(self.seconds)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -150,7 +150,7 @@ class keepalive(_Placed):
     seconds: Seconds = 0.0
 
     def filters(self) -> list[Filter]:
-        return self._insert(*[Step(self.seconds, f": {self.comment}\n\n".encode())] * self.comments)
+        return self._insert(*[BodyStep(self.seconds, f": {self.comment}\n\n".encode())] * self.comments)
 
 
 # --- Bytes -----------------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class garbage(_Placed):
     data: Annotated[str | bytes, Field(min_length=1)] = _WEB_PAGE
 
     def filters(self) -> list[Filter]:
-        return self._insert(Step(0.0, self.data.encode() if isinstance(self.data, str) else self.data))
+        return self._insert(BodyStep(0.0, self.data.encode() if isinstance(self.data, str) else self.data))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

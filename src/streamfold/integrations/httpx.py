@@ -8,10 +8,10 @@ from __future__ import annotations
 import httpx
 
 from .repair import Repaired
-from .transport import Repairing
+from .transport import BaseRepairTransport
 
 __all__ = ["RepairTransport", "Repaired"]
 
 
-class RepairTransport(Repairing, httpx.AsyncBaseTransport, httpx.BaseTransport):
-    """A transport for httpx that repairs the answers of models. The arguments are those of `Repairing`."""
+class RepairTransport(BaseRepairTransport, httpx.AsyncBaseTransport, httpx.BaseTransport):
+    """A transport for httpx that repairs the answers of models. The arguments are those of `BaseRepairTransport`."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import httpx2
 
 from .repair import Repaired
-from .transport import Repairing
+from .transport import BaseRepairTransport
 
 __all__ = ["RepairTransport", "Repaired"]
 
 
-class RepairTransport(Repairing, httpx2.AsyncBaseTransport, httpx2.BaseTransport):
-    """A transport for httpx2 that repairs the answers of models. The arguments are those of `Repairing`."""
+class RepairTransport(BaseRepairTransport, httpx2.AsyncBaseTransport, httpx2.BaseTransport):
+    """A transport for httpx2 that repairs the answers of models. The arguments are those of `BaseRepairTransport`."""

@@ -33,8 +33,8 @@ from streamfold.values import ServerTool
 
 from .hosted_steps import HostedSteps
 from .langchain_blocks import citations, file_blocks, server_blocks
-from .langchain_turns import KEPT, turns
-from .model_settings import NAMES, by_kind, unsendable, written
+from .langchain_turns import KEPT, to_messages
+from .model_settings import NAMES, as_body_members, token_details, unsupported_settings
 
 __all__ = ["ChatStreamfold"]
 
@@ -96,7 +96,7 @@ class ChatStreamfold(BaseChatModel):
         """Refuses at once what no request could have."""
         model = self.client if self.client is not None else self._made()
         options = self._options(None, {})
-        if wrong := [name for name in NAMES if options.get(name) is not None and name in unsendable(model)]:
+        if wrong := [name for name in NAMES if options.get(name) is not None and name in unsupported_settings(model)]:
             raise streamfold.ConfigError(f"{model.name} can't be sent {' and '.join(wrong)}: leave it out")
         if isinstance(model, streamfold.Provider):
             Options.read({name: value for name, value in options.items() if name not in _NOT_IN_BODIES})
@@ -135,9 +135,9 @@ class ChatStreamfold(BaseChatModel):
         """Returns the arguments of `chat_stream` for a call of LangChain's."""
         options = self._options(stop, kwargs)
         if any(options.get(name) is not None for name in NAMES):
-            options["extra_body"] = {**written(self._async, options), **(options.get("extra_body") or {})}
+            options["extra_body"] = {**as_body_members(self._async, options), **(options.get("extra_body") or {})}
         options = {name: value for name, value in options.items() if name not in NAMES}
-        return {"messages": [made for message in messages for made in turns(message)], **options}
+        return {"messages": [made for message in messages for made in to_messages(message)], **options}
 
     def _options(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the options of a call, with those that only some APIs have."""
@@ -294,7 +294,10 @@ def _result(reply: Reply) -> ChatResult:
         content=_whole_content(reply),
         tool_calls=[_call(call) for call in reply.tool_calls if call.error is None],
         invalid_tool_calls=[_invalid(call) for call in reply.tool_calls if call.error is not None],
-        additional_kwargs={**_beside(reply), **({"reasoning_content": reply.reasoning} if reply.reasoning else {})},
+        additional_kwargs={
+            **_additional_kwargs(reply),
+            **({"reasoning_content": reply.reasoning} if reply.reasoning else {}),
+        },
         response_metadata=_metadata(reply),
         usage_metadata=_usage(reply.usage),
         id=reply.id,
@@ -313,7 +316,7 @@ def _chunk(chunk: streamfold.StreamChunk, steps: HostedSteps, reply: Reply | Non
     message = AIMessageChunk(
         content=[*([chunk.delta] if chunk.delta else []), *rest] if rest else chunk.delta,
         tool_call_chunks=[_call_chunk(number, call) for number, call in enumerate(reply.tool_calls)],
-        additional_kwargs={**said, **_beside(reply)},
+        additional_kwargs={**said, **_additional_kwargs(reply)},
         response_metadata=_metadata(reply),
         usage_metadata=_usage(reply.usage),
         id=reply.id,
@@ -346,7 +349,7 @@ def _call_chunk(number: int, call: ToolCall) -> Any:
     return {"type": "tool_call_chunk", "index": number, "id": call.id, "name": call.name, "args": text}
 
 
-def _beside(reply: Reply) -> dict[str, Any]:
+def _additional_kwargs(reply: Reply) -> dict[str, Any]:
     """Returns what a whole answer has beside its content: the message as streamfold keeps it, and a refusal."""
     return {**_kept(reply), **({"refusal": reply.refusal} if reply.refusal else {})}
 
@@ -377,7 +380,7 @@ def _usage(usage: streamfold.Usage | None) -> UsageMetadata | None:
         return None
     given, written = usage.input_tokens or 0, usage.output_tokens or 0
     made = UsageMetadata(input_tokens=given, output_tokens=written, total_tokens=usage.total_tokens or given + written)
-    kinds: dict[str, Any] = by_kind(usage)
+    kinds: dict[str, Any] = token_details(usage)
     read = {"cache_read": usage.cached_tokens, "cache_creation": usage.cache_write_tokens}
     read["audio"] = kinds.get("input_audio_tokens")
     wrote = {"reasoning": usage.reasoning_tokens, "audio": kinds.get("output_audio_tokens")}

@@ -17,7 +17,7 @@ from .langchain_blocks import content_of
 KEPT = "streamfold"  # the member of `additional_kwargs` that has the message as streamfold keeps it
 
 
-def turns(message: BaseMessage) -> Iterator[Message]:
+def to_messages(message: BaseMessage) -> Iterator[Message]:
     match message:
         case AIMessage():
             yield _answer(message)

@@ -36,12 +36,12 @@ _TIERS: dict[str, dict[str, str | None]] = {
 NAMES = (*_SAMPLING, "logit_bias", "top_k", "service_tier")
 
 
-def unsendable(model: ChatModel) -> frozenset[str]:
+def unsupported_settings(model: ChatModel) -> frozenset[str]:
     """Returns the names of settings that this model can't be sent: all of them if it does not say who may answer."""
     return frozenset(NAMES) - _places(model).keys()
 
 
-def written(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, Any]:
+def as_body_members(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns these settings as members of a body, without those that the model can't be sent and those that are None.
 
     Args:
@@ -75,7 +75,7 @@ def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]
     return {name: place for name, place in first.items() if all(other.get(name) == place for other in others)}
 
 
-def by_kind(usage: Usage) -> dict[str, int]:
+def token_details(usage: Usage) -> dict[str, int]:
     """Returns the tokens of an answer by kind, where the server counted them so: audio, predictions, reasoning."""
     reasoning = {} if usage.reasoning_tokens is None else {"reasoning_tokens": usage.reasoning_tokens}
     return {**reasoning, **usage.details}

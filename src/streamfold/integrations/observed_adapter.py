@@ -36,7 +36,7 @@ class UnreadError(Exception):
     """A body is no answer of the API that its request belongs to."""
 
 
-class Shown(Adapter):
+class ObservedAdapter(Adapter):
     """An adapter that shows what it reads to a writer.
 
     Attributes:

@@ -41,9 +41,17 @@ from streamfold import (
 from streamfold.types import ResponseFormat
 
 from .hosted_steps import HostedSteps
-from .model_settings import NAMES, by_kind, unsendable, written
-from .pydantic_ai_tools import NATIVE_TOOLS, function, hosted_tools, native_parts, offered, other_parts, runs_natively
-from .pydantic_ai_turns import kept, turns
+from .model_settings import NAMES, as_body_members, token_details, unsupported_settings
+from .pydantic_ai_tools import (
+    NATIVE_TOOLS,
+    function,
+    hosted_tools,
+    native_parts,
+    other_parts,
+    select_tools,
+    supported_native_tools,
+)
+from .pydantic_ai_turns import kept, to_messages
 
 __all__ = ["StreamfoldModel"]
 
@@ -108,9 +116,9 @@ class StreamfoldModel(Model[Any]):
             "supports_json_object_output": True,
             "supports_thinking": True,
         }
-        if wrong := sorted({*(settings or {})} - _SETTINGS | {*(settings or {})} & unsendable(self.client)):
+        if wrong := sorted({*(settings or {})} - _SETTINGS | {*(settings or {})} & unsupported_settings(self.client)):
             raise UserError(f"{self.system} can't be sent the settings {', '.join(wrong)} through streamfold")
-        if (runs := runs_natively(self.client)) is not None:
+        if (runs := supported_native_tools(self.client)) is not None:
             can["supported_native_tools"] = runs
         super().__init__(settings=settings, profile={**can, **(profile or {})})
 
@@ -178,7 +186,7 @@ class StreamfoldModel(Model[Any]):
         """Returns the arguments of `chat_stream` for a request of pydantic-ai's."""
         given: Mapping[str, Any] = settings or {}
         request: dict[str, Any] = {_OPTIONS[name]: value for name, value in given.items() if name in _OPTIONS}
-        if more := written(self.client, given):
+        if more := as_body_members(self.client, given):
             request["extra_body"] = more | dict(request.get("extra_body") or {})
         if isinstance(timeout := given.get("timeout"), int | float):
             request["timeouts"] = {"first_event": timeout, "read": timeout}
@@ -189,10 +197,10 @@ class StreamfoldModel(Model[Any]):
             request["response_format"] = ResponseFormat(
                 form.json_schema, form.name or "answer", form.strict, description=form.description
             )
-        tools, request["tool_choice"] = offered(given.get("tool_choice"), parameters)
+        tools, request["tool_choice"] = select_tools(given.get("tool_choice"), parameters)
         request["tools"] = [*map(function, tools), *hosted_tools(parameters.native_tools)]
         instructions = self._get_instruction_parts(messages, parameters) or ()
-        history = [turn for message in messages for turn in turns(message)]
+        history = [turn for message in messages for turn in to_messages(message)]
         at = next((at for at, turn in enumerate(history) if turn.role != "system"), len(history))
         history[at:at] = [Message("system", part.content) for part in instructions]
         return {"messages": history, "repair_history": True, **request}
@@ -230,7 +238,7 @@ def _details(reply: Reply, parts: Sequence[ModelResponsePart]) -> dict[str, Any]
 def _usage(usage: Usage | None) -> RequestUsage:
     if usage is None:
         return RequestUsage()
-    kinds = by_kind(usage)
+    kinds = token_details(usage)
     details = {name: count for name, count in kinds.items() if "audio" not in name}
     requests = {f"{kind}_requests": number for kind, number in usage.tools.items()}
     return RequestUsage(

@@ -52,7 +52,7 @@ def hosted_tools(tools: Sequence[AbstractNativeTool]) -> list[Any]:
     return [_hosted(tool) for tool in tools]
 
 
-def runs_natively(model: ChatModel) -> frozenset[type[AbstractNativeTool]] | None:
+def supported_native_tools(model: ChatModel) -> frozenset[type[AbstractNativeTool]] | None:
     """Returns the tools that a provider runs, so that an agent can use its own in their place; None: it can't say."""
     if not isinstance(model, Provider):
         return None
@@ -106,7 +106,7 @@ def function(tool: ToolDefinition) -> dict[str, Any]:
     return {"type": "function", "function": {**said, **strict}}
 
 
-def offered(choice: Any, parameters: ModelRequestParameters) -> tuple[list[ToolDefinition], Any]:
+def select_tools(choice: Any, parameters: ModelRequestParameters) -> tuple[list[ToolDefinition], Any]:
     """Returns the tools that may be called, and the tool choice: output tools are what ends an agent's run."""
     tools, outputs = parameters.declared_tool_defs, {tool.name for tool in parameters.output_tools}
     plain = "auto" if parameters.allow_text_output or parameters.allow_image_output else "required"

@@ -38,7 +38,7 @@ from streamfold.types import TextPart as Text
 KEPT = "streamfold"  # the member of `provider_details`
 
 
-def turns(message: ModelMessage) -> Iterator[Message]:
+def to_messages(message: ModelMessage) -> Iterator[Message]:
     """Yields the turns of one message: a request may be several."""
     if isinstance(message, ModelResponse):
         yield _answer(message)

@@ -33,10 +33,10 @@ from ..values import (
     UpstreamError,
     WarningCode,
 )
-from .observed_adapter import Shown, UnreadError
+from .observed_adapter import ObservedAdapter, UnreadError
 from .request_tools import choice_asked, tools_asked
 
-__all__ = ["Repaired", "Repairs", "StreamRepair", "UnreadError", "WholeRepair"]
+__all__ = ["RepairSettings", "Repaired", "StreamRepair", "UnreadError", "WholeRepair"]
 
 _log = logging.getLogger("streamfold.integrations")
 
@@ -95,7 +95,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True)
-class Repairs:
+class RepairSettings:
     """How answers are repaired.
 
     Args:
@@ -139,14 +139,14 @@ class _Repair:
         repaired: what was read and mended.
     """
 
-    def __init__(self, repairs: Repairs, wire: str, request: Mapping[str, Any], redactor: Redactor) -> None:
+    def __init__(self, repairs: RepairSettings, wire: str, request: Mapping[str, Any], redactor: Redactor) -> None:
         overlay = _OVERLAYS[wire]
         tools = tools_asked(overlay.tools(request))
         choice = choice_asked(request.get("tool_choice"), tools)
         self.repaired = Repaired()
         self._redactor = redactor
         self._emitter = overlay(request=request, tool_choice=choice, mend_finish=repairs.mend_finish)
-        self._adapter = Shown(find_adapter(wire)(), self._emitter, skips=repairs.dialect is None)
+        self._adapter = ObservedAdapter(find_adapter(wire)(), self._emitter, skips=repairs.dialect is None)
         self._options: dict[str, Any] = {
             "dialect": repairs.dialect,
             "tools": tools,
@@ -170,7 +170,7 @@ class StreamRepair(_Repair):
     again. See `Passthrough` for what waits.
     """
 
-    def __init__(self, repairs: Repairs, *others: Any) -> None:
+    def __init__(self, repairs: RepairSettings, *others: Any) -> None:
         super().__init__(repairs, *others)
         self._passage = self._adapter.passage = Passthrough(self._emitter, texts=repairs.dialect is not None)
         self._rewriter = StreamRewriter(

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from ..net import Redactor, secrets_in_headers
 from ..values import Limits, StreamError
-from .repair import Repaired, Repairs, StreamRepair, UnreadError
+from .repair import Repaired, RepairSettings, StreamRepair, UnreadError
 
-__all__ = ["Repairing"]
+__all__ = ["BaseRepairTransport"]
 
 _OF_THE_BODY = (b"content-length", b"content-encoding", b"transfer-encoding", b"content-type")
 _EVENTS = "text/event-stream"
@@ -21,7 +21,7 @@ _SENT_AGAIN = (408, 409, 429)  # statuses below 500 with which SDKs send a reque
 _UNREADABLE = 422
 
 
-class Repairing:
+class BaseRepairTransport:
     """Sends requests as they are, and repairs the answers of language models.
 
     An answer is repaired if its status is 200 and the path of its request belongs to a wire format
@@ -57,7 +57,7 @@ class Repairing:
         fragments: bool = True,
     ) -> None:
         self._transport = transport
-        self._repairs = Repairs(adapter, dialect, start_in_reasoning, mend_finish, limits or Limits(), fragments)
+        self._repairs = RepairSettings(adapter, dialect, start_in_reasoning, mend_finish, limits or Limits(), fragments)
 
     async def handle_async_request(self, request: Any) -> Any:
         """Sends a request. Returns the response with a repaired body."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 from ..values import set_public_module
 from .capture import cleaned_body
 from .draft import RecordingDraft, failure_in
-from .expectations import expected, in_words
+from .expectations import as_expectation, expected
 from .fault_transport import FaultTransport
-from .files import Cut, Recording, Sent, Speed, find_recording, open_recording, paced, pieces
+from .files import Cut, Recording, SentExchange, Speed, find_recording, open_recording, split_body, with_delays
 from .record import RecordTransport, recording_client
 from .replay import ReplayTransport
-from .request_matching import ReplayMismatch, Request, requested_model
+from .request_matching import RecordedRequest, ReplayMismatch, requested_model
 from .sockets import Connection, serving
-from .store import Match, PlayedAnswer, RecordingStore, Source, answer_headers, load_source
+from .store import Match, RecordingSelector, ReplayedResponse, Source, answer_headers, load_source
 
 __all__ = [
     "FaultTransport",

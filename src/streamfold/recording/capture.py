@@ -28,7 +28,7 @@ from ..net import (
 from ..values import ProtocolError
 from .expectations import expected
 from .files import Cut, Recording
-from .request_matching import Request
+from .request_matching import RecordedRequest
 
 # Headers that a reader of the answer may need. Others may identify the account.
 _KEPT = re.compile(
@@ -53,7 +53,7 @@ class Capture:
         broken: the network or the server ended it, not the reader.
     """
 
-    request: Request
+    request: RecordedRequest
     address: str
     status: int
     headers: httpx.Headers
@@ -79,13 +79,13 @@ class Capture:
             self.write(self)
 
 
-def own_name(request: Request) -> str:
+def default_name(request: RecordedRequest) -> str:
     """Returns a name for an unnamed recording: the model's, else the last part of the path."""
     text = request.model or request.path.partition("?")[0].rpartition("/")[2]
     return re.sub(r"[^A-Za-z0-9_.]+", "-", text)[:_LONGEST_NAME].strip("-._") or "answer"
 
 
-def recorded(capture: Capture, secrets: Sequence[str], adapter: str | None) -> Recording:
+def build_recording(capture: Capture, secrets: Sequence[str], adapter: str | None) -> Recording:
     """Returns the recording of an exchange. `adapter` is used if the path is its own."""
     request = capture.request
     cookies = [("set-cookie", value) for value in capture.headers.get_list("set-cookie")]
@@ -94,7 +94,7 @@ def recorded(capture: Capture, secrets: Sequence[str], adapter: str | None) -> R
     body, cuts = cleaned_body(b"".join(piece for _, piece in pieces), _cuts(pieces), redactor)
     sent = request.sent(redactor)
     model = f" for the model {request.model!r}" if request.model else ""
-    return _judged(
+    return _with_expectation(
         Recording(
             name="",
             body=body,
@@ -115,7 +115,7 @@ def recorded(capture: Capture, secrets: Sequence[str], adapter: str | None) -> R
     )
 
 
-def _judged(recording: Recording) -> Recording:
+def _with_expectation(recording: Recording) -> Recording:
     """Returns the recording with `complete` and, if its wire format is known, `expect` filled in."""
     ended, said_so = recording.ended, False
     if recording.adapter != _NO_WIRE:

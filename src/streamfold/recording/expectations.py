@@ -19,12 +19,12 @@ def expected(recording: Recording) -> dict[str, Any]:
         ConfigError: unknown adapter.
     """
     try:
-        return in_words(recording.reply())
+        return as_expectation(recording.reply())
     except StreamError as error:
-        return in_words(error)
+        return as_expectation(error)
 
 
-def in_words(outcome: Reply | StreamError) -> dict[str, Any]:
+def as_expectation(outcome: Reply | StreamError) -> dict[str, Any]:
     """Returns the outcome of an answer in the form of `[expect]`."""
     if isinstance(outcome, StreamError):
         partial = _members(outcome.partial) if outcome.partial else {}

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import httpx
 
-from ..faults import Chain, Fault, Injector, Step, status
+from ..faults import BodyStep, Chain, Fault, Injector, status
 from ..values import ConfigError
 from .replay import broken_off, hung_up, pause
 
@@ -59,7 +59,7 @@ class _Body(httpx.AsyncByteStream):
         self._stream = stream
         self._chain = chain
         self._pieces: AsyncIterator[bytes] | None = None
-        self._steps: deque[Step] = deque()
+        self._steps: deque[BodyStep] = deque()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -77,14 +77,14 @@ class _Body(httpx.AsyncByteStream):
                 raise StopAsyncIteration
             self._steps.extend(self._chain.feed(await self._next()))
 
-    async def _next(self) -> Step:
+    async def _next(self) -> BodyStep:
         if self._pieces is None:
             self._pieces = aiter(self._stream)
-            return Step(0.0)  # what is to happen before the first byte
+            return BodyStep(0.0)  # what is to happen before the first byte
         try:
-            return Step(0.0, await anext(self._pieces))
+            return BodyStep(0.0, await anext(self._pieces))
         except StopAsyncIteration:
-            return Step(0.0, b"", "end")
+            return BodyStep(0.0, b"", "end")
 
     async def aclose(self) -> None:
         await self._stream.aclose()

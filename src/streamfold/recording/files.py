@@ -35,7 +35,7 @@ class Cut(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentExchange:
     """The request that was answered, without its headers and without secrets.
 
     Attributes:
@@ -91,7 +91,7 @@ class Recording:
     ended: str = ""
     encoding: str = ""
     conversation: str = ""
-    sent: Annotated[Sent | None, table_field(Sent)] = None
+    sent: Annotated[SentExchange | None, table_field(SentExchange)] = None
     dialect: str = ""
     tools: tuple[str, ...] = ()
     tool_choice: str = "auto"
@@ -194,7 +194,7 @@ class Recording:
             value = getattr(self, part.name)
             if part.name in ("name", "body", "adapter") or value in (part.default, {}, ()):
                 continue
-            if isinstance(value, Sent):
+            if isinstance(value, SentExchange):
                 value = {key: text for key in ("method", "path", "body") if (text := getattr(value, key))}
             (tables if isinstance(value, Mapping) else values)[part.name] = value
         return as_toml({**values, **tables})
@@ -251,7 +251,7 @@ def open_recording(source: str | os.PathLike[str]) -> Recording:
 # --- Playing ---------------------------------------------------------------------------------------------------------
 
 
-def pieces(recording: Recording, cuts: str = "recorded") -> list[bytes]:
+def split_body(recording: Recording, cuts: str = "recorded") -> list[bytes]:
     """Returns the body in pieces, none of them empty.
 
     Args:
@@ -279,7 +279,7 @@ def pieces(recording: Recording, cuts: str = "recorded") -> list[bytes]:
     return [body[start:end] for start, end in pairwise([0, *ends, len(body)]) if start < end]
 
 
-def paced(recording: Recording, cuts: str = "recorded", speed: Speed = "instant") -> list[tuple[float, bytes]]:
+def with_delays(recording: Recording, cuts: str = "recorded", speed: Speed = "instant") -> list[tuple[float, bytes]]:
     """Returns the pieces, each with the seconds to wait before it.
 
     Args:
@@ -288,7 +288,7 @@ def paced(recording: Recording, cuts: str = "recorded", speed: Speed = "instant"
     Raises:
         ConfigError: `cuts` or `speed` is something else, or the times were not recorded.
     """
-    made = pieces(recording, cuts)
+    made = split_body(recording, cuts)
     if speed == "instant":
         return [(0.0, piece) for piece in made]
     if speed == "recorded":

@@ -20,10 +20,10 @@ import httpx
 
 from ..adapters import find_adapter
 from ..values import ConfigError
-from .capture import Capture, own_name, recorded
+from .capture import Capture, build_recording, default_name
 from .description import check_writer
 from .files import Recording
-from .request_matching import Request
+from .request_matching import RecordedRequest
 
 _SHORTEST = 4  # characters of a secret
 _LONGEST_PART = 180  # characters; with suffixes it must be a file name
@@ -90,7 +90,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         response = await self._transport.handle_async_request(request)
         if not isinstance(response.stream, httpx.AsyncByteStream):
             raise ConfigError(f"{self._transport!r} gave an answer that can't be read asynchronously")
-        asked, address = Request.of(request), f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
+        asked, address = RecordedRequest.of(request), f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
         self._conversation = self._conversation or datetime.now(UTC).isoformat()
         path, status, headers = self._next_path(asked), response.status_code, response.headers
         capture = Capture(asked, address, status, headers, self._conversation, path, self._write)
@@ -108,8 +108,8 @@ class RecordTransport(httpx.AsyncBaseTransport):
         finally:
             await self._transport.aclose()
 
-    def _next_path(self, request: Request) -> Path:
-        name = self._name or own_name(request)
+    def _next_path(self, request: RecordedRequest) -> Path:
+        name = self._name or default_name(request)
         numbers = self._numbers.setdefault(name, count(1))
         while True:
             number = next(numbers)
@@ -121,7 +121,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
     def _write(self, capture: Capture) -> None:
         """Writes the files of an answer that has ended. Raises ConfigError if they can't be written."""
         self._open.discard(capture)
-        recording = recorded(capture, self._secrets, self._adapter)
+        recording = build_recording(capture, self._secrets, self._adapter)
         self._make_folder(capture.path.parent)
         try:  # without waiting, so that a reader who is being cancelled leaves a whole recording behind
             self._save(recording, capture)

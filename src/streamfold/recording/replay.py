@@ -15,8 +15,8 @@ import httpx
 from ..faults import Ending, Fault
 from ..values import ConfigError
 from .files import Speed
-from .request_matching import Request
-from .store import Match, PlayedAnswer, RecordingStore, Source
+from .request_matching import RecordedRequest
+from .store import Match, RecordingSelector, ReplayedResponse, Source
 
 
 class ReplayTransport(httpx.AsyncBaseTransport):
@@ -51,7 +51,7 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         match: Match = "order",
         ignore: Iterable[str | re.Pattern[str]] = (),
     ) -> None:
-        self._store = RecordingStore(source, speed=speed, cuts=cuts, faults=faults, match=match, ignore=ignore)
+        self._store = RecordingSelector(source, speed=speed, cuts=cuts, faults=faults, match=match, ignore=ignore)
         self._bodies: list[_Body] = []
         self.requests: list[httpx.Request] = []
 
@@ -64,7 +64,7 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         """Answers with a recording. Raises ConfigError if none is left, ReplayMismatch if none fits."""
         await request.aread()
         self.requests.append(request)
-        answer = self._store.answer(Request.of(request))
+        answer = self._store.answer(RecordedRequest.of(request))
         if answer is None:
             given = ", ".join(recording.name for recording in self._store.recordings)
             number = len(self.requests)
@@ -81,7 +81,7 @@ class ReplayTransport(httpx.AsyncBaseTransport):
 class _Body(httpx.AsyncByteStream):
     """The bytes of one answer. Not a generator: trio complains of one that is dropped half-way."""
 
-    def __init__(self, answer: PlayedAnswer) -> None:
+    def __init__(self, answer: ReplayedResponse) -> None:
         self._answer = answer
         self._ending: Ending | None = None
         self._waiting: anyio.CancelScope | None = None

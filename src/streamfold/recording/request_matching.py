@@ -17,7 +17,7 @@ import httpx
 
 from ..net import HIDDEN, Redactor, is_placeholder, secrets_in_headers, secrets_in_json
 from ..values import ConfigError
-from .files import Sent
+from .files import SentExchange
 
 # Headers that a client library sends by itself.
 _HARMLESS = {"user-agent", "traceparent", "tracestate", "anthropic-version", "anthropic-beta", "openai-beta"}
@@ -39,7 +39,7 @@ class ReplayMismatch(ConfigError):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RecordedRequest:
     """A request. Two are equal if they ask for the same; headers are not compared.
 
     Attributes:
@@ -54,7 +54,7 @@ class Request:
     redactor: Redactor = field(default_factory=Redactor, repr=False, compare=False)
 
     @classmethod
-    def of(cls, request: httpx.Request) -> Request:
+    def of(cls, request: httpx.Request) -> RecordedRequest:
         """The request, whose body has been read."""
         path, headers = request.url.raw_path.decode("ascii"), list(request.headers.multi_items())
         if request.url.password:
@@ -79,9 +79,9 @@ class Request:
         found = [*secrets_in_headers([*headers, *query]), *secrets_in_json(self.json)]
         return [secret for secret in found if not is_placeholder(secret)]
 
-    def sent(self, redactor: Redactor) -> Sent:
+    def sent(self, redactor: Redactor) -> SentExchange:
         """Returns the request as it is recorded. A body that is compressed or not text is left out."""
-        return Sent(self.method, redactor.text(self.path), self._text(redactor))
+        return SentExchange(self.method, redactor.text(self.path), self._text(redactor))
 
     def _text(self, redactor: Redactor) -> str:
         coding = next((value for name, value in self.headers if name.lower() == "content-encoding"), "identity")
@@ -105,7 +105,7 @@ def requested_model(path: str, body: Any) -> str | None:
     return found[1] if found else None
 
 
-def difference(recorded: Sent, request: Request, ignore: Sequence[re.Pattern[str]] = ()) -> str:
+def diff_requests(recorded: SentExchange, request: RecordedRequest, ignore: Sequence[re.Pattern[str]] = ()) -> str:
     """Returns how a request differs from the recorded one; empty if it asks for the same.
 
     The addresses of two servers may differ, so only the last part of the path counts.
@@ -122,9 +122,9 @@ def difference(recorded: Sent, request: Request, ignore: Sequence[re.Pattern[str
         return f"recorded was {before}, sent was {after}"
     values = _parsed(recorded.body), _parsed(sent.body)
     if None in values:
-        lines = recorded.body.splitlines(), str(_tolerant(recorded.body, sent.body)).splitlines()
+        lines = recorded.body.splitlines(), str(_apply_wildcards(recorded.body, sent.body)).splitlines()
     else:
-        lines = _lines(values[0]), _lines(_tolerant(*values))
+        lines = _lines(values[0]), _lines(_apply_wildcards(*values))
     return "\n".join(map(_narrow, unified_diff(*lines, "recorded", "sent", lineterm="", n=2)))
 
 
@@ -136,15 +136,17 @@ def read_patterns(patterns: Iterable[str | re.Pattern[str]]) -> list[re.Pattern[
         raise ConfigError(f"ignore: not a regular expression: {exc}") from exc
 
 
-def _tolerant(recorded: Any, sent: Any) -> Any:
+def _apply_wildcards(recorded: Any, sent: Any) -> Any:
     """Returns the sent value with the recorded text wherever its `***` may stand for the sent one."""
     match recorded, sent:
         case str(), str() if HIDDEN in recorded:
             return recorded if _fits(recorded.split(HIDDEN), sent) else sent
         case dict(), dict():
-            return {key: _tolerant(recorded.get(key), value) for key, value in sent.items()}
+            return {key: _apply_wildcards(recorded.get(key), value) for key, value in sent.items()}
         case list(), list():
-            return [_tolerant(was, value) for was, value in zip(_padded(recorded, len(sent)), sent, strict=False)]
+            return [
+                _apply_wildcards(was, value) for was, value in zip(_padded(recorded, len(sent)), sent, strict=False)
+            ]
         case _:
             return sent
 

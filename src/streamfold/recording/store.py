@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from ..config import allowed_values_hint
-from ..faults import Fault, Injection, Injector, Step, status
+from ..faults import BodyStep, Fault, Injection, Injector, status
 from ..values import ConfigError
-from .files import Recording, Speed, open_recording, paced
-from .request_matching import ReplayMismatch, Request, difference, read_patterns
+from .files import Recording, Speed, open_recording, with_delays
+from .request_matching import RecordedRequest, ReplayMismatch, diff_requests, read_patterns
 
 Source: TypeAlias = Recording | str | os.PathLike[str] | Sequence[Recording | str | os.PathLike[str]]
 Match: TypeAlias = Literal["order", "request", "any"]
@@ -72,7 +72,7 @@ def _key(name: str) -> list[tuple[int, str]]:
 
 
 @dataclass(slots=True, eq=False)
-class PlayedAnswer:
+class ReplayedResponse:
     """One answer to a request.
 
     Attributes:
@@ -85,11 +85,11 @@ class PlayedAnswer:
     delay: float
     status: int | None
     headers: Mapping[str, str]
-    steps: Iterator[Step]
+    steps: Iterator[BodyStep]
     broken: bool = False
 
 
-class RecordingStore:
+class RecordingSelector:
     """Recordings, the choice among them, and the faults.
 
     Args:
@@ -119,14 +119,14 @@ class RecordingStore:
         for recording in self.recordings:
             if match == "request" and recording.sent is None:
                 raise ConfigError(f"{recording.name} was recorded without its request, and can't be found by it")
-        self._paced = [paced(recording, cuts, speed) for recording in self.recordings]
+        self._paced = [with_delays(recording, cuts, speed) for recording in self.recordings]
         self._injector = Injector(faults)
         self._match = match
         self._ignore = read_patterns(ignore)
         self._served = [False] * len(self.recordings)
-        self._spoiled: list[tuple[Request, int, PlayedAnswer]] = []
+        self._spoiled: list[tuple[RecordedRequest, int, ReplayedResponse]] = []
 
-    def answer(self, request: Request) -> PlayedAnswer | None:
+    def answer(self, request: RecordedRequest) -> ReplayedResponse | None:
         """Returns the recording for a request, as an answer; None if all were served.
 
         A request that is sent again because a fault broke its answer off gets the same recording again.
@@ -148,7 +148,7 @@ class RecordingStore:
             self._spoiled.append((request, number, answer))
         return answer
 
-    def named(self, name: str | None) -> PlayedAnswer | None:
+    def named(self, name: str | None) -> ReplayedResponse | None:
         """Returns the recording with this name, or with this last part of its name, as an answer; else None.
 
         It may be requested repeatedly. A model name that was recorded with a recording does not select it.
@@ -159,11 +159,11 @@ class RecordingStore:
                 return _instead(injection) if injection.instead else self._injected(number, injection)
         return None
 
-    def _in_order(self, request: Request) -> int | None:
+    def _in_order(self, request: RecordedRequest) -> int | None:
         number = next((number for number, served in enumerate(self._served) if not served), None)
         if number is not None and self._match == "order":
             recording = self.recordings[number]
-            if recording.sent and (found := difference(recording.sent, request, self._ignore)):
+            if recording.sent and (found := diff_requests(recording.sent, request, self._ignore)):
                 raise ReplayMismatch(
                     f"this request is not the one that {recording.name} answers"
                     f' (match="any" would answer it anyway, ignore=[...] allows differences):\n{found}',
@@ -171,9 +171,9 @@ class RecordingStore:
                 )
         return number
 
-    def _by_request(self, request: Request) -> int:
+    def _by_request(self, request: RecordedRequest) -> int:
         sent = {number: each.sent for number, each in enumerate(self.recordings) if each.sent}
-        found = {number: difference(each, request, self._ignore) for number, each in sent.items()}
+        found = {number: diff_requests(each, request, self._ignore) for number, each in sent.items()}
         same = [number for number, text in found.items() if not text]
         if same:
             return next((number for number in same if not self._served[number]), same[-1])
@@ -185,41 +185,41 @@ class RecordingStore:
             found[likest],
         )
 
-    def _again(self, request: Request) -> int | None:
+    def _again(self, request: RecordedRequest) -> int | None:
         for place, (asked, number, answer) in enumerate(self._spoiled):
             if answer.broken and asked == request:
                 del self._spoiled[place]
                 return number
         return None
 
-    def _injected(self, number: int, injection: Injection) -> PlayedAnswer:
+    def _injected(self, number: int, injection: Injection) -> ReplayedResponse:
         recording = self.recordings[number]
-        answer = PlayedAnswer(injection.delay, recording.status, answer_headers(recording), iter(()))
+        answer = ReplayedResponse(injection.delay, recording.status, answer_headers(recording), iter(()))
         answer.steps = self._steps(number, injection, answer)
         return answer
 
-    def _steps(self, number: int, injection: Injection, answer: PlayedAnswer) -> Iterator[Step]:
+    def _steps(self, number: int, injection: Injection, answer: ReplayedResponse) -> Iterator[BodyStep]:
         recording = self.recordings[number]
         for delay, piece in self._paced[number]:
-            steps = injection.body.feed(Step(delay, piece))
+            steps = injection.body.feed(BodyStep(delay, piece))
             answer.broken = injection.body.ended in ("cut", "reset")
             yield from steps
             if injection.body.ended:
                 return
-        yield from injection.body.feed(Step(0.0, b"", "cut" if recording.broken else "end"))
+        yield from injection.body.feed(BodyStep(0.0, b"", "cut" if recording.broken else "end"))
 
 
-def _instead(injection: Injection) -> PlayedAnswer:
+def _instead(injection: Injection) -> ReplayedResponse:
     fault = injection.instead
     if not isinstance(fault, status):
-        return PlayedAnswer(injection.delay, None, {}, iter(()))
-    steps = iter([Step(0.0, fault.content), Step(0.0, b"", "end")])
-    return PlayedAnswer(injection.delay, fault.code, fault.headers, steps)
+        return ReplayedResponse(injection.delay, None, {}, iter(()))
+    steps = iter([BodyStep(0.0, fault.content), BodyStep(0.0, b"", "end")])
+    return ReplayedResponse(injection.delay, fault.code, fault.headers, steps)
 
 
 def _model(recording: Recording) -> str | None:
     sent = recording.sent
-    return Request(sent.method, sent.path, sent.body.encode("utf-8", "replace")).model if sent else None
+    return RecordedRequest(sent.method, sent.path, sent.body.encode("utf-8", "replace")).model if sent else None
 
 
 def _likeness(recording: Recording, body: str) -> float:

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from .errors import print_error, reported_errors
 from .options import AdapterName, DialectNames, File, read_json
-from .output import console, harmless, prepare_streams, print_json, print_rows, say
+from .output import console, escape_control_characters, prepare_streams, print_json, print_rows, print_status

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from ..values import APIError, ConfigError, StreamError, StreamfoldError
-from .output import console, harmless, print_json
+from .output import console, escape_control_characters, print_json
 
 _SHOWN = ("retryable", "status_code", "code", "request_id", "retry_after")
 
@@ -53,7 +53,7 @@ def print_error(error: StreamfoldError) -> None:
 
 
 def _print_line(text: str) -> None:
-    console(stderr=True).print(harmless(text), style="red", markup=False, soft_wrap=True)
+    console(stderr=True).print(escape_control_characters(text), style="red", markup=False, soft_wrap=True)
 
 
 def _data(error: StreamfoldError) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def console(*, stderr: bool = False) -> Console:
     return Console(file=file, force_terminal=terminal, width=None if terminal else _PIPE_WIDTH, highlight=False)
 
 
-def harmless(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     r"""The text with control characters as escapes, so that it can't steer a terminal.
 
     >>> harmless("one\n\x1b]0;two\x07")
@@ -50,9 +50,9 @@ def harmless(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
-def say(text: str, *, err: bool = False) -> None:
+def print_status(text: str, *, err: bool = False) -> None:
     """Prints a line."""
-    typer.echo(harmless(text), err=err)
+    typer.echo(escape_control_characters(text), err=err)
 
 
 def print_json(value: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .cuts import assert_any_cut, assert_any_text_cut, assert_recording
-    from .doubles import ScriptError, SentRequest, SpyProvider
+    from .doubles import ProviderDouble, ScriptError, SentRequest
     from .fixtures import ReplayFixture, ScriptedFixture
     from .replay_server import serve_replay
     from .replayed import ReplayProvider
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "ProviderDouble",
     "ReplayFixture",
     "ReplayProvider",
     "ScriptError",
     "ScriptedFixture",
     "ScriptedProvider",
     "SentRequest",
-    "SpyProvider",
     "Step",
     "Turn",
     "assert_any_cut",

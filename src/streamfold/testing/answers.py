@@ -29,7 +29,7 @@ from ..values import (
     Usage,
 )
 from .failures import Fail
-from .script import Pause, Said, Step, StopReason, ToolCallStep
+from .script import Pause, ScriptedTurn, Step, StopReason, ToolCallStep
 
 _CREATED = 1_700_000_000  # always the same, like everything in a test
 _KINDS: dict[str, Callable[[str], Delta]] = {"say": TextDelta, "think": ReasoningDelta, "refuse": RefusalDelta}
@@ -70,7 +70,7 @@ _FORMATS = {
 }
 
 
-class AnswerWriter:
+class ScriptSerializer:
     """Makes the events of one answer.
 
     Args:
@@ -100,12 +100,12 @@ class AnswerWriter:
         for step in steps:
             pieces: list[bytes] = []
             match step:
-                case Said("refuse") if not self._format.refusals:
+                case ScriptedTurn("refuse") if not self._format.refusals:
                     raise ConfigError(
                         f"{step!r}: a refusal has no place of its own in the format {self._adapter!r}; use say(), and"
                         ' finish("content_filter") if the provider stopped the answer'
                     )
-                case Said():
+                case ScriptedTurn():
                     pieces = [self._emitter.feed(_KINDS[step.kind](piece)) for piece in step.pieces]
                     if (step.kind, self._format.signs) == ("think", "thinking"):
                         self._emitter.feed(ExtraPart("signature", self._signature))

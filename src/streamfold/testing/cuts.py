@@ -18,9 +18,9 @@ from ..engine import StreamDecoder
 from ..engine.dialects import Dialect
 from ..recording import Recording, open_recording
 from ..values import ConfigError, Reply, StreamChunk, StreamError
-from .answers import AnswerWriter
-from .outcome_checks import Outcome, broken_promises, differences, expected_differences, facts
-from .script import Said
+from .answers import ScriptSerializer
+from .outcome_checks import Outcome, comparable, contract_violations, differences, expected_differences
+from .script import ScriptedTurn
 
 Source: TypeAlias = bytes | Recording | str | os.PathLike[str]
 
@@ -84,7 +84,7 @@ def assert_any_text_cut(
     """
 
     def events(pieces: Sequence[Any]) -> Iterable[bytes]:
-        return [event for _, event in AnswerWriter("chat").events([Said("say", tuple(pieces))])]
+        return [event for _, event in ScriptSerializer("chat").events([ScriptedTurn("say", tuple(pieces))])]
 
     __tracebackhide__ = True
     make = _decoders("chat", dialect, decoder)
@@ -190,7 +190,7 @@ class _Folding:
             outcome = decoder.reply
         except StreamError as error:
             outcome = error
-        if lines := broken_promises(chunks, outcome):
+        if lines := contract_violations(chunks, outcome):
             raise AssertionError("\n".join([f"{self.name}: a promise about chunks is not kept:", *lines]))
         return outcome
 
@@ -198,15 +198,15 @@ class _Folding:
         """Returns the outcome of the whole. Raises AssertionError if a cut has another outcome."""
         __tracebackhide__ = True
         whole = self.fold([self.content])
-        known = facts(whole)
+        known = comparable(whole)
 
         def differs(places: Sequence[int]) -> bool:
-            return facts(self.fold(self._pieces(places))) != known
+            return comparable(self.fold(self._pieces(places))) != known
 
         for places in _all_cuts(len(self.content), splits, random_cuts):
             if not differs(places):
                 continue
-            if facts(self.fold([self.content])) != known or not differs(places):
+            if comparable(self.fold([self.content])) != known or not differs(places):
                 raise AssertionError(
                     f"{self.name}: the same pieces give two different results: something keeps state between streams"
                 )

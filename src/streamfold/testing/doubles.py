@@ -67,7 +67,7 @@ def _text(part: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-class SpyProvider(BaseChatModel):
+class ProviderDouble(BaseChatModel):
     """A model that sends its requests through a transport of its own, and keeps them.
 
     Attributes:

@@ -10,7 +10,7 @@ from ..config import ProviderConfig
 from ..faults import Fault
 from ..recording import Match, Recording, Speed, find_recording, load_source
 from ..values import ConfigError
-from .doubles import ScriptError, SpyProvider
+from .doubles import ProviderDouble, ScriptError
 from .replayed import RecordingProvider, ReplayProvider
 from .scripted import ScriptedProvider, Turn
 
@@ -82,7 +82,7 @@ class ReplayFixture:
         test: str = "TEST",
     ) -> None:
         self.folders = list(folders) or [folder / "fixtures" for folder in _up_to(root, beside.parent)]
-        self.providers: list[SpyProvider] = []
+        self.providers: list[ProviderDouble] = []
         self._root = root
         self._faults = list(faults)
         self._record = record
@@ -97,7 +97,7 @@ class ReplayFixture:
         faults: Iterable[Fault] = (),
         match: Match = "order",
         **overrides: Unpack[ProviderConfig],
-    ) -> SpyProvider:
+    ) -> ProviderDouble:
         """Returns a model that answers with these recordings. The other arguments are those of `ReplayProvider`.
 
         `cuts`, `speed` and `faults` are not used while an answer is recorded.
@@ -108,7 +108,7 @@ class ReplayFixture:
         __tracebackhide__ = True
         missing = [name for name in names if self._folder_of(name) is None]
         if provider is not None and (self._record == "all" or (self._record == "once" and missing)):
-            made: SpyProvider = self._recording(names, provider, overrides)
+            made: ProviderDouble = self._recording(names, provider, overrides)
         else:
             read = [recording for name in names for recording in self.find(name, provider)]
             every = [*self._faults, *faults]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeAlias
 
-from ..recording import in_words
+from ..recording import as_expectation
 from ..values import Reply, StreamChunk, StreamError, ToolCall, UpstreamError, Usage
 
 Outcome: TypeAlias = Reply | StreamError
@@ -15,7 +15,7 @@ _ABOUT = 40  # characters round the first difference of two long texts
 _ABSENT = "(absent)"
 
 
-def facts(outcome: Outcome) -> tuple[Any, ...]:
+def comparable(outcome: Outcome) -> tuple[Any, ...]:
     """Returns everything that two equal outcomes have in common."""
     if isinstance(outcome, Reply):
         return outcome, [call.extra for call in outcome.tool_calls]
@@ -25,7 +25,7 @@ def facts(outcome: Outcome) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def broken_promises(chunks: Sequence[StreamChunk], outcome: Outcome) -> list[str]:
+def contract_violations(chunks: Sequence[StreamChunk], outcome: Outcome) -> list[str]:
     """Returns a line for each promise about chunks that is broken.
 
     Args:
@@ -65,7 +65,7 @@ def differences(one: Outcome, other: Outcome, names: tuple[str, str]) -> list[st
 
 def expected_differences(expect: Mapping[str, Any], outcome: Outcome) -> list[str]:
     """Returns the differences between an outcome and the `[expect]` of a recording, which must name everything."""
-    found = in_words(outcome)
+    found = as_expectation(outcome)
     found.pop("message", None)  # ours may be reworded, so that it is compared where one is written
     if "message" in expect and isinstance(outcome, StreamError):
         found["message"] = outcome.message

@@ -24,10 +24,10 @@ from ..faults import Fault
 from ..recording import (
     Connection,
     Match,
-    PlayedAnswer,
-    RecordingStore,
+    RecordedRequest,
+    RecordingSelector,
+    ReplayedResponse,
     ReplayMismatch,
-    Request,
     Source,
     Speed,
     serving,
@@ -71,7 +71,7 @@ async def serve_replay(
         ConfigError: an argument can't be used.
         OSError: the port is taken.
     """
-    server = _Server(RecordingStore(source, speed=speed, cuts=cuts, faults=faults, match=match, ignore=ignore))
+    server = _Server(RecordingSelector(source, speed=speed, cuts=cuts, faults=faults, match=match, ignore=ignore))
     async with serving(server.answer, host, port) as (_, taken):
         yield f"http://{f'[{host}]' if ':' in host else host}:{taken}/v1"
 
@@ -87,7 +87,7 @@ class _BadRequest(PicklableError):
 class _Server:
     """Reads requests and plays answers."""
 
-    def __init__(self, store: RecordingStore) -> None:
+    def __init__(self, store: RecordingSelector) -> None:
         self._store = store
 
     async def answer(self, connection: Connection) -> None:
@@ -118,7 +118,7 @@ class _Server:
         return await _play(connection, answer)
 
 
-async def _receive(stream: ByteStream) -> Request:
+async def _receive(stream: ByteStream) -> RecordedRequest:
     """One request. Raises _BadRequest if it can't be read."""
     buffered = BufferedByteReceiveStream(stream)
     try:
@@ -139,10 +139,10 @@ async def _receive(stream: ByteStream) -> Request:
     if int(length) > _BODY_BYTES:
         raise _BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body is too large")
     body = await buffered.receive_exactly(int(length)) if int(length) else b""
-    return Request(words[0], words[1], body, pairs)
+    return RecordedRequest(words[0], words[1], body, pairs)
 
 
-async def _play(connection: Connection, answer: PlayedAnswer) -> None:
+async def _play(connection: Connection, answer: ReplayedResponse) -> None:
     ended = False
     try:
         await _pause(connection, answer.delay)

@@ -26,10 +26,10 @@ from ..recording import (
 )
 from ..requests import Request
 from ..values import ConfigError
-from .doubles import ScriptError, SentRequest, SpyProvider, replaced_profile
+from .doubles import ProviderDouble, ScriptError, SentRequest, replaced_profile
 
 
-class ReplayProvider(SpyProvider):
+class ReplayProvider(ProviderDouble):
     """A model that answers its requests with recordings, one after the other.
 
         model = ReplayProvider("fixtures/kimi/parallel_calls", cuts="bytes:1", faults=[reset(after_events=9)])
@@ -78,7 +78,7 @@ class ReplayProvider(SpyProvider):
             raise ScriptError(str(exc)) from exc
 
 
-class RecordingProvider(SpyProvider):
+class RecordingProvider(ProviderDouble):
     """A real provider, with its key and address, whose answers become the recording `name` in a folder.
 
     They are drafts until `keep` is called, because later runs would play a failed answer too. Close it at the end: it

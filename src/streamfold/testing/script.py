@@ -21,7 +21,7 @@ _WORD = re.compile(r"\s*\S+|\s+")  # with the space before it, as tokenizers cut
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Said:
+class ScriptedTurn:
     """Text in the pieces in which it is streamed.
 
     Attributes:
@@ -77,11 +77,11 @@ class Pause:
         return f"pause({self.seconds:g})"
 
 
-Step: TypeAlias = Said | ToolCallStep | Usage | StopReason | Pause | Fail
+Step: TypeAlias = ScriptedTurn | ToolCallStep | Usage | StopReason | Pause | Fail
 Answer: TypeAlias = str | Step | Sequence[str | Step]
 
 
-def say(*content: str | Mapping[str, Any] | BaseModel) -> Said:
+def say(*content: str | Mapping[str, Any] | BaseModel) -> ScriptedTurn:
     """Visible text. One string is streamed word by word; several strings are streamed as these pieces.
 
     A dict or a pydantic model is an answer to `response_format`: JSON text, or the arguments of the answer's tool where
@@ -95,12 +95,12 @@ def say(*content: str | Mapping[str, Any] | BaseModel) -> Said:
     return _said("say", content)
 
 
-def think(*content: str) -> Said:
+def think(*content: str) -> ScriptedTurn:
     """Reasoning, in pieces like `say`. `think("")` is reasoning that the server does not show."""
     return _said("think", content)
 
 
-def refuse(*content: str) -> Said:
+def refuse(*content: str) -> ScriptedTurn:
     """A refusal, in pieces like `say`. It is the reply's `refusal` and not part of its text."""
     return _said("refuse", content)
 
@@ -211,7 +211,7 @@ def read_answer(answer: Answer) -> list[Step]:
 def _step(item: Any) -> Step:
     if isinstance(item, str):
         return say(item)
-    if isinstance(item, Said | ToolCallStep | Usage | StopReason | Pause | Fail):
+    if isinstance(item, ScriptedTurn | ToolCallStep | Usage | StopReason | Pause | Fail):
         return item
     raise ConfigError(
         f"{item!r} is not a turn. Allowed: a text, a step, or a list of both; the steps are say(), think(), call(),"
@@ -219,12 +219,12 @@ def _step(item: Any) -> Step:
     )
 
 
-def _said(kind: str, content: tuple[Any, ...]) -> Said:
+def _said(kind: str, content: tuple[Any, ...]) -> ScriptedTurn:
     if not content:
         raise ConfigError(f"{kind}() needs a text")
     texts = tuple(_text(kind, piece) for piece in content)
     is_data = len(content) == 1 and not isinstance(content[0], str)
-    return Said(kind, texts if len(texts) > 1 else tuple(_WORD.findall(texts[0])) or ("",), is_data)
+    return ScriptedTurn(kind, texts if len(texts) > 1 else tuple(_WORD.findall(texts[0])) or ("",), is_data)
 
 
 def _text(kind: str, piece: Any) -> str:

@@ -14,15 +14,15 @@ from ..config import ProviderConfig
 from ..recording import Cut, Recording, ReplayTransport
 from ..requests import Request
 from ..values import ConfigError
-from .answers import AnswerWriter, failed_body
-from .doubles import ScriptError, SentRequest, SpyProvider, replaced_profile
+from .answers import ScriptSerializer, failed_body
+from .doubles import ProviderDouble, ScriptError, SentRequest, replaced_profile
 from .failures import Fail
-from .script import Answer, Pause, Said, Step, ToolCallStep, read_answer
+from .script import Answer, Pause, ScriptedTurn, Step, ToolCallStep, read_answer
 
 Turn: TypeAlias = Answer | Callable[[SentRequest], Answer]
 
 
-class ScriptedProvider(SpyProvider):
+class ScriptedProvider(ProviderDouble):
     """A model that answers each request with the next turn of a script.
 
         model = ScriptedProvider(call("get_weather", city="Paris"), "It is 18 degrees.")
@@ -61,7 +61,7 @@ class ScriptedProvider(SpyProvider):
         self._problems: list[str] = []
         self._calls = 0
         # An adapter without an emitter is an error now, not with the first request.
-        AnswerWriter(self.profile.adapter_of(self.profile.model))
+        ScriptSerializer(self.profile.adapter_of(self.profile.model))
 
     def assert_done(self) -> None:
         """Raises ScriptError if a turn was not used, or if a request had no turn or failed to play."""
@@ -96,7 +96,7 @@ class ScriptedProvider(SpyProvider):
         last = steps[-1] if steps and isinstance(steps[-1], Fail) else None
         if last and (last.only_first or (last.how == "broken" and not _speaks(steps))):
             return _no_answer(last, number, steps, self.profile.adapter_of(model))
-        writer = AnswerWriter(self.profile.adapter_of(model), model, number, self._next_id)
+        writer = ScriptSerializer(self.profile.adapter_of(model), model, number, self._next_id)
         events = list(writer.events(steps))
         return Recording(
             f"turn {number}",
@@ -113,7 +113,9 @@ class ScriptedProvider(SpyProvider):
         tool = self.profile.make_adapter(asked.model).prepare(asked, repair_history=True).request.answer_tool
         if tool is None:
             return steps
-        return [ToolCallStep(tool, step.text) if isinstance(step, Said) and step.is_data else step for step in steps]
+        return [
+            ToolCallStep(tool, step.text) if isinstance(step, ScriptedTurn) and step.is_data else step for step in steps
+        ]
 
     def _reject(self, number: int, sent: SentRequest) -> NoReturn:
         turns = f"{len(self._turns)} turn{'' if len(self._turns) == 1 else 's'}"

@@ -14,7 +14,7 @@ from rich.text import Text
 from streamfold.client import Preview, Provider
 from streamfold.config import Profile, read_config
 from streamfold.requests import Request
-from streamfold.terminal import File, console, harmless, print_json, read_json, reported_errors
+from streamfold.terminal import File, console, escape_control_characters, print_json, read_json, reported_errors
 from streamfold.text import shown_url
 from streamfold.values import ConfigError, Message, MessageLike, WarningCode, did_you_mean
 
@@ -73,7 +73,7 @@ def swap_check(
             _print(outcome)
     if not as_json:
         for outcome in outcomes:
-            console().print(Text(f"{harmless(outcome.spec)}: {outcome.summary}"), soft_wrap=True)
+            console().print(Text(f"{escape_control_characters(outcome.spec)}: {outcome.summary}"), soft_wrap=True)
     if not all(outcome.fine for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -149,16 +149,16 @@ def _data(outcome: _Outcome) -> dict[str, Any]:
 
 def _print(outcome: _Outcome) -> None:
     target = console()
-    target.print(Text(harmless(outcome.spec), "bold"), soft_wrap=True)
+    target.print(Text(escape_control_characters(outcome.spec), "bold"), soft_wrap=True)
     if preview := outcome.preview:
-        target.print(Text(harmless(f"{preview.method} {preview.url}")), soft_wrap=True)
+        target.print(Text(escape_control_characters(f"{preview.method} {preview.url}")), soft_wrap=True)
         body = json.dumps(_shortened(preview.json()), ensure_ascii=False, indent=2)
-        target.print(Text(harmless(body)), soft_wrap=True)
+        target.print(Text(escape_control_characters(body)), soft_wrap=True)
         for warning in preview.warnings:
-            text = harmless(f"{warning.code}: {warning.detail}")
+            text = escape_control_characters(f"{warning.code}: {warning.detail}")
             target.print(Text.assemble(("warning ", "yellow"), text), soft_wrap=True)
     else:
-        target.print(Text.assemble(("refused ", "red"), harmless(outcome.error or "")), soft_wrap=True)
+        target.print(Text.assemble(("refused ", "red"), escape_control_characters(outcome.error or "")), soft_wrap=True)
     target.print()
 
 

@@ -8,9 +8,17 @@ import anyio
 import typer
 from rich.text import Text
 
-from streamfold.terminal import File, console, harmless, print_json, print_rows, reported_errors, say
+from streamfold.terminal import (
+    File,
+    console,
+    escape_control_characters,
+    print_json,
+    print_rows,
+    print_status,
+    reported_errors,
+)
 
-from ..conformance import Judged, Ruling, judge_server, rulings_to_dict
+from ..conformance import ConformanceReport, RuleResult, judge_server, rulings_to_dict
 from ..doctor import AUTO, read_target
 
 BROKEN = 3
@@ -42,15 +50,15 @@ def conformance(
         raise typer.Exit(BROKEN)
 
 
-def _print(ruling: Ruling) -> None:
+def _print(ruling: ConformanceReport) -> None:
     target = console()
     head = f"{ruling.card.model} over {ruling.card.adapter} at {ruling.card.base_url}"
-    target.print(Text(harmless(head), "bold"), soft_wrap=True)
+    target.print(Text(escape_control_characters(head), "bold"), soft_wrap=True)
     print_rows(target, ("rule", "", "answers", ""), [_row(each) for each in ruling.judged])
-    say(f"{ruling.kept} of {ruling.applied} rules are kept")
+    print_status(f"{ruling.kept} of {ruling.applied} rules are kept")
 
 
-def _row(judged: Judged) -> list[Text]:
+def _row(judged: RuleResult) -> list[Text]:
     word, style = ("kept", "green") if judged.kept else ("broken", "red")
     if not judged.answers:
         word, style = "not seen", "dim"
@@ -60,4 +68,4 @@ def _row(judged: Judged) -> list[Text]:
     what = (
         f"{judged.rule.text} Here, answer {first.answer} ({first.asked}): {first.what}" if first else judged.rule.text
     )
-    return [Text(judged.rule.name), Text(word, style), Text(counts), Text(harmless(what))]
+    return [Text(judged.rule.name), Text(word, style), Text(counts), Text(escape_control_characters(what))]

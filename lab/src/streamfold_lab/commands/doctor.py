@@ -12,16 +12,24 @@ import typer
 from rich.text import Text
 
 from streamfold.config import Profile
-from streamfold.terminal import File, console, harmless, print_json, print_rows, reported_errors, say
+from streamfold.terminal import (
+    File,
+    console,
+    escape_control_characters,
+    print_json,
+    print_rows,
+    print_status,
+    reported_errors,
+)
 from streamfold.values import ConfigError
 
 from ..doctor import (
     AUTO,
     VERDICTS,
-    Card,
     Change,
-    Diagnosis,
+    Doctor,
     Finding,
+    ReportCard,
     cards_to_dict,
     compare_cards,
     find_wires,
@@ -90,43 +98,48 @@ def doctor(
             write_page(html, render_card(cards))
         for card, found in cards if write else ():
             for change in write_profile(write or Path(), card, found):
-                say(f"{write}: {change}", err=True)
+                print_status(f"{write}: {change}", err=True)
     if any(card.with_verdict("fault") for card, _ in cards):
         raise typer.Exit(FAULTY)
 
 
 async def _examine(
     profile: Profile, wire: str, budget: int, record: Path | None, show: bool
-) -> list[tuple[Card, Profile]]:
+) -> list[tuple[ReportCard, Profile]]:
     cards = []
     for found in await find_wires(profile, wire):
-        card, learned = await Diagnosis(budget=budget, folder=record).run(found)
+        card, learned = await Doctor(budget=budget, folder=record).run(found)
         cards.append((card, learned))
         if show:
             _print_card(card)
     return cards
 
 
-def _print_card(card: Card) -> None:
+def _print_card(card: ReportCard) -> None:
     target = console()
     server = f", {card.server}" if card.server else ""
     head = f"{card.name}: {card.model} over {card.adapter} at {card.base_url}{server}"
-    target.print(Text(harmless(head), "bold"), soft_wrap=True)
+    target.print(Text(escape_control_characters(head), "bold"), soft_wrap=True)
     for theme in dict.fromkeys(finding.theme for finding in card.findings):
         rows = [_row(finding) for finding in card.findings if finding.theme == theme]
         print_rows(target, (theme, "", "seen", "so"), rows)
         target.print()
     counts = {verdict: len(card.with_verdict(verdict)) for verdict in VERDICTS}
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    say(f"{card.requests} requests in {card.seconds:.1f} s: {words}")
+    print_status(f"{card.requests} requests in {card.seconds:.1f} s: {words}")
     for setting in card.settings:
-        say(f"  {'.'.join(setting.key)} = {json.dumps(setting.value, ensure_ascii=False)}")
+        print_status(f"  {'.'.join(setting.key)} = {json.dumps(setting.value, ensure_ascii=False)}")
 
 
 def _row(finding: Finding) -> list[Text]:
     saw = f"{finding.saw} ({finding.tally})" if finding.tally else finding.saw
     verdict = Text(finding.verdict, _STYLES[finding.verdict])
-    return [Text(finding.question), verdict, Text(harmless(saw)), Text(harmless(finding.does))]
+    return [
+        Text(finding.question),
+        verdict,
+        Text(escape_control_characters(saw)),
+        Text(escape_control_characters(finding.does)),
+    ]
 
 
 def _plan(profile: Profile, budget: int, as_json: bool) -> None:
@@ -138,10 +151,10 @@ def _plan(profile: Profile, budget: int, as_json: bool) -> None:
         only = " (if needed)" if ask.when else ""
         body = json.dumps(sent, ensure_ascii=False)
         special = f": {ask.special}" if ask.special else ""
-        say(f"{probe.name}/{ask.name}{only}{special}")
-        say(f"    {body if len(body) <= _LONGEST_BODY else body[:_LONGEST_BODY] + '...'}")
+        print_status(f"{probe.name}/{ask.name}{only}{special}")
+        print_status(f"    {body if len(body) <= _LONGEST_BODY else body[:_LONGEST_BODY] + '...'}")
     if not as_json:
-        say(f"at most {len(wanted)} different requests, those about the model up to 3 times, {budget} in all")
+        print_status(f"at most {len(wanted)} different requests, those about the model up to 3 times, {budget} in all")
 
 
 def _compare(before: Path, after: Path, as_json: bool) -> None:
@@ -149,7 +162,7 @@ def _compare(before: Path, after: Path, as_json: bool) -> None:
     if as_json:
         print_json({"format": "streamfold.doctor-changes/1", "changes": [_change(change) for change in changes]})
     elif not changes:
-        say("no finding has changed")
+        print_status("no finding has changed")
     else:
         print_rows(console(), ("wire", "question", "before", "after"), [_change_row(change) for change in changes])
     if changes:
@@ -166,5 +179,8 @@ def _sides(change: Change) -> Sequence[tuple[str, Finding | None]]:
 
 
 def _change_row(change: Change) -> list[Text]:
-    cells = [Text(harmless(f"{side.verdict}: {side.saw}") if side else "not asked") for _, side in _sides(change)]
+    cells = [
+        Text(escape_control_characters(f"{side.verdict}: {side.saw}") if side else "not asked")
+        for _, side in _sides(change)
+    ]
     return [Text(change.adapter), Text(change.question), *cells]

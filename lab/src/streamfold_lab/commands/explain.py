@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from streamfold.terminal import harmless, print_rows
+from streamfold.terminal import escape_control_characters, print_rows
 
-from ..inspection import Comparison, Event, Inspection, Step, called, steps, stream_words, usage_words
+from ..inspection import Comparison, Event, EventLine, Inspection, called, steps, stream_words, usage_words
 
 _STYLES = {
     "reasoning": "magenta",
@@ -29,10 +29,12 @@ _JOINED = ("reasoning", "text", "refusal", "call")
 
 def print_inspection(target: Console, made: Inspection, *, every: bool = False) -> None:
     """Prints a stream event by event, and the answer that it gave. `every`: runs of pieces are not joined."""
-    target.print(Text.assemble((harmless(made.name), "bold"), (f"  {' · '.join(stream_words(made))}", "dim")))
+    target.print(
+        Text.assemble((escape_control_characters(made.name), "bold"), (f"  {' · '.join(stream_words(made))}", "dim"))
+    )
     for name in ("origin", "request", "notes"):
         if text := made.about.get(name):
-            target.print(Text(f"  {harmless(text)}", "dim"), soft_wrap=True)
+            target.print(Text(f"  {escape_control_characters(text)}", "dim"), soft_wrap=True)
     target.print()
     target.print(_events_table(made, every))
     target.print()
@@ -57,18 +59,20 @@ def _events_table(made: Inspection, every: bool) -> Table:
             times = _times(events) if number == 0 else ["", ""]
             style = _STYLES[step.lane]
             part = step.lane if step.call is None else f"call {step.call}"
-            what = Text(harmless(_cut(step)), style if step.lane in ("warning", "error", "stream") else "")
+            what = Text(
+                escape_control_characters(_cut(step)), style if step.lane in ("warning", "error", "stream") else ""
+            )
             row = [Text(_numbers(events) if number == 0 else ""), *(map(Text, times) if timed else ())]
-            table.add_row(*row, Text(part, style), what, Text(harmless(step.why)))
+            table.add_row(*row, Text(part, style), what, Text(escape_control_characters(step.why)))
     return table
 
 
 def _runs(
-    rows: Sequence[tuple[Event, tuple[Step, ...]]], every: bool
-) -> Iterator[tuple[list[Event], tuple[Step, ...]]]:
+    rows: Sequence[tuple[Event, tuple[EventLine, ...]]], every: bool
+) -> Iterator[tuple[list[Event], tuple[EventLine, ...]]]:
     """Yields the rows; successive events that only continue the same text or arguments become one row."""
 
-    def key(row: tuple[int, tuple[Event, tuple[Step, ...]]]) -> object:
+    def key(row: tuple[int, tuple[Event, tuple[EventLine, ...]]]) -> object:
         number, (_, lines) = row
         (first, *others) = lines
         if every or others or first.what or first.lane not in _JOINED:
@@ -95,7 +99,7 @@ def _times(events: list[Event]) -> list[str]:
     return ["", ""] if time is None or gap is None else [f"{time:.3f}", f"+{gap:.3f}"]
 
 
-def _cut(step: Step) -> str:
+def _cut(step: EventLine) -> str:
     if len(step.piece) <= _LONGEST:
         return step.shown
     return f"{replace(step, piece=step.piece[:_LONGEST]).shown}... ({len(step.piece):,} characters)"
@@ -111,25 +115,29 @@ def _print_outcome(target: Console, made: Inspection) -> None:
     table.add_column(overflow="fold")
     for name, text in (("reasoning", reply.reasoning), ("text", reply.text), ("refusal", reply.refusal)):
         if text:
-            table.add_row(Text(name, _STYLES[name]), Text(harmless(text)))
+            table.add_row(Text(name, _STYLES[name]), Text(escape_control_characters(text)))
     for call in reply.tool_calls:
-        shown = Text.assemble((harmless(call.name), "bold"), f" {harmless(call.raw_arguments) or '{}'}")
-        shown.append(f"  {harmless(call.id)}", "dim")
+        shown = Text.assemble(
+            (escape_control_characters(call.name), "bold"), f" {escape_control_characters(call.raw_arguments) or '{}'}"
+        )
+        shown.append(f"  {escape_control_characters(call.id)}", "dim")
         table.add_row(Text("tool call", _STYLES["call"]), shown)
     if not reply.tool_calls:
         for traced in made.calls:
-            shown = Text(f"{called(traced.number, traced.name)} {harmless(traced.arguments)!r}", "dim")
+            shown = Text(f"{called(traced.number, traced.name)} {escape_control_characters(traced.arguments)!r}", "dim")
             table.add_row(Text("not called", "dim"), shown)
     if reply.usage:
         table.add_row(Text("usage", "dim"), Text(usage_words(reply.usage)))
     for warning in made.warnings:
         number = made.events[warning.event].number
         where = f"event {number}" if number else "at the end"
-        table.add_row(Text("warning", "yellow"), Text(f"{warning.code}: {harmless(warning.detail)} ({where})"))
+        table.add_row(
+            Text("warning", "yellow"), Text(f"{warning.code}: {escape_control_characters(warning.detail)} ({where})")
+        )
     target.print(table)
     if failed:
         retry = " The same request may succeed later." if failed.retryable else ""
-        target.print(Text(f"{failed.error}: {harmless(failed.message)}.{retry}", "bold red"))
+        target.print(Text(f"{failed.error}: {escape_control_characters(failed.message)}.{retry}", "bold red"))
     else:
         target.print(Text(f"finished: {reply.finish_reason}", "bold"))
 
@@ -139,7 +147,12 @@ def _print_outcome(target: Console, made: Inspection) -> None:
 
 def print_comparison(target: Console, made: Comparison) -> None:
     """Prints whether two streams gave the same answer, and the first event that says something else."""
-    target.print(Text.assemble(("A ", "bold"), harmless(made.a), ("   B ", "bold"), harmless(made.b)), soft_wrap=True)
+    target.print(
+        Text.assemble(
+            ("A ", "bold"), escape_control_characters(made.a), ("   B ", "bold"), escape_control_characters(made.b)
+        ),
+        soft_wrap=True,
+    )
     target.print()
     print_rows(target, ("answer", "", "A", "B"), list(_verdicts(made)))
     target.print()
@@ -165,5 +178,5 @@ def _verdicts(made: Comparison) -> Iterator[list[Text]]:
 
 
 def _shortened(text: str) -> str:
-    text = harmless(" ".join(text.split()) if text.strip() else text)
+    text = escape_control_characters(" ".join(text.split()) if text.strip() else text)
     return text if len(text) <= 240 else f"{text[:240]}... ({len(text):,} characters)"

@@ -9,7 +9,15 @@ import anyio
 import typer
 from rich.text import Text
 
-from streamfold.terminal import File, console, harmless, print_json, print_rows, reported_errors, say
+from streamfold.terminal import (
+    File,
+    console,
+    escape_control_characters,
+    print_json,
+    print_rows,
+    print_status,
+    reported_errors,
+)
 
 from ..doctor import ServedModel, read_target, served_models
 
@@ -33,7 +41,7 @@ def models(
         for model in found:
             print_json({"provider": profile.name, **asdict(model)})
     elif not found:
-        say("the list is empty")
+        print_status("the list is empty")
     else:
         print_rows(console(), ("model", "context", "output", "catalogue"), [_row(model) for model in found])
 
@@ -41,4 +49,4 @@ def models(
 def _row(model: ServedModel) -> list[Text]:
     limits = ["" if limit is None else f"{limit:,}" for limit in (model.context_tokens, model.max_output_tokens)]
     known = Text("known", "green") if model.known else Text("unknown", "yellow")
-    return [Text(harmless(model.name)), *map(Text, limits), known]
+    return [Text(escape_control_characters(model.name)), *map(Text, limits), known]

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from .judge import RULES, Judged, Ruling, judge, judge_server, rulings_to_dict
+from .judge import RULES, ConformanceReport, RuleResult, judge, judge_server, rulings_to_dict

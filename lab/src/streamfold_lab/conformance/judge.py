@@ -8,7 +8,7 @@ from typing import Any
 
 from streamfold.config import Profile
 
-from ..doctor import AUTO, Card, Diagnosis, find_wires
+from ..doctor import AUTO, Doctor, ReportCard, find_wires
 from .chat import CHAT
 from .messages import MESSAGES
 from .responses import RESPONSES
@@ -23,7 +23,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class RuleResult:
     """One rule, and the answers that it was applied to.
 
     Attributes:
@@ -41,11 +41,11 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
+class ConformanceReport:
     """All rules of one wire, applied to one server."""
 
-    card: Card
-    judged: tuple[Judged, ...]
+    card: ReportCard
+    judged: tuple[RuleResult, ...]
 
     @property
     def applied(self) -> int:
@@ -58,19 +58,19 @@ class Ruling:
         return sum(each.answers > 0 and each.kept for each in self.judged)
 
 
-def judge(card: Card) -> Ruling:
+def judge(card: ReportCard) -> ConformanceReport:
     """Judges all answers of a card. A wire without rules has an empty ruling."""
     streams = [stream for stream in map(read_stream, card.answers) if stream is not None]
-    return Ruling(card, tuple(_judged(rule, streams) for rule in RULES.get(card.adapter, ())))
+    return ConformanceReport(card, tuple(_judged(rule, streams) for rule in RULES.get(card.adapter, ())))
 
 
-async def judge_server(profile: Profile, wire: str = AUTO, budget: int = 120) -> list[Ruling]:
+async def judge_server(profile: Profile, wire: str = AUTO, budget: int = 120) -> list[ConformanceReport]:
     """Examines a server on a wire, or on all that answer, and judges it. Raises StreamfoldError if none answers."""
-    cards = [(await Diagnosis(budget=budget).run(found))[0] for found in await find_wires(profile, wire)]
+    cards = [(await Doctor(budget=budget).run(found))[0] for found in await find_wires(profile, wire)]
     return [judge(card) for card in cards]
 
 
-def _judged(rule: Rule, streams: Iterable[Stream]) -> Judged:
+def _judged(rule: Rule, streams: Iterable[Stream]) -> RuleResult:
     violations: list[Violation] = []
     answers = 0
     for stream in streams:
@@ -78,7 +78,7 @@ def _judged(rule: Rule, streams: Iterable[Stream]) -> Judged:
             answers += 1
             asked = f"{stream.seen.probe}/{stream.seen.ask}"
             violations += [Violation(rule.name, stream.seen.number, asked, what) for what in rule.check(stream)]
-    return Judged(rule, answers, tuple(violations))
+    return RuleResult(rule, answers, tuple(violations))
 
 
 def _is_about(rule: Rule, stream: Stream) -> bool:
@@ -86,12 +86,12 @@ def _is_about(rule: Rule, stream: Stream) -> bool:
     return (rule.errors or stream.seen.fine) and bool(rule.about(stream))
 
 
-def rulings_to_dict(rulings: Iterable[Ruling]) -> dict[str, Any]:
+def rulings_to_dict(rulings: Iterable[ConformanceReport]) -> dict[str, Any]:
     """Returns rulings as data for `json.dumps`."""
     return {"format": "streamfold.conformance/1", "wires": [_ruling(ruling) for ruling in rulings]}
 
 
-def _ruling(ruling: Ruling) -> dict[str, Any]:
+def _ruling(ruling: ConformanceReport) -> dict[str, Any]:
     card = ruling.card
     return {
         "adapter": card.adapter,

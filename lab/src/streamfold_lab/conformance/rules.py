@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from streamfold.engine import event_ranges
 
-from ..doctor import Seen
+from ..doctor import ProbeResponse
 
 _SERVER_ERROR = 500
 
@@ -37,7 +37,7 @@ class Stream:
         error: the JSON body of a response whose status is not 2xx.
     """
 
-    seen: Seen
+    seen: ProbeResponse
     status: int
     events: tuple[SentEvent, ...] = field(default=(), repr=False)
     error: Any = field(default=None, repr=False)
@@ -141,7 +141,7 @@ def wrong_sum(counts: Sequence[Any]) -> Iterator[str]:
         yield f"{counts[0]} and {counts[1]} are not {counts[2]}"
 
 
-def read_stream(seen: Seen) -> Stream | None:
+def read_stream(seen: ProbeResponse) -> Stream | None:
     """Returns an answer for its rules; None if it broke off or never came, which is no matter of the wire."""
     recording = seen.recording
     if recording is None or seen.way not in ("fine", "refused"):

@@ -13,7 +13,7 @@ import pytest
 from streamfold.values import StreamfoldError
 
 from ..doctor import read_target
-from .judge import RULES, Judged, judge_server
+from .judge import RULES, RuleResult, judge_server
 
 __all__: list[str] = []
 
@@ -21,7 +21,7 @@ _WIRES = ("chat", "responses", "anthropic")
 
 
 @pytest.fixture(scope="session")
-def judged(request: pytest.FixtureRequest) -> Mapping[str, Judged]:
+def judged(request: pytest.FixtureRequest) -> Mapping[str, RuleResult]:
     """What the examination of the server found, by the names of the rules."""
     server = request.config.getoption("streamfold_server")
     if not server:
@@ -40,7 +40,7 @@ def _names() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("rule", _names())
-def test_rule(rule: str, judged: Mapping[str, Judged]) -> None:
+def test_rule(rule: str, judged: Mapping[str, RuleResult]) -> None:
     """No answer of the server breaks the rule."""
     found = judged.get(rule)
     if found is None or not found.answers:

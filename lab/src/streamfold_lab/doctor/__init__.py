@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .diagnosis import AUTO, Diagnosis, find_wires, plan, read_target
+from .diagnosis import AUTO, Doctor, find_wires, plan, read_target
 from .export import Change, cards_from, cards_to_dict, compare_cards, read_cards
 from .listing import ServedModel, read_models, served_models
 from .page import render_card
 from .probes import NOT_EXAMINED
 from .profile import write_profile
-from .values import VERDICTS, Card, Finding, Seen
+from .values import VERDICTS, Finding, ProbeResponse, ReportCard

@@ -12,8 +12,8 @@ from streamfold.engine import event_ranges
 from streamfold.recording import Recording
 from streamfold.values import Reply, StreamError
 
-from .questions import COUNT, LINE_WORDS, UNICODE_TEXT, words
-from .values import Seen
+from .questions import COUNT, LINE_WORDS, UNICODE_TEXT, prompt_words
+from .values import ProbeResponse
 
 Damage: TypeAlias = Literal["comment", "utf8", "half", "truncated", "garbage", "repeated"]
 _FIELDS = (b"data", b"event", b"id", b"retry")
@@ -81,7 +81,7 @@ def _contents(value: Any) -> Iterator[str]:
                 yield from _contents(member)
 
 
-def wanted(seen: Seen) -> str:
+def wanted(seen: ProbeResponse) -> str:
     """Returns the line that the request wanted to have repeated; empty if it wanted something else."""
     sent = json.dumps(seen.sent, ensure_ascii=False)
     return next((line for asked, line in _LINES.items() if asked in sent), "")
@@ -92,16 +92,16 @@ def said(text: str) -> str:
     return text.rpartition("</think>")[2]
 
 
-def repeats(seen: Seen) -> bool:
+def repeats(seen: ProbeResponse) -> bool:
     """Whether events of an answer came twice: the line that was asked for is in it once they are taken out."""
-    line = words(wanted(seen))
-    if seen.recording is None or not line or words(said(seen.text)) == line:
+    line = prompt_words(wanted(seen))
+    if seen.recording is None or not line or prompt_words(said(seen.text)) == line:
         return False
     body = seen.recording.body
     blocks = [body[start:end] for start, end, _, _ in event_ranges(body)]
     once = [block for at, block in enumerate(blocks) if at == 0 or block != blocks[at - 1]]
     without = replace(seen.recording, body=b"".join(once), cuts=())
-    return len(once) < len(blocks) and words(said(reread(without).text)) == line
+    return len(once) < len(blocks) and prompt_words(said(reread(without).text)) == line
 
 
 def reread(recording: Recording) -> Reply:

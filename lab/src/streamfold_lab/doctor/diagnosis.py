@@ -19,12 +19,12 @@ from streamfold.config import Profile, read_config, read_profile
 from streamfold.text import shown_url
 from streamfold.values import APIError, APIStatusError, ConfigError, StreamError, Timeouts, __version__
 
-from .examine import Examination
+from .examine import ProbeRunner
 from .listing import read_models
 from .probes import PROBES
 from .questions import HELLO
 from .sending import ExaminedEndpoint, prepare
-from .values import Ask, Card, Finding, Probe
+from .values import Finding, Probe, ProbeRequest, ReportCard
 
 AUTO = "auto"
 WIRES = ("chat", "responses", "anthropic")
@@ -33,7 +33,7 @@ TIMEOUTS = Timeouts(connect=10.0, first_event=60.0, read=30.0, stall=60.0, total
 
 
 @dataclass(slots=True)
-class Diagnosis:
+class Doctor:
     """How a server is examined.
 
     Attributes:
@@ -51,7 +51,7 @@ class Diagnosis:
     report: Callable[[Finding], None] = field(default=lambda finding: None)
     http_client: httpx.AsyncClient | None = None
 
-    async def run(self, profile: Profile) -> tuple[Card, Profile]:
+    async def run(self, profile: Profile) -> tuple[ReportCard, Profile]:
         """Examines one wire. Returns its card, and the profile with all settings that were found.
 
         Raises:
@@ -62,9 +62,9 @@ class Diagnosis:
             folder = self.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamfold-")))
             endpoint = ExaminedEndpoint(profile, folder / profile.adapter, self.timeouts, self.http_client)
             await stack.enter_async_context(endpoint)
-            examination = Examination(endpoint, tuple(self.probes), self.budget, self.report)
+            examination = ProbeRunner(endpoint, tuple(self.probes), self.budget, self.report)
             findings = await examination.run()
-        card = Card(
+        card = ReportCard(
             name=profile.name,
             base_url=shown_url(profile.base_url),
             adapter=profile.adapter,
@@ -168,7 +168,7 @@ async def _problem(endpoint: ExaminedEndpoint) -> str | None:
     """Returns why a wire does not answer; None if it does. Raises APIError if no wire can."""
     if not endpoint.profile.model:
         raise ConfigError("the server lists no models: name one with --model")
-    seen = await endpoint.ask("wire", Ask("hello", HELLO, patience=1))
+    seen = await endpoint.ask("wire", ProbeRequest("hello", HELLO, patience=1))
     if seen.way == "unreachable" and isinstance(seen.error, APIError):
         raise seen.error
     if isinstance(seen.error, APIStatusError) and seen.error.status_code in _ABSENT:
@@ -176,7 +176,7 @@ async def _problem(endpoint: ExaminedEndpoint) -> str | None:
     return seen.said if seen.way == "garbled" and "html" in seen.said.lower() else None
 
 
-def plan(profile: Profile, probes: Iterable[Probe] = PROBES) -> list[tuple[Probe, Ask, Mapping[str, Any]]]:
+def plan(profile: Profile, probes: Iterable[Probe] = PROBES) -> list[tuple[Probe, ProbeRequest, Mapping[str, Any]]]:
     """Returns the probes, requests and bodies that an examination may send, without sending any."""
     adapter = profile.make_adapter(profile.model)
     asked = [probe for probe in probes if profile.adapter in probe.wires]

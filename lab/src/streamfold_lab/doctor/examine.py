@@ -11,7 +11,7 @@ from streamfold.requests import Capabilities
 from streamfold.values import AuthenticationError, PermissionDeniedError
 
 from .sending import ExaminedEndpoint
-from .values import Answers, Ask, Finding, Outcome, Probe, Seen, Setting
+from .values import Answers, Conclusion, Finding, Probe, ProbeRequest, ProbeResponse, Setting
 
 ROUNDS = 3  # how often a model is asked what depends on its mood
 _DROPS = 5  # times that a kept connection may be found closed
@@ -20,7 +20,7 @@ _DECIDED = ("fine", "left", "refused")
 
 
 @dataclass(slots=True)
-class Examination:
+class ProbeRunner:
     """One examination of one wire.
 
     Attributes:
@@ -34,7 +34,7 @@ class Examination:
     probes: Sequence[Probe]
     budget: int
     report: Callable[[Finding], None] = lambda finding: None
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[ProbeResponse] = field(default_factory=list)
     findings: dict[str, Finding] = field(default_factory=dict)
     hopeless: str = ""
 
@@ -53,9 +53,9 @@ class Examination:
             everything = {str(seen.number): seen for seen in self.seen}
             return _finding(probe, probe.judge(everything), list(everything.values()) if everything else [])
         if reason := self._reason_to_skip(probe):
-            return _finding(probe, Outcome("skipped", reason), [])
-        outcomes: list[Outcome] = []
-        asked: list[Seen] = []
+            return _finding(probe, Conclusion("skipped", reason), [])
+        outcomes: list[Conclusion] = []
+        asked: list[ProbeResponse] = []
         while len(outcomes) < (ROUNDS if probe.whim else 1):
             answers = await self._round(probe, again=bool(outcomes))
             asked = [*reversed(answers.values()), *asked]
@@ -67,16 +67,16 @@ class Examination:
         tally = f"{clear} of {len(outcomes)}" if len(outcomes) > 1 else ""
         return _finding(probe, outcomes[-1], asked, tally)
 
-    async def _round(self, probe: Probe, *, again: bool) -> dict[str, Seen]:
+    async def _round(self, probe: Probe, *, again: bool) -> dict[str, ProbeResponse]:
         """Asks a probe. The second time without a temperature: at 0 a model would say the same again."""
-        answers: dict[str, Seen] = {}
+        answers: dict[str, ProbeResponse] = {}
         for ask in probe.asks:
             if self._left() > 0 and not self.hopeless and (ask.when is None or ask.when(answers)):
                 options = {name: value for name, value in ask.options.items() if not (again and name == "temperature")}
                 answers[ask.name] = await self._patiently(probe, replace(ask, options=options))
         return answers
 
-    async def _patiently(self, probe: Probe, ask: Ask) -> Seen:
+    async def _patiently(self, probe: Probe, ask: ProbeRequest) -> ProbeResponse:
         """Sends a request again if its answer broke off: what fails now and then is no property of the request."""
         patience = ask.patience * 2 if probe.basic else ask.patience
         seen = await self._send(probe, ask)
@@ -91,19 +91,19 @@ class Examination:
             self.hopeless = f"no whole answer came in {patience} tries: {seen.said}"
         return seen
 
-    async def _send(self, probe: Probe, ask: Ask) -> Seen:
+    async def _send(self, probe: Probe, ask: ProbeRequest) -> ProbeResponse:
         seen = await self.endpoint.ask(probe.name, ask)
         self.seen.append(seen)
         if isinstance(seen.error, AuthenticationError | PermissionDeniedError):
             self.hopeless = f"the server wants another key: {seen.said}"
         return seen
 
-    def _judged(self, probe: Probe, answers: Answers) -> Outcome:
+    def _judged(self, probe: Probe, answers: Answers) -> Conclusion:
         if not answers:
-            return Outcome("skipped", self._reason_to_skip(probe) or "no request was sent")
+            return Conclusion("skipped", self._reason_to_skip(probe) or "no request was sent")
         broken = [seen for seen in answers.values() if seen.way not in _DECIDED]
         if len(broken) == len(answers):
-            return Outcome("fault", f"no whole answer: {broken[0].said}")
+            return Conclusion("fault", f"no whole answer: {broken[0].said}")
         return probe.judge({name: seen for name, seen in answers.items() if seen.way in _DECIDED})
 
     def _reason_to_skip(self, probe: Probe) -> str:
@@ -120,7 +120,7 @@ class Examination:
         return self.budget - self.endpoint.requests
 
 
-def _finding(probe: Probe, outcome: Outcome, seen: Sequence[Seen], tally: str = "") -> Finding:
+def _finding(probe: Probe, outcome: Conclusion, seen: Sequence[ProbeResponse], tally: str = "") -> Finding:
     return Finding(
         probe=probe.name,
         theme=probe.theme,

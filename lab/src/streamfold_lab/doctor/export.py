@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from streamfold.terminal import read_json
 from streamfold.values import ConfigError
 
-from .values import Card, Finding
+from .values import Finding, ReportCard
 
 FORMAT = "streamfold.doctor/1"
 TIMED = ("pace",)  # what differs from one run to the next
@@ -21,13 +21,13 @@ TIMED = ("pace",)  # what differs from one run to the next
 _HEAD = ("name", "base_url", "adapter", "model", "server", "date", "version", "requests", "seconds")
 
 
-def cards_to_dict(cards: Iterable[Card]) -> dict[str, Any]:
+def cards_to_dict(cards: Iterable[ReportCard]) -> dict[str, Any]:
     """Returns cards as data for `json.dumps`. The answers themselves are not in it."""
     heads = [({name: getattr(card, name) for name in _HEAD}, card.findings) for card in cards]
     return {"format": FORMAT, "cards": [{**head, "findings": [*map(asdict, findings)]} for head, findings in heads]}
 
 
-def read_cards(path: Path) -> list[Card]:
+def read_cards(path: Path) -> list[ReportCard]:
     """Reads a file of `streamfold doctor --json`. Raises ConfigError if it is not one."""
     data = read_json(path)
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
@@ -38,11 +38,11 @@ def read_cards(path: Path) -> list[Card]:
         raise ConfigError(f"{path}: a member is missing or wrong: {exc}") from exc
 
 
-def cards_from(data: Mapping[str, Any]) -> list[Card]:
+def cards_from(data: Mapping[str, Any]) -> list[ReportCard]:
     """Returns the cards in the data of `cards_to_dict`."""
     findings = TypeAdapter(tuple[Finding, ...])
     return [
-        Card(**{name: card[name] for name in _HEAD}, findings=findings.validate_python(card["findings"]))
+        ReportCard(**{name: card[name] for name in _HEAD}, findings=findings.validate_python(card["findings"]))
         for card in data["cards"]
     ]
 
@@ -62,7 +62,7 @@ class Change:
     after: Finding | None
 
 
-def compare_cards(before: Iterable[Card], after: Iterable[Card]) -> list[Change]:
+def compare_cards(before: Iterable[ReportCard], after: Iterable[ReportCard]) -> list[Change]:
     """Returns what changed between two examinations: findings with another verdict, or with other settings.
 
     The words of a finding may differ from run to run, as models do, and are not compared; nor are times.
@@ -80,7 +80,7 @@ def compare_cards(before: Iterable[Card], after: Iterable[Card]) -> list[Change]
 _NO_FINDING = Finding("", "", "", "skipped", "")
 
 
-def _by_place(cards: Iterable[Card]) -> dict[tuple[str, str], Finding]:
+def _by_place(cards: Iterable[ReportCard]) -> dict[tuple[str, str], Finding]:
     return {(card.adapter, finding.probe): finding for card in cards for finding in card.findings}
 
 

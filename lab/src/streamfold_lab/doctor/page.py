@@ -12,13 +12,13 @@ from streamfold.config import Profile
 
 from ..inspection import document, json_block, page_assets, page_data, page_frame
 from .profile import profile_text
-from .values import VERDICTS, Card, Finding, Seen
+from .values import VERDICTS, Finding, ProbeResponse, ReportCard
 
 _PER_FINDING = 3  # answers that a finding can open; one that is as documented, a single one
 _LONGEST_BODY = 20_000  # characters of a body that is no stream
 
 
-def render_card(cards: Sequence[tuple[Card, Profile]]) -> str:
+def render_card(cards: Sequence[tuple[ReportCard, Profile]]) -> str:
     """Returns the report card of the wires of one server, as text. Write it as UTF-8.
 
     Args:
@@ -40,7 +40,7 @@ def _asset(name: str) -> str:
     return files(__package__).joinpath("assets", name).read_text("utf-8")
 
 
-def _data(title: str, cards: Sequence[tuple[Card, Profile]]) -> dict[str, Any]:
+def _data(title: str, cards: Sequence[tuple[ReportCard, Profile]]) -> dict[str, Any]:
     first = cards[0][0] if cards else None
     return {
         "title": title,
@@ -51,7 +51,7 @@ def _data(title: str, cards: Sequence[tuple[Card, Profile]]) -> dict[str, Any]:
     }
 
 
-def _card(card: Card, profile: Profile) -> dict[str, Any]:
+def _card(card: ReportCard, profile: Profile) -> dict[str, Any]:
     counts = {verdict: len(card.with_verdict(verdict)) for verdict in VERDICTS}
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     facts = [card.model, card.server, f"{card.requests} requests in {card.seconds:.1f} s", words]
@@ -68,7 +68,7 @@ def _shown(finding: Finding) -> tuple[int, ...]:
     return finding.answers[: 1 if finding.verdict == "ok" else _PER_FINDING]
 
 
-def _answers(number: int, card: Card) -> Iterator[dict[str, Any]]:
+def _answers(number: int, card: ReportCard) -> Iterator[dict[str, Any]]:
     """Yields the answers that findings can open."""
     wanted = {answer for finding in card.findings for answer in _shown(finding)}
     for seen in card.answers:
@@ -83,12 +83,12 @@ def _answers(number: int, card: Card) -> Iterator[dict[str, Any]]:
             }
 
 
-def _request(seen: Seen) -> str:
+def _request(seen: ProbeResponse) -> str:
     sent = seen.recording.sent if seen.recording else None
     return f"{sent.method} {sent.path}\n\n{sent.body}" if sent else "there was no response"
 
 
-def _body(seen: Seen) -> str:
+def _body(seen: ProbeResponse) -> str:
     if seen.recording is None:
         return seen.said
     headers = "\n".join(f"{name}: {value}" for name, value in seen.recording.headers.items())

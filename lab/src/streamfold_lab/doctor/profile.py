@@ -12,12 +12,12 @@ from streamfold.config import Profile, config_problems, key_lines, read_config, 
 from streamfold.text import shown_url
 from streamfold.values import ConfigError
 
-from .values import Card, Setting
+from .values import ReportCard, Setting
 
 _LONGEST = 100  # characters of a reason
 
 
-def profile_text(card: Card, profile: Profile) -> str:
+def profile_text(card: ReportCard, profile: Profile) -> str:
     """Returns the table of a provider as TOML, with the evidence for each setting in a comment."""
     base: dict[str, Any] = {"adapter": profile.adapter, "base_url": shown_url(profile.base_url), "model": card.model}
     if profile.api_key_env:
@@ -34,7 +34,7 @@ def profile_text(card: Card, profile: Profile) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_profile(path: Path, card: Card, profile: Profile) -> list[str]:
+def write_profile(path: Path, card: ReportCard, profile: Profile) -> list[str]:
     """Adds the table of a provider to a file, or updates the one that is there.
 
     Lines that the examination says nothing about are kept, comments included.
@@ -86,7 +86,7 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _updated(path: Path, text: str, card: Card) -> tuple[str, list[str]]:
+def _updated(path: Path, text: str, card: ReportCard) -> tuple[str, list[str]]:
     changes = []
     for setting in card.settings:
         before = _value(_read(path, text)["providers"][card.name], setting.key)

@@ -45,7 +45,7 @@ def capped(tokens: int = 256, **others: Any) -> dict[str, Any]:
     return {"max_output_tokens": tokens, "temperature": 0.0, **others}
 
 
-def words(text: str) -> list[str]:
+def prompt_words(text: str) -> list[str]:
     """Returns the words of a text in lower case, without punctuation."""
     return re.findall(r"[^\W_]+", text.lower())
 

@@ -34,7 +34,7 @@ from streamfold.values import (
 )
 
 from ..inspection import Inspection, inspect_stream
-from .values import Ask, Seen, Way
+from .values import ProbeRequest, ProbeResponse, Way
 
 _MOST_BYTES = 4 * 2**20  # of one answer; nothing that is asked for here is nearly as long
 # Statuses that are about the request. A server that can't do something often answers a request for it with a 500.
@@ -85,7 +85,7 @@ class ExaminedEndpoint:
         """Asks with other settings from here on."""
         self.profile, self._endpoint = profile, Endpoint(profile)
 
-    async def ask(self, probe: str, ask: Ask) -> Seen:
+    async def ask(self, probe: str, ask: ProbeRequest) -> ProbeResponse:
         """Sends one request and returns what came of it. Network errors are part of the answer."""
         self.requests += 1
         adapter = self.profile.make_adapter(self.profile.sent_model())
@@ -98,7 +98,7 @@ class ExaminedEndpoint:
         request = self._request(adapter, prepared, body)
         sent = await _exchanged(client, request, self._decoder(adapter, prepared.request), leave=ask.leave)
         recording = self._described(recorder.written[-1], ask) if recorder.written else None
-        return Seen(
+        return ProbeResponse(
             self.requests,
             probe,
             ask.name,
@@ -132,7 +132,7 @@ class ExaminedEndpoint:
             names=ToolNameMap(request.names, request.answer_tool),
         )
 
-    def _described(self, path: Path, ask: Ask) -> Recording:
+    def _described(self, path: Path, ask: ProbeRequest) -> Recording:
         """Returns the recording of an answer with the facts that reading it needs, and saves it so."""
         names = tuple(str(getattr(each, "name", "")) for each in ask.tools)
         choice = ask.tool_choice if isinstance(ask.tool_choice, str) else getattr(ask.tool_choice, "name", "auto")
@@ -183,7 +183,7 @@ class ExaminedEndpoint:
 
 
 def prepare(
-    profile: Profile, adapter: Adapter, ask: Ask, avoided: Collection[str] = ()
+    profile: Profile, adapter: Adapter, ask: ProbeRequest, avoided: Collection[str] = ()
 ) -> tuple[PreparedRequest, dict[str, Any]]:
     """Returns a request as the adapter prepares it, and its body with the edit of the probe."""
     given = {name: value for name, value in ask.options.items() if name not in avoided}

@@ -55,7 +55,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ProbeRequest:
     """One request of a probe.
 
     Attributes:
@@ -80,7 +80,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ProbeResponse:
     """What came back for one request.
 
     Attributes:
@@ -139,11 +139,11 @@ class Seen:
         return self.error.message if self.error else ""
 
 
-Answers: TypeAlias = Mapping[str, Seen]
+Answers: TypeAlias = Mapping[str, ProbeResponse]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Conclusion:
     """What a probe concludes.
 
     Attributes:
@@ -181,8 +181,8 @@ class Probe:
     name: str
     theme: str
     question: str
-    judge: Callable[[Answers], Outcome]
-    asks: tuple[Ask, ...] = ()
+    judge: Callable[[Answers], Conclusion]
+    asks: tuple[ProbeRequest, ...] = ()
     wires: tuple[str, ...] = WIRES
     whim: bool = False
     basic: bool = False
@@ -211,7 +211,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class ReportCard:
     """Everything that an examination of one wire of one server found.
 
     Attributes:
@@ -233,7 +233,7 @@ class Card:
     requests: int = 0
     seconds: float = 0.0
     findings: tuple[Finding, ...] = ()
-    answers: tuple[Seen, ...] = field(default=(), repr=False)
+    answers: tuple[ProbeResponse, ...] = field(default=(), repr=False)
 
     @property
     def settings(self) -> tuple[Setting, ...]:

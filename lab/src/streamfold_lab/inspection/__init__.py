@@ -13,6 +13,6 @@ from .document import document, json_block
 from .export import comparison_to_dict, to_dict
 from .page import page_assets, page_data, page_frame, render_page
 from .sentences import called, stream_words, usage_words
-from .steps import Step, steps
+from .steps import EventLine, steps
 from .trace import inspect_stream
-from .values import Caused, Event, Failed, Inspection, TracedCall
+from .values import Event, Inspection, LocatedWarning, StreamFailure, TracedCall

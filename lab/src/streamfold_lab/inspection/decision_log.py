@@ -50,7 +50,7 @@ class TracedAdapter(Adapter):
         return deltas
 
 
-class Notes:
+class DecisionLog:
     """Listens to a decoder, and keeps what it decided until it is taken.
 
     Attributes:

@@ -8,7 +8,7 @@ from typing import Any
 from .document import document, json_block
 from .export import seconds
 from .sentences import called, stream_words, usage_words
-from .steps import Step, steps
+from .steps import EventLine, steps
 from .values import Event, Inspection
 
 _SCRIPTS = ("state.js", "timeline.js", "rows.js", "detail.js", "main.js")
@@ -72,7 +72,7 @@ def _data(made: Inspection) -> dict[str, Any]:
     }
 
 
-def _event(event: Event, lines: tuple[Step, ...], lanes: dict[str, int], word: _Table) -> list[Any]:
+def _event(event: Event, lines: tuple[EventLine, ...], lanes: dict[str, int], word: _Table) -> list[Any]:
     """Number, kind, time, gap, piece, start, raw text; then the steps: lane, words, piece of text, why, opens."""
     opening = {placement.call for placement in event.placements if placement.opens}
     drawn = [
@@ -82,11 +82,11 @@ def _event(event: Event, lines: tuple[Step, ...], lanes: dict[str, int], word: _
     return [event.number, word(event.kind), time, gap, event.piece, event.start, event.end, event.raw, drawn]
 
 
-def _key(step: Step) -> str:
+def _key(step: EventLine) -> str:
     return step.lane if step.call is None else f"call {step.call}"
 
 
-def _lanes(made: Inspection, explained: list[tuple[Step, ...]]) -> list[dict[str, str]]:
+def _lanes(made: Inspection, explained: list[tuple[EventLine, ...]]) -> list[dict[str, str]]:
     """Returns the parts of this answer, in the order of the picture. The last two are drawn above it."""
     there = {step.lane for lines in explained for step in lines}
     kinds: tuple[str, ...] = ("reasoning", "text", "refusal")

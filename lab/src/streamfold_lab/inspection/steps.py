@@ -12,13 +12,13 @@ from typing import Literal, TypeAlias
 from streamfold.values import CallSummary, Delta, Meta, ReasoningDelta, RefusalDelta, Sequence, TextDelta, ToolCallDelta
 
 from .sentences import called, delta_kind, delta_words
-from .values import Caused, Event, Inspection, Placement
+from .values import Event, FragmentPlacement, Inspection, LocatedWarning
 
 Lane: TypeAlias = Literal["reasoning", "text", "refusal", "call", "stream", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EventLine:
     """One thing that an event did.
 
     Attributes:
@@ -41,13 +41,13 @@ class Step:
         return ", ".join(part for part in (self.what, repr(self.piece) if self.piece else "") if part)
 
 
-def steps(inspection: Inspection) -> list[tuple[Step, ...]]:
+def steps(inspection: Inspection) -> list[tuple[EventLine, ...]]:
     """Returns the steps of every event, in the order of `inspection.events`."""
-    warned: dict[int, list[Caused]] = {}
+    warned: dict[int, list[LocatedWarning]] = {}
     for warning in inspection.warnings:
         warned.setdefault(warning.event, []).append(warning)
     known = Meta()
-    made: list[tuple[Step, ...]] = []
+    made: list[tuple[EventLine, ...]] = []
     for position, event in enumerate(inspection.events):
         news: list[Delta] = []
         for delta in event.deltas:
@@ -58,57 +58,57 @@ def steps(inspection: Inspection) -> list[tuple[Step, ...]]:
             news.append(delta)
         lines = [*_lines(event, news), *(_warning(warning, inspection) for warning in warned.get(position, ()))]
         if event.error:
-            lines.append(Step("error", event.error))
-        made.append(tuple(lines) or (Step("stream", _nothing(event)),))
+            lines.append(EventLine("error", event.error))
+        made.append(tuple(lines) or (EventLine("stream", _nothing(event)),))
     return made
 
 
-def _lines(event: Event, news: list[Delta]) -> Iterator[Step]:
+def _lines(event: Event, news: list[Delta]) -> Iterator[EventLine]:
     if event.kind == "comment":
-        yield Step("stream", f"comment {' '.join(event.raw.split())!r}")
+        yield EventLine("stream", f"comment {' '.join(event.raw.split())!r}")
     if event.kind == "unread":
-        yield Step("stream", "not read: the answer had ended")
+        yield EventLine("stream", "not read: the answer had ended")
     for delta in news:
         if isinstance(delta, Meta):
-            yield Step("stream", f"meta: {delta_words(delta)}")
+            yield EventLine("stream", f"meta: {delta_words(delta)}")
     if event.reasoning:
-        yield Step("reasoning", piece=event.reasoning)
+        yield EventLine("reasoning", piece=event.reasoning)
     if event.text:
-        yield Step("text", piece=event.text)
+        yield EventLine("text", piece=event.text)
     for delta in news:
         if isinstance(delta, RefusalDelta):
-            yield Step("refusal", "all of it" if delta.whole else "", delta.text)
+            yield EventLine("refusal", "all of it" if delta.whole else "", delta.text)
     for placement in event.placements:
         yield _fragment(placement)
     for note in event.notes:
-        yield Step("stream", note)
+        yield EventLine("stream", note)
     for delta in news:
         if isinstance(delta, ReasoningDelta) and not delta.text:
-            yield Step("reasoning", "there is some, and it is not shown")
+            yield EventLine("reasoning", "there is some, and it is not shown")
         elif not isinstance(
             delta, Meta | TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta | CallSummary | Sequence
         ):
-            yield Step("stream", f"{delta_kind(delta)}: {delta_words(delta)}")
+            yield EventLine("stream", f"{delta_kind(delta)}: {delta_words(delta)}")
     if event.kind == "end" and not event.error:
-        yield Step("stream", "end of the body" + ": the answer is finished" * event.finished)
+        yield EventLine("stream", "end of the body" + ": the answer is finished" * event.finished)
 
 
-def _fragment(placement: Placement) -> Step:
+def _fragment(placement: FragmentPlacement) -> EventLine:
     parts = [f"name {placement.name!r}"] if placement.name else []
     parts += [f"id {placement.id!r}"] if placement.id else []
     parts += ["all arguments"] if placement.whole and placement.arguments else []
     if placement.call is None:
-        return Step("stream", "an empty tool call entry", why="it says nothing")
-    return Step("call", ", ".join(parts), placement.arguments, placement.why, placement.call)
+        return EventLine("stream", "an empty tool call entry", why="it says nothing")
+    return EventLine("call", ", ".join(parts), placement.arguments, placement.why, placement.call)
 
 
-def _warning(warning: Caused, inspection: Inspection) -> Step:
+def _warning(warning: LocatedWarning, inspection: Inspection) -> EventLine:
     about = ""
     if warning.call is not None:
         call = inspection.calls[warning.call]
         number = inspection.events[call.first].number
         about = f"about {called(call.number, call.name)}" + (f", opened by event {number}" if number else "")
-    return Step("warning", f"{warning.code}: {warning.detail}", why=about)
+    return EventLine("warning", f"{warning.code}: {warning.detail}", why=about)
 
 
 def _nothing(event: Event) -> str:

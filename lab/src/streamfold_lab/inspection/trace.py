@@ -17,9 +17,9 @@ from streamfold.engine import EventRange, IncomingCall, StreamDecoder, body_kind
 from streamfold.engine.dialects import Dialect
 from streamfold.values import Limits, Reply, StreamChunk, StreamError, ToolCallDelta, ToolLike, WarningCode
 
-from .decision_log import Notes, TracedAdapter
+from .decision_log import DecisionLog, TracedAdapter
 from .sentences import placement_words, unshown_words
-from .values import Caused, Event, EventKind, Failed, Inspection, Placement, TracedCall
+from .values import Event, EventKind, FragmentPlacement, Inspection, LocatedWarning, StreamFailure, TracedCall
 
 
 def inspect_stream(
@@ -49,7 +49,7 @@ def inspect_stream(
             nothing: the error is part of what is explained.
     """
     reader = TracedAdapter(find_adapter(adapter)() if isinstance(adapter, str) else adapter)
-    notes = Notes()
+    notes = DecisionLog()
     decoder = StreamDecoder(
         reader,
         dialect=dialect,
@@ -70,7 +70,7 @@ def inspect_stream(
         calls=tuple(_calls(notes.opened.values(), trace.events)),
         warnings=tuple(trace.warnings.values()),
         reply=(failed.partial if failed else decoder.reply) or Reply(),
-        failed=Failed(type(failed).__name__, failed.message, failed.retryable) if failed else None,
+        failed=StreamFailure(type(failed).__name__, failed.message, failed.retryable) if failed else None,
         pieces=tuple(size for size, _ in cuts),
         about=dict(about or {}),
     )
@@ -99,10 +99,10 @@ class _Trace:
     """Gives a body to a decoder and makes events out of what the watchers saw."""
 
     def __init__(
-        self, decoder: StreamDecoder, reader: TracedAdapter, notes: Notes, clock: _Clock, *, by_dialect: bool
+        self, decoder: StreamDecoder, reader: TracedAdapter, notes: DecisionLog, clock: _Clock, *, by_dialect: bool
     ) -> None:
         self.events: list[Event] = []
-        self.warnings: dict[tuple[WarningCode, str], Caused] = {}
+        self.warnings: dict[tuple[WarningCode, str], LocatedWarning] = {}
         self._decoder, self._reader, self._notes, self._clock = decoder, reader, notes, clock
         self._by_dialect = by_dialect
         self._number = 0
@@ -169,7 +169,7 @@ class _Trace:
         for warning, call in warned:
             key = warning.code, warning.detail
             about = None if call is None else call.number
-            self.warnings.setdefault(key, Caused(*key, len(self.events), about))
+            self.warnings.setdefault(key, LocatedWarning(*key, len(self.events), about))
         empty = (
             []
             if self._by_dialect
@@ -198,16 +198,16 @@ class _Trace:
         )
 
 
-def _placement(found: Found) -> Placement:
+def _placement(found: Found) -> FragmentPlacement:
     part, call = found.part, found.call
     why = placement_words(found)
-    return Placement(
+    return FragmentPlacement(
         call.number, found.opened, found.rule, why, part.index, part.id, part.name, part.arguments, part.whole
     )
 
 
-def _nowhere(part: ToolCallDelta) -> Placement:
-    return Placement(None, False, None, "an empty entry: says nothing", part.index)
+def _nowhere(part: ToolCallDelta) -> FragmentPlacement:
+    return FragmentPlacement(None, False, None, "an empty entry: says nothing", part.index)
 
 
 def _calls(opened: Iterable[IncomingCall], events: Sequence[Event]) -> Iterator[TracedCall]:

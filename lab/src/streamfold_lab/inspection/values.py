@@ -20,7 +20,7 @@ EventKind: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class FragmentPlacement:
     """Where one fragment of a tool call went, and why.
 
     Attributes:
@@ -44,7 +44,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Caused:
+class LocatedWarning:
     """A warning and its cause.
 
     Attributes:
@@ -91,7 +91,7 @@ class Event:
     deltas: tuple[Delta, ...] = ()
     text: str = ""
     reasoning: str = ""
-    placements: tuple[Placement, ...] = ()
+    placements: tuple[FragmentPlacement, ...] = ()
     notes: tuple[str, ...] = ()
     finished: bool = False
     error: str | None = None
@@ -120,7 +120,7 @@ class TracedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class StreamFailure:
     """The error in which a stream ended: the name of its class, its message, and whether a retry may help."""
 
     error: str
@@ -151,9 +151,9 @@ class Inspection:
     size: int
     events: tuple[Event, ...]
     calls: tuple[TracedCall, ...]
-    warnings: tuple[Caused, ...]
+    warnings: tuple[LocatedWarning, ...]
     reply: Reply
-    failed: Failed | None = None
+    failed: StreamFailure | None = None
     pieces: tuple[int, ...] = ()
     about: Mapping[str, str] = field(default_factory=dict, hash=False)
 

@@ -20,9 +20,9 @@ from streamfold.client import Hooks
 from streamfold.values import ConfigError
 
 from ..inspection import document
-from .page_access import Viewers
-from .recent_answers import AnswerWatch, WatchedAnswer
-from .views import Glance, recording_of, timeline
+from .page_access import PageAccess
+from .recent_answers import RecentAnswers, WatchedAnswer
+from .views import AnswerSummary, recording_of, timeline
 
 _PREFIX = "/ui"
 _NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}", re.ASCII)
@@ -58,10 +58,10 @@ class LivePage:
         keys: Collection[str] = (),
         fixtures: str | Path = "fixtures/gateway",
     ) -> None:
-        self._watch = AnswerWatch(answers, most_bytes)
-        self._viewers = Viewers(keys)
+        self._watch = RecentAnswers(answers, most_bytes)
+        self._viewers = PageAccess(keys)
         self._fixtures = Path(fixtures)
-        self._glances: dict[int, Glance] = {}
+        self._glances: dict[int, AnswerSummary] = {}
         self.hooks: Hooks = self._watch.hooks
         self.path = f"{_PREFIX}?token={self._viewers.token}" if self._viewers.token else _PREFIX
         self._app = Starlette(
@@ -95,7 +95,7 @@ class LivePage:
         numbers = [watched.number for watched in kept]
         self._glances = {number: glance for number, glance in self._glances.items() if number in set(numbers)}
         changed = [
-            self._glances.setdefault(watched.number, Glance(watched)).line()
+            self._glances.setdefault(watched.number, AnswerSummary(watched)).line()
             for watched in kept
             if watched.version > since
         ]

@@ -19,7 +19,7 @@ from streamfold.text import is_loopback
 _PROXIES = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
-class Viewers:
+class PageAccess:
     """Decides whether a request may see the page.
 
     With keys, one of them is needed: as a bearer token, or as the password that a browser asks for. Without any, the

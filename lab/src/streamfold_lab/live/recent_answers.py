@@ -24,7 +24,7 @@ class WatchedAnswer:
     Attributes:
         number: counts the answers, from 1.
         ending: how it ended, if it did; "left": the reader left before the end.
-        version: of the last change, by the clock of the `AnswerWatch`.
+        version: of the last change, by the clock of the `RecentAnswers`.
         began: seconds since the epoch.
         since: when that was, by the monotonic clock.
         pieces: of the body, each with the time at which it came.
@@ -62,7 +62,7 @@ class WatchedAnswer:
         return body, [(len(piece), wait) for (_, piece), wait in zip(pieces, waits, strict=True)]
 
 
-class AnswerWatch:
+class RecentAnswers:
     """The last answers of the providers that have its `hooks`.
 
     Args:

@@ -21,7 +21,7 @@ _WINDOW = 4000  # characters of an answer in which secrets are looked for
 _SHOWN = 300  # characters of it that the list shows
 
 
-class Glance:
+class AnswerSummary:
     """The line of an answer in the list. While the answer grows, its text is read on from where it was."""
 
     def __init__(self, watched: WatchedAnswer) -> None:

@@ -16,9 +16,9 @@ from ..ui import (
     Signatures,
     UIRequest,
     checked_decisions,
+    close_open_calls,
     last_calls,
     media_part,
-    settled,
 )
 
 _ROLES = ("developer", "system", "user", "assistant", "tool", "reasoning", "activity")
@@ -96,7 +96,7 @@ def read_messages(messages: Iterable[Any]) -> list[Message]:
         elif role != "activity":
             read += _message(role, message, owned.get(message.get("id"), before), where)
             before = None
-    return settled(read)
+    return close_open_calls(read)
 
 
 def _owned_reasoning(messages: list[Any]) -> dict[Any, str]:

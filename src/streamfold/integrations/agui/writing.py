@@ -36,7 +36,7 @@ from ..ui import (
     UIWriter,
     is_shown_as,
     last_calls,
-    played,
+    run_events,
     server_sent,
 )
 from .reading import REASONING, AgentRequest
@@ -87,7 +87,7 @@ def stream(
         open_calls=last_calls(request.messages),
     )
     signatures = None if secret is None else Signatures(secret, request.owner, request.id)
-    return server_sent(played(source, writer, on_error, signatures, on_pause))
+    return server_sent(run_events(source, writer, on_error, signatures, on_pause))
 
 
 @dataclass(slots=True)

@@ -18,9 +18,9 @@ from ..ui import (
     Signatures,
     UIRequest,
     checked_decisions,
+    close_open_calls,
     last_calls,
     media_part,
-    settled,
 )
 from .tool_metadata import read_call
 
@@ -55,7 +55,7 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
     """
     fields = ObjectReader(body, "the request")
     given, chat = fields.must("messages", list), fields.text("id") or ""
-    turns = _Turns(given)
+    turns = _MessageReader(given)
     last = given[-1] if given else None
     continued = last.get("id") if isinstance(last, Mapping) and last.get("role") == "assistant" else None
     return ChatRequest(
@@ -78,10 +78,10 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
 
 def read_messages(messages: Iterable[Any]) -> list[Message]:
     """Reads UI messages. Raises ConfigError that names the place of anything else."""
-    return _Turns(list(messages)).messages
+    return _MessageReader(list(messages)).messages
 
 
-class _Turns:
+class _MessageReader:
     """The turns of UI messages, and what was decided about the calls of the last one."""
 
     def __init__(self, given: list[Any]) -> None:
@@ -92,7 +92,7 @@ class _Turns:
             read += self._message(message, f"messages[{at}]")
             if read and read[-1].role == "user":
                 self.decisions = []  # the person went on instead
-        self.messages = settled(read)
+        self.messages = close_open_calls(read)
 
     def _message(self, message: Any, where: str) -> Iterator[Message]:
         fields = ObjectReader(message, where)
@@ -111,17 +111,17 @@ class _Turns:
             yield Message("user", single.text if isinstance(single, TextPart) else tuple(contents))
 
     def _steps(self, parts: list[Any], where: str) -> Iterator[Message]:
-        step = _Step()
+        step = _StepReader()
         for at, part in enumerate(parts):
             kind = ObjectReader(part, f"{where}.parts[{at}]").string("type")
             if kind == "step-start":
                 yield from self._turn(step)
-                step = _Step()
+                step = _StepReader()
             else:
                 step.add(kind, part, f"{where}.parts[{at}]")
         yield from self._turn(step)
 
-    def _turn(self, step: _Step) -> Iterator[Message]:
+    def _turn(self, step: _StepReader) -> Iterator[Message]:
         if not (step.text or step.calls or step.refusal):
             return
         self.decisions, self.results = step.decisions, step.results
@@ -136,7 +136,7 @@ class _Turns:
         yield from step.answers
 
 
-class _Step:
+class _StepReader:
     """One turn of the model."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from ...values import KINDS, ToolCall
 _OTHERS = {str(kind): kind for kind in KINDS if kind != "function"}
 
 
-def carried_arguments(call: ToolCall) -> dict[str, Any]:
+def argument_metadata(call: ToolCall) -> dict[str, Any]:
     """Returns the kind of a call that is no function; the text of the arguments if their value does not make it."""
     if call.kind != "function":
         return {"kind": call.kind}

@@ -15,8 +15,8 @@ from ...answers import ChatStream
 from ...tools import PendingCall, ToolResult, ToolRun
 from ...values import AudioPart, FilePart, ImagePart, MediaPart, Reply, TextPart, ToolCall, to_base64
 from ..hosted_steps import HostedCall, HostedStep
-from ..ui import NONE, OnError, OnPause, Signatures, UIEvent, UIWriter, played, server_sent
-from .tool_metadata import carried_arguments
+from ..ui import NONE, OnError, OnPause, Signatures, UIEvent, UIWriter, run_events, server_sent
+from .tool_metadata import argument_metadata
 
 HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -69,7 +69,7 @@ def stream(
     signatures = None
     if secret is not None and isinstance(source, ToolRun):
         signatures = Signatures(secret, source.owner, source.chat_id)
-    return server_sent(played(source, writer, on_error, signatures, on_pause), b"data: [DONE]\n\n")
+    return server_sent(run_events(source, writer, on_error, signatures, on_pause), b"data: [DONE]\n\n")
 
 
 class UIMessageWriter(UIWriter):
@@ -125,7 +125,7 @@ class UIMessageWriter(UIWriter):
         """Returns the event of a whole call."""
         yield from self._close()
         head: UIEvent = {"toolCallId": call.id, "toolName": call.name}
-        kept = carried_arguments(call)
+        kept = argument_metadata(call)
         if call.extra is not None:
             kept["extra"] = call.extra
         tail = _metadata(kept)

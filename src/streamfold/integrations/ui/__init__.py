@@ -1,5 +1,5 @@
 """What the protocols of user interfaces have in common: how a run becomes events, and how a request becomes a run."""
 
-from .requests import Decision, ExternalResult, UIRequest, is_shown_as, last_calls, media_part, settled
+from .requests import Decision, ExternalResult, UIRequest, close_open_calls, is_shown_as, last_calls, media_part
 from .signing import Signatures, checked_decisions
-from .streams import NONE, OnError, OnPause, UIEvent, UIWriter, error_text, played, server_sent
+from .streams import NONE, OnError, OnPause, UIEvent, UIWriter, error_text, run_events, server_sent

@@ -183,7 +183,7 @@ class UIRequest:
                 run.answer(result.call_id, result.content, error=result.error)
 
 
-def settled(messages: Iterable[Message]) -> list[Message]:
+def close_open_calls(messages: Iterable[Message]) -> list[Message]:
     """Returns a conversation in which every call has a result, except for those of its last message.
 
     A person may go on before a call was approved or has run: its result says so.

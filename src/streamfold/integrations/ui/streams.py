@@ -108,7 +108,7 @@ class UIWriter(ABC):
         """Returns the events of a failure; `text` is for the person in front of the screen."""
 
 
-class ShownAnswer:
+class AnswerEvents:
     """One answer of the model on its way to a writer, in the order of its parts."""
 
     def __init__(self, writer: UIWriter) -> None:
@@ -172,7 +172,7 @@ def error_text(error: Exception) -> str:
     return "the server failed; see its log"
 
 
-async def played(
+async def run_events(
     source: ToolRun | ChatStream,
     writer: UIWriter,
     on_error: OnError | None = None,
@@ -182,7 +182,7 @@ async def played(
     """Yields the events of a run. A failure becomes the events of a failure; it is logged, and nothing is raised."""
     for event in writer.start():
         yield event
-    answer: ShownAnswer | None = None
+    answer: AnswerEvents | None = None
     try:
         finished, pending, signed = False, tuple[PendingCall, ...](), dict[str, str]()
         async with source:
@@ -192,7 +192,7 @@ async def played(
                     found += writer.result(step)
                 else:
                     if answer is None:
-                        answer = ShownAnswer(writer)
+                        answer = AnswerEvents(writer)
                         found += writer.turn()
                     found += answer.feed(step)
                     if finished := step.finished:

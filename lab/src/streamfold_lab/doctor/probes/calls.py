@@ -5,16 +5,16 @@ from __future__ import annotations
 from streamfold.values import NamedTool
 
 from ..questions import HELLO, NOTE, NOTE_TEXT, ONE_CALL, SAVE, SAY_AND_CALL, TIME, TWO_CALLS, WEATHER, capped
-from ..values import Answers, Ask, Outcome, Seen, Setting
+from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse, Setting
 from .judging import (
-    Theme,
+    ProbeGroup,
     call_to,
     capability,
     dialect_of,
     edited,
     force_a_call,
     refusal,
-    sets,
+    set_quirk,
     shown,
     unclear,
     was_refused,
@@ -24,56 +24,56 @@ from .judging import (
 _BROKEN = "a call whose arguments are not JSON can't be run by accident: it has an error"
 
 
-def _broken(seen: Seen) -> Outcome | None:
+def _broken(seen: ProbeResponse) -> Conclusion | None:
     broken = [call for call in seen.reply.tool_calls if call.error]
     if not broken:
         return None
     return unclear(f"the arguments of {broken[0].name} are not a JSON object: {shown(broken[0].raw_arguments)}")
 
 
-def _guided(seen: Seen, dialect: str) -> Outcome | None:
+def _guided(seen: ProbeResponse, dialect: str) -> Conclusion | None:
     if dialect_of(seen, "get_time") not in ("required", "named"):
         return None
     why = f"the forced call is in the text, as {shown(seen.text)}"
-    return Outcome("set", why, f'read by the dialect "{dialect}"', (Setting(("dialect",), dialect, why),))
+    return Conclusion("set", why, f'read by the dialect "{dialect}"', (Setting(("dialect",), dialect, why),))
 
 
-CALLS = Theme("tool calls")
+CALLS = ProbeGroup("tool calls")
 
 
-@CALLS.one(
+@CALLS.probe(
     "one_call",
     "Does a tool call arrive as a call?",
-    Ask("weather", ONE_CALL, (WEATHER, TIME), options=capped()),
+    ProbeRequest("weather", ONE_CALL, (WEATHER, TIME), options=capped()),
     whim=True,
 )
-def _one_call(seen: Seen) -> Outcome:
+def _one_call(seen: ProbeResponse) -> Conclusion:
     if seen.refused:
         why = refusal(seen)
-        return Outcome("no", why, "tools are refused before they are sent", (capability("tools", "no", why),))
+        return Conclusion("no", why, "tools are refused before they are sent", (capability("tools", "no", why),))
     call = call_to(seen.reply, "get_weather")
     if call is not None and "paris" in str(call.arguments).lower():
         pieces = seen.inspection.calls[0].fragments if seen.inspection and seen.inspection.calls else 1
         saw = f"one call, arguments in {pieces} piece{'s' * (pieces != 1)}"
-        return Outcome("ok", saw, settings=(capability("tools", "yes", saw),))
+        return Conclusion("ok", saw, settings=(capability("tools", "yes", saw),))
     if (dialect := dialect_of(seen, "get_weather")) is not None:
         why = f"the call is in the text, as {shown(seen.text)}"
         does = f'read by the dialect "{dialect}"'
         yes = capability("tools", "yes", "calls are read from the text")
-        return Outcome("set", why, does, (Setting(("dialect",), dialect, why), yes))
+        return Conclusion("set", why, does, (Setting(("dialect",), dialect, why), yes))
     if "leaked_markup" in seen.codes and seen.inspection:
         detail = next(w.detail for w in seen.inspection.warnings if w.code == "leaked_markup")
-        return Outcome("fault", detail, "no dialect reads it as a valid call")
+        return Conclusion("fault", detail, "no dialect reads it as a valid call")
     if call is not None:
         return unclear(f"a call, but its arguments do not name the city: {shown(call.raw_arguments)}")
     return _broken(seen) or unclear(f"no call; said {shown(seen.text, 60)}")
 
 
-@CALLS.several(
+@CALLS.probe_many(
     "required",
     'Does tool_choice "required" bring a call?',
-    Ask("required", HELLO, (TIME,), "required", capped(), 'tool_choice: "required"', force_a_call),
-    Ask(
+    ProbeRequest("required", HELLO, (TIME,), "required", capped(), 'tool_choice: "required"', force_a_call),
+    ProbeRequest(
         "disable_reasoning",
         HELLO,
         (TIME,),
@@ -85,176 +85,178 @@ def _one_call(seen: Seen) -> Outcome:
     ),
     whim=True,
 )
-def _required(answers: Answers) -> Outcome:
+def _required(answers: Answers) -> Conclusion:
     if answers["required"].refused:
         why, calm = refusal(answers["required"]), answers.get("disable_reasoning")
         if calm and calm.fine and calm.reply.tool_calls:
             does = '"auto" is sent while the model thinks, with a warning: forced_while_thinking = false'
-            return sets(why, does, "forced_while_thinking", False)
+            return set_quirk(why, does, "forced_while_thinking", False)
         does = '"auto" is sent instead, with a warning'
-        return Outcome("set", why, does, (capability("forced_choice", "no", why),))
+        return Conclusion("set", why, does, (capability("forced_choice", "no", why),))
     seen = answers["required"]
     if seen.reply.tool_calls and not _broken(seen):
-        return Outcome("ok", f"called {seen.reply.tool_calls[0].name}")
+        return Conclusion("ok", f"called {seen.reply.tool_calls[0].name}")
     if guided := _guided(seen, "required"):
         return guided
     return unclear(f"no call, though one was required; said {shown(seen.text, 60)}")
 
 
-@CALLS.one(
+@CALLS.probe(
     "named",
     "Does naming a tool bring a call of that tool?",
-    Ask("named", HELLO, (WEATHER, TIME), NamedTool("get_time"), capped(), "tool_choice: get_time"),
+    ProbeRequest("named", HELLO, (WEATHER, TIME), NamedTool("get_time"), capped(), "tool_choice: get_time"),
     whim=True,
     needs="one_call",
     refused=("no", "requests that name a tool fail"),
 )
-def _named(seen: Seen) -> Outcome:
+def _named(seen: ProbeResponse) -> Conclusion:
     names = [call.name for call in seen.reply.tool_calls]
     if names and set(names) == {"get_time"}:
-        return Outcome("ok", "called the tool that was named")
+        return Conclusion("ok", "called the tool that was named")
     if names:
-        return Outcome("fault", f"get_time was named, and {', '.join(names)} came", "the calls are handed out as sent")
+        return Conclusion(
+            "fault", f"get_time was named, and {', '.join(names)} came", "the calls are handed out as sent"
+        )
     return _guided(seen, "named") or unclear(f"no call, though get_time was named; said {shown(seen.text, 60)}")
 
 
-@CALLS.one(
+@CALLS.probe(
     "none",
     'Does tool_choice "none" prevent calls?',
-    Ask("none", ONE_CALL, (WEATHER, TIME), "none", capped(96), 'tool_choice: "none"'),
+    ProbeRequest("none", ONE_CALL, (WEATHER, TIME), "none", capped(96), 'tool_choice: "none"'),
     needs="one_call",
     refused=("no", "leave the tools out instead"),
 )
-def _none(seen: Seen) -> Outcome:
+def _none(seen: ProbeResponse) -> Conclusion:
     if "calls_dropped" in seen.codes:
-        return Outcome("handled", "calls came all the same", "dropped, with the warning calls_dropped")
+        return Conclusion("handled", "calls came all the same", "dropped, with the warning calls_dropped")
     if "leaked_markup" in seen.codes or "<tool_call>" in seen.text:
-        return Outcome("handled", f"wrote a call into the text: {shown(seen.text)}", "it stays text, with a warning")
-    return Outcome("ok", "no call")
+        return Conclusion("handled", f"wrote a call into the text: {shown(seen.text)}", "it stays text, with a warning")
+    return Conclusion("ok", "no call")
 
 
-@CALLS.one(
+@CALLS.probe(
     "left_alone",
     "Are tools left alone when nothing asks for them?",
-    Ask("hello", HELLO, (WEATHER, TIME), options=capped(96)),
+    ProbeRequest("hello", HELLO, (WEATHER, TIME), options=capped(96)),
     whim=True,
     needs="one_call",
     refused=("fault", ""),
 )
-def _left_alone(seen: Seen) -> Outcome:
+def _left_alone(seen: ProbeResponse) -> Conclusion:
     if seen.reply.tool_calls:
         return unclear(f"called {seen.reply.tool_calls[0].name}, though nothing asked for it")
-    return Outcome("ok", "answered in text")
+    return Conclusion("ok", "answered in text")
 
 
-@CALLS.one(
+@CALLS.probe(
     "parallel",
     "Do two calls of one answer stay apart?",
-    Ask("two", TWO_CALLS, (WEATHER,), options=capped(512)),
+    ProbeRequest("two", TWO_CALLS, (WEATHER,), options=capped(512)),
     whim=True,
     needs="one_call",
     refused=("fault", ""),
 )
-def _parallel(seen: Seen) -> Outcome:
+def _parallel(seen: ProbeResponse) -> Conclusion:
     good = [call for call in seen.reply.tool_calls if not call.error]
     cities = " ".join(str(call.arguments).lower() for call in good)
     if len(good) > 1 and "paris" in cities and "london" in cities:
         saw = f"{len(good)} calls in one answer, apart"
-        return Outcome("ok", saw, settings=(capability("parallel_calls", "yes", saw),))
+        return Conclusion("ok", saw, settings=(capability("parallel_calls", "yes", saw),))
     if len(good) < len(seen.reply.tool_calls):
         return unclear(f"calls are mixed up: {shown(' '.join(c.raw_arguments for c in seen.reply.tool_calls))}")
     return unclear(f"{len(good)} call{'s' * (len(good) != 1)}")
 
 
-@CALLS.one(
+@CALLS.probe(
     "one_at_a_time",
     "Is parallel_tool_calls=False respected?",
-    Ask("two", TWO_CALLS, (WEATHER,), options=capped(512, parallel_tool_calls=False)),
+    ProbeRequest("two", TWO_CALLS, (WEATHER,), options=capped(512, parallel_tool_calls=False)),
     wires=("chat", "responses", "anthropic"),
     needs="one_call",
     refused=("no", "requests with parallel_tool_calls=False fail"),
 )
-def _one_at_a_time(seen: Seen) -> Outcome:
+def _one_at_a_time(seen: ProbeResponse) -> Conclusion:
     if len(seen.reply.tool_calls) > 1:
-        return Outcome("fault", f"{len(seen.reply.tool_calls)} calls, though only one was allowed")
-    return Outcome("ok", f"{len(seen.reply.tool_calls)} call")
+        return Conclusion("fault", f"{len(seen.reply.tool_calls)} calls, though only one was allowed")
+    return Conclusion("ok", f"{len(seen.reply.tool_calls)} call")
 
 
-@CALLS.one(
+@CALLS.probe(
     "say_and_call",
     "Does a text beside a call arrive?",
-    Ask("both", SAY_AND_CALL, (WEATHER,), options=capped()),
+    ProbeRequest("both", SAY_AND_CALL, (WEATHER,), options=capped()),
     whim=True,
     needs="one_call",
     refused=("fault", ""),
 )
-def _say_and_call(seen: Seen) -> Outcome:
+def _say_and_call(seen: ProbeResponse) -> Conclusion:
     if call_to(seen.reply, "get_weather") and seen.text.strip():
-        return Outcome("ok", f"a call, and the text {shown(seen.text, 50)}")
+        return Conclusion("ok", f"a call, and the text {shown(seen.text, 50)}")
     what = "a call without text" if seen.reply.tool_calls else f"no call; said {shown(seen.text, 50)}"
     return unclear(what)
 
 
-@CALLS.one(
+@CALLS.probe(
     "long_arguments",
     "Do difficult characters survive in arguments?",
-    Ask("note", SAVE, (NOTE,), options=capped(512)),
+    ProbeRequest("note", SAVE, (NOTE,), options=capped(512)),
     whim=True,
     needs="one_call",
     refused=("fault", ""),
 )
-def _long_arguments(seen: Seen) -> Outcome:
+def _long_arguments(seen: ProbeResponse) -> Conclusion:
     if "repaired_arguments" in seen.codes and seen.inspection:
         detail = next(w.detail for w in seen.inspection.warnings if w.code == "repaired_arguments")
-        return Outcome("handled", detail, "repaired, with the warning repaired_arguments")
+        return Conclusion("handled", detail, "repaired, with the warning repaired_arguments")
     call = call_to(seen.reply, "save_note")
     if call is not None:
         same = call.arguments.get("text", "").strip() == NOTE_TEXT
         if same:
-            return Outcome("ok", "quotes, backslash, brackets, tags and a line end came back")
+            return Conclusion("ok", "quotes, backslash, brackets, tags and a line end came back")
         return unclear(f"a valid call with another text: {shown(str(call.arguments.get('text')))}")
     return _broken(seen) or unclear(f"no call; said {shown(seen.text, 60)}")
 
 
-@CALLS.one(
+@CALLS.probe(
     "cut_call",
     "Does a call that is cut by the limit say so?",
-    Ask("note", SAVE, (NOTE,), options=capped(12), special="at most 12 tokens"),
+    ProbeRequest("note", SAVE, (NOTE,), options=capped(12), special="at most 12 tokens"),
     needs="one_call",
 )
-def _cut_call(seen: Seen) -> Outcome:
+def _cut_call(seen: ProbeResponse) -> Conclusion:
     if seen.refused and seen.inspection:
-        return Outcome("handled", f"a cut call ends in an error: {shown(seen.said)}", "it is not handed out")
+        return Conclusion("handled", f"a cut call ends in an error: {shown(seen.said)}", "it is not handed out")
     if seen.refused:
-        return Outcome("fault", refusal(seen))
+        return Conclusion("fault", refusal(seen))
     if seen.reply.finish_reason == "length":
-        return Outcome("ok", "a cut call is reported as cut", "it is not handed out")
+        return Conclusion("ok", "a cut call is reported as cut", "it is not handed out")
     broken = [call for call in seen.reply.tool_calls if call.error]
     if broken:
         raw = seen.reply.raw_finish_reason
-        return Outcome("fault", f"a cut call is reported as finished ({raw})", _BROKEN)
+        return Conclusion("fault", f"a cut call is reported as finished ({raw})", _BROKEN)
     return unclear("the call fitted into the limit" if seen.reply.tool_calls else "no call")
 
 
-@CALLS.one(
+@CALLS.probe(
     "no_arguments",
     "How does a call without arguments arrive?",
-    Ask("time", "What time is it? Use the tool get_time.", (TIME,), options=capped()),
+    ProbeRequest("time", "What time is it? Use the tool get_time.", (TIME,), options=capped()),
     whim=True,
     needs="one_call",
     refused=("fault", ""),
 )
-def _no_arguments(seen: Seen) -> Outcome:
+def _no_arguments(seen: ProbeResponse) -> Conclusion:
     call = call_to(seen.reply, "get_time")
     if call is None:
         return _broken(seen) or unclear(f"no call; said {shown(seen.text, 60)}")
     if call.raw_arguments.strip() in ("{}", ""):
         how = "as {}" if call.raw_arguments.strip() else "as an empty text"
-        return Outcome("ok" if call.raw_arguments.strip() else "handled", f"no arguments, {how}", "read as {}")
-    return Outcome("ok", f"arguments {shown(call.raw_arguments, 40)}")
+        return Conclusion("ok" if call.raw_arguments.strip() else "handled", f"no arguments, {how}", "read as {}")
+    return Conclusion("ok", f"arguments {shown(call.raw_arguments, 40)}")
 
 
-@CALLS.one(
+@CALLS.probe(
     "allowed_tools",
     "Can a choice be limited to some of the tools?",
     edited(
@@ -277,9 +279,9 @@ def _no_arguments(seen: Seen) -> Outcome:
     needs="one_call",
     refused=("ok", "the other tools are left out instead"),
 )
-def _allowed(seen: Seen) -> Outcome:
+def _allowed(seen: ProbeResponse) -> Conclusion:
     names = {call.name for call in seen.reply.tool_calls}
     if names == {"get_time"}:
         why = "only the allowed tool was called"
-        return sets(why, "sent as allowed_tools", "allowed_tools", True)
-    return Outcome("ok", "accepted, and not respected", "the other tools are left out instead")
+        return set_quirk(why, "sent as allowed_tools", "allowed_tools", True)
+    return Conclusion("ok", "accepted, and not respected", "the other tools are left out instead")

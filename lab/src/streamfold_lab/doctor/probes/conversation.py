@@ -6,9 +6,9 @@ from typing import Any
 
 from streamfold.values import assistant, image, system, user
 
-from ..questions import DAYS, LINE, PICTURE, capped, words
-from ..values import Answers, Ask, Outcome, Seen
-from .judging import Theme, capability, edit_messages, edited, if_refused, refusal, sets, shown, unclear
+from ..questions import DAYS, LINE, PICTURE, capped, prompt_words
+from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse
+from .judging import ProbeGroup, capability, edit_messages, edited, if_refused, refusal, set_quirk, shown, unclear
 
 _BEGUN = "monday tuesday wednesday"
 _REST = ["thursday", "friday", "saturday", "sunday"]
@@ -20,25 +20,25 @@ def _begun_message(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "messages": [*body["messages"], begun], **final}
 
 
-def _goes_on(seen: Seen) -> bool:
-    return words(seen.text)[: len(_REST)] == _REST
+def _goes_on(seen: ProbeResponse) -> bool:
+    return prompt_words(seen.text)[: len(_REST)] == _REST
 
 
-CONVERSATION = Theme("conversation")
+CONVERSATION = ProbeGroup("conversation")
 
 
-@CONVERSATION.one(
+@CONVERSATION.probe(
     "system_middle",
     "May a system message stand in the middle?",
-    Ask("middle", [user(LINE), assistant("Hello!"), system("Be brief."), user(LINE)], options=capped(48)),
+    ProbeRequest("middle", [user(LINE), assistant("Hello!"), system("Be brief."), user(LINE)], options=capped(48)),
     wires=("chat", "kimi", "responses"),
     refused=("no", "put system messages first"),
 )
-def _system(seen: Seen) -> Outcome:
-    return Outcome("ok", "a system message in the middle is accepted")
+def _system(seen: ProbeResponse) -> Conclusion:
+    return Conclusion("ok", "a system message in the middle is accepted")
 
 
-@CONVERSATION.one(
+@CONVERSATION.probe(
     "inline_system",
     "May a system message stand in the middle?",
     edited(
@@ -50,11 +50,11 @@ def _system(seen: Seen) -> Outcome:
     wires=("anthropic",),
     refused=("ok", "moved to the beginning"),
 )
-def _inline_system(seen: Seen) -> Outcome:
-    return sets("a system message in the middle is accepted", "inline_system = true", "inline_system", True)
+def _inline_system(seen: ProbeResponse) -> Conclusion:
+    return set_quirk("a system message in the middle is accepted", "inline_system = true", "inline_system", True)
 
 
-CONVERSATION.one(
+CONVERSATION.probe(
     "developer_role",
     "Is the role developer known?",
     edited(
@@ -64,7 +64,7 @@ CONVERSATION.one(
 )(if_refused("the role developer is accepted", "developer_role", False, "sent as system: developer_role = false"))
 
 
-CONVERSATION.one(
+CONVERSATION.probe(
     "message_names",
     "May a message have a name?",
     edited("name", "name: anna", edit_messages(lambda m: [{**m[0], "name": "anna"}, *m[1:]])),
@@ -72,7 +72,7 @@ CONVERSATION.one(
 )(if_refused("a name in a message is accepted", "message_names", False, "message_names = false"))
 
 
-@CONVERSATION.one(
+@CONVERSATION.probe(
     "empty_turns",
     "May a turn be empty?",
     edited(
@@ -83,14 +83,14 @@ CONVERSATION.one(
     wires=("chat",),
     refused=("ok", "refused before it is sent"),
 )
-def _empty(seen: Seen) -> Outcome:
-    return sets("a turn without content is accepted", "empty_turns = true", "empty_turns", True)
+def _empty(seen: ProbeResponse) -> Conclusion:
+    return set_quirk("a turn without content is accepted", "empty_turns = true", "empty_turns", True)
 
 
-@CONVERSATION.one(
+@CONVERSATION.probe(
     "images",
     "Can it see images?",
-    Ask(
+    ProbeRequest(
         "image",
         [user("Which colour is this picture? Answer with one word.", image(PICTURE))],
         options=capped(48),
@@ -98,17 +98,17 @@ def _empty(seen: Seen) -> Outcome:
     ),
     whim=True,
 )
-def _images(seen: Seen) -> Outcome:
+def _images(seen: ProbeResponse) -> Conclusion:
     if seen.refused:
         why = refusal(seen)
-        return Outcome("set", why, "images are refused before they are sent", (capability("images", "no", why),))
-    if "red" in words(seen.text):
+        return Conclusion("set", why, "images are refused before they are sent", (capability("images", "no", why),))
+    if "red" in prompt_words(seen.text):
         saw = "saw that the picture is red"
-        return Outcome("ok", saw, settings=(capability("images", "yes", saw),))
+        return Conclusion("ok", saw, settings=(capability("images", "yes", saw),))
     return unclear(f"accepted; said {shown(seen.text, 60)}")
 
 
-@CONVERSATION.several(
+@CONVERSATION.probe_many(
     "continues",
     "Can it go on with a text that was begun?",
     edited(
@@ -128,10 +128,10 @@ def _images(seen: Seen) -> Outcome:
     ),
     wires=("chat",),
 )
-def _continues(answers: Answers) -> Outcome:
+def _continues(answers: Answers) -> Conclusion:
     for name, member in (("prefix", "prefix"), ("final", "continue_final_message")):
         seen = answers.get(name)
         if seen and seen.fine and _goes_on(seen):
             why = f"went on with a text that was begun, by {member}"
-            return sets(why, f'continues = "{member}"', "continues", member)
-    return Outcome("no", "a text that was begun is not gone on with", "begin it again")
+            return set_quirk(why, f'continues = "{member}"', "continues", member)
+    return Conclusion("no", "a text that was begun is not gone on with", "begin it again")

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from ..questions import LINE, capped
-from ..values import Ask, Outcome, Seen
-from .judging import Theme, shown, with_members
+from ..values import Conclusion, ProbeRequest, ProbeResponse
+from .judging import ProbeGroup, shown, with_members
 
 
-def _error_shape(seen: Seen, what: str) -> Outcome:
+def _error_shape(seen: ProbeResponse, what: str) -> Conclusion:
     status = seen.recording.status if seen.recording else 0
     body = getattr(seen.error, "body", None)
     error = body.get("error") if isinstance(body, dict) else None
     has_message = isinstance(error, dict) and isinstance(error.get("message"), str)
     if status >= 500:
-        return Outcome("fault", f"{what} is answered with status {status}: {shown(seen.said)}", "it may be retried")
+        return Conclusion("fault", f"{what} is answered with status {status}: {shown(seen.said)}", "it may be retried")
     if has_message:
-        return Outcome("ok", f"status {status}: {shown(seen.said)}")
-    return Outcome("handled", f"status {status}, and no error object: {shown(seen.said)}", "the message is found")
+        return Conclusion("ok", f"status {status}: {shown(seen.said)}")
+    return Conclusion("handled", f"status {status}, and no error object: {shown(seen.said)}", "the message is found")
 
 
-ERRORS = Theme("errors")
+ERRORS = ProbeGroup("errors")
 
 
-@ERRORS.one(
+@ERRORS.probe(
     "unknown_model",
     "How is an unknown model refused?",
-    Ask(
+    ProbeRequest(
         "model",
         LINE,
         options=capped(16),
@@ -35,16 +35,16 @@ ERRORS = Theme("errors")
     ),
     wires=("chat", "kimi", "responses", "anthropic"),
 )
-def _unknown_model(seen: Seen) -> Outcome:
+def _unknown_model(seen: ProbeResponse) -> Conclusion:
     if seen.fine:
-        return Outcome("handled", "any name of a model is accepted", "a misspelled name is not noticed")
+        return Conclusion("handled", "any name of a model is accepted", "a misspelled name is not noticed")
     return _error_shape(seen, "an unknown model")
 
 
-@ERRORS.one(
+@ERRORS.probe(
     "malformed",
     "How is a malformed request refused?",
-    Ask(
+    ProbeRequest(
         "malformed",
         LINE,
         options=capped(16),
@@ -53,7 +53,7 @@ def _unknown_model(seen: Seen) -> Outcome:
         edit=lambda body: {**body, **{key: 7 for key in ("messages", "input", "contents") if key in body}},
     ),
 )
-def _malformed(seen: Seen) -> Outcome:
+def _malformed(seen: ProbeResponse) -> Conclusion:
     if seen.fine:
-        return Outcome("handled", "a malformed request is answered all the same")
+        return Conclusion("handled", "a malformed request is answered all the same")
     return _error_shape(seen, "a malformed request")

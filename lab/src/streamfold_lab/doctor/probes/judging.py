@@ -10,7 +10,7 @@ from streamfold.values import Messages, Reply, ToolCall, ToolLike
 
 from ..damage import reread
 from ..questions import LINE, capped
-from ..values import Answers, Ask, Outcome, Probe, Seen, Setting, Verdict
+from ..values import Answers, Conclusion, Probe, ProbeRequest, ProbeResponse, Setting, Verdict
 
 DIALECTS = (
     *("hermes", "kimi", "qwen3coder", "glm", "deepseek", "mistral", "llama3"),
@@ -20,10 +20,10 @@ DIALECTS = (
 
 
 T = TypeVar("T")
-Judge: TypeAlias = Callable[[T], Outcome]
+Judge: TypeAlias = Callable[[T], Conclusion]
 
 
-class Theme:
+class ProbeGroup:
     """A group of probes: each is its question, its requests, and below them the function that judges the answers.
 
     Attributes:
@@ -34,7 +34,9 @@ class Theme:
         self.name = name
         self.probes: list[Probe] = []
 
-    def several(self, name: str, question: str, *asks: Ask, **rest: Any) -> Callable[[Judge[Answers]], Judge[Answers]]:
+    def probe_many(
+        self, name: str, question: str, *asks: ProbeRequest, **rest: Any
+    ) -> Callable[[Judge[Answers]], Judge[Answers]]:
         """Returns a decorator for the judge of a probe with several requests, or of all answers if it has none.
 
         Args:
@@ -47,19 +49,19 @@ class Theme:
 
         return decorate
 
-    def one(
-        self, name: str, question: str, ask: Ask, *, refused: tuple[Verdict, str] | None = None, **rest: Any
-    ) -> Callable[[Judge[Seen]], Judge[Seen]]:
+    def probe(
+        self, name: str, question: str, ask: ProbeRequest, *, refused: tuple[Verdict, str] | None = None, **rest: Any
+    ) -> Callable[[Judge[ProbeResponse]], Judge[ProbeResponse]]:
         """Returns a decorator for the judge of a probe with a single request.
 
         Args:
             refused: the verdict on a server that refuses it, and what streamfold does then; else the judge says that.
         """
 
-        def decorate(judge: Judge[Seen]) -> Judge[Seen]:
-            def judged(answers: Answers) -> Outcome:
+        def decorate(judge: Judge[ProbeResponse]) -> Judge[ProbeResponse]:
+            def judged(answers: Answers) -> Conclusion:
                 (seen,) = answers.values()
-                return Outcome(refused[0], refusal(seen), refused[1]) if refused and seen.refused else judge(seen)
+                return Conclusion(refused[0], refusal(seen), refused[1]) if refused and seen.refused else judge(seen)
 
             self.probes.append(Probe(name, self.name, question, judged, (ask,), **rest))
             return judge
@@ -76,14 +78,14 @@ def edited(
     *,
     tokens: int = 48,
     when: Callable[[Answers], bool] | None = None,
-) -> Ask:
-    """Returns a request whose body is edited before it is sent: see `Ask`."""
-    return Ask(name, messages, tools, options=capped(tokens), special=special, edit=edit, when=when)
+) -> ProbeRequest:
+    """Returns a request whose body is edited before it is sent: see `ProbeRequest`."""
+    return ProbeRequest(name, messages, tools, options=capped(tokens), special=special, edit=edit, when=when)
 
 
-def if_refused(ok: str, name: str, value: Any, does: str) -> Judge[Seen]:
+def if_refused(ok: str, name: str, value: Any, does: str) -> Judge[ProbeResponse]:
     """Returns a judge of something that is left out by a quirk where it is refused."""
-    return lambda seen: sets(refusal(seen), does, name, value) if seen.refused else Outcome("ok", ok)
+    return lambda seen: set_quirk(refusal(seen), does, name, value) if seen.refused else Conclusion("ok", ok)
 
 
 def shown(text: str, longest: int = 90) -> str:
@@ -92,16 +94,16 @@ def shown(text: str, longest: int = 90) -> str:
     return f'"{line if len(line) <= longest else line[: longest - 3] + "..."}"'
 
 
-def refusal(seen: Seen) -> str:
+def refusal(seen: ProbeResponse) -> str:
     """Returns how the server refused a request, in its own words."""
     status = seen.recording.status if seen.recording else None
     how = f"status {status}" if status and status != 200 else "an error in the stream"
     return f"refused with {how}: {shown(seen.said)}"
 
 
-def sets(why: str, does: str, name: str, value: Any, *more: Setting) -> Outcome:
+def set_quirk(why: str, does: str, name: str, value: Any, *more: Setting) -> Conclusion:
     """Returns the outcome that a quirk is set."""
-    return Outcome("set", why, does, (Setting(("quirks", name), value, why), *more))
+    return Conclusion("set", why, does, (Setting(("quirks", name), value, why), *more))
 
 
 def capability(name: str, value: str, why: str) -> Setting:
@@ -134,14 +136,14 @@ def call_to(reply: Reply, name: str) -> ToolCall | None:
     return next((call for call in reply.tool_calls if call.name == name and not call.error), None)
 
 
-def read_again(seen: Seen, dialect: str, adapter: str) -> Reply:
+def read_again(seen: ProbeResponse, dialect: str, adapter: str) -> Reply:
     """Returns the answer as it is read with another dialect; an empty one if it can't be read so."""
     if seen.recording is None:
         return Reply()
     return reread(replace(seen.recording, dialect=dialect, adapter=adapter))
 
 
-def dialect_of(seen: Seen, tool: str) -> str | None:
+def dialect_of(seen: ProbeResponse, tool: str) -> str | None:
     """Returns the dialect that finds a valid call of a tool in a text; None if none does.
 
     Several share their markers, so that all of them read the recorded answer: one that finds the call and leaves
@@ -170,6 +172,6 @@ def edit_messages(edit: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) 
     return lambda body: {**body, "messages": edit(body["messages"])}
 
 
-def unclear(saw: str) -> Outcome:
+def unclear(saw: str) -> Conclusion:
     """Returns the outcome of a question that the model did not decide."""
-    return Outcome("unclear", saw)
+    return Conclusion("unclear", saw)

@@ -9,8 +9,19 @@ from typing import Any
 from streamfold.values import Tool
 
 from ..questions import CAPITAL, HELLO, WEATHER, capped
-from ..values import Answers, Ask, Outcome, Seen
-from .judging import Theme, accepted, capability, edited, refusal, sets, shown, unclear, was_refused, with_members
+from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse
+from .judging import (
+    ProbeGroup,
+    accepted,
+    capability,
+    edited,
+    refusal,
+    set_quirk,
+    shown,
+    unclear,
+    was_refused,
+    with_members,
+)
 
 _REFS = {
     "type": "object",
@@ -88,28 +99,28 @@ def _data(text: str) -> Any:
 _LONG_NAME = Tool("look-up_" + "x" * 56, "Looks something up.", {"type": "object", "properties": {}})
 
 
-SCHEMAS = Theme("schemas")
-STRUCTURED = Theme("structured output")
+SCHEMAS = ProbeGroup("schemas")
+STRUCTURED = ProbeGroup("structured output")
 
 
-@SCHEMAS.several(
+@SCHEMAS.probe_many(
     "refs",
     "Is $ref accepted in the schema of a tool?",
     edited("refs", "$ref", _with_schema(_REFS), HELLO, (Tool("go", "Goes to a place.", _REFS),)),
-    Ask("inlined", HELLO, (WEATHER,), options=capped(48), when=was_refused("refs")),
+    ProbeRequest("inlined", HELLO, (WEATHER,), options=capped(48), when=was_refused("refs")),
     wires=("chat",),
     needs="one_call",
 )
-def _refs(answers: Answers) -> Outcome:
+def _refs(answers: Answers) -> Conclusion:
     if answers["refs"].fine:
-        return Outcome("ok", "$ref in a schema is accepted")
+        return Conclusion("ok", "$ref in a schema is accepted")
     why = refusal(answers["refs"])
     if (inlined := answers.get("inlined")) and inlined.fine:
-        return sets(why, "definitions are written in place: inline_refs = true", "inline_refs", True)
-    return Outcome("unclear", why)
+        return set_quirk(why, "definitions are written in place: inline_refs = true", "inline_refs", True)
+    return Conclusion("unclear", why)
 
 
-@SCHEMAS.several(
+@SCHEMAS.probe_many(
     "keywords",
     "Which keywords are accepted in the schema of a tool?",
     edited(
@@ -124,29 +135,29 @@ def _refs(answers: Answers) -> Outcome:
     wires=("chat",),
     needs="one_call",
 )
-def _keywords(answers: Answers) -> Outcome:
+def _keywords(answers: Answers) -> Conclusion:
     if answers["all"].fine:
-        return Outcome("ok", f"{len(_KEYWORDS)} keywords are accepted")
+        return Conclusion("ok", f"{len(_KEYWORDS)} keywords are accepted")
     bad = tuple(name for name, seen in answers.items() if name != "all" and seen.refused)
     if not bad:
-        return Outcome("unclear", f"{refusal(answers['all'])}; each keyword alone is accepted")
+        return Conclusion("unclear", f"{refusal(answers['all'])}; each keyword alone is accepted")
     why = f"{', '.join(bad)}: {refusal(answers[bad[0]])}"
     does = "left out, and said in the description instead: unsupported_keywords"
-    return sets(why, does, "unsupported_keywords", list(bad))
+    return set_quirk(why, does, "unsupported_keywords", list(bad))
 
 
-@SCHEMAS.one(
+@SCHEMAS.probe(
     "tool_names",
     "Which names may tools have?",
-    Ask("long", HELLO, (_LONG_NAME,), options=capped(48), special="64 characters"),
+    ProbeRequest("long", HELLO, (_LONG_NAME,), options=capped(48), special="64 characters"),
     needs="one_call",
     refused=("no", "use letters, digits, _ and - in the names of tools"),
 )
-def _names(seen: Seen) -> Outcome:
-    return Outcome("ok", "a name of 64 characters with - and _ is accepted")
+def _names(seen: ProbeResponse) -> Conclusion:
+    return Conclusion("ok", "a name of 64 characters with - and _ is accepted")
 
 
-@STRUCTURED.several(
+@STRUCTURED.probe_many(
     "json_schema",
     "Is an answer held to a JSON schema?",
     edited("schema", "response_format: json_schema", _format(_ANSWER), CAPITAL, tokens=128),
@@ -158,28 +169,28 @@ def _names(seen: Seen) -> Outcome:
         tokens=128,
         when=was_refused("schema"),
     ),
-    Ask("tool", CAPITAL, (WEATHER,), "required", capped(), "a forced call instead", when=was_refused("json")),
+    ProbeRequest("tool", CAPITAL, (WEATHER,), "required", capped(), "a forced call instead", when=was_refused("json")),
     wires=("chat",),
     whim=True,
 )
-def _schema(answers: Answers) -> Outcome:
+def _schema(answers: Answers) -> Conclusion:
     seen = answers["schema"]
     if seen.fine:
         data = _data(seen.text)
         if isinstance(data, dict) and set(data) == {"capital", "population"}:
             saw = "the answer fits the schema"
-            return Outcome("ok", saw, settings=(capability("structured_output", "yes", saw),))
+            return Conclusion("ok", saw, settings=(capability("structured_output", "yes", saw),))
         return unclear(f"accepted, and not respected: {shown(seen.text, 60)}")
     why = refusal(seen)
     no = capability("structured_output", "no", why)
     if (plain := answers.get("json")) and plain.fine:
-        return sets(why, "a schema is asked for by JSON mode and an instruction", "response_format", "json_object")
+        return set_quirk(why, "a schema is asked for by JSON mode and an instruction", "response_format", "json_object")
     if (tool := answers.get("tool")) and tool.fine:
-        return sets(why, "an answer of a form is asked for as a tool call", "response_format", "tool")
-    return Outcome("set", why, "structured output is refused before it is sent", (no,))
+        return set_quirk(why, "an answer of a form is asked for as a tool call", "response_format", "tool")
+    return Conclusion("set", why, "structured output is refused before it is sent", (no,))
 
 
-@STRUCTURED.several(
+@STRUCTURED.probe_many(
     "strict_output",
     "Is there a strict mode with a subset of its own?",
     edited("strict", "strict: true", _format(_ANSWER, strict=True), CAPITAL, tokens=128),
@@ -194,32 +205,32 @@ def _schema(answers: Answers) -> Outcome:
     wires=("chat",),
     needs="json_schema",
 )
-def _strict(answers: Answers) -> Outcome:
+def _strict(answers: Answers) -> Conclusion:
     strict, loose = answers["strict"], answers.get("loose")
     if strict.refused:
-        return Outcome("ok", f"strict: {refusal(strict)}", "strict is not sent")
+        return Conclusion("ok", f"strict: {refusal(strict)}", "strict is not sent")
     if loose and loose.refused:
         why = f"a schema outside of the strict subset is {refusal(loose)}"
         does = "schemas of pydantic models are sent in the strict subset: strict_output = true"
-        return sets(why, does, "strict_output", True)
-    return Outcome("ok", "strict is accepted with any schema")
+        return set_quirk(why, does, "strict_output", True)
+    return Conclusion("ok", "strict is accepted with any schema")
 
 
-@STRUCTURED.one(
+@STRUCTURED.probe(
     "json_mode",
     "Is there a JSON mode?",
-    Ask("json", CAPITAL, options=capped(128, response_format="json")),
+    ProbeRequest("json", CAPITAL, options=capped(128, response_format="json")),
     wires=("chat", "responses"),
     whim=True,
     refused=("no", 'response_format "json" fails'),
 )
-def _json_mode(seen: Seen) -> Outcome:
+def _json_mode(seen: ProbeResponse) -> Conclusion:
     if isinstance(_data(seen.text), dict):
-        return Outcome("ok", "a JSON object")
+        return Conclusion("ok", "a JSON object")
     return unclear(f"no JSON object: {shown(seen.text, 60)}")
 
 
-@STRUCTURED.one(
+@STRUCTURED.probe(
     "says_json",
     'Is there a JSON mode without the word "json"?',
     edited(
@@ -232,8 +243,8 @@ def _json_mode(seen: Seen) -> Outcome:
     wires=("chat",),
     needs="json_mode",
 )
-def _says_json(seen: Seen) -> Outcome:
+def _says_json(seen: ProbeResponse) -> Conclusion:
     if not seen.refused:
-        return Outcome("ok", "JSON mode needs no word in a message")
+        return Conclusion("ok", "JSON mode needs no word in a message")
     does = 'JSON mode is sent where a message says "json": says_json = true'
-    return sets(refusal(seen), does, "says_json", True)
+    return set_quirk(refusal(seen), does, "says_json", True)

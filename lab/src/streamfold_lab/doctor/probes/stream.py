@@ -8,8 +8,8 @@ from statistics import median
 from streamfold.values import WarningCode
 
 from ..damage import Damage, damage, has_gap, repeats, said, wanted
-from ..values import Answers, Outcome, Seen, Verdict, Way
-from .judging import Theme, shown
+from ..values import Answers, Conclusion, ProbeResponse, Verdict, Way
+from .judging import ProbeGroup, shown
 
 _SLOW_START = 5.0  # seconds until the head of a response
 _SLOW_PIECES = 0.25  # seconds between two pieces, in the middle of all
@@ -17,83 +17,83 @@ _SEVERAL = 4  # pauses, so that one alone says nothing
 _LONG_PAUSE = 5.0  # seconds between two pieces
 
 
-def _of(seen: Iterable[Seen]) -> tuple[int, ...]:
+def _of(seen: Iterable[ProbeResponse]) -> tuple[int, ...]:
     return tuple(each.number for each in seen)
 
 
-def _counted(found: list[Seen], answers: Answers) -> str:
+def _counted(found: list[ProbeResponse], answers: Answers) -> str:
     return f"{len(found)} of {len(answers)} answers"
 
 
 def _shows(
-    test: Callable[[Seen], object], verdict: Verdict, what: Callable[[Seen], str], does: str
-) -> Callable[[Answers], Outcome]:
+    test: Callable[[ProbeResponse], object], verdict: Verdict, what: Callable[[ProbeResponse], str], does: str
+) -> Callable[[Answers], Conclusion]:
     """Returns the judgement that no answer shows something; `what` says it of the first that does."""
 
-    def judge(answers: Answers) -> Outcome:
+    def judge(answers: Answers) -> Conclusion:
         found = [seen for seen in answers.values() if test(seen)]
         if not found:
-            return Outcome("ok", "none")
-        return Outcome(verdict, f"{_counted(found, answers)} {what(found[0])}", does, telling=_of(found))
+            return Conclusion("ok", "none")
+        return Conclusion(verdict, f"{_counted(found, answers)} {what(found[0])}", does, telling=_of(found))
 
     return judge
 
 
-def _no_way(way: Way, what: str, does: str) -> Callable[[Answers], Outcome]:
+def _no_way(way: Way, what: str, does: str) -> Callable[[Answers], Conclusion]:
     """Returns the judgement that no answer went this way."""
     return _shows(lambda seen: seen.way == way, "fault", lambda first: f"{what}: {shown(first.said)}", does)
 
 
-def _statuses(answers: Answers) -> Outcome:
+def _statuses(answers: Answers) -> Conclusion:
     found = [seen for seen in answers.values() if seen.way == "status" or _failed_plainly(seen, answers)]
     if not found:
-        return Outcome("ok", "none")
+        return Conclusion("ok", "none")
     numbers = sorted({seen.recording.status for seen in found if seen.recording})
     statuses = ", ".join(map(str, numbers))
     saw = f"{_counted(found, answers)} with status {statuses}: {shown(found[0].said)}"
-    return Outcome("fault", saw, "retried as long as nothing was shown", telling=_of(found))
+    return Conclusion("fault", saw, "retried as long as nothing was shown", telling=_of(found))
 
 
-def _failed_plainly(seen: Seen, answers: Answers) -> bool:
+def _failed_plainly(seen: ProbeResponse, answers: Answers) -> bool:
     """Whether a request was refused that differs from accepted ones in nothing."""
     if not seen.refused:
         return False
     return any(other.fine and other.sent == seen.sent for other in answers.values()) or seen.probe == "answers"
 
 
-def _pauses(seen: Seen) -> list[float]:
+def _pauses(seen: ProbeResponse) -> list[float]:
     """The seconds between the pieces of an answer."""
     return [cut.delay for cut in seen.recording.cuts[1:]] if seen.recording else []
 
 
-def _stalls(answers: Answers) -> Outcome:
+def _stalls(answers: Answers) -> Conclusion:
     late = [seen for seen in answers.values() if seen.way == "stalled"]
     if late:
         saw = f"{_counted(late, answers)} never came to their end: {shown(late[0].said)}"
-        return Outcome("fault", saw, "APITimeoutError, by timeouts.read or timeouts.first_event", telling=_of(late))
+        return Conclusion("fault", saw, "APITimeoutError, by timeouts.read or timeouts.first_event", telling=_of(late))
     paused = [seen for seen in answers.values() if max(_pauses(seen), default=0) >= _LONG_PAUSE]
     if paused:
         longest = max(max(_pauses(seen)) for seen in paused)
         saw = f"{_counted(paused, answers)} paused, up to {longest:.1f} s"
-        return Outcome("fault", saw, "timeouts.read must be longer than that", telling=_of(paused))
-    return Outcome("ok", "none")
+        return Conclusion("fault", saw, "timeouts.read must be longer than that", telling=_of(paused))
+    return Conclusion("ok", "none")
 
 
-def _pace(answers: Answers) -> Outcome:
+def _pace(answers: Answers) -> Conclusion:
     fine = [seen for seen in answers.values() if seen.inspection]
     starts = sorted(seen.headers_after for seen in fine if seen.headers_after is not None)
     waits = [wait for seen in fine for wait in _pauses(seen)]
     if not starts:
-        return Outcome("unclear", "no whole answer")
+        return Conclusion("unclear", "no whole answer")
     saw = f"the head after {_seconds(median(starts))}, then {_seconds(median(waits or [0.0]))} between pieces"
     slow = [seen for seen in fine if _is_slow(seen)]
     if slow:
         saw = f"{_counted(slow, answers)} are slow; {saw}"
-        return Outcome("handled", saw, "timeouts may have to be longer", telling=_of(slow))
-    return Outcome("ok", saw)
+        return Conclusion("handled", saw, "timeouts may have to be longer", telling=_of(slow))
+    return Conclusion("ok", saw)
 
 
-def _is_slow(seen: Seen) -> bool:
+def _is_slow(seen: ProbeResponse) -> bool:
     pauses = _pauses(seen)
     return (seen.headers_after or 0) >= _SLOW_START or (len(pauses) >= _SEVERAL and median(pauses) >= _SLOW_PIECES)
 
@@ -102,22 +102,22 @@ def _seconds(value: float) -> str:
     return f"{value:.2f} s" if value >= 0.01 else "less than 0.01 s"
 
 
-def _damaged(kind: Damage, verdict: Verdict, what: str, does: str) -> Callable[[Answers], Outcome]:
+def _damaged(kind: Damage, verdict: Verdict, what: str, does: str) -> Callable[[Answers], Conclusion]:
     """Returns the judgement that no answer has this kind of damage."""
     return _shows(lambda seen: kind in _damage_of(seen), verdict, lambda _: what, does)
 
 
-def _damage_of(seen: Seen) -> set[Damage]:
+def _damage_of(seen: ProbeResponse) -> set[Damage]:
     return damage(seen.recording.body) if seen.recording and seen.inspection and seen.way != "left" else set()
 
 
-def _has_repeats(seen: Seen) -> bool:
+def _has_repeats(seen: ProbeResponse) -> bool:
     if "repeated" in _damage_of(seen) or "repeated_event" in seen.codes:
         return True
     return seen.inspection is not None and repeats(seen)
 
 
-def _has_hole(seen: Seen) -> bool:
+def _has_hole(seen: ProbeResponse) -> bool:
     if seen.inspection is None or "missing_event" in seen.codes:
         return seen.inspection is not None
     if line := wanted(seen):
@@ -127,100 +127,100 @@ def _has_hole(seen: Seen) -> bool:
     return any(has_gap(raw, whole) for raw in raws for whole in wholes)
 
 
-def _content_type(answers: Answers) -> Outcome:
+def _content_type(answers: Answers) -> Conclusion:
     fine = [seen for seen in answers.values() if seen.inspection]
     if not fine:
-        return Outcome("unclear", "no answer")
+        return Conclusion("unclear", "no answer")
     kinds = {seen.headers.get("content-type", "none") for seen in fine}
     other = [seen for seen in fine if not seen.headers.get("content-type", "").startswith("text/event-stream")]
     if other:
         saw = f"{_counted(other, answers)} came as {', '.join(sorted(kinds))}"
-        return Outcome("handled", saw, "the first bytes decide how an answer is read", telling=_of(other))
-    return Outcome("ok", ", ".join(sorted(kinds)))
+        return Conclusion("handled", saw, "the first bytes decide how an answer is read", telling=_of(other))
+    return Conclusion("ok", ", ".join(sorted(kinds)))
 
 
-def _warned(codes: tuple[WarningCode, ...], verdict: Verdict, does: str) -> Callable[[Answers], Outcome]:
+def _warned(codes: tuple[WarningCode, ...], verdict: Verdict, does: str) -> Callable[[Answers], Conclusion]:
     """Returns the judgement that no answer has one of these warnings."""
 
-    def judge(answers: Answers) -> Outcome:
+    def judge(answers: Answers) -> Conclusion:
         found = [seen for seen in answers.values() if seen.fine and seen.codes & set(codes)]
         if not found:
-            return Outcome("ok", "none")
+            return Conclusion("ok", "none")
         warnings = [w for seen in found if seen.inspection for w in seen.inspection.warnings if w.code in codes]
         saw = f"{_counted(found, answers)}: {shown(warnings[0].detail)}"
-        return Outcome(verdict, saw, f"{does} ({', '.join(sorted({w.code for w in warnings}))})", telling=_of(found))
+        return Conclusion(verdict, saw, f"{does} ({', '.join(sorted({w.code for w in warnings}))})", telling=_of(found))
 
     return judge
 
 
-def _done(answers: Answers) -> Outcome:
+def _done(answers: Answers) -> Conclusion:
     fine = [seen for seen in answers.values() if seen.fine and seen.recording and seen.inspection and seen.text]
     without = [seen for seen in fine if seen.recording and b"[DONE]" not in seen.recording.body]
     if without:
         saw = f"{_counted(without, answers)} have no [DONE]"
-        return Outcome("handled", saw, "the finish reason and the end of the body are enough", telling=_of(without))
-    return Outcome("ok" if fine else "unclear", "every answer ends with [DONE]" if fine else "no whole answer")
+        return Conclusion("handled", saw, "the finish reason and the end of the body are enough", telling=_of(without))
+    return Conclusion("ok" if fine else "unclear", "every answer ends with [DONE]" if fine else "no whole answer")
 
 
-def _kept_open(answers: Answers) -> Outcome:
+def _kept_open(answers: Answers) -> Conclusion:
     known = [seen for seen in answers.values() if seen.reused is not None]
     if not known:
-        return Outcome("unclear", "the connections are not known")
+        return Conclusion("unclear", "the connections are not known")
     fresh = [seen for seen in known if not seen.reused or seen.way == "dropped"]
     announced = any(_announces(seen) for seen in known)
     if len(fresh) * 2 <= len(known):
-        return Outcome("ok", "answers come on connections that were used before")
+        return Conclusion("ok", "answers come on connections that were used before")
     if not announced:
-        return Outcome("ok", "each answer has a connection of its own")
+        return Conclusion("ok", "each answer has a connection of its own")
     saw = "most answers need a new connection, though keep-alive is announced"
     does = "a connection that is dead is replaced; clients without retries fail now and then"
-    return Outcome("handled", saw, does, telling=_of(fresh[:3]))
+    return Conclusion("handled", saw, does, telling=_of(fresh[:3]))
 
 
-def _announces(seen: Seen) -> bool:
+def _announces(seen: ProbeResponse) -> bool:
     return "keep-alive" in seen.headers or "keep-alive" in seen.headers.get("connection", "").lower()
 
 
-def _caching(answers: Answers) -> Outcome:
+def _caching(answers: Answers) -> Conclusion:
     cached = [seen for seen in answers.values() if seen.reply.usage and seen.reply.usage.cached_tokens]
     if cached:
         most = max(seen.reply.usage.cached_tokens or 0 for seen in cached if seen.reply.usage)
-        return Outcome("ok", f"{_counted(cached, answers)} report cached tokens, up to {most}")
-    return Outcome("no", "no answer reports cached tokens")
+        return Conclusion("ok", f"{_counted(cached, answers)} report cached tokens, up to {most}")
+    return Conclusion("no", "no answer reports cached tokens")
 
 
-STREAM = Theme("stream")
-STREAM.several("hang_ups", "Does it hang up without an answer?")(
+STREAM = ProbeGroup("stream")
+STREAM.probe_many("hang_ups", "Does it hang up without an answer?")(
     _no_way("hung_up", "never began", "APIConnectionError, and retried")
 )
-STREAM.several("unreachable", "Can it always be reached?")(
+STREAM.probe_many("unreachable", "Can it always be reached?")(
     _no_way("unreachable", "found no server", "APIConnectionError, and retried")
 )
-STREAM.several("cuts", "Does an answer break off?")(
+STREAM.probe_many("cuts", "Does an answer break off?")(
     _no_way("cut", "broke off", "IncompleteStreamError with the partial answer, and no calls")
 )
-STREAM.several("resets", "Is a connection reset?")(
+STREAM.probe_many("resets", "Is a connection reset?")(
     _no_way("reset", "ended in a reset", "IncompleteStreamError with the partial answer, and no calls")
 )
-STREAM.several("stalls", "Does an answer stall?")(_stalls)
-STREAM.several("statuses", "Does it fail now and then?")(_statuses)
-STREAM.several("pace", "How fast do answers come?")(_pace)
-STREAM.several("comments", "Does it send comments to keep a connection open?")(
+STREAM.probe_many("stalls", "Does an answer stall?")(_stalls)
+STREAM.probe_many("statuses", "Does it fail now and then?")(_statuses)
+STREAM.probe_many("pace", "How fast do answers come?")(_pace)
+STREAM.probe_many("comments", "Does it send comments to keep a connection open?")(
     _damaged("comment", "handled", "have comments", "ignored; they do not restart timeouts.stall")
 )
-STREAM.several("garbage", "Is there anything in a stream that is no event?")(
+STREAM.probe_many("garbage", "Is there anything in a stream that is no event?")(
     _damaged("garbage", "fault", "have foreign text in them", "skipped with a warning, or ProtocolError")
 )
-STREAM.several("utf8", "Is all text UTF-8?")(
+STREAM.probe_many("utf8", "Is all text UTF-8?")(
     _damaged("utf8", "fault", "have bytes that are not UTF-8", "they become U+FFFD, with a warning")
 )
-STREAM.several("halves", "Is every character in one event?")(
+STREAM.probe_many("halves", "Is every character in one event?")(
     _damaged("half", "handled", "have characters that are cut in two", "the halves are joined again")
 )
-STREAM.several("truncated", "Is every event whole?")(
+STREAM.probe_many("truncated", "Is every event whole?")(
     _damaged("truncated", "fault", "have an event that is cut in two", "ProtocolError")
 )
-STREAM.several("repeated", "Does an event come twice?")(
+STREAM.probe_many("repeated", "Does an event come twice?")(
     _shows(
         _has_repeats,
         "fault",
@@ -228,7 +228,7 @@ STREAM.several("repeated", "Does an event come twice?")(
         "events that are numbered are read once; others look like text that repeats itself",
     )
 )
-STREAM.several("lost", "Is an event lost?")(
+STREAM.probe_many("lost", "Is an event lost?")(
     _shows(
         _has_hole,
         "fault",
@@ -236,22 +236,22 @@ STREAM.several("lost", "Is an event lost?")(
         "where events are numbered, a call that lost a piece is not runnable; elsewhere nobody can notice it",
     )
 )
-STREAM.several("content_type", "Is a stream announced as one?")(_content_type)
-STREAM.several("done", "Does a stream end with [DONE]?", wires=("chat", "kimi"))(_done)
-STREAM.several("finish", "Does every answer have a finish reason?")(
+STREAM.probe_many("content_type", "Is a stream announced as one?")(_content_type)
+STREAM.probe_many("done", "Does a stream end with [DONE]?", wires=("chat", "kimi"))(_done)
+STREAM.probe_many("finish", "Does every answer have a finish reason?")(
     _warned(("missing_finish_reason", "late_content", "missing_tool_calls"), "handled", "handled")
 )
-STREAM.several("ids", "Does every call have an id of its own?")(
+STREAM.probe_many("ids", "Does every call have an id of its own?")(
     _warned(("missing_id", "duplicate_id", "changed_id"), "handled", "ids are made where they are missing")
 )
-STREAM.several("wholes", "Do repetitions agree with what was streamed?")(
+STREAM.probe_many("wholes", "Do repetitions agree with what was streamed?")(
     _warned(("arguments_mismatch", "text_mismatch"), "handled", "the whole that parses wins")
 )
-STREAM.several("repairs", "Do arguments have to be repaired?")(
+STREAM.probe_many("repairs", "Do arguments have to be repaired?")(
     _warned(("repaired_arguments",), "handled", "repaired in a known way")
 )
-STREAM.several("framing", "Are events separated as they should be?")(
+STREAM.probe_many("framing", "Are events separated as they should be?")(
     _warned(("unseparated_events", "truncated_event", "extra_choice"), "handled", "read all the same")
 )
-STREAM.several("kept_open", "Is a connection used again?")(_kept_open)
-STREAM.several("caching", "Is prompt caching reported?")(_caching)
+STREAM.probe_many("kept_open", "Is a connection used again?")(_kept_open)
+STREAM.probe_many("caching", "Is prompt caching reported?")(_caching)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from ..questions import REASON, WEATHER, capped
-from ..values import Answers, Ask, Outcome, Seen, Setting
+from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse, Setting
 from .judging import (
-    Theme,
+    ProbeGroup,
     capability,
     edited,
     if_refused,
     read_again,
     refusal,
-    sets,
+    set_quirk,
     shown,
     unclear,
     with_members,
@@ -29,13 +29,13 @@ _OFF: dict[str, dict[str, Any]] = {
 }
 
 
-def _field(seen: Seen) -> str | None:
+def _field(seen: ProbeResponse) -> str | None:
     """The member in which the reasoning of a chat answer came."""
     body = seen.recording.body if seen.recording else b""
     return next((name for name in _FIELDS if f'"{name}":'.encode() in body), None)
 
 
-def _leaks(seen: Seen) -> bool:
+def _leaks(seen: ProbeResponse) -> bool:
     return "leaked_markup" in seen.codes or seen.text.lstrip().startswith("<think>")
 
 
@@ -43,7 +43,7 @@ def _leaks_in(answers: Answers) -> bool:
     return "plain" in answers and _leaks(answers["plain"])
 
 
-def _asked_back(name: str) -> Ask:
+def _asked_back(name: str) -> ProbeRequest:
     turn: dict[str, Any] = {name: "The user wants the weather."}
     return edited(
         name,
@@ -56,42 +56,42 @@ def _asked_back(name: str) -> Ask:
     )
 
 
-def _quiet(seen: Seen) -> bool:
+def _quiet(seen: ProbeResponse) -> bool:
     return seen.fine and not seen.reply.reasoning and not _leaks(seen)
 
 
-THINKING = Theme("thinking")
+THINKING = ProbeGroup("thinking")
 
 
-@THINKING.several(
+@THINKING.probe_many(
     "reasoning",
     "Where does reasoning arrive?",
-    Ask("plain", REASON, options=capped(512), edit=without_members("reasoning_split")),
+    ProbeRequest("plain", REASON, options=capped(512), edit=without_members("reasoning_split")),
     edited("split", "reasoning_split: true", with_members(reasoning_split=True), REASON, tokens=512, when=_leaks_in),
 )
-def _reasons(answers: Answers) -> Outcome:
+def _reasons(answers: Answers) -> Conclusion:
     seen = answers.get("plain") or answers["split"]
     if seen.refused:
-        return Outcome("fault", refusal(seen))
+        return Conclusion("fault", refusal(seen))
     split = answers.get("split")
     if split and split.fine and split.reply.reasoning and not split.text.lstrip().startswith("<think>"):
         why = f"reasoning is in the text ({shown(seen.text, 40)}), and apart with reasoning_split"
-        return sets(why, "reasoning_split = true", "reasoning_split", True, capability("reasoning", "yes", why))
+        return set_quirk(why, "reasoning_split = true", "reasoning_split", True, capability("reasoning", "yes", why))
     if _leaks(seen) and read_again(seen, "think", "chat").reasoning:
         why = f"reasoning is in the text: {shown(seen.text, 50)}"
         settings = (Setting(("dialect",), "think", why), capability("reasoning", "yes", why))
-        return Outcome("set", why, 'read by the dialect "think"', settings)
+        return Conclusion("set", why, 'read by the dialect "think"', settings)
     if seen.reply.extras.get("reasoning_details"):
         why = "answers have reasoning_details"
         does = "they are sent back unchanged: reasoning_details = true"
-        return sets(why, does, "reasoning_details", True, capability("reasoning", "yes", why))
+        return set_quirk(why, does, "reasoning_details", True, capability("reasoning", "yes", why))
     if seen.reply.reasoning:
         saw = f"reasoning apart from the text, as {_field(seen) or 'the wire has it'}"
-        return Outcome("ok", saw, settings=(capability("reasoning", "yes", saw),))
-    return Outcome("no", "no reasoning was shown")
+        return Conclusion("ok", saw, settings=(capability("reasoning", "yes", saw),))
+    return Conclusion("no", "no reasoning was shown")
 
 
-@THINKING.several(
+@THINKING.probe_many(
     "thinking_switch",
     "Which member switches thinking off?",
     *(
@@ -108,14 +108,14 @@ def _reasons(answers: Answers) -> Outcome:
     wires=("chat",),
     needs="reasoning",
 )
-def _switch(answers: Answers) -> Outcome:
+def _switch(answers: Answers) -> Conclusion:
     for name in _OFF:
         if (seen := answers.get(name)) and _quiet(seen):
-            return sets(f"no reasoning with {_OFF[name]}", f'thinking_switch = "{name}"', "thinking_switch", name)
-    return Outcome("no", "none of the known members switches thinking off")
+            return set_quirk(f"no reasoning with {_OFF[name]}", f'thinking_switch = "{name}"', "thinking_switch", name)
+    return Conclusion("no", "none of the known members switches thinking off")
 
 
-THINKING.one(
+THINKING.probe(
     "effort",
     "Are grades of effort accepted?",
     edited("low", 'reasoning_effort: "low"', with_members(reasoning_effort="low"), REASON, tokens=512),
@@ -123,7 +123,7 @@ THINKING.one(
 )(if_refused("reasoning_effort is accepted", "effort_grades", False, "grades are not sent, with a warning"))
 
 
-@THINKING.several(
+@THINKING.probe_many(
     "reasoning_back",
     "Does reasoning go back in the history?",
     edited(
@@ -133,17 +133,17 @@ THINKING.one(
     wires=("chat",),
     needs="reasoning",
 )
-def _reasoning_back(answers: Answers) -> Outcome:
+def _reasoning_back(answers: Answers) -> Conclusion:
     without = answers["without"]
     works = next((name for name in _FIELDS if (seen := answers.get(name)) and seen.fine), None)
     if without.refused and works:
         why = f"a turn with calls and without reasoning is {refusal(without)}"
         does = f"sent back as {works}, at least empty: reasoning_required = true"
         required = Setting(("quirks", "reasoning_required"), True, why)
-        return sets(why, does, "reasoning_field", works, required)
+        return set_quirk(why, does, "reasoning_field", works, required)
     if without.refused:
         return unclear(refusal(without))
     if works:
         why = f"answers carry reasoning, and {works} is accepted in the history"
-        return sets(why, f'reasoning_field = "{works}"', "reasoning_field", works)
-    return Outcome("ok", "reasoning is refused in the history", "it is not sent back")
+        return set_quirk(why, f'reasoning_field = "{works}"', "reasoning_field", works)
+    return Conclusion("ok", "reasoning is refused in the history", "it is not sent back")

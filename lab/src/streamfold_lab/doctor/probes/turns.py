@@ -7,9 +7,9 @@ from typing import Any
 
 from streamfold.values import ToolCall, assistant, tool_result, user
 
-from ..questions import PICTURE, WEATHER, capped, words
-from ..values import Answers, Ask, Outcome, Seen
-from .judging import Theme, edit_messages, edited, refusal, sets, shown, unclear, was_refused
+from ..questions import PICTURE, WEATHER, capped, prompt_words
+from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse
+from .judging import ProbeGroup, edit_messages, edited, refusal, set_quirk, shown, unclear, was_refused
 
 _LONG_ID = "call_0123456789abcdefghijklmn"
 _SHORT_ID = "a1b2c3d4e"
@@ -61,13 +61,13 @@ def _signed_calls(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     )
 
 
-TURNS = Theme("conversation")
+TURNS = ProbeGroup("conversation")
 
 
-@TURNS.several(
+@TURNS.probe_many(
     "tool_history",
     "Are earlier calls and their results accepted?",
-    Ask("history", HISTORY, (WEATHER,), options=capped(), edit=_signed_calls()),
+    ProbeRequest("history", HISTORY, (WEATHER,), options=capped(), edit=_signed_calls()),
     edited(
         "signed",
         "a call with the placeholder of a thought signature",
@@ -80,20 +80,20 @@ TURNS = Theme("conversation")
     whim=True,
     needs="one_call",
 )
-def _tool_history(answers: Answers) -> Outcome:
+def _tool_history(answers: Answers) -> Conclusion:
     seen = answers["history"]
     if seen.refused and (signed := answers.get("signed")) and signed.fine:
         why = f"calls without a thought signature are {refusal(seen)}"
         does = "lost signatures are replaced by a placeholder: call_signatures = true"
-        return sets(why, does, "call_signatures", True)
+        return set_quirk(why, does, "call_signatures", True)
     if seen.refused:
-        return Outcome("fault", refusal(seen), "a tool loop can't work")
-    if "18" in words(seen.text):
-        return Outcome("ok", "answered from the tool's result")
+        return Conclusion("fault", refusal(seen), "a tool loop can't work")
+    if "18" in prompt_words(seen.text):
+        return Conclusion("ok", "answered from the tool's result")
     return unclear(f"accepted; said {shown(seen.text, 60)}")
 
 
-@TURNS.several(
+@TURNS.probe_many(
     "call_ids",
     "Are ids of calls of other providers accepted?",
     edited("long", _LONG_ID, raw_history(_LONG_ID), HISTORY, (WEATHER,), tokens=64),
@@ -101,17 +101,17 @@ def _tool_history(answers: Answers) -> Outcome:
     wires=("chat",),
     needs="tool_history",
 )
-def _call_ids(answers: Answers) -> Outcome:
+def _call_ids(answers: Answers) -> Conclusion:
     if answers["long"].fine:
-        return Outcome("ok", "an id of another provider is accepted")
+        return Conclusion("ok", "an id of another provider is accepted")
     why = refusal(answers["long"])
     if (short := answers.get("short")) and short.fine:
         does = 'ids are replaced by nine letters and digits: call_ids = "nine_alphanumeric"'
-        return sets(why, does, "call_ids", "nine_alphanumeric")
+        return set_quirk(why, does, "call_ids", "nine_alphanumeric")
     return unclear(why)
 
 
-@TURNS.one(
+@TURNS.probe(
     "result_images",
     "May a tool's result be an image?",
     edited(
@@ -126,5 +126,5 @@ def _call_ids(answers: Answers) -> Outcome:
     needs="tool_history",
     refused=("ok", "images are moved into a message of the user"),
 )
-def _result_images(seen: Seen) -> Outcome:
-    return sets("an image in a tool's result is accepted", "result_images = true", "result_images", True)
+def _result_images(seen: ProbeResponse) -> Conclusion:
+    return set_quirk("an image in a tool's result is accepted", "result_images = true", "result_images", True)
