@@ -197,7 +197,7 @@ def thorough(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def lab(session: nox.Session) -> None:
-    """The tests of the lab, a distribution of its own over the public rooms of this one."""
+    """The tests of the lab, a distribution of its own over the public modules of this one."""
     session.install("-e", ".[dev]", "-e", "lab")
     session.run("pytest", "lab/tests", *session.posargs)
 

@@ -301,7 +301,7 @@ def _gemini_text(name: str, size: int) -> Payload:
 
 
 def _gemini_calls(name: str, size: int) -> Payload:
-    """Calls come whole on this wire, so there are many of them."""
+    """Calls come whole on this API, so there are many of them."""
     made = [(f"call-{number:04}", _arguments(number, 40)[1]) for number in range(min(size // 4, 400))]
     parts = [{"functionCall": {"id": call_id, "name": "write_file", "args": value}} for call_id, value in made]
     calls = [(call_id, "write_file", value) for call_id, value in made]

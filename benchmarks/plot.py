@@ -1,4 +1,4 @@
-"""The picture of the results: what a chunk costs, as a multiple of the floor, by wire, library and delivery.
+"""The picture of the results: what a chunk costs, as a multiple of the floor, by API, library and delivery.
 
 python plot.py RESULTS.json TARGET.svg
 """

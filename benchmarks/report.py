@@ -11,7 +11,7 @@ from environments import FLOOR, PEERS
 
 __all__ = ["Line", "best_peer", "lines", "table"]
 
-# How much of the floor's CPU an event may take, by delivery. Gemini's wire has no targets.
+# How much of the floor's CPU an event may take, by delivery. Gemini's API has no targets.
 TARGETS = {
     "streamfold": {"one": 2.0, "bulk": 3.5, "live": 1.4},
     "streamfold-aiohttp": {"one": 0.7, "bulk": 3.0, "live": 0.8},

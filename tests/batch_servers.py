@@ -59,7 +59,7 @@ class Call:
 
 @dataclass
 class BatchServer(ABC):
-    """What the servers of all wires have in common.
+    """What the servers of all APIs have in common.
 
     Attributes:
         looks: how often a batch is looked at before it has ended.
@@ -119,7 +119,8 @@ class BatchServer(ABC):
         start = next((at + 1 for at, entry in enumerate(entries) if entry[key] == after), 0)
         return entries[start : start + self.page], start + self.page < len(entries)
 
-    # --- doors --------------------------------------------------------------------------------------------------------
+    # --- endpoints
+    # --------------------------------------------------------------------------------------------------------
 
     def client(self) -> httpx.AsyncClient:
         """Returns a client whose requests this server answers."""

@@ -73,7 +73,7 @@ class Deviation(Generic[P]):
 
 @dataclass
 class Deviations(Generic[P]):
-    """The deviations of one wire. At most one of each group is in a stream."""
+    """The deviations of one API. At most one of each group is in a stream."""
 
     all: dict[str, Deviation[P]] = field(default_factory=dict)
 

@@ -49,7 +49,7 @@ def conversation(number: int, *, plain: bool = False) -> dict[str, Any]:
     """The arguments for a request: messages, tools, tool_choice, options.
 
     Args:
-        plain: only what every wire takes: texts and images as bytes, no options, no names.
+        plain: only what every API takes: texts and images as bytes, no options, no names.
     """
     rng = random.Random(number)
     counter = iter(range(1000))

@@ -1,4 +1,4 @@
-"""A client of any wire, our gateway, and a scripted provider of any wire behind it, all in this process."""
+"""A client of any API, our gateway, and a scripted provider of any API behind it, all in this process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Wiretap(httpx.AsyncBaseTransport):
 
 @asynccontextmanager
 async def through(client: str, script: ScriptedProvider, **options: Any) -> AsyncIterator[tuple[Provider, Wiretap]]:
-    """A client of this wire of a gateway before a scripted provider."""
+    """A client of this API of a gateway before a scripted provider."""
     tap = Wiretap(gateway({"main": script.provider}, **options))
     base_url = "http://gateway/v1beta" if client == "gemini" else "http://gateway/v1"
     config = {"adapter": client, "base_url": base_url, "model": "main", "api_key": "k", "max_retries": 0}
@@ -50,5 +50,5 @@ async def through(client: str, script: ScriptedProvider, **options: Any) -> Asyn
 
 
 def scripted(provider: str, *turns: Any) -> ScriptedProvider:
-    """A provider of this wire that answers with a script."""
+    """A provider of this API that answers with a script."""
     return ScriptedProvider(*turns, provider=MODELS[provider])

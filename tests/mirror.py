@@ -1,4 +1,4 @@
-"""What the tests of the written wires share: writing an answer, reading it back, and what other people's clients and
+"""What the tests of the written APIs share: writing an answer, reading it back, and what other people's clients and
 types say of it."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WIRES = ("chat", "responses")
 
 
 def emitter(wire: str, **rest: Any) -> StreamSerializer:
-    """An emitter for this wire; `include_usage` is for the one that asks."""
+    """An emitter for this API; `include_usage` is for the one that asks."""
     if wire == "anthropic":
         rest.pop("include_usage", None)
         return AnthropicSerializer(**{"id": "msg_0", "model": "m", **rest})
@@ -76,7 +76,7 @@ def types(body: bytes) -> list[str]:
 
 
 def written_calls(body: bytes) -> dict[str, str]:
-    """The text of the arguments of each call that a body begins, on any of the written wires, by the call's id."""
+    """The text of the arguments of each call that a body begins, on any of the written APIs, by the call's id."""
     texts: dict[str, str] = {}
     places: dict[Any, str] = {}
 

@@ -127,7 +127,7 @@ class Page:
         def from_config(cls: type[Provider], spec: Any = None, *, hooks: Any = (), **given: Any) -> Any:
             made = real(spec, hooks=hooks, **given)  # it must be a configuration that can be used
             if given.get("http_client") is not None or made.profile.adapter in ("anthropic", "gemini"):
-                return made  # a transport of the page's own, or a wire that no script speaks
+                return made  # a transport of the page's own, or an API that no script speaks
             given = {key: value for key, value in given.items() if key not in ("config", "http_client", "fallback")}
             named = spec or getattr(made, "name", None)
             turn_cache = given.pop("turn_cache", None)  # of the provider, and no setting of a script

@@ -1,6 +1,6 @@
 """Writes random answers as the five APIs stream them, and knows what each byte has completed.
 
-Written from the public documentation of the APIs, not from this library. An answer is a list of `Item`s. Each wire
+Written from the public documentation of the APIs, not from this library. An answer is a list of `Item`s. Each API
 format turns it into `Event`s, which are made of atoms: some bytes, and what a reader knows once the last of them has
 arrived.
 """

@@ -51,7 +51,7 @@ WITH_MEMBERS = {
 }
 WHOLE = [  # modules with all members
     *("streamfold.sync", "streamfold.integrations.agui", "streamfold.integrations.aisdk"),
-    *(f"streamfold.{door}" for door in ("jobs", "limits", "middleware", "serving", "stores", "tools")),
+    *(f"streamfold.{module}" for module in ("jobs", "limits", "middleware", "serving", "stores", "tools")),
     *("streamfold.turn_cache", "streamfold.types"),
 ]
 KINDS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}

@@ -48,7 +48,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def results(body: dict[str, Any]) -> int:
-    """Returns how many results of tools are in a request, on either wire."""
+    """Returns how many results of tools are in a request, on either API."""
     items: list[dict[str, Any]] = body.get("messages") or body.get("input") or []
     return sum(item.get("role") == "tool" or item.get("type") == "function_call_output" for item in items)
 

@@ -34,7 +34,7 @@ def examine(patient: Patient, profile: dict[str, Any] | None = None, **others: A
 
 
 def examine_gateway(adapter: str, patient: Patient, faults: Iterable[Fault] = ()) -> ReportCard:
-    """Examines our gateway on one wire, with a planted server as its provider, and faults between it and the doctor."""
+    """Examines our gateway on one API, with a planted server as its provider, and faults between it and the doctor."""
 
     async def run() -> ReportCard:
         config = {"base_url": "http://patient.test/v1", "model": "patient-1", "max_retries": 0}

@@ -141,7 +141,7 @@ def test_conformance(server: PatientServer, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_the_conformance_suite_for_pytest(server: PatientServer, tmp_path: Path) -> None:
-    """Each rule is a test of the server; rules of wires that it does not speak are skipped."""
+    """Each rule is a test of the server; rules of APIs that it does not speak are skipped."""
     server.patient = Patient(ends_early=True)
     suite = "streamfold_lab.conformance.suite"
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--pyargs", suite]

@@ -99,7 +99,7 @@ def test_a_list_of_names_is_no_conversation(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not EXAMPLE.is_dir(), reason="the examples are not part of what is installed")
 def test_swap_check_of_the_example(tmp_path: Path) -> None:
-    """The command in its README: nothing is lost without a warning, and OpenAI's wires take no reasoning back."""
+    """The command in its README: nothing is lost without a warning, and OpenAI's APIs take no reasoning back."""
     words = ["-p", "openai:gpt-5-mini", "-p", "openai-responses:gpt-5-mini", "-p", "kimi:kimi-k2.6", "--json"]
     done = run(tmp_path, "swap-check", *words, str(EXAMPLE / "conversation.json"))
     outcomes = [json.loads(line) for line in done.stdout.splitlines()]

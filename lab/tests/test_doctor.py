@@ -257,7 +257,7 @@ def test_the_plan_sends_nothing() -> None:
 
 
 def test_a_server_is_found_without_path_and_model() -> None:
-    """The URL of a host is enough: `/v1`, the wire and the model are found."""
+    """The URL of a host is enough: `/v1`, the API and the model are found."""
 
     async def run() -> Sequence[Any]:
         async with Patient().client() as client:

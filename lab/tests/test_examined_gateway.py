@@ -1,4 +1,4 @@
-"""The gateway as a server among others: the doctor finds nothing at fault, and no rule of a wire is broken."""
+"""The gateway as a server among others: the doctor finds nothing at fault, and no rule of an API is broken."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"
     ),
 )
 def test_the_gateway_keeps_all_rules(adapter: str, thinks: bool) -> None:
-    """What it writes is as the documentation of each wire says, and its findings are those of the server behind it."""
+    """What it writes is as the documentation of each API says, and its findings are those of the server behind it."""
     card = examine_gateway(adapter, Patient(thinks=thinks))
     ruling = judge(card)
     found: dict[str, Any] = {each.rule.name: each.violations[:2] for each in ruling.judged if each.violations}
@@ -55,7 +55,7 @@ FAULTS: list[tuple[Fault, str]] = [
 @pytest.mark.parametrize("adapter", ["responses", "anthropic", "gemini"])
 @pytest.mark.parametrize(("fault", "probe"), some(FAULTS, 3))
 def test_faults_are_named_on_every_wire(adapter: str, fault: Fault, probe: str) -> None:
-    """What breaks answers of Chat Completions is named where it breaks those of other wires."""
+    """What breaks answers of Chat Completions is named where it breaks those of other APIs."""
     finding = examine_gateway(adapter, Patient(), [fault]).of(probe)
     assert finding is not None
     assert finding.verdict in ("fault", "handled")

@@ -1,4 +1,4 @@
-"""The lab beside streamfold: one version, names that faces hand out, a wheel that is complete."""
+"""The lab beside streamfold: one version, exported names, a wheel that is complete."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ def taken() -> set[tuple[str, str, str]]:
     }
 
 
-def test_only_what_faces_hand_out_is_used() -> None:
-    """A room, or a folder of one wire, never a module inside; and no private name."""
+def test_only_exported_names_are_used() -> None:
+    """A package, or the folder of one API, never a module inside; and no private name."""
     wrong = []
     for path, name, what in taken():
-        face = import_module(name)
-        if (what.startswith("_") and what != "__version__") or not (hasattr(face, "__path__") and hasattr(face, what)):
+        package = import_module(name)
+        if (what.startswith("_") and what != "__version__") or not (
+            hasattr(package, "__path__") and hasattr(package, what)
+        ):
             wrong.append(f"{path}: from {name} import {what}")
     assert sorted(wrong) == []
 

@@ -174,8 +174,8 @@ _DEPRECATED: dict[str, Deprecated] = {}  # docs/stability.md says how long they 
 
 
 def __getattr__(name: str) -> Any:
-    for room in _LATER if name in __all__ else ():
-        if hasattr(module := import_module(f"{__name__}.{room}"), name):
+    for package in _LATER if name in __all__ else ():
+        if hasattr(module := import_module(f"{__name__}.{package}"), name):
             return getattr(module, name)
     return deprecated_name(__name__, name, _DEPRECATED)
 

@@ -1,4 +1,4 @@
-"""The Messages wire on Bedrock and on Vertex AI: another address, another framing, the same answer."""
+"""The Messages API on Bedrock and on Vertex AI: another address, another framing, the same answer."""
 
 from __future__ import annotations
 

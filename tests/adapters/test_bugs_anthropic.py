@@ -1,4 +1,4 @@
-"""What goes wrong on the Messages wire in other clients: streams that are misread, requests that Anthropic refuses.
+"""What goes wrong on the Messages API in other clients: streams that are misread, requests that Anthropic refuses.
 
 The beginning of a test's name is the id of its entry in docs/bugs.md.
 """

@@ -1,4 +1,4 @@
-"""What goes wrong on Gemini's wire in other clients: streams that are misread, requests that Google refuses.
+"""What goes wrong on Gemini's API in other clients: streams that are misread, requests that Google refuses.
 
 The beginning of a test's name is the id of its entry in docs/bugs.md.
 """

@@ -130,7 +130,7 @@ def test_h1_empty_and_absent_reasoning_differ(reasoning: str | None, sent: dict[
 
 
 def test_h1_dicts_keep_their_reasoning() -> None:
-    """Messages in the shape of the wire go as they are; only what Moonshot would refuse is added."""
+    """Messages in the shape of the API go as they are; only what Moonshot would refuse is added."""
     function = {"id": "functions.search:0", "type": "function", "function": {"name": "search", "arguments": "{}"}}
     given = [
         {"role": "user", "content": "x"},

@@ -1,4 +1,4 @@
-"""What goes wrong on the Responses wire in the field: bytes in, whole answers out, however the bytes are cut."""
+"""What goes wrong on the Responses API in the field: bytes in, whole answers out, however the bytes are cut."""
 
 from __future__ import annotations
 

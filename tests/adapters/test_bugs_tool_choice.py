@@ -94,7 +94,7 @@ def ids(sent: dict[str, Any]) -> list[str]:
 
 
 def facts(reply: Reply) -> tuple[str, list[tuple[str, Any]], str]:
-    """Text, calls and finish reason, which no wire and no raw word may change."""
+    """Text, calls and finish reason, which no API and no raw word may change."""
     return reply.text, [(made.name, made.arguments) for made in reply.tool_calls], reply.finish_reason
 
 
@@ -151,7 +151,7 @@ def test_j2_a_named_choice_in_pieces(finish: str) -> None:
     ids=WIRES,
 )
 def test_j3_each_wire_has_its_own_spelling(adapter: Any, sent: dict[str, Any], choice: Any) -> None:
-    """One spelling of a named choice becomes that of the wire, which takes no other, and the decoder reads them all."""
+    """One spelling of a named choice becomes that of the API, which takes no other, and the decoder reads them all."""
     assert write("x", BOTH, choice, adapter=adapter)["tool_choice"] == sent
     reply = read(body("chat", "", OSLO), choice=choice)
     assert (facts(reply), codes(reply)) == (("", [("get_weather", {"city": "Oslo"})], "tool_calls"), [])

@@ -1,4 +1,4 @@
-"""What a quirk of the chat wire changes in a request, each beside the request without it."""
+"""What a quirk of the chat API changes in a request, each beside the request without it."""
 
 from __future__ import annotations
 

@@ -91,14 +91,14 @@ def test_a_conversation() -> None:
     ],
 )
 def test_tool_choice(choice: Any, wire: Any) -> None:
-    """Every accepted spelling becomes the one of this wire."""
+    """Every accepted spelling becomes the one of this API."""
     body = encode("x", [WEATHER], choice)
     assert body["tool_choice"] == wire
     assert body["tools"] == [WEATHER_WIRE]
 
 
 def test_tools_in_either_spelling() -> None:
-    """Tools are read in the shape of both OpenAI wires."""
+    """Tools are read in the shape of both OpenAI APIs."""
     function = {**WEATHER_WIRE["function"], "name": "other", "strict": True}  # type: ignore[dict-item]
     flat = {"type": "function", **function}
     assert encode("x", [WEATHER_WIRE, flat])["tools"] == [
@@ -115,7 +115,7 @@ def test_h7_empty_tools_are_left_out() -> None:
 
 
 def test_options() -> None:
-    """What is said is sent under the wire's names; what is not said is not sent; extra_body wins."""
+    """What is said is sent under the API's names; what is not said is not sent; extra_body wins."""
     body = encode("x", temperature=0.0, top_p=0.9, max_output_tokens=10, stop=["a"], seed=1, parallel_tool_calls=False,
                   reasoning_effort="low", extra_body={"top_k": 5, "seed": 2})  # fmt: skip
     del body["messages"]
@@ -142,7 +142,7 @@ class City(BaseModel):
 
 
 def test_response_format() -> None:
-    """ "json", a schema and a model become the wire's two forms."""
+    """ "json", a schema and a model become the API's two forms."""
     assert encode("x", response_format="json")["response_format"] == {"type": "json_object"}
     schema = {"type": "object", "properties": {}}
     wanted = encode("x", response_format=schema)["response_format"]

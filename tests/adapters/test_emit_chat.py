@@ -81,7 +81,7 @@ def test_usage_is_sent_where_it_was_asked_for() -> None:
 
 
 def test_what_else_a_server_says_of_usage() -> None:
-    """It is kept, where it is in the words of this wire."""
+    """It is kept, where it is in the words of this API."""
     raw = {"prompt_tokens": 1, "prompt_tokens_details": {"audio_tokens": 0, "cached_tokens": 9}, "cost": 0.5}
     usage = payloads(emit("chat", [Usage(1, 2, 3, 9, raw=raw)]))[-1]["usage"]
     assert usage == {**raw, "completion_tokens": 2, "total_tokens": 3}

@@ -63,7 +63,7 @@ print(shown.method, shown.url, shown.json()["messages"], *shown.json()["tools"],
 
 @pytest.mark.slow
 def test_an_adapter_of_another_package_sends_messages(installed: Path) -> None:
-    """A subclass of `Adapter` gets the checks and rewrites of all wires, and may make its path from the request."""
+    """A subclass of `Adapter` gets the checks and rewrites of all APIs, and may make its path from the request."""
     paths = [str(installed), *(path for path in sys.path if path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run([sys.executable, "-c", PREVIEW], capture_output=True, text=True, env=environment, check=False)

@@ -232,7 +232,7 @@ def test_signatures_go_back_on_their_parts(name: str) -> None:
 
 
 def test_one_id_for_two_calls() -> None:
-    """In one turn or in two: our own ids do not leave the house; a result has the id that its call goes back with."""
+    """In one turn or in two: our own ids are never sent; a result has the id that its call goes back with."""
 
     def turn(*numbers: int) -> Message:
         parts = [

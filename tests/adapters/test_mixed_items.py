@@ -110,7 +110,7 @@ def test_items_of_every_kind_stay_in_their_place(share: int) -> None:
 
 @pytest.mark.parametrize("wire", ["chat", "anthropic", "gemini"])
 def test_items_of_every_kind_on_other_wires(wire: str) -> None:
-    """Text and the calls that a wire has a form for, in order; a warning names every other call."""
+    """Text and the calls that an API has a form for, in order; a warning names every other call."""
     kinds = {"chat": ("function", "custom")}.get(wire, ("function",))
     for seed in range(scale.pick(1000, 80)):
         rng = Random(seed)

@@ -1,4 +1,4 @@
-"""The pair: what we write we read, on both wires. Answers through emitters and decoders, requests through encoders and
+"""The pair: what we write we read, on both APIs. Answers through emitters and decoders, requests through encoders and
 parsers, and OpenAI's own client reads what we write as we do."""
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def play(name: str) -> tuple[Recording, list[StreamChunk], Reply | StreamError]:
 @pytest.mark.parametrize("wire", WIRES)
 @each_row("name", scale.some(NAMES, 50))
 def test_a_recorded_answer_written_again(name: str, wire: str) -> None:
-    """Every fixture, emitted as chunks and a reply on either wire, is read back as what it was, at any cut."""
+    """Every fixture, emitted as chunks and a reply on either API, is read back as what it was, at any cut."""
     _, chunks, outcome = play(name)
     if isinstance(outcome, StreamError):
         made = emitter(wire)
@@ -236,7 +236,7 @@ OPENAI_ITEMS = {"custom_tool_call", "web_search_call"}  # of OpenAI's API, and n
 
 @each_row("name", scale.some(NAMES, 50))
 def test_a_recorded_answer_as_one_body(name: str) -> None:
-    """The JSON bodies of both wires say what the streams say."""
+    """The JSON bodies of both APIs say what the streams say."""
     outcome = play(name)[2]
     if isinstance(outcome, StreamError):
         return

@@ -1,4 +1,4 @@
-"""Requests of both wires, read: what our encoders wrote comes back equal, and a mistake is told with the path to it."""
+"""Requests of both APIs, read: what our encoders wrote comes back equal, and a mistake is told with the path to it."""
 
 from __future__ import annotations
 
@@ -380,7 +380,7 @@ def test_a_turn_that_no_message_holds_keeps_its_items() -> None:
 
 
 def test_items_of_other_kinds_stay_what_they_are() -> None:
-    """An item of an unknown type goes on as it is, and is refused by a wire that has no place for it."""
+    """An item of an unknown type goes on as it is, and is refused by an API that has no place for it."""
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
     request = parse_responses({"model": "m", "input": [{"role": "user", "content": "Hi"}, search]})
     assert request.messages == (user("Hi"), Message("assistant", extras={"output": [search]}))

@@ -1,4 +1,4 @@
-"""Events of the Responses wire to deltas and replies: literals in, whole values out."""
+"""Events of the Responses API to deltas and replies: literals in, whole values out."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_an_error_event_that_is_none():
 
 @each_row("data", ["{", "5", "null", '"x"', '{"choices":[]}'])
 def test_not_this_wire(data: str):
-    """What is no event of this wire is said to be none."""
+    """What is no event of this API is said to be none."""
     with pytest.raises(ValueError):
         decode(data)
 

@@ -131,7 +131,7 @@ def test_dicts_of_chat_completions():
 
 
 def test_content_parts():
-    """Text, images and files of Chat Completions in this wire's spelling; parts that have it stay as they are."""
+    """Text, images and files of Chat Completions in this API's spelling; parts that have it stay as they are."""
     breakpoint_ = {"prompt_cache_breakpoint": {"mode": "explicit"}}
     parts = [
         ({"type": "text", "text": "a", **breakpoint_}, {"type": "input_text", "text": "a", **breakpoint_}),
@@ -307,13 +307,13 @@ def test_store(quirks: ResponsesQuirks, extra_body: dict[str, Any], said: dict[s
     ],
 )
 def test_tool_choice(choice: Any, wire: Any):
-    """Every accepted spelling becomes the one of this wire, in which names are not nested."""
+    """Every accepted spelling becomes the one of this API, in which names are not nested."""
     body = write("x", [WEATHER], choice)
     assert (body["tool_choice"], body["tools"]) == (wire, [WEATHER_WIRE])
 
 
 def test_tools_in_either_spelling():
-    """Tools are read in the shape of both OpenAI wires; strict is what the tool says, and false otherwise."""
+    """Tools are read in the shape of both OpenAI APIs; strict is what the tool says, and false otherwise."""
     function = {**{name: value for name, value in WEATHER_WIRE.items() if name != "type"}, "name": "other"}
     nested = {"type": "function", "function": {**function, "strict": True}}
     wanted = [{**WEATHER_WIRE, "name": "other", "strict": True}, WEATHER_WIRE]
@@ -326,7 +326,7 @@ def test_no_tools():
 
 
 def test_options():
-    """What is said is sent under the wire's names."""
+    """What is said is sent under the API's names."""
     body = write("x", temperature=0.0, top_p=0.9, max_output_tokens=10, parallel_tool_calls=False,
                  reasoning_effort="low", extra_body={"metadata": {"a": "b"}, "top_p": 0.5})  # fmt: skip
     del body["input"]

@@ -1,4 +1,4 @@
-"""Answers that fit a model: how they are asked for on each wire, how they are read, and their value while they come."""
+"""Answers that fit a model: how they are asked for on each API, how they are read, and their value while they come."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ async def test_a_gateway_of_any_model() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("wrap", WRAPS)
 async def test_members_that_the_endpoint_does_not_know(wrap: str) -> None:
-    """A client's own members of Chat Completions are not sent to another wire, whatever stands before it."""
+    """A client's own members of Chat Completions are not sent to another API, whatever stands before it."""
     sent: list[dict[str, Any]] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -120,7 +120,7 @@ async def test_a_job_does_not_go_on_with_another_model(tmp_path: Path, wrap: str
 
 
 def test_the_wire_is_that_of_the_model_that_is_asked() -> None:
-    """A gateway takes clients' requests as the wire has them on which the model that they name is asked."""
+    """A gateway takes clients' requests as the API has them on which the model that they name is asked."""
     values = {"base_url": "https://api.openai.com/v1", "wire": "auto", "model": "gpt-4o", "api_key": "k"}
     model = Provider.from_config(values)
     assert [ModelRoute(model, other).adapters for other in (None, "gpt-4o-mini", "gpt-5.4-pro")] == [

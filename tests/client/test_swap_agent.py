@@ -1,4 +1,4 @@
-"""The example `swap_agent`: one script, three wires, and the swap is one line of its `streamfold.toml`."""
+"""The example `swap_agent`: one script, three APIs, and the swap is one line of its `streamfold.toml`."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_answer(runs: Runs) -> None:
 
 
 def test_the_image_arrives(runs: Runs) -> None:
-    """In each request of each wire, in its own shape, with every byte."""
+    """In each request of each API, in its own shape, with every byte."""
     url = "data:image/png;base64," + base64.b64encode((EXAMPLE / "shopping_list.png").read_bytes()).decode()
     for body in (*bodies(runs, "chat"), *bodies(runs, "kimi")):
         assert body["messages"][0]["role"] == "user"
@@ -200,7 +200,7 @@ def test_calls_and_results_arrive_at_kimi(runs: Runs) -> None:
 
 
 def test_the_schema_of_the_answer_arrives(runs: Runs) -> None:
-    """In OpenAI's strict mode on its two wires; at Kimi, which has no such mode, in its own flavour."""
+    """In OpenAI's strict mode on its two APIs; at Kimi, which has no such mode, in its own flavour."""
     (chat,) = {json.dumps(body["response_format"]) for body in bodies(runs, "chat")}
     (items,) = {json.dumps(body["text"]["format"]) for body in bodies(runs, "responses")}
     (kimi,) = {json.dumps(body["response_format"]) for body in bodies(runs, "kimi")}

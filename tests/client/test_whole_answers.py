@@ -184,7 +184,7 @@ def provider_of(wire: str, http_client: httpx.AsyncClient | None = None, **rest:
     ],
 )
 async def test_the_request(wire: str, quirks: Any, path: str, accept: str, members: Any) -> None:
-    """Each wire has its own way to say it, and nothing else in the request differs."""
+    """Each API has its own way to say it, and nothing else in the request differs."""
     provider = provider_of(wire, quirks=quirks)
     whole, streamed = provider.preview("Hi", stream=False), provider.preview("Hi")
     body = whole.json()

@@ -77,7 +77,7 @@ def chat(*calls: tuple[str, str, str], size: int = 7) -> list[bytes]:
 
 
 def written(wire: str) -> list[bytes]:
-    """The same on another wire, in the pieces in which a server sends it."""
+    """The same on another API, in the pieces in which a server sends it."""
     deltas: list[Delta] = [ToolCallDelta(0, "call_1", "write_files", "")]
     deltas += [ToolCallDelta(0, arguments=piece) for piece in pieces_of(TEXT)]
     if wire == "gemini":
@@ -94,7 +94,7 @@ def _gemini(candidate: dict[str, Any]) -> bytes:
 
 @each_row("wire", ["chat", "kimi", "responses", "anthropic", "gemini"])
 async def test_calls_under_way(wire: str) -> None:
-    """Name, text and value so far, on every wire; they grow with the chunks, and are gone at the end."""
+    """Name, text and value so far, on every API; they grow with the chunks, and are gone at the end."""
     async with (
         client(written(wire)) as http_client,
         provider(http_client, adapter=wire).chat_stream("Hello", [write_files], partial_tool_calls=True) as stream,

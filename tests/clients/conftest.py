@@ -35,7 +35,7 @@ sys.path.insert(0, str(HERE.parent / "real"))
 _real = loaded("tests/real/conftest.py")
 llamacpp, aimock, started = _real.llamacpp, _real.aimock, _real.started
 
-# Which program, in which environment, with which arguments, and the wires that it speaks.
+# Which program, in which environment, with which arguments, and the APIs that it speaks.
 CLIENTS: dict[str, tuple[str, str, list[str], tuple[str, ...]]] = {
     "openai": ("with_openai.py", "openai", [], ("chat", "responses")),
     "langchain-openai": ("with_langchain.py", "langchain", [], ("chat", "responses")),
@@ -145,7 +145,7 @@ def folder() -> Path:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each client on each wire that it speaks; without clients there is one test of each kind, to be skipped."""
+    """Each client on each API that it speaks; without clients there is one test of each kind, to be skipped."""
     if "client" in metafunc.fixturenames:
         pairs = [(name, wire) for name, (*_, wires) in CLIENTS.items() for wire in wires]
         if not os.environ.get("STREAMFOLD_CLIENTS"):

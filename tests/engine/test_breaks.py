@@ -97,7 +97,7 @@ def test_an_empty_whole_does_not_hide_damaged_pieces() -> None:
     assert [made.error for made in reply.tool_calls] == ["invalid_json"]
 
 
-# --- the identity of a call on the Responses wire --------------------------------------------------------------------
+# --- the identity of a call on the Responses API --------------------------------------------------------------------
 
 
 def test_a_whole_with_another_call_id_is_the_same_call() -> None:

@@ -20,7 +20,7 @@ from streamfold.integrations.repair import RepairSettings
 from tables import each_row
 
 WIRES = ("chat", "responses", "anthropic", "gemini")
-REPAIR = "repair"  # the wire of the answer itself
+REPAIR = "repair"  # the API of the answer itself
 Payload = dict[str, Any] | bytes
 
 ARGUMENTS = ["", "{}", '{"x":1}', '{"x":{"y":[1,2]},"z":"}"}', "[1]", '"{\\"x\\":1}"', '{"x":1}{"x":1}', '{}{"x":1}']
@@ -220,7 +220,7 @@ class Outcome:
         return cls(reply.text, reply.refusal or "", calls, reply.raw_finish_reason, reply.finish_reason == "unknown")
 
     def in_words_of(self, wire: str) -> Outcome:
-        """The same on another wire."""
+        """The same on another API."""
         text, refusal = self.text, self.refusal
         if wire in ("anthropic", "gemini"):  # a refusal is a text like any other
             text, refusal = "".join(sorted(text + refusal)), ""
@@ -342,7 +342,7 @@ async def compare_clients(wire: str) -> None:
 
 
 def named(wire: str, event: bytes) -> bytes:
-    """An event as the client of a wire demands it: with its name, or as a chunk."""
+    """An event as the client of an API demands it: with its name, or as a chunk."""
     if wire == "chat":
         event = event.replace(b'"choices"', b'"object": "chat.completion.chunk", "created": 1, "choices"')
         return event.replace(b'"function": {"name"', b'"type": "function", "function": {"name"') + b"\n\n"

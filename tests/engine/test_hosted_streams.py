@@ -1,6 +1,6 @@
 """Recorded streams with tools that the provider runs: what they did, what was cited, which files, which counters.
 
-What each stream must give was derived from the recording, in the words of its own wire. Positions there are as sent.
+What each stream must give was derived from the recording, in the words of its own API. Positions there are as sent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls of tools that are no functions, on a wire that says an item up to three times: what one of them leaves out."""
+"""Calls of tools that are no functions, on an API that says an item up to three times: what one of them leaves out."""
 
 from __future__ import annotations
 

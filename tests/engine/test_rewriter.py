@@ -225,7 +225,7 @@ FIXTURES = sorted(Path(__file__).parents[2].glob("fixtures/*/*.sse"))
 
 @EACH
 def test_recorded_answers(wire: str) -> None:
-    """Each is the same answer when it is written again, on any wire; one that fails stays one."""
+    """Each is the same answer when it is written again, on any API; one that fails stays one."""
     for path in scale.some(FIXTURES, 60):
         recording = Recording.load(path.with_suffix(""))
         check_rewritten(recording.adapter, recording.body, wire, recording.interrupted, **recording.options())
@@ -240,7 +240,7 @@ def test_answers_of_the_corpus(adapter: str, wire: str) -> None:
         check_rewritten(adapter, path.read_bytes(), wire)
 
 
-# The kinds of calls that a wire has a form for; None: all of them, as the items that they came as.
+# The kinds of calls that an API has a form for; None: all of them, as the items that they came as.
 HAS = {"chat": ("function", "custom"), "responses": None, "anthropic": ("function",)}
 
 
@@ -272,7 +272,7 @@ def check_rewritten(adapter: str, body: bytes, wire: str, interrupted: str | Non
 @each_row("share", range(10))
 @each_row("server", sorted(call_streams.WIRES))
 def test_servers_with_random_habits(server: str, share: int) -> None:
-    """On every wire the client gets the calls that our own users get, or an error; no call that is open looks whole."""
+    """On every API the client gets the calls that our own users get, or an error; no call that is open looks whole."""
     for seed, stream in call_streams.with_objects(server, range(share, scale.pick(2000, 120), 10)):
         reply = call_streams.read(server, stream, [stream.body]).reply
         wire = WIRES[seed // 10 % 3]

@@ -88,7 +88,7 @@ def said(reply: Reply) -> list[str]:
 @each_row("server", sorted(call_streams.WIRES))
 @each_row("wire", WIRES)
 def test_calls_whose_fragments_are_mixed(wire: str, server: str) -> None:
-    """Each call is whole before the next one begins, on every wire, whatever habits the server has."""
+    """Each call is whole before the next one begins, on every API, whatever habits the server has."""
     for seed, stream in whole_streams(server, scale.pick(2000, 80)):
         made = StreamRewriter(server, emitter(wire))
         out = b"".join(map(made.feed, random_cut(stream.body, Random(seed))))
@@ -106,7 +106,7 @@ WITHOUT_PIECES = ("responses/done_without_added",)
 
 @each_row("name", [*scale.some([name for name in NAMES if name not in WITHOUT_PIECES], 60), *WITHOUT_PIECES])
 def test_recordings_under_the_repair(name: str) -> None:
-    """The same for the bundled recordings, repaired on their own wire."""
+    """The same for the bundled recordings, repaired on their own API."""
     recording = Recording.load(FOLDER / name)
     repair = RepairSettings(dialect=recording.dialect or None).stream(recording.adapter, {"model": "m", "stream": True})
     out = repair.feed(recording.body) + repair.close(interrupted=recording.interrupted)

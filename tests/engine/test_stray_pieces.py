@@ -1,4 +1,4 @@
-"""Calls of which a part is missing, on wires whose messages are lists of blocks: nothing of them is run, or dropped
+"""Calls of which a part is missing, on APIs whose messages are lists of blocks: nothing of them is run, or dropped
 without a word.
 """
 

@@ -47,7 +47,7 @@ async def streamed(wire: str, *bodies: bytes) -> bytes:
 
 
 def accumulated(wire: str, body: bytes) -> Any:
-    """What the accumulator of the wire's own SDK makes of a stream."""
+    """What the accumulator of the API's own SDK makes of a stream."""
     if wire == "chat":
         return openai_chat(body)
     if wire == "responses":

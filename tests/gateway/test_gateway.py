@@ -1,4 +1,4 @@
-"""The gateway in this process: what goes in on either wire, what is asked of the provider, and what comes out."""
+"""The gateway in this process: what goes in on either API, what is asked of the provider, and what comes out."""
 
 from __future__ import annotations
 
@@ -317,7 +317,7 @@ async def test_a_failure_before_anything_was_said(wire: str, body: bytes, expect
     ],
 )
 async def test_a_failure_after_the_first_byte(wire: str, tail: bytes, broken: bool, message: str) -> None:
-    """It is an error in the client's wire, never a silent end; what had come stays."""
+    """It is an error in the client's API, never a silent end; what had come stays."""
     body = Recording("test", text("Hel") + call(entry(0, "a", "f", "{")) + tail, broken=broken)
     async with behind(body, body) as client:
         answer = await ask(client, wire, stream=True)
@@ -337,7 +337,7 @@ async def test_a_failure_after_the_first_byte(wire: str, tail: bytes, broken: bo
 
 @BOTH
 async def test_a_request_that_is_none(wire: str) -> None:
-    """What is wrong with it is said with its path, in the shape of this wire's errors."""
+    """What is wrong with it is said with its path, in the shape of this API's errors."""
     async with behind(HELLO) as client:
         wrong = await ask(client, wire, temperature="hot")
         assert (wrong.status_code, wrong.json()["error"]) == (

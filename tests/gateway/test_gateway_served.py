@@ -194,7 +194,7 @@ async def test_the_server_is_stopped(wire: str, in_time: bool) -> None:
 
 @pytest.mark.slow
 async def test_recordings_through_the_gateway() -> None:
-    """The replay server behind it, OpenAI's own client before it, on both wires."""
+    """The replay server behind it, OpenAI's own client before it, on both APIs."""
     recordings = [Recording.load(FOLDER / name) for name in ("kimi/parallel_calls", "deepseek/reasoner")]
     async with (
         serve_replay(recordings) as base_url,

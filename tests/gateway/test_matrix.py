@@ -1,7 +1,7 @@
-"""Every client before every provider: what is said on one wire arrives on the other, and what can't is a warning.
+"""Every client before every provider: what is said on one API arrives on the other, and what can't is a warning.
 
-The client is our adapter for a wire, the gateway is between, and the provider is a script on its own wire. What the
-client gets is compared with what it gets without a gateway, and with what the official client of its wire reads from
+The client is our adapter for an API, the gateway is between, and the provider is a script on its own API. What the
+client gets is compared with what it gets without a gateway, and with what the official client of its API reads from
 the same bytes; what the provider is sent is compared with what it is sent without a gateway.
 """
 
@@ -254,7 +254,7 @@ REASONING_BACK: dict[str, Sequence[str]] = {
     "anthropic": ("anthropic", "gemini"),
     "gemini": ("gemini",),
 }
-TAKES_NONE = ("chat",)  # OpenAI's own models do not read reasoning on this wire
+TAKES_NONE = ("chat",)  # OpenAI's own models do not read reasoning on this API
 
 
 @each_row(("client", "provider"), PAIRS)

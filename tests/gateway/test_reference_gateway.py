@@ -28,7 +28,7 @@ def entries(body: bytes) -> list[list[dict[str, Any]]]:
 
 
 def through(body: bytes, wire: str, **decoder: Any) -> bytes:
-    """A chat stream, read by the engine and written on a wire as its chunks and its reply."""
+    """A chat stream, read by the engine and written on an API as its chunks and its reply."""
     decode = StreamDecoder("chat", **decoder)
     chunks = [*decode.feed(body), *decode.close()]
     return emit_chunks(wire, chunks, decode.reply, tool_choice=decoder.get("tool_choice", "auto"))

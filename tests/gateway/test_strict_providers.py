@@ -1,4 +1,4 @@
-"""Providers that refuse what Google and Anthropic refuse, behind every door of the gateway: three turns, no 400."""
+"""Providers that refuse what Google and Anthropic refuse, behind every API of the gateway: three turns, no 400."""
 
 from __future__ import annotations
 

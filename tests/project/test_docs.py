@@ -21,7 +21,7 @@ from tables import each_row
 
 DOCS = ROOT / "docs"
 PACKAGE = Path(streamfold.__file__).parent
-DOORS = ["jobs", "limits", "middleware", "serving", "stores", "tools", "turn_cache", "types"]
+MODULES = ["jobs", "limits", "middleware", "serving", "stores", "tools", "turn_cache", "types"]
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 README = (ROOT / "README.md").read_text("utf-8")
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
@@ -85,15 +85,16 @@ def test_every_warning_code_is_in_the_table(hooks: Any) -> None:
 
 
 def test_every_exported_name_is_in_the_reference() -> None:
-    """The pages of the reference name everything that can be imported from `streamfold` and its doors, once."""
+    """The pages of the reference name everything that can be imported from `streamfold` and its public modules,
+    once."""
     pages = [page.read_text("utf-8") for page in sorted((DOCS / "reference").glob("*.md"))]
     named = [name for page in pages for name in re.findall(r"^::: streamfold\.([\w.]+)$", page, re.M)]
-    doors = {door: import_module(f"streamfold.{door}").__all__ for door in DOORS}
+    modules = {module: import_module(f"streamfold.{module}").__all__ for module in MODULES}
     assert sorted(name for name in named if "." not in name) == sorted(set(streamfold.__all__) - {"__version__"})
-    for door, names in doors.items():
-        here = [name.rpartition(".")[2] for name in named if re.fullmatch(rf"{door}\.\w+", name)]
+    for public, names in modules.items():
+        here = [name.rpartition(".")[2] for name in named if re.fullmatch(rf"{public}\.\w+", name)]
         front = {name for name in names if name in streamfold.__all__}  # a few stand at both
-        assert sorted(here) == sorted(set(names) - front), door
+        assert sorted(here) == sorted(set(names) - front), public
 
 
 def test_the_error_tree_is_complete() -> None:
@@ -157,9 +158,9 @@ def test_what_agents_are_told_is_there() -> None:
     assert set(re.split(r",\s+", options[1])) <= set(streamfold.ChatOptions.__annotations__)
     for name in [*re.findall(r"`(\w+Error)`", guide), "tool_result", "run_tools", "tool"]:
         assert hasattr(streamfold, name), name
-    for door in set(re.findall(r"`streamfold\.([\w.]+)`", guide)) - {"toml"}:
-        module, _, name = f"streamfold.{door}".rpartition(".")
-        assert find_spec(f"streamfold.{door}") or hasattr(import_module(module), name), door
+    for dotted in set(re.findall(r"`streamfold\.([\w.]+)`", guide)) - {"toml"}:
+        module, _, name = f"streamfold.{dotted}".rpartition(".")
+        assert find_spec(f"streamfold.{dotted}") or hasattr(import_module(module), name), dotted
 
 
 @pytest.mark.thorough

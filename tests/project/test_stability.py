@@ -1,4 +1,4 @@
-"""What docs/stability.md says of doors and of deprecated names is so."""
+"""What docs/stability.md says of modules and of deprecated names is so."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import streamfold
 from streamfold.values import Deprecated, warn_deprecated
 
 ROOT = Path(__file__).parents[2]
-DOORS = re.findall(
+ROWS = re.findall(
     r"^\| (`streamfold.+?) \|.*\| (\w+) \|$", (ROOT / "docs" / "stability.md").read_text("utf-8"), re.MULTILINE
 )
 SAID = r"^streamfold\.Model goes with version 9\.0: use streamfold\.ChatModel$"
 
 
-def doors() -> dict[str, str]:
+def modules() -> dict[str, str]:
     """The modules of the table, and how stable they are."""
     found = {}
-    for cell, stability in DOORS:
+    for cell, stability in ROWS:
         for name in re.findall(r"`([\w.]+)`", cell):
             full = f"streamfold{name}" if name[0] == "." else name
             if full.count(".") < 2 and find_spec(full):  # no class; the lab may be absent
@@ -33,19 +33,19 @@ def doors() -> dict[str, str]:
     return found
 
 
-def test_a_door_says_when_it_is_not_stable() -> None:
+def test_a_module_says_when_it_is_not_stable() -> None:
     """Whoever reads `help()` sees what the documentation says."""
     said = {}
-    for name in doors():
+    for name in modules():
         found = re.search(r"^(Provisional|Experimental):", import_module(name).__doc__ or "", re.MULTILINE)
         said[name] = found[1].lower() if found else "stable"
     assert len(said) >= 15
-    assert said == doors()
+    assert said == modules()
 
 
 def test_imports_print_nothing_and_warn_of_nothing() -> None:
     """Not even with all warnings on."""
-    code = "import " + ", ".join(name for name in doors() if "lab" not in name)
+    code = "import " + ", ".join(name for name in modules() if "lab" not in name)
     run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert (run.stdout, run.stderr) == ("", "")
 

@@ -1,4 +1,4 @@
-"""The house: imports only go down, the pure floors stay pure, and what is exported is what is there."""
+"""Architecture: imports only go down, the pure layers stay pure, and what is exported is what is there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import streamfold
 from tables import each_row
 
 PACKAGE = Path(streamfold.__file__).parent
-ROOMS = sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
+PACKAGES = sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
 MODULES = sorted(
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
     for path in PACKAGE.rglob("*.py")
@@ -43,7 +43,7 @@ def _nodes(module: str) -> list[ast.AST]:
 
 @cache
 def _imports(module: str) -> set[str]:
-    """What a module imports: `.room.module` for our own modules, the first part of the name for everybody else's."""
+    """What a module imports: `.package.module` for our own modules, the first part of the name for everybody else's."""
     package = module.split(".") if _is_package(module) else module.split(".")[:-1]
     found = set()
     for node in _nodes(module):
@@ -58,21 +58,23 @@ def _imports(module: str) -> set[str]:
     return found
 
 
-def _arrows() -> dict[str, set[str]]:
-    """Which rooms each room imports from; the front door and `__main__` are above all of them."""
-    arrows: dict[str, set[str]] = {room: set() for room in ROOMS}
+def _dependencies() -> dict[str, set[str]]:
+    """Which packages each package imports from; `streamfold` itself and `__main__` are above all of them."""
+    dependencies: dict[str, set[str]] = {package: set() for package in PACKAGES}
     for module in MODULES:
-        if (room := module.split(".")[0]) in arrows:
-            arrows[room] |= {name.split(".")[1] for name in _imports(module) if name.startswith(".")} - {room}
-    return arrows
+        if (package := module.split(".")[0]) in dependencies:
+            dependencies[package] |= {name.split(".")[1] for name in _imports(module) if name.startswith(".")} - {
+                package
+            }
+    return dependencies
 
 
 def test_imports_go_down() -> None:
-    """Each room stands above all that it imports: there is no circle."""
-    arrows, floors = _arrows(), list[set[str]]()
-    while left := set(arrows) - set().union(*floors):
-        floors.append({room for room in left if not arrows[room] & left})
-        assert floors[-1], f"a circle among {sorted(left)}"
+    """Each package is above all that it imports: there is no cycle."""
+    dependencies, layers = _dependencies(), list[set[str]]()
+    while left := set(dependencies) - set().union(*layers):
+        layers.append({package for package in left if not dependencies[package] & left})
+        assert layers[-1], f"a cycle among {sorted(left)}"
 
 
 def _imported_modules(module: str) -> set[str]:
@@ -91,16 +93,16 @@ def _imported_modules(module: str) -> set[str]:
 
 
 def test_modules_import_down_too() -> None:
-    """Inside a room as between rooms: there is no circle of modules."""
+    """Inside a package as between packages: there is no cycle of modules."""
     left = {module: _imported_modules(module) for module in MODULES}
     while ends := left.keys() - set().union(*left.values()) | {name for name in left if not left[name] & left.keys()}:
         left = {name: imported for name, imported in left.items() if name not in ends}
-    assert sorted(left) == [], "a circle among them"
+    assert sorted(left) == [], "a cycle among them"
 
 
 @each_row("module", MODULES)
-def test_rooms_are_entered_through_their_faces(module: str) -> None:
-    """What a folder's `__init__` exports is what other rooms may import, and nothing deeper."""
+def test_packages_are_imported_by_their_init(module: str) -> None:
+    """What a folder's `__init__` exports is what other packages may import, and nothing deeper."""
     others = {name[1:] for name in _imports(module) if name.startswith(".")}
     assert [
         name for name in others if name.split(".")[0] != module.split(".")[0] and "." in name and not _is_package(name)
@@ -109,7 +111,7 @@ def test_rooms_are_entered_through_their_faces(module: str) -> None:
 
 @each_row("module", MODULES)
 def test_names_are_written(module: str) -> None:
-    """A face writes the names that it hands out; nothing is imported by `*`."""
+    """An `__init__` writes the names that it exports; nothing is imported by `*`."""
     imports = [node for node in _nodes(module) if isinstance(node, ast.ImportFrom)]
     assert [node.lineno for node in imports if any(alias.name == "*" for alias in node.names)] == []
 
@@ -131,7 +133,7 @@ def test_the_environment_is_read_by_the_configuration(module: str) -> None:
 @each_row(
     "module", [name for name in MODULES if name.split(".")[0] not in ("net", "recording", "testing", "integrations")]
 )
-def test_httpx_lives_in_few_rooms(module: str) -> None:
+def test_few_packages_import_httpx(module: str) -> None:
     """httpx is the business of the network, of recordings and of integrations; providers name it in signatures."""
     named = ("client.provider", "client.loop_bound_client", "sync.provider")
     assert "httpx" not in _imports(module) or module in named
@@ -208,8 +210,8 @@ def test_exports() -> None:
     assert all(hasattr(streamfold, name) for name in streamfold.__all__)
 
 
-def test_lists_of_names_stand_at_doors() -> None:
-    """What users import from says what it hands out; behind a face, a name without an underscore is for others."""
+def test_public_modules_list_their_names() -> None:
+    """A module that users import from lists its names; in others, a name without an underscore is for the project."""
     behind = (
         name
         for name in MODULES

@@ -27,7 +27,7 @@ def config(llamacpp: str, upstream: int) -> str:
     """Its configuration, in YAML, of which JSON is a part. The names of the models are those of the tests."""
     scripted = f"http://127.0.0.1:{upstream}/v1"
     models = {
-        "scripted": {"model": "openai/gpt-4o", "api_base": scripted},  # either wire, as it is
+        "scripted": {"model": "openai/gpt-4o", "api_base": scripted},  # either API, as it is
         "scripted-bridge": {"model": "lm_studio/any", "api_base": scripted},  # Responses made of Chat Completions
         "tiny": {"model": "hosted_vllm/tiny", "api_base": llamacpp},
         "tiny-bridge": {"model": "lm_studio/tiny", "api_base": llamacpp},

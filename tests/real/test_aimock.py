@@ -1,4 +1,4 @@
-"""aimock: exact answers on four wires, and failures on demand."""
+"""aimock: exact answers on four APIs, and failures on demand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIME = Tool("get_time", "The time.", {"type": "object", "properties": {"zone": {
 
 @pytest.fixture(params=["chat", "responses", "anthropic", "gemini"])
 def config(request: pytest.FixtureRequest, aimock: str) -> dict[str, Any]:
-    """The server as a provider, on each wire."""
+    """The server as a provider, on each API."""
     base_url = f"{aimock}beta" if request.param == "gemini" else aimock
     return {"adapter": request.param, "base_url": base_url, "model": "o3-mini", "max_retries": 0, "api_key": "unused"}
 
@@ -52,7 +52,7 @@ async def test_reasoning_text_and_call(config: dict[str, Any]) -> None:
         reply = await provider.chat("think and call", [TIME])
     assert (reply.reasoning, reply.text) == ("The time is asked for.", "One moment.")
     assert [(call.name, call.arguments) for call in reply.tool_calls] == [("get_time", {})]
-    # On Gemini's wire it ends with a word that Google does not have; the arguments, an empty object, came whole.
+    # On Gemini's API it ends with a word that Google does not have; the arguments, an empty object, came whole.
     doubts = ["unknown_finish_reason"] if config["adapter"] == "gemini" else []
     assert [warning.code for warning in reply.warnings] == doubts
 
@@ -116,7 +116,7 @@ async def test_malformed(config: dict[str, Any]) -> None:
 
 
 async def test_length(config: dict[str, Any]) -> None:
-    """The limit of tokens is told, on either wire."""
+    """The limit of tokens is told, on either API."""
     async with Provider.from_config(config) as provider:
         assert (await provider.chat("too long")).finish_reason == "length"
 

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 
 
 def examined(url: str, **given: Any) -> dict[str, ReportCard]:
-    """The cards of a server, by the wire."""
+    """The cards of a server, by the API."""
 
     async def run() -> dict[str, ReportCard]:
         cards = [(await Doctor().run(found))[0] for found in await find_wires(read_target(url, **given))]
@@ -54,7 +54,7 @@ def aimock_for_the_doctor(aimock: str) -> Iterator[str]:
 
 
 def test_llamacpp(llamacpp: str) -> None:
-    """It speaks three wires, cuts an answer on the Responses API without saying so, and drops kept connections."""
+    """It speaks three APIs, cuts an answer on the Responses API without saying so, and drops kept connections."""
     cards = examined(llamacpp)
     assert set(cards) == {"chat", "responses", "anthropic"}
     assert verdict(cards["responses"], "length") == "fault"

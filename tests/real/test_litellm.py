@@ -63,7 +63,7 @@ def provider(litellm: LiteLLM, wire: str, model: str, **rest: Any) -> Provider:
 
 @pytest.mark.parametrize("model", ["tiny", "tiny-bridge", "tiny-messages"])
 async def test_llamacpp_behind_it(litellm: LiteLLM, wire: str, model: str) -> None:
-    """Text and usage, a demanded call whole, and the turn with the call taken back; on three wires to the server."""
+    """Text and usage, a demanded call whole, and the turn with the call taken back; on three APIs to the server."""
     async with provider(litellm, wire, model) as tiny:
         async with tiny.chat_stream("hello", max_output_tokens=40) as stream:
             deltas = [chunk.delta async for chunk in stream]

@@ -28,7 +28,7 @@ DATE = Tool("get_date", "Today.", {"type": "object", "properties": {}, "addition
 
 @pytest.fixture(params=["chat", "responses", "anthropic"])
 def config(request: pytest.FixtureRequest, llamacpp: str) -> dict[str, Any]:
-    """The server as a provider, on each wire."""
+    """The server as a provider, on each API."""
     return {"adapter": request.param, "base_url": llamacpp, "model": "tiny"}
 
 

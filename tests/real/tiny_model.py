@@ -1,6 +1,6 @@
 """A language model that was written, not trained: which character follows which, as the weights of a llama.
 
-It babbles, byte by byte, and stops at a full stop. What it is for is the server of llama.cpp round it: its wire, its
+It babbles, byte by byte, and stops at a full stop. What it is for is the server of llama.cpp round it: its API, its
 grammar for tool calls, its errors, and how it closes connections. Attention and feed-forward are zero, so that what
 comes next depends on the last character alone, and the grammar does the rest.
 """

@@ -77,7 +77,7 @@ def test_other_wires(wire: str) -> None:
 
 
 def test_dicts_on_gemini() -> None:
-    """Marks that were written for another wire are no reason to refuse the request."""
+    """Marks that were written for another API are no reason to refuse the request."""
     found = provider("gemini").preview(DICTS)
     assert (b"cache" in found.body, found.warnings) == (False, ())
 

@@ -1,4 +1,4 @@
-"""Parts on the wire: what is sent for an image, a file, sound, and the result of a tool, written out for each wire."""
+"""Parts on the wire: what is sent for an image, a file, sound, and the result of a tool, written out for each API."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_image_by_bytes_and_by_path(by: str, tmp_path: Path) -> None:
 
 
 def test_pdf() -> None:
-    """Bytes with a name, or the id of an upload; by URL on the one wire that has it."""
+    """Bytes with a name, or the id of an upload; by URL on the one API that has it."""
     message = user(file(PDF, name="q3.pdf"), FilePart(file_id="file_1"))
     assert content("chat", message) == [
         {"type": "file", "file": {"filename": "q3.pdf", "file_data": PDF_URL}},
@@ -172,7 +172,7 @@ def test_an_assistant_says_text_alone() -> None:
 
 
 def test_parts_of_the_other_wire() -> None:
-    """Parts may be in the spelling of either wire; one that ours can't hold is sent only where it is known."""
+    """Parts may be in the spelling of either API; one that ours can't hold is sent only where it is known."""
     written = {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
     assert sent("chat", written)[0] == [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
     assert refused("chat", {"role": "user", "content": [{"type": "input_text", "text": "Hi", "lang": "en"}]}) == (
@@ -184,7 +184,7 @@ def test_parts_of_the_other_wire() -> None:
 
 
 def test_result_with_an_image() -> None:
-    """In its place where the wire has one for it; else in a user's message after the results of the turn."""
+    """In its place where the API has one for it; else in a user's message after the results of the turn."""
     plot, second = tool_result(CALL, ["The plot:", image(PNG)]), ToolCall("call_2", "plot", {}, "{}")
     turn = replace(TURN, tool_calls=(CALL, second))
     messages = [user("Plot."), turn, plot, tool_result(second, "failed"), user("Thanks.")]
@@ -244,7 +244,7 @@ def test_result_with_an_image_where_a_server_takes_it() -> None:
     ],
 )
 def test_tool_error(wire: str, wanted: Any) -> None:
-    """No wire has a flag for it: the text says it."""
+    """No API has a flag for it: the text says it."""
     assert sent(wire, TURN, tool_result(CALL, "no such city", error=True))[0][-1] == wanted
 
 
@@ -390,7 +390,7 @@ def test_answers_go_back_as_items(name: str) -> None:
 
 
 def _dropped(message: Message, *, reasoning: bool, items: bool = True) -> list[str]:
-    """What is said of an answer at messages[1] that goes to another provider, or to its own by another wire."""
+    """What is said of an answer at messages[1] that goes to another provider, or to its own by another API."""
     kept = {"output", "annotations"} if "output" in message.extras else set()  # the items have the annotations, too
     opaque = [
         name

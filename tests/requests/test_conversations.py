@@ -1,6 +1,6 @@
 """The same conversations on every wire: what is sent, and that an answer of one is a turn of any other.
 
-`CONVERSATIONS` is the one table. A row has a request in our own words, and its body as each wire writes it.
+`CONVERSATIONS` is the one table. A row has a request in our own words, and its body as each API writes it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CHAT_BODY = TypeOf(lambda: openai.types.chat.completion_create_params.Completion
 RESPONSES_BODY = TypeOf(lambda: openai.types.responses.response_create_params.ResponseCreateParamsStreaming)
 
 
-# --- what every body of a wire has ------------------------------------------------------------------------------------
+# --- what every body of an API has ------------------------------------------------------------------------------------
 
 
 def chat(*messages: dict[str, Any], **members: Any) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def kimi(*messages: dict[str, Any], **members: Any) -> dict[str, Any]:
     return {**chat(*messages, **members), "model": "kimi-k2.6"}
 
 
-# --- how each wire writes the same turn -------------------------------------------------------------------------------
+# --- how each API writes the same turn -------------------------------------------------------------------------------
 
 
 def called(call_id: str, name: str, arguments: str) -> dict[str, Any]:
@@ -121,10 +121,10 @@ NOW = ToolCall("call_3", "get_time", {}, "")
 
 @dataclass(frozen=True)
 class Conversation:
-    """A request and its body on each wire. A word in place of a body is in the error: the wire has no such thing.
+    """A request and its body on each API. A word in place of a body is in the error: the API has no such thing.
 
     Attributes:
-        changes: what the reply of each wire will say that was not sent as asked.
+        changes: what the reply of each API will say that was not sent as asked.
     """
 
     name: str
@@ -206,7 +206,7 @@ CONVERSATIONS = [
     Conversation(
         "reasoning",
         [user("One and one?"), assistant("2", reasoning="Easy."), user("And one?")],
-        # OpenAI's two wires have no reasoning that a client could write: only their own items go back.
+        # OpenAI's two APIs have no reasoning that a client could write: only their own items go back.
         changes={"chat": ("reasoning_dropped",), "responses": ("reasoning_dropped",)},
         chat=chat(
             {"role": "user", "content": "One and one?"},
@@ -394,7 +394,7 @@ def adapter_for(wire: str) -> Adapter:
 
 
 def prepare(wire: str, row: Conversation, messages: list[Any] | None = None) -> tuple[Request, list[str]]:
-    """A row's request as the wire's endpoint takes it, and the codes of what was changed for that."""
+    """A row's request as the API's endpoint takes it, and the codes of what was changed for that."""
     asked = Request.read(MODELS[wire], messages or row.messages, list(row.tools), row.tool_choice, row.options)
     request, changes = adapter_for(wire).rewrite(asked)
     return request, [change.code for change in changes]
@@ -415,7 +415,7 @@ def plain(value: Any) -> Any:
 @each_row("wire", WIRES)
 @each_row("name", ROWS)
 def test_a_conversation_is_written_as_each_wire_wants_it(name: str, wire: str) -> None:
-    """One conversation in our words, the wire's own JSON out; what a wire does not have is refused in words."""
+    """One conversation in our words, the API's own JSON out; what an API does not have is refused in words."""
     row = ROWS[name]
     wanted = getattr(row, wire)
     if isinstance(wanted, str):

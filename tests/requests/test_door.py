@@ -1,4 +1,4 @@
-"""The door for conversations: dicts and items of either OpenAI wire become Messages, and lose nothing."""
+"""Conversations are parsed: dicts and items of either OpenAI API become Messages, and lose nothing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def chats(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @given(chats())
 def test_what_a_caller_writes_is_sent_as_it_is(messages: list[dict[str, Any]]) -> None:
-    """Every member of a dict reaches its own wire, known to us or not, and nothing is added but a missing content."""
+    """Every member of a dict reaches its own API, known to us or not, and nothing is added but a missing content."""
     before = json.dumps(messages)
     adapter = ChatAdapter(ChatQuirks(reasoning_field="reasoning_content"))
     ready = adapter.prepare(Request.read("m", messages, None, "auto", {}))

@@ -71,7 +71,7 @@ SWITCH = Family(thinking="default", efforts=())
     ],
 )  # fmt: skip
 def test_each_option(family: Family, rules: OptionRules, asked: Any, changed: Any, codes: list[str]) -> None:
-    """One rule for all wires; "strict" makes an error of each change, and nothing else."""
+    """One rule for all APIs; "strict" makes an error of each change, and nothing else."""
     assert fitted(family, rules, **asked) == (changed, codes)
     if codes:
         with pytest.raises(ConfigError, match='unsupported_options is "strict"'):
@@ -114,7 +114,7 @@ def test_every_level_becomes_one_that_the_model_has() -> None:
             assert got == (above[0] if above else [level for level in EFFORTS if level in levels][-1])
 
 
-# --- which wire -------------------------------------------------------------------------------------------------------
+# --- which API -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_wires(spec: Any, model: str, more: dict[str, Any], wire: str, monkeypat
 
 
 def test_tools_on_a_wire_that_is_pinned() -> None:
-    """Without thinking where that is enough; else an error that says which wire takes them."""
+    """Without thinking where that is enough; else an error that says which API takes them."""
 
     def pinned(model: str, **options: Any) -> Any:
         return Provider.from_config("openai", model=model, wire="chat").preview("x", [TOOL], **options)

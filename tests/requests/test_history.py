@@ -34,7 +34,7 @@ def rules(wire: str, messages: Any, **options: Any) -> HistoryRules:
 
 
 def refused(wire: str, messages: Any, **options: Any) -> str | None:
-    """Why the wire refuses the conversation; None if it does not. A warning is `(doubtful)` or `(lost)`."""
+    """Why the API refuses the conversation; None if it does not. A warning is `(doubtful)` or `(lost)`."""
     read = Request.read("m", messages, None, "auto", {}).messages
     try:
         _, found = check_history(read, rules(wire, messages, **options))
@@ -79,7 +79,7 @@ def test_conversations_in_order(wire: str, messages: Any) -> None:
     assert mended(wire, messages) == (messages, [])
 
 
-# --- on every wire ----------------------------------------------------------------------------------------------------
+# --- on every API ----------------------------------------------------------------------------------------------------
 
 MEND = "; pass repair_history=True to have this repaired"
 
@@ -151,7 +151,7 @@ def test_dicts_are_read_too() -> None:
 
 
 def test_custom_calls() -> None:
-    """A custom tool's input is text, and its result is an item of another type; both OpenAI wires have them."""
+    """A custom tool's input is text, and its result is an item of another type; both OpenAI APIs have them."""
     item = {"type": "custom_tool_call", "call_id": "a", "name": "grep", "input": "x"}
     sent, _ = mended("responses", [user("Hi"), item])
     made = WIRES["responses"].encode(Request.read("m", sent, None, "auto", {}))["input"]
@@ -164,7 +164,7 @@ def test_custom_calls() -> None:
     )
 
 
-# --- on some wires only -----------------------------------------------------------------------------------------------
+# --- on some APIs only -----------------------------------------------------------------------------------------------
 
 
 LATE = [user("Hi"), assistant(tool_calls=[A], reasoning=""), user("Well?"), tool_result(A, "18")]
@@ -317,7 +317,7 @@ NOTHING: list[Any] = [
 @each_row("wire", WIRES)
 @each_row("nothing", NOTHING, ids=repr)
 def test_a_turn_without_content_is_refused(wire: str, nothing: Any) -> None:
-    """A user or a system that says nothing is a mistake of the application on every wire; a repair leaves it out."""
+    """A user or a system that says nothing is a mistake of the application on every API; a repair leaves it out."""
     found = refused(wire, [user("Hi"), nothing])
     assert found is not None
     assert "has no content" in found or "does not know" in found

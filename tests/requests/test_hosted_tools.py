@@ -1,4 +1,4 @@
-"""Tools that a provider runs, in the list of tools: each kind in the words of each wire, or refused with both names."""
+"""Tools that a provider runs, in the list of tools: each kind in the words of each API, or refused with both names."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_an_argument_that_limits_nothing_is_dropped_with_a_warning() -> None:
 
 
 def test_tools_in_extra_body_are_appended() -> None:
-    """Never a replacement for those of the program, on any wire."""
+    """Never a replacement for those of the program, on any API."""
     raw = {"type": "web_search_20250305", "name": "web_search"}
     for profile in ("anthropic", "openai-responses", "openrouter", "gemini"):
         tools = preview(profile, F, extra_body={"tools": [raw]}).json()["tools"]

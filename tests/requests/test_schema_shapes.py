@@ -1,4 +1,4 @@
-"""Schemas of tools that are no JSON schemas: an error with the path, on every wire that would rewrite them."""
+"""Schemas of tools that are no JSON schemas: an error with the path, on every API that would rewrite them."""
 
 from __future__ import annotations
 

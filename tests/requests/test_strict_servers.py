@@ -49,7 +49,7 @@ def test_a_conversation_that_every_wire_takes(wire: str, number: int) -> None:
 @each_row("number", some(range(60), 20))
 @each_row("wire", PROBLEMS)
 def test_a_conversation_with_everything(wire: str, number: int) -> None:
-    """It is sent by the rules, or refused with the place or the option that the wire can't carry."""
+    """It is sent by the rules, or refused with the place or the option that the API can't carry."""
     talk = conversation(number)
     try:
         body = body_of(wire, talk)
@@ -92,7 +92,7 @@ def _check_types(wire: str, body: dict[str, Any]) -> None:
             getattr(google, kind).model_validate(body[name])
 
 
-# --- histories of other wires, and three turns with parallel calls ----------------------------------------------------
+# --- histories of other APIs, and three turns with parallel calls ----------------------------------------------------
 
 TIME = Tool("get_time", "The time.", {"type": "object", "properties": {"city": {"type": "string"}}})
 ELSEWHERE = ("chat", "responses", "anthropic", "gemini")
@@ -109,7 +109,7 @@ def results(reply: Reply) -> list[Message]:
 
 
 async def turns_of(wire: str) -> list[Message]:
-    """What another endpoint of a wire has answered: a turn with calls and their results, one without, an open loop."""
+    """What another endpoint of an API has answered: a turn with calls and their results, one without, an open loop."""
     steps = [think("Hm."), say("Wait.")]
     model = scripted(wire, [*steps, *calls(wire)], [think("So."), "Done."], [*steps, *calls(f"{wire}2")])
     talk = [user("Hi")]

@@ -108,7 +108,7 @@ def test_nothing_is_lost_in_a_repair(name: str) -> None:
 
 
 def test_what_becomes_of_a_conversation() -> None:
-    """Each wire keeps what it can, and what it changes or can't take is named."""
+    """Each API keeps what it can, and what it changes or can't take is named."""
     assert states(check_swap(profile("openai"), RICH)) == {"messages[2].reasoning": "lost"}
     assert states(check_swap(profile("openai-responses"), RICH)) == {"messages[2].reasoning": "lost"}
     assert states(check_swap(profile("kimi"), RICH)) == {
@@ -137,7 +137,7 @@ def test_what_is_refused() -> None:
 
 
 def test_images_of_results_move() -> None:
-    """Where a wire has no place for them in results, they are found in the user's message."""
+    """Where an API has no place for them in results, they are found in the user's message."""
     messages = (RICH.messages[2], tool_result(CALLS[0], ["A plot:", image(PNG)]), tool_result(CALLS[1], "x"))
     outcome = check_swap(profile("vllm"), Conversation(messages))
     assert states(outcome) == {
@@ -160,7 +160,7 @@ def test_an_answer_of_responses_goes_to_others() -> None:
 
 
 def test_items_of_responses() -> None:
-    """Items that are written by hand are sent as they are; other wires get what they say, and a warning."""
+    """Items that are written by hand are sent as they are; other APIs get what they say, and a warning."""
     items = (
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"},
@@ -217,7 +217,7 @@ ADAPTERS: dict[str, tuple[type[Any], str]] = {
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths of all values that say something; words for forms and what a wire adds by itself say nothing."""
+    """The paths of all values that say something; words for forms and what an API adds by itself say nothing."""
     if isinstance(value, dict):
         for name, member in value.items():
             if name not in ("type", "status", "annotations", "strict") and not (

@@ -94,7 +94,7 @@ class Search:
         return None
 
     def _base64(self, fact: Fact) -> Finding | None:
-        """Bytes beside the word for their format, as wires have them for sound."""
+        """Bytes beside the word for their format, as APIs have them for sound."""
         head, _, data = fact.value.partition(";base64,")
         leaf = self.sent.take(data, fact.role, "value")
         if leaf is None or leaf.beside.get("format") != audio_format(head.removeprefix("data:")):
@@ -115,7 +115,7 @@ class Search:
     # --- calls and results --------------------------------------------------------------------------------------------
 
     def _calls(self, calls: list[tuple[int, Fact]], results: list[tuple[int, Fact]]) -> None:
-        """Calls are compared in their order, which no wire changes; results by the call that they answer."""
+        """Calls are compared in their order, which no API changes; results by the call that they answer."""
         for (number, fact), sent in zip(calls, self.sent.calls, strict=False):
             self.found[number] = self._call(fact, sent)
         ours = pairs(

@@ -1,4 +1,4 @@
-"""Options and what became of them in a body: where each wire writes them."""
+"""Options and what became of them in a body: where each API writes them."""
 
 from __future__ import annotations
 

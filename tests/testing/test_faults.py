@@ -427,7 +427,7 @@ async def test_what_httpx_raises(fault: Fault, as_expectation: tuple[type[Except
                 assert type(caught.value) is kind
 
 
-# --- Anthropic's and Google's wires -----------------------------------------------------------------------------------
+# --- Anthropic's and Google's APIs -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "gemini"])

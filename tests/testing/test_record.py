@@ -162,7 +162,7 @@ async def test_nothing_is_held_back(tmp_path: Path) -> None:
 
 
 async def test_expectations_are_what_the_decoder_says(tmp_path: Path) -> None:
-    """Whatever the answer is, also one of an error, `[expect]` is what the body folds to, on either wire."""
+    """Whatever the answer is, also one of an error, `[expect]` is what the body folds to, on either API."""
     made = {"id": "a", "name": "f", "arguments": '{"x": 1}'}
     calls = call(entry(0, *made.values())) + fin("tool_calls") + DONE
     error = b'{"error": {"message": "slow down", "type": "rate_limit_error"}}'

@@ -1,4 +1,4 @@
-"""A scripted provider: what a script says is what an application gets, on every wire and by the real path."""
+"""A scripted provider: what a script says is what an application gets, on every API and by the real path."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ from streamfold.testing import (
 )
 from tables import each_row
 
-REFUSING = ["openai:gpt-5", "kimi:kimi-k2.6", "openai-responses:gpt-5"]  # wires that keep refusals apart
+REFUSING = ["openai:gpt-5", "kimi:kimi-k2.6", "openai-responses:gpt-5"]  # APIs that keep refusals apart
 WIRES = [*REFUSING, "anthropic:claude-sonnet-4-5", "gemini:gemini-3-pro-preview"]
 
 
@@ -101,7 +101,7 @@ def written(wire: str, arguments: str) -> str:
 
 @each_row("wire", WIRES)
 async def test_everything_at_once(wire: str) -> None:
-    """Reasoning, text, two calls and token counts of one turn arrive as such on every wire, without a warning."""
+    """Reasoning, text, two calls and token counts of one turn arrive as such on every API, without a warning."""
     provider = ScriptedProvider(
         [
             think("Two cities."),
@@ -268,7 +268,7 @@ async def test_the_loop_over_tools(wire: str) -> None:
     assert [made.name for made in first.tools] == ["get_weather"]
     assert [getattr(message, "role", None) for message in second.messages] == ["user", "assistant", "tool"]
     assert second.text == '{"city": "Paris", "celsius": 18}'
-    # What is true of this wire is true of the script on it: OpenAI's takes no reasoning back.
+    # What is true of this API is true of the script on it: OpenAI's takes no reasoning back.
     assert [code for reply in run.replies for code in codes(reply)] == ["reasoning_dropped"] * (wire == "openai:gpt-5")
     provider.assert_done()
 
@@ -345,7 +345,7 @@ async def test_several_tasks_share_a_script() -> None:
 
 
 async def test_what_went_over_the_wire() -> None:
-    """The body that was sent is there too, in the words of the wire; the key is not needed."""
+    """The body that was sent is there too, in the words of the API; the key is not needed."""
     provider = ScriptedProvider("Hi.", provider="openai-responses:gpt-5")
     await provider.chat([{"role": "user", "content": "Hi"}], max_output_tokens=70)
     (request,) = provider.requests

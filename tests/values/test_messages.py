@@ -150,7 +150,7 @@ def test_tool_results(content: Any, wanted: Any) -> None:
     ],
 )  # fmt: skip
 def test_errors_are_told_in_words(content: Any, told: Any) -> None:
-    """No wire has a flag for it; the message has, and its content stays as it was."""
+    """No API has a flag for it; the message has, and its content stays as it was."""
     message = tool_result(CALL, content, error=True)
     assert message.error
     assert tool_result_content(message) == told

@@ -1,4 +1,4 @@
-"""Turns of the model on wires whose answers are lists of blocks: they go back block by block, as they came."""
+"""Turns of the model on APIs whose answers are lists of blocks: they go back block by block, as they came."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def readable_part(part: Any, where: str) -> Any:
     """Returns a content part as one of ours, with the cache mark that a dict may have; else the dict.
 
     Raises:
-        ConfigError: the dict is a part of another wire with members that ours has no place for.
+        ConfigError: the dict is a part of another API with members that ours has no place for.
     """
     if not isinstance(part, Mapping):
         return part

@@ -38,7 +38,7 @@ class UnsupportedParts:
 
 
 def dropped_media_members(message: Message, where: str, *, names: bool = True) -> Iterator[str]:
-    """Yields what is said about images, files and audio that are sent as a URL or an id: few wires have a place for it.
+    """Yields what is said about images, files and audio that are sent as a URL or an id: few APIs have a place for it.
 
     Args:
         names: whether there is none for the names of files either.
@@ -67,7 +67,7 @@ def dropped_extra(where: str, name: str, value: Any) -> str:
 def has_unmodelled_blocks(blocks: Any) -> bool:
     """Returns whether the blocks that a turn came as say something that is not in its text, reasoning and calls.
 
-    Both wires whose messages are lists of blocks are known: Anthropic's, whose blocks have a type, and Gemini's.
+    Both APIs whose messages are lists of blocks are known: Anthropic's, whose blocks have a type, and Gemini's.
 
     >>> has_unmodelled_blocks([{"type": "text", "text": "Hi"}, {"type": "thinking", "thinking": "Hm", "signature": ""}])
     False

@@ -88,7 +88,7 @@ def demo(
 
 
 async def _demo(screen: Renderer, as_json: bool, speed: float) -> None:
-    from ..testing import serve_replay  # late: it knows every wire
+    from ..testing import serve_replay  # late: it knows every API
 
     target = console()
     recordings = [find_recording(name) for name, _ in _DEMO]

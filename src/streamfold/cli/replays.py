@@ -66,7 +66,7 @@ def serve_replay(
 
 
 async def _serve(sources: list[Path], port: int, speed: str, cuts: str, match: Any, faults: list[str]) -> None:
-    from ..testing import serve_replay  # late: it knows every wire
+    from ..testing import serve_replay  # late: it knows every API
 
     recordings = [recording for source in sources for recording in load_source(source)]
     timed = all(recording.cuts or not recording.body for recording in recordings)

@@ -148,7 +148,7 @@ class Profile(EndpointModels, Table):
             "google": with an access token of Google's application default credentials (extra `vertex`).
         wire: for endpoints that have both Chat Completions and the Responses API. "auto": Chat Completions, and the
             Responses API for models that take no tools on the other, or are served there alone, at the maker's own
-            address; "chat" or "responses": always that one. Default: what `adapter` says. Where it is another wire than
+            address; "chat" or "responses": always that one. Default: what `adapter` says. Where it is another API than
             that of `adapter`, the quirks of this provider do not count.
         issuer: name of whoever makes the answers, where several endpoints share it: what only they can read (such as
             signed thinking) may go to any of them. Default: the adapter and the base URL.

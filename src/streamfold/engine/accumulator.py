@@ -87,7 +87,7 @@ class StreamAccumulator:
         identified: whether id, model and time are known, so that a `Meta` adds nothing.
         stopped: whether the reader ended the answer, before the server did.
         behind_reason: whether what is fed came after a finish reason, which may be fed later itself.
-        calls, blocks: the calls of the answer, and its blocks on wires that have some.
+        calls, blocks: the calls of the answer, and its blocks on APIs that have some.
         warn: notes a warning for the reply; the same one twice is one.
     """
 

@@ -1,10 +1,11 @@
 """Messages that come as a list of blocks: which block a piece belongs to, what of it is shown, and what goes back.
 
-On the Anthropic wire (https://docs.anthropic.com/en/docs/build-with-claude/streaming) an answer is a list of blocks:
+On the Anthropic API (https://docs.anthropic.com/en/docs/build-with-claude/streaming) an answer is a list of blocks:
 text, thinking, calls, server tools and more. Each opens with an event, grows by pieces under its index, and has to go
 back into the history as it came, in its place.
 
-Adapters say what a block is to the reader (`BlockKind`), and this room keeps the blocks. What it returns are the facts
+Adapters say what a block is to the reader (`BlockKind`), and this package keeps the blocks. What it returns are the
+facts
 that the fold knows: text, reasoning and fragments of calls.
 
 Blocks may overlap: llama.cpp and Vercel's gateway close all of them at the end. Their texts may not be mixed, so the

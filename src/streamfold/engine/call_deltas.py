@@ -1,7 +1,7 @@
 """What may be shown of a call before the answer has ended: for clients that want its arguments as they are written.
 
 A call is handed out once, whole, at the end (`tool_call_delivery.py`). Programs in front of which we write the same
-answer on another wire want the fragments too, to show a file while it grows. This module makes fragments that are safe
+answer on another API want the fragments too, to show a file while it grows. This module makes fragments that are safe
 to write at once:
 
 - A call that is cut off does not look whole. The last character that is not white space is held back, and a call is not

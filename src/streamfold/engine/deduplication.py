@@ -1,6 +1,6 @@
 """Texts that a server repeats: the whole of a text after its pieces, and events that come again.
 
-On the Responses wire every text comes as pieces, again as a whole when its part is done, again when its item is done,
+On the Responses API every text comes as pieces, again as a whole when its part is done, again when its item is done,
 and once more at the end of the answer; and some servers leave out any of these. In Chat Completions the whole of the
 message may follow its deltas. The first to come is shown; a repetition must agree with it, adds the text that was
 missing, or is a warning, because what was shown can't be taken back.

@@ -24,7 +24,7 @@ class IncomingCall:
         size: characters in the pieces.
         markup: the model wrote the call into its text.
         custom: it is of a custom tool, and its arguments are free text.
-        items: the ids of the items that are this call, on wires that have items.
+        items: the ids of the items that are this call, on APIs that have items.
         came_whole: a whole came, if only an empty one.
         had_empty_repetition: a whole was empty although there were arguments. It does not count.
         done: the server said that the call is complete.

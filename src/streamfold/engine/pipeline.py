@@ -118,7 +118,7 @@ class Pipeline:
                 elif made:
                     self.feed(made, data, chunks)
             elif kind is Meta:
-                if not fold.identified and delta is not self._meta:  # it comes with every event of some wires
+                if not fold.identified and delta is not self._meta:  # it comes with every event of some APIs
                     self._meta = delta
                     fold.feed(delta)
             elif kind is UsageUpdate:
@@ -163,7 +163,7 @@ class Pipeline:
             self._show(block.value, chunks)
 
     def _take_block(self, delta: _OfBlocks, data: str, chunks: list[StreamChunk]) -> bool:
-        """Takes a delta of a wire with blocks. Returns whether the rest of the event is to be skipped.
+        """Takes a delta of an API with blocks. Returns whether the rest of the event is to be skipped.
 
         Raises:
             ProtocolError: another message begins inside this one: two streams were spliced.

@@ -1,4 +1,4 @@
-"""An answer read and written again, on the same wire or another: bytes in, bytes out, without I/O."""
+"""An answer read and written again, on the same API or another: bytes in, bytes out, without I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class StreamRewriter:
     """Writes the body of one answer again, in order: repaired, with its calls numbered and named, and with its end.
 
     Text and calls go out as they come (see `engine/call_deltas.py` for what waits). An answer that breaks off, or that
-    can't be read, ends with the error of the wire that is written; `error` has it.
+    can't be read, ends with the error of the API that is written; `error` has it.
 
     Args:
         adapter: the wire format that is read.

@@ -7,7 +7,7 @@ after the answer has ended in order. Needs the extra `gateway`.
     create_app()              the same by `streamfold.toml`, for servers that make their app by a factory
     streamfold serve          serves the same app from the command line, with granian
 
-The way of a request: `app` finds the wire by its path, and `handler` does the rest: `access` decides who may ask,
+The way of a request: `app` finds the API by its path, and `handler` does the rest: `access` decides who may ask,
 `bodies` reads the body, `wires` and `messages` parse it, `models` finds the provider, `exchange` asks it and writes the
 answer through `sink`, while `watching` looks whether the client is still there.
 `failures` says how an error looks to a client, `logs` how it looks in the log. `configured` makes the app by the

@@ -133,7 +133,7 @@ class RequestHandler:
         self._observers = [*([metrics.observe] if metrics else []), *([log_json] if options.json_log else [])]
 
     async def answer(self, wire: ClientAPI, scope: Any, receive: Receive, send: Send) -> None:
-        """Answers one request of a client: with the provider's answer, or with an error in the wire's form."""
+        """Answers one request of a client: with the provider's answer, or with an error in the API's form."""
         await self.handle(self._answer, wire, scope, receive, send)
 
     async def handle(self, handle: Handler, wire: ClientAPI, scope: Any, receive: Receive, send: Send) -> None:

@@ -1,6 +1,6 @@
 """The check of a conversation before it is sent. A conversation that the provider would refuse raises, or is repaired.
 
-Every wire refuses a result that answers no call, a call without a result, and two results of one call. What only some
+Every API refuses a result that answers no call, a call without a result, and two results of one call. What only some
 refuse is in `HistoryRules`, which an adapter states. The caller's messages are never changed: a repair makes copies,
 and each repair is a warning. A repair that changes no meaning, such as another word for a role, is made without being
 asked for. Every step is linear in the number of messages and calls.

@@ -17,7 +17,7 @@ from .content_parsing import ReadPart, read_content
 from .object_reader import ObjectReader, kind_of
 
 CALL_EXTRAS = ("namespace", "caller")  # members of a call that its provider wants back
-# Members of calls of other wires (Gemini's thought signatures), which clients of this API carry for their provider.
+# Members of calls of other APIs (Gemini's thought signatures), which clients of this API carry for their provider.
 CARRIED_CALL_EXTRAS = ("extra_content",)
 ITEM_EXTRAS = ("id", "status", "phase")  # members of messages and results
 _ROLES = ("user", "system", "developer", "assistant")

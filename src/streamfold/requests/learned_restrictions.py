@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .options import ReasoningEffort
     from .request import Request
 
-# The names that members of requests have, by our option. A refusal may use that of another wire, behind a router.
+# The names that members of requests have, by our option. A refusal may use that of another API, behind a router.
 _MEMBERS: dict[str, tuple[str, ...]] = {
     "temperature": ("temperature",),
     "top_p": ("top_p",),

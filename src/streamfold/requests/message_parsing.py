@@ -1,4 +1,4 @@
-"""The door for conversations: every spelling of a message becomes a `Message` here, and nowhere else.
+"""Parses conversations: every accepted form of a message becomes a `Message` here, and nowhere else.
 
 A message may be a `Message`, a dict in the shape of Chat Completions, or an item of the Responses API. Members that a
 `Message` has no field for are kept in its `extras`, so that they are sent where they were written for.

@@ -25,7 +25,7 @@ class Requirement:
     place: str
 
 
-# The parts of both OpenAI wires, and what Kimi and vLLM have beside them.
+# The parts of both OpenAI APIs, and what Kimi and vLLM have beside them.
 _PART_TYPES = {
     "image_url": "images",
     "input_image": "images",

@@ -59,7 +59,7 @@ class ToolCallStep:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StopReason:
-    """The finish reason, in the word of the wire."""
+    """The finish reason, in the word of the API."""
 
     reason: str
 

@@ -1,6 +1,6 @@
 """Marks for prompt caching: what stands before a mark is to be kept in the provider's cache.
 
-https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching describes the wire that has such marks. Other
+https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching describes the API that has such marks. Other
 providers cache without being asked, and are sent none.
 """
 
@@ -22,7 +22,7 @@ def check_cache_mark(mark: Any, what: str) -> None:
 
 
 def read_cache_control(value: Any, where: str) -> CacheMark:
-    """Reads Anthropic's `cache_control`, which tools for other wires use too.
+    """Reads Anthropic's `cache_control`, which tools for other APIs use too.
 
     >>> read_cache_control({"type": "ephemeral"}, ""), read_cache_control({"type": "ephemeral", "ttl": "1h"}, "")
     (True, '1h')

@@ -1,4 +1,4 @@
-"""One fact per object: adapters turn wire events into deltas, and the engine works on deltas only.
+"""One fact per object: adapters turn events into deltas, and the engine works on deltas only.
 
 An event becomes as many deltas as it holds facts, in the order reasoning, text, calls, usage, finish; none is dropped,
 and none is put together before `tool_call_assembly.py` and `accumulator.py` do it. Values are immutable by convention;
@@ -21,7 +21,7 @@ from .usage import Usage
 
 
 class PartRef(NamedTuple):
-    """Which part of an answer a text belongs to, on wires that name its parts. `engine/deduplication.py` sorts them.
+    """Which part of an answer a text belongs to, on APIs that name its parts. `engine/deduplication.py` sorts them.
 
     Attributes:
         output: the position of the item among those of the answer, if the server sent it.
@@ -73,8 +73,8 @@ class ToolCallDelta(PydanticField, PicklableSlots):
         arguments: the next piece of the arguments' text.
         whole: `arguments` is all of the text, which the pieces before it must agree with.
         extra: other members of the entry that the provider wants back.
-        item: on wires where a call is an item of the answer: the id of that item, or `""` if the server sent none.
-            None on all other wires.
+        item: on APIs where a call is an item of the answer: the id of that item, or `""` if the server sent none.
+            None on all other APIs.
         markup: the model wrote the call into its text, where calls have no ids.
         ended: the server says that the call is complete (True), or that it broke off (False). None: neither.
         begins: the server says that the call begins here.
@@ -112,7 +112,7 @@ class ExtraPart(PydanticField, PicklableSlots):
 
     Attributes:
         whole: the value is the list of all of them, and replaces what came before.
-        place: its number among the parts of the answer, on wires that number them all.
+        place: its number among the parts of the answer, on APIs that number them all.
     """
 
     name: str
@@ -126,7 +126,7 @@ BlockKind: TypeAlias = Literal["text", "reasoning", "call", "other"]
 
 @dataclass(slots=True)
 class Block(PicklableSlots):
-    """A block of the message begins, on wires whose messages are lists of blocks. `engine/blocks.py` keeps them.
+    """A block of the message begins, on APIs whose messages are lists of blocks. `engine/blocks.py` keeps them.
 
     Attributes:
         index: the server's key for the block, if it sent a usable one.
@@ -197,7 +197,7 @@ class RanOnServer(PicklableSlots):
 
 @dataclass(slots=True)
 class MessageStart(PicklableSlots):
-    """The message begins, on wires that say so. First of its event's deltas: a message may begin only once."""
+    """The message begins, on APIs that say so. First of its event's deltas: a message may begin only once."""
 
     id: str | None
 
@@ -274,7 +274,7 @@ def unknown_finish(raw: str) -> Warn:
 class Finish(PicklableSlots):
     """Why the model stopped. More may follow: usage, a further reason, on some servers even calls.
 
-    `more`: on this wire text and calls may follow as a matter of course.
+    `more`: on this API text and calls may follow as a matter of course.
     """
 
     reason: FinishReason

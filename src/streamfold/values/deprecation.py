@@ -1,6 +1,7 @@
 """Public names on their way out: they keep working, and say what to write instead.
 
-A door has a table of them, and its `__getattr__` ends with `deprecated_name`. A method or a parameter that goes calls
+A public module has a table of them, and its `__getattr__` ends with `deprecated_name`. A method or a parameter that
+goes calls
 `warn_deprecated` itself.
 """
 

@@ -196,7 +196,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _underscored(name: str) -> str:
-    """Returns a name as most wires write it: `reasoningEffort` is `reasoning_effort`."""
+    """Returns a name as most APIs write it: `reasoningEffort` is `reasoning_effort`."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda found: f"_{found[1].lower()}", name)
 
 

@@ -235,7 +235,7 @@ def tool_result(
 
     Args:
         content: a string as it is; an image or another part, or a list of texts and parts; anything else as JSON.
-        error: the tool failed, and the content says how. No wire has a place for that, so the text says it.
+        error: the tool failed, and the content says how. No API has a place for that, so the text says it.
         cache: see `Message`.
         acknowledge: the safety checks of a call of the computer that a person has acknowledged; True: all that are
             pending (`ToolCall.pending_safety_checks`).

@@ -85,7 +85,7 @@ WarningCode = Literal[
     "turn_cache_failed",  # what earlier turns have lost could not be looked up, or the answer not be remembered
     "ids_renumbered",  # calls and results were sent with ids in the provider's own style
     "tool_images_moved",  # images of a tool's result were sent in a user's message, the only place that accepts them
-    # the wire
+    # the API
     "usage_invalid",  # a count or a cost is negative, not finite, too large or not a number; it is not counted
     "text_mismatch",  # a text in pieces and its repetition as a whole differ; what was shown stays
     "repeated_event",  # an event came twice, as when a stream is resumed; the second one is ignored
@@ -187,7 +187,7 @@ class Reply(PydanticField, PicklableSlots):
         raw_finish_reason: the provider's own word for `finish_reason`; None if it sent none.
         warnings: what the server did wrong, and how each was handled.
         id, model: as the server named them; request_id: from the response headers, for support requests.
-        extras: what else the wire carried for this message, by its name there (`annotations`, `audio`, ...).
+        extras: what else the API carried for this message, by its name there (`annotations`, `audio`, ...).
         rate_limit: the provider's rate limits, from the response headers; None if it sent none.
         attempts: failed attempts before this answer.
         provider: the name of the provider that answered.

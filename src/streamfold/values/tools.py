@@ -270,7 +270,7 @@ def _is_provider_tool(tool: Mapping[str, Any]) -> bool:
 
 
 def read_tool(tool: Tool | ServerTool | Mapping[str, Any]) -> Tool:
-    """Reads a tool: a `Tool`, one that the provider runs, or a dict in the shape of either OpenAI wire.
+    """Reads a tool: a `Tool`, one that the provider runs, or a dict in the shape of either OpenAI API.
 
     A dict that is no function is a tool in the words of its provider, as in `HostedTool`.
 
@@ -332,7 +332,7 @@ def _check_members(tool: Mapping[str, Any], function: Mapping[str, Any]) -> None
             raise ConfigError(f"{where}: {name} must be {word}, not {type(function[name]).__name__}")
 
 
-_CHOICE_WORDS = ("auto", "none", "any", "required", "function", "tool")  # those that some wire has for functions
+_CHOICE_WORDS = ("auto", "none", "any", "required", "function", "tool")  # those that some API has for functions
 
 
 def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:

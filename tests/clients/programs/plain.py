@@ -1,4 +1,4 @@
-"""The two wires read by hand, for clients that know server-sent events and nothing else."""
+"""The two APIs read by hand, for clients that know server-sent events and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`streamfold conformance`: judges a server by the documentation of its wire."""
+"""`streamfold conformance`: judges a server by the documentation of its API."""
 
 from __future__ import annotations
 

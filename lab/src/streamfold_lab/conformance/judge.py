@@ -1,4 +1,4 @@
-"""Judges the answers of an examination by the rules of their wire."""
+"""Judges the answers of an examination by the rules of their API."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RuleResult:
 
 @dataclass(frozen=True, slots=True)
 class ConformanceReport:
-    """All rules of one wire, applied to one server."""
+    """All rules of one API, applied to one server."""
 
     card: ReportCard
     judged: tuple[RuleResult, ...]
@@ -59,13 +59,13 @@ class ConformanceReport:
 
 
 def judge(card: ReportCard) -> ConformanceReport:
-    """Judges all answers of a card. A wire without rules has an empty ruling."""
+    """Judges all answers of a card. An API without rules has an empty ruling."""
     streams = [stream for stream in map(read_stream, card.answers) if stream is not None]
     return ConformanceReport(card, tuple(_judged(rule, streams) for rule in RULES.get(card.adapter, ())))
 
 
 async def judge_server(profile: Profile, wire: str = AUTO, budget: int = 120) -> list[ConformanceReport]:
-    """Examines a server on a wire, or on all that answer, and judges it. Raises StreamfoldError if none answers."""
+    """Examines a server on an API, or on all that answer, and judges it. Raises StreamfoldError if none answers."""
     cards = [(await Doctor(budget=budget).run(found))[0] for found in await find_wires(profile, wire)]
     return [judge(card) for card in cards]
 

@@ -123,7 +123,7 @@ def named_by_type(stream: Stream) -> Iterator[str]:
 
 
 def error_with_message(stream: Stream) -> Iterator[str]:
-    """Yields what is wrong with the answer to a refused request, which has the same shape on all wires."""
+    """Yields what is wrong with the answer to a refused request, which has the same shape on all APIs."""
     error = stream.error.get("error") if isinstance(stream.error, Mapping) else None
     if stream.status >= _SERVER_ERROR:
         yield f"status {stream.status}"
@@ -142,7 +142,7 @@ def wrong_sum(counts: Sequence[Any]) -> Iterator[str]:
 
 
 def read_stream(seen: ProbeResponse) -> Stream | None:
-    """Returns an answer for its rules; None if it broke off or never came, which is no matter of the wire."""
+    """Returns an answer for its rules; None if it broke off or never came, which is no matter of the API."""
     recording = seen.recording
     if recording is None or seen.way not in ("fine", "refused"):
         return None

@@ -1,4 +1,4 @@
-"""The rules as tests, for the authors of servers: each rule of each wire that the server speaks is one test.
+"""The rules as tests, for the authors of servers: each rule of each API that the server speaks is one test.
 
 pytest --pyargs streamfold_lab.conformance.suite --streamfold-server http://127.0.0.1:8080/v1
 """

@@ -1,4 +1,4 @@
-"""Examines a server: finds the wires that it speaks and the model to ask, and makes a card of each wire."""
+"""Examines a server: finds the APIs that it speaks and the model to ask, and makes a card of each API."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Doctor:
     """How a server is examined.
 
     Attributes:
-        budget: the largest number of requests on each wire.
+        budget: the largest number of requests on each API.
         folder: where the answers are recorded; None: in a temporary folder that is deleted.
         timeouts: of each request.
         report: called with each finding as it is made.
@@ -52,7 +52,7 @@ class Doctor:
     http_client: httpx.AsyncClient | None = None
 
     async def run(self, profile: Profile) -> tuple[ReportCard, Profile]:
-        """Examines one wire. Returns its card, and the profile with all settings that were found.
+        """Examines one API. Returns its card, and the profile with all settings that were found.
 
         Raises:
             ConfigError: the profile can't be used.
@@ -106,15 +106,15 @@ async def find_wires(
     timeouts: Timeouts = TIMEOUTS,
     http_client: httpx.AsyncClient | None = None,
 ) -> list[Profile]:
-    """Returns a profile for each wire on which a server answers, the one for Chat Completions first.
+    """Returns a profile for each API on which a server answers, the one for Chat Completions first.
 
     A URL without a path is tried with `/v1` too. Without a model, the first one that the server lists is taken.
 
     Args:
-        adapter: the wire to examine; "auto": all that answer.
+        adapter: the API to examine; "auto": all that answer.
 
     Raises:
-        ConfigError: the server lists no model and none was given, or no wire answers.
+        ConfigError: the server lists no model and none was given, or no API answers.
         APIError: the server can't be reached, or refuses the key.
     """
     problems: list[str] = []
@@ -165,7 +165,7 @@ async def _with_model(endpoint: ExaminedEndpoint) -> Profile:
 
 
 async def _problem(endpoint: ExaminedEndpoint) -> str | None:
-    """Returns why a wire does not answer; None if it does. Raises APIError if no wire can."""
+    """Returns why an API does not answer; None if it does. Raises APIError if no API can."""
     if not endpoint.profile.model:
         raise ConfigError("the server lists no models: name one with --model")
     seen = await endpoint.ask("wire", ProbeRequest("hello", HELLO, patience=1))

@@ -21,7 +21,7 @@ _DECIDED = ("fine", "left", "refused")
 
 @dataclass(slots=True)
 class ProbeRunner:
-    """One examination of one wire.
+    """One examination of one API.
 
     Attributes:
         endpoint: where the requests go.
@@ -39,7 +39,7 @@ class ProbeRunner:
     hopeless: str = ""
 
     async def run(self) -> list[Finding]:
-        """Asks all probes of this wire. Returns their findings, in the order of the probes."""
+        """Asks all probes of this API. Returns their findings, in the order of the probes."""
         probes = [probe for probe in self.probes if self.endpoint.profile.adapter in probe.wires]
         for probe in sorted(probes, key=lambda probe: not probe.asks):
             finding = await self._examine(probe)

@@ -52,7 +52,7 @@ class Change:
     """A finding that is another one now. None: it was not there.
 
     Attributes:
-        adapter: the wire.
+        adapter: the API.
     """
 
     adapter: str

@@ -19,7 +19,7 @@ _LONGEST_BODY = 20_000  # characters of a body that is no stream
 
 
 def render_card(cards: Sequence[tuple[ReportCard, Profile]]) -> str:
-    """Returns the report card of the wires of one server, as text. Write it as UTF-8.
+    """Returns the report card of the APIs of one server, as text. Write it as UTF-8.
 
     Args:
         cards: the cards, each with the profile that the examination ended with.

@@ -43,7 +43,7 @@ _REFUSALS = frozenset({400, 404, 405, 413, 415, 422, 500, 501})
 
 
 class ExaminedEndpoint:
-    """One wire of a server.
+    """One API of a server.
 
     Args:
         profile: how it is asked. `use` replaces it when more is known.

@@ -212,7 +212,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ReportCard:
-    """Everything that an examination of one wire of one server found.
+    """Everything that an examination of one API of one server found.
 
     Attributes:
         name: of the provider.
@@ -242,7 +242,7 @@ class ReportCard:
         return tuple(found.values())
 
     def of(self, probe: str) -> Finding | None:
-        """Returns the finding of a probe; None if it does not belong to this wire."""
+        """Returns the finding of a probe; None if it does not belong to this API."""
         return next((finding for finding in self.findings if finding.probe == probe), None)
 
     def with_verdict(self, *verdicts: Verdict) -> list[Finding]:

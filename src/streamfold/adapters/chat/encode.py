@@ -36,10 +36,10 @@ class ChatRequestWriter:
 
     @property
     def hosted_forms(self) -> Mapping[str, HostedForm]:
-        """The tools that the provider runs: OpenAI has none on this wire."""
+        """The tools that the provider runs: OpenAI has none on this API."""
         if self.quirks.hosted_tools != "openrouter":
             return {}
-        # Late: few programs need the other wire with their first provider.
+        # Late: few programs need the other API with their first provider.
         from ..responses.hosted_tools import OPENROUTER
 
         return OPENROUTER

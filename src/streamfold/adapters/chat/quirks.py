@@ -64,7 +64,7 @@ class ChatQuirks:
             request (vLLM, SGLang). None: it can't.
         refused_members: members of the body that this server refuses and others know. A framework that has a setting
             for one is told that it can't be sent.
-        hosted_tools: in whose words tools that the provider runs are written; OpenAI has none on this wire.
+        hosted_tools: in whose words tools that the provider runs are written; OpenAI has none on this API.
         call_signatures: the first call of each answer of the current turn is refused without the thought signature that
             came with it (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures#openai
     """

@@ -145,7 +145,7 @@ class ChatSerializer(StreamSerializer):
 def written_usage(usage: Usage) -> dict[str, Any]:
     """Returns usage under the names of this wire format, with further members if the server used the same names.
 
-    The wire demands the three sums; one that no server sent is 0.
+    The API demands the three sums; one that no server sent is 0.
     """
     raw = dict(usage.raw) if "prompt_tokens" in usage.raw or "completion_tokens" in usage.raw else {}
     raw["prompt_tokens"] = usage.input_tokens or 0

@@ -53,7 +53,7 @@ REASONING_TEXT = PartKind(
 def written_usage(usage: Usage) -> dict[str, Any]:
     """Returns usage under the names of this wire format, with further members if the server speaks it too.
 
-    The wire demands all of these numbers; one that no server sent is 0. The Messages API also has `input_tokens`, but
+    The API demands all of these numbers; one that no server sent is 0. The Messages API also has `input_tokens`, but
     counts other tokens by it, and has no total.
     """
     raw = dict(usage.raw) if "input_tokens" in usage.raw and "total_tokens" in usage.raw else {}

@@ -50,7 +50,7 @@ class ResponsesSerializer(StreamSerializer):
 
     White space is no message: it waits for the text that it belongs to. Where there is no text at all, and there are
     calls, it is left out, because every client shows an item of nothing but a line end as an empty message. Behind
-    text that was written it is kept, if need be in an item of its own: the text is the same on both wires.
+    text that was written it is kept, if need be in an item of its own: the text is the same on both APIs.
 
     Args:
         request: the body that asked, of which the response repeats the options.

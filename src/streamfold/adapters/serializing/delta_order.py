@@ -96,7 +96,7 @@ class DeltaOrder:
         """Returns the rest of the answer: the calls that are still to be written, or their ends, and all that waits.
 
         Args:
-            emitter: what will write it, if it is to be written for clients of a wire.
+            emitter: what will write it, if it is to be written for clients of an API.
 
         Raises:
             StreamError: a call was begun that can't be ended as it was handed out, or was not handed out at all; or

@@ -1,4 +1,4 @@
-"""Chunks and replies in, the events of a wire out: the way of an answer through whoever writes it again."""
+"""Chunks and replies in, the events of an API out: the way of an answer through whoever writes it again."""
 
 from __future__ import annotations
 

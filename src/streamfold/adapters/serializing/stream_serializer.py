@@ -63,7 +63,7 @@ def comment(text: str) -> bytes:
 
 
 def openai_error_body(info: ErrorInfo) -> dict[str, Any]:
-    """Returns an error object: the body of an error response on both wires, and an event of Chat Completions."""
+    """Returns an error object: the body of an error response on both APIs, and an event of Chat Completions."""
     error: dict[str, Any] = {"message": info.message, "type": info.type, "param": info.param, "code": info.code}
     return {"error": error if info.status is None else {**error, "status": info.status}}
 
@@ -84,10 +84,10 @@ class StreamSerializer(ABC):
             Else none is made up, and the client sees an answer that ended without one.
 
     Attributes:
-        calls_may_be_cut: whether an answer that reached its limit may leave calls as they are: clients of this wire
+        calls_may_be_cut: whether an answer that reached its limit may leave calls as they are: clients of this API
             see that such a call is not complete, and do not run it. Else the answer ends with an error.
         arguments_are_text: whether clients get the arguments of a call as text, which they parse themselves.
-        call_kinds: the kinds of calls that this wire has a form for.
+        call_kinds: the kinds of calls that this API has a form for.
         end_words: the finish reasons that clients look for, where another word of the same meaning is written as these.
         keeps_order: what comes behind the beginning of a call is not written before the end of that call.
         begun, ended: whether the start, and the end, of the answer have been written.
