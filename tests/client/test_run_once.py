@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -13,11 +14,14 @@ import anyio
 import anyio.abc
 import pytest
 
-from streamfold import ConfigError, Tool, ToolRun, run_tools, tool
+from streamfold import ConfigError, Tool, ToolCall, ToolRun, run_tools, tool
 from streamfold.stores import MemoryStore, StoreError
 from streamfold.testing import ScriptedProvider, call
 from streamfold.tools import CallInDoubtError, CallJournal, FileJournal, StoreJournal, resume_tools
+from streamfold.tools.journal import call_key
 from valkeys import valkey_server
+
+CALL = ToolCall("call_0", "pay", {"to": "zoe"}, "{}")
 
 
 class Till:
@@ -293,9 +297,10 @@ async def test_the_id_of_a_run_is_made_here() -> None:
 
 
 async def test_what_is_deleted_when(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that has ended, `keep_days` later; never one that waits."""
+    """A run that has ended, a day after its state is refused; never one that waits, though its state is refused too."""
     now = time.time()
-    monkeypatch.setattr("streamfold.tools.journal.time", lambda: now)
+    for module in ("journal", "tool_run"):
+        monkeypatch.setattr(f"streamfold.tools.{module}.time", lambda: now)
     for journal in (FileJournal(tmp_path / "calls", keep_days=3), StoreJournal("memory", keep_days=3)):
         till = Till()
         ended, waiting = [(await paused(till, journal)).dump() for _ in range(2)]
@@ -304,17 +309,20 @@ async def test_what_is_deleted_when(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         failed.approve("call_0")
         with pytest.raises(AssertionError):
             await failed  # its tool has run, and it has no answer yet
-        for days, again in ((2, 0), (3, 1)):
+        for days, forgotten in ((2, False), (3, True)):
             now += days * 86_400
             if isinstance(journal, FileJournal):
                 for file in (tmp_path / "calls").glob("*/ended"):
-                    os.utime(file, (now - 5 * 86_400 * again, now - 5 * 86_400 * again))
+                    os.utime(file, (now - 5 * 86_400 * forgotten, now - 5 * 86_400 * forgotten))
             await run_tools(ScriptedProvider(call("nothing"), "Done."), "x", [], journal=journal)
-            before = len(till.paid)
-            await resumed(ended, till, journal)
-            assert len(till.paid) == before + again
-        before = len(till.paid)
-        await resumed(waiting, till, journal)
-        assert len(till.paid) == before
+            if not forgotten:
+                await resumed(ended, till, journal)
+            else:
+                for state in (ended, waiting):
+                    with pytest.raises(ConfigError, match=r"began 5.0 days ago, and its journal keeps .* for 3 days"):
+                        resumed(state, till, journal)
+            keys = [call_key("", json.loads(state)["run_id"], 2, CALL) for state in (ended, waiting)]
+            assert [await journal.result(key) is None for key in keys] == [forgotten, False]
+        assert len(till.paid) == 2
     with pytest.raises(ConfigError, match="keep_days must be greater than 0"):
         FileJournal(tmp_path, keep_days=0)

@@ -45,7 +45,8 @@ class CallJournal(Protocol):
     """Which calls were started, and their results. Shared by all processes that resume the same runs.
 
     A key is `RUN/CALL`: digests of a run and its owner, and of a call. A journal may have a method `end_run(run)` too,
-    which is called with the first part once a run has ended, so that what is kept of it can be deleted some days later.
+    which is called with the first part once a run has ended, so that what is kept of it can be deleted some days later,
+    and an attribute `keep_days`: the state of a run that began longer ago is refused.
     """
 
     async def claim(self, key: str, nonce: str) -> bool:
@@ -89,13 +90,13 @@ class FileJournal:
 
     Args:
         directory: made if it does not exist.
-        keep_days: how long a run's files are kept after it has ended. A copy of its state must not be resumed after
-            that: its calls would run again. The files of a run that never ends stay.
+        keep_days: how long a run's files are kept after it has ended. The state of a run that began longer ago is
+            refused, because its calls could run again. The files of a run that never ends stay.
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, keep_days: float = KEEP_DAYS) -> None:
         self._directory = Path(directory)
-        self._keep = _checked_days(keep_days) * _DAY
+        self.keep_days = _checked_days(keep_days)
         self._swept = -inf
 
     async def claim(self, key: str, nonce: str | None = None) -> bool:
@@ -154,7 +155,8 @@ class FileJournal:
         self._swept = now
         for run in self._directory.iterdir():
             with suppress(FileNotFoundError, NotADirectoryError):  # it has not ended, or another process deletes it
-                if (run / "ended").stat().st_mtime < now - self._keep:
+                # A day more than the states, of which one may have been resumed just before
+                if (run / "ended").stat().st_mtime < now - (self.keep_days + 1) * _DAY:
                     shutil.rmtree(run)
 
 
@@ -168,14 +170,14 @@ class StoreJournal:
         store: the store, or its name, as for `streamfold.stores.open_store`. One by its name never gives a claim up.
             One of your own must keep them for as long as a state may be resumed: `Retention(evicts=False, age=...)`.
         owner: of all that is kept here: journals with other owners share nothing. Runs have owners of their own.
-        keep_days: how long a run is kept after it has ended. A copy of its state must not be resumed after that: its
-            calls would run again. A run that never ends stays.
+        keep_days: how long a run is kept after it has ended. The state of a run that began longer ago is refused,
+            because its calls could run again. A run that never ends stays.
     """
 
     def __init__(self, store: Store | str, *, owner: str = "", keep_days: float = KEEP_DAYS) -> None:
         self.store = open_store(store, _LASTING, table="calls") if isinstance(store, str) else store
         self._owner = owner
-        self._keep_days = _checked_days(keep_days)
+        self.keep_days = _checked_days(keep_days)
         self._swept = -1
 
     async def claim(self, key: str, nonce: str | None = None) -> bool:
@@ -212,7 +214,7 @@ class StoreJournal:
         if self._swept == today:
             return
         self._swept = today
-        kept = today - int(self._keep_days) - 1
+        kept = today - int(self.keep_days) - 1
         found = (await self.store.get(self._owner, ["swept"])).get("swept")
         for day in range(today if found is None else int(found), kept):
             for ended in await self.store.parts(self._owner, f"ended {day}"):
@@ -350,6 +352,16 @@ def required_journal(journal: CallJournal | None) -> CallJournal:
             ' as FileJournal("calls"), or StoreJournal("memory") within one process'
         )
     return journal
+
+
+def check_age(journal: CallJournal | None, began: float) -> None:
+    """Raises ConfigError if a run began so long ago that the journal may have forgotten its calls."""
+    days: float | None = getattr(journal, "keep_days", None)
+    if days is not None and time() - began > days * _DAY:
+        raise ConfigError(
+            f"the state is too old to be resumed: its run began {(time() - began) / _DAY:.1f} days ago, and its journal"
+            f" keeps what was run for {days:g} days (keep_days), so that a call could run again. Ask the model anew"
+        )
 
 
 async def _retried(ask: Callable[[], Awaitable[T]]) -> T:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..values import ConfigError, Message
 
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,8 @@ class RunState:
     Attributes:
         run_id: identifies the run; None for a conversation, which gets a new id.
         owner: the user or tenant whose run it is.
+        began: when the run began, in seconds since 1970. A journal keeps what it knows of a run for some days, so that
+            an older state is refused.
         messages: the conversation, with a message for each call of the last turn.
         max_turns: the maximum number of requests to the model.
         turns: how many were made.
@@ -32,6 +34,7 @@ class RunState:
     calls: list[dict[str, Any]] | None = None
     ended: bool = False
     owner: str = ""
+    began: float = 0.0
 
     def to_json(self) -> str:
         """Returns the state as text; `read_state` reads it."""
@@ -40,6 +43,7 @@ class RunState:
                 "version": _VERSION,
                 "run_id": self.run_id,
                 "owner": self.owner,
+                "began": self.began,
                 "messages": [message.to_dict() for message in self.messages],
                 "max_turns": self.max_turns,
                 "turns": self.turns,
@@ -62,7 +66,8 @@ def read_state(text: str) -> RunState:
             Message.from_dict(item, where=f"state.messages[{at}]") for at, item in enumerate(data["messages"])
         )
         turns, ended, owner = int(data["turns"]), bool(data["ended"]), str(data["owner"])
-        return RunState(str(data["run_id"]), messages, int(data["max_turns"]), turns, data["calls"], ended, owner)
+        limit, began = int(data["max_turns"]), float(data["began"])
+        return RunState(str(data["run_id"]), messages, limit, turns, data["calls"], ended, owner, began)
     except (KeyError, TypeError, ValueError) as exc:
         if isinstance(exc, ConfigError):
             raise

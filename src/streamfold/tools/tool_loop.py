@@ -108,8 +108,8 @@ def resume_tools(
         owner: must be that of a dumped state, if it is given.
 
     Raises:
-        ConfigError: the state can't be read or belongs to another owner, or the conversation does not end with calls;
-            and as for `run_tools`.
+        ConfigError: the state can't be read, belongs to another owner, or is of a run that began longer ago than its
+            journal keeps what was run; the conversation does not end with calls; and as for `run_tools`.
         CallInDoubtError: while iterating: another run of the same state has started a call, and has no result yet.
         StoreError: while iterating: the store of the journal can't be used. The tool has not run; resume what `dump`
             returns now.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Generator, Iterable
+from time import time
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
@@ -35,6 +36,7 @@ from .journal import (
     CallKey,
     approval_key,
     call_key,
+    check_age,
     end_runs,
     load_approval,
     required_journal,
@@ -89,6 +91,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self.owner = checked_owner(options.pop("owner", ""))
         self.id = (resumed and resumed.run_id) or secrets.token_hex(16)
         self.chat_id = ""
+        self._began = resumed.began if resumed and resumed.run_id else time()
         self._options: ChatOptions = options  # what is left: those of the requests
         if self._max_turns < 1:
             raise ConfigError(f"max_turns must be at least 1, not {self._max_turns}")
@@ -234,8 +237,16 @@ class ToolRun(AsyncIteration, AsyncContext):
         It has the conversation and the decisions, but neither tools nor options. An answer that is being read is not
         part of it: a run that is resumed asks for it again.
         """
-        calls, messages = self._turn.dump(), tuple(self.messages)
-        return RunState(self.id, messages, self._max_turns, self._turns, calls, self._answered, self.owner).to_json()
+        return RunState(
+            self.id,
+            tuple(self.messages),
+            self._max_turns,
+            self._turns,
+            self._turn.dump(),
+            self._answered,
+            self.owner,
+            self._began,
+        ).to_json()
 
     def events(self) -> RunEvents:
         """Returns the run as an iterator of its chunks and of the results of its calls, for a user interface.
@@ -336,7 +347,9 @@ class ToolRun(AsyncIteration, AsyncContext):
         return self._max_turns - self._turns
 
     def _restore(self, state: RunState) -> None:
-        """Continues where another run stopped."""
+        """Continues where another run stopped. Raises ConfigError if its journal may have forgotten its calls."""
+        if state.run_id is not None:
+            check_age(self._journal, state.began)
         waiting = {tool.name for tool in self._tools.values() if tool.needs_approval}
         turn = take_open_calls(self.messages, waiting=waiting, external=self._external)
         self._turns, self._answered = state.turns, state.ended
