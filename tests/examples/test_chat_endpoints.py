@@ -16,7 +16,7 @@ import pytest
 from pages import ROOT, parts_of
 from streamfold import ConfigError, tool
 from streamfold.integrations import agui, aisdk
-from streamfold.testing import ScriptedProvider, call
+from streamfold.testing import ScriptedProvider, SentRequest, call, fail
 from streamfold.tools import StoreJournal
 from ui_browsers import AGUIBrowser, AISDKBrowser, Browser, rewrite, was_refused
 
@@ -49,14 +49,17 @@ class Site:
         ran: what the tool has deleted.
         turns: what the model answers next.
         gate: set to let the tool end.
+        tool_gate: set to let the tool end that needs no approval.
     """
 
     client: httpx.AsyncClient
+    model: ScriptedProvider
     saves: bool
     ran: list[str] = field(default_factory=list)
     turns: list[Any] = field(default_factory=list)
     states: dict[tuple[str, str], str] = field(default_factory=dict)
     gate: anyio.Event | None = None
+    tool_gate: anyio.Event | None = None
 
 
 def signing_router(model: Any, tools: Any, *, current_user: Any, states: Any, journal: Any) -> Any:
@@ -98,15 +101,24 @@ async def site(endpoints: Any, request: pytest.FixtureRequest) -> AsyncIterator[
             await made.gate.wait()
         return f"deleted {path}"
 
+    @tool
+    async def wait() -> str:
+        """Waits."""
+        assert made.tool_gate is not None
+        await made.tool_gate.wait()
+        return "waited"
+
     def answer(_: Any) -> Any:
         return made.turns.pop(0) if made.turns else "Done."
 
+    model = ScriptedProvider(then=answer)
+
     app = fastapi.FastAPI()
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
-        made = Site(client, saves)
+        made = Site(client, model, saves)
         router = (endpoints.chat_router if saves else signing_router)(
-            ScriptedProvider(then=answer),
-            [delete_file],
+            model,
+            [delete_file, wait],
             current_user=current_user,
             states=made.states,
             journal=StoreJournal("memory"),
@@ -148,7 +160,10 @@ async def test_an_approval_runs_the_call(site: Site, browser: type[Browser]) -> 
 
 @both
 async def test_a_decision_that_is_sent_again(site: Site, browser: type[Browser]) -> None:
-    """It runs nothing again: at once, later, respelled, and after a denial or a later call with the same id."""
+    """It runs nothing again: at once, later, respelled, and after a denial or a later call with the same id.
+
+    Once the run has ended, it is refused where the run was saved, and brings the result where it was signed.
+    """
     alice = browser(site.client, "alice")
     await asks(site, alice, delete("a.txt", depth=1.0))
     approval, denial = alice.decide(True), alice.decide(False)
@@ -167,8 +182,9 @@ async def test_a_decision_that_is_sent_again(site: Site, browser: type[Browser])
     assert ["started by another run" in str(answer) for answer in answers] == [True] * 4 + [False]
     alice.read(answers[-1])
     for again in (approval, denial, rewrite(approval, lambda arguments: dict(reversed(arguments.items())))):
-        assert "deleted a.txt" in str(await alice.post(again))
-    assert site.ran == ["a.txt"]
+        answer = await alice.post(again)
+        assert was_refused(answer) if site.saves else "deleted a.txt" in str(answer)
+    assert (site.ran, site.states) == (["a.txt"], {})
 
     await asks(site, alice, delete("b.txt"))
     for old in (approval, denial):  # where the client has the conversation, it is the old one, with its result
@@ -252,13 +268,91 @@ async def test_two_decisions_in_one_request(site: Site, browser: type[Browser]) 
 
 @both
 async def test_a_person_who_goes_on(site: Site, browser: type[Browser]) -> None:
-    """The call that waited is void where the run was saved: an approval that comes later is refused."""
+    """The call that waited is denied: an approval that comes later is refused, or brings the denial if it is signed."""
     alice = browser(site.client, "alice")
     await asks(site, alice, delete("a.txt"))
     approval = alice.decide(True)
     await alice.ask("Never mind")
-    assert was_refused(await alice.post(approval)) == site.saves
-    assert (site.ran, site.states) == ([] if site.saves else ["a.txt"], {})
+    assert results_in(site.model.requests[-1]) == ["not run: the conversation went on without it"]
+    answer = await alice.post(approval)
+    assert was_refused(answer) == site.saves
+    assert "deleted" not in str(answer)
+    await alice.ask("And now?")
+    assert results_in(site.model.requests[-1]) == ["not run: the conversation went on without it"]
+    assert (site.ran, site.states) == ([], {})
+
+
+@both
+async def test_a_person_who_goes_on_while_the_tool_runs(site: Site, browser: type[Browser]) -> None:
+    """The model is told that the call was started; the run that was left behind neither pauses nor is saved again."""
+    alice = browser(site.client, "alice")
+    await asks(site, alice, delete("a.txt"))
+    site.gate = anyio.Event()
+    answers: list[list[dict[str, Any]]] = []
+    approval = alice.decide(True)
+
+    async def send() -> None:
+        answers.append(await alice.post(approval))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(send)
+        while not site.ran:
+            await anyio.sleep(0.001)
+        site.turns += ["Fine.", delete("b.txt", "functions.delete_file:1")]
+        await alice.ask("Never mind")
+        (told,) = results_in(site.model.requests[-1])
+        assert told == "it was started; its result is not known: the conversation went on without it"
+        site.gate.set()
+    assert "deleted a.txt" in str(answers[0])
+    assert was_refused(answers[0]) == site.saves  # its next call is not asked about
+    assert (site.ran, site.states) == (["a.txt"], {})
+    await alice.ask("And now?")
+    (told,) = results_in(site.model.requests[-1])
+    assert told == "it was started; its result is not known: the conversation went on without it"
+
+
+@both
+async def test_a_run_that_was_never_saved_and_is_left_behind(site: Site, browser: type[Browser]) -> None:
+    """A run that a newer one has overtaken is not saved over it, though it pauses later."""
+    if not site.saves:
+        pytest.skip("nothing is saved")
+    first, second = browser(site.client, "alice"), browser(site.client, "alice")
+    site.tool_gate = anyio.Event()
+    answers: list[list[dict[str, Any]]] = []
+
+    async def send() -> None:
+        first.say("Delete a")
+        answers.append(await first.post(first.body()))
+
+    site.turns += [call("wait"), delete("b.txt"), delete("a.txt")]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(send)
+        while len(site.turns) > 2:
+            await anyio.sleep(0.001)
+        await second.ask("Delete b")
+        site.tool_gate.set()
+    assert was_refused(answers[0])
+    await second.post(second.decide(True))
+    assert (site.ran, site.states) == (["b.txt"], {})
+
+
+@both
+async def test_a_tool_that_ended_after_the_page_was_left(site: Site, browser: type[Browser]) -> None:
+    """The model is told its result where the run was saved, and otherwise that it was started."""
+    alice = browser(site.client, "alice")
+    await asks(site, alice, delete("a.txt"))
+    site.turns.append(fail(500))
+    assert was_refused(await alice.post(alice.decide(True)))  # the tool has run; the page has seen no result
+    site.turns.clear()
+    await alice.ask("And now?")
+    started = "it was started; its result is not known: the conversation went on without it"
+    assert results_in(site.model.requests[-1]) == ["deleted a.txt" if site.saves else started]
+    assert (site.ran, site.states) == (["a.txt"], {})
+
+
+def results_in(request: SentRequest) -> list[Any]:
+    """What a model is told of calls."""
+    return [message.content for message in request.messages if message.role == "tool"]
 
 
 @both

@@ -183,7 +183,8 @@ async def test_an_approval_is_an_interrupt() -> None:
     ]
     for state in (None, first.dump()):
         request = replace(asked(*thread(events), resume=resume, runId="r2"), trust_client=state is None)
-        later = await written(request.run(ScriptedProvider("Done."), [delete], state=state), request)
+        run = request.run(ScriptedProvider("Done."), [delete], state=state, journal=StoreJournal("memory"))
+        later = await written(run, request)
         contents = [event["content"] for event in later if event["type"] == "TOOL_CALL_RESULT"]
         assert contents == ["deleted a", "Error: not run: the call was denied: cancelled"]
         assert later[-1]["outcome"] == {"type": "success"}

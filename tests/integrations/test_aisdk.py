@@ -285,7 +285,7 @@ async def test_an_approval_through_the_browser() -> None:
     for state in (None, first.dump()):
         request = asked(message, trust_client=state is None)
         assert [(found.approved, found.reason) for found in request.decisions] == [(True, None), (False, "mine")]
-        run = request.run(ScriptedProvider("Done."), [delete], state=state)
+        run = request.run(ScriptedProvider("Done."), [delete], state=state, journal=StoreJournal("memory"))
         later = await written(run, message_id=request.message_id)
         assert kinds(later)[:5] == ["start", "tool-output-available", "tool-output-denied", "start-step", "text-start"]
         assert later[1]["output"] == "deleted a"
@@ -304,7 +304,9 @@ async def test_calls_that_nobody_decided_about_wait_again() -> None:
     run = asked(message, more).run(model, [delete])
     await written(run)
     results = [found for found in run.messages if found.role == "tool"]
-    assert [found.content for found in results] == ["not run: the conversation went on without it"]
+    assert [found.content for found in results] == [
+        "its result is not known: the conversation went on without it, and it may have been started"
+    ]
 
 
 async def test_a_call_that_was_cut_off_never_comes_back_as_a_call() -> None:

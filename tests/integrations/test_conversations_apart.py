@@ -97,7 +97,7 @@ class Client:
             run = asked.run(
                 model,
                 [self.tool(owner)],
-                state=None if server.signs else server.states.get(key),
+                **({} if server.signs else {"state": server.states.get(key)}),
                 journal=server.journal,
                 instructions=talk.instructions,
             )

@@ -119,6 +119,58 @@ async def test_numbers_that_javascript_changes(browser: type[Browser]) -> None:
 
 
 @both
+async def test_a_state_without_a_journal(browser: type[Browser]) -> None:
+    """Nothing would keep that a decision is good once: an approval and a denial are refused, and the error says why."""
+    desk, page = Desk(), browser(None, "alice")  # type: ignore[arg-type]
+    state = (await paused(page, desk, path="a")).dump()
+    for approved in (True, False):
+        with pytest.raises(ConfigError, match=r"need a journal.*pass the same journal="):
+            requested(page, page.decide(approved)).run(ScriptedProvider(), desk.tools, state=state)
+    run = requested(page, page.decide(True)).run(
+        ScriptedProvider("Done."), desk.tools, state=state, journal=StoreJournal("memory")
+    )
+    await run
+    assert desk.ran == [("a", 0)]
+
+
+@both
+async def test_no_state_beside_a_secret(browser: type[Browser]) -> None:
+    """Where states are kept, a signed decision needs one: without, the run has ended or the conversation went on."""
+    desk, page = Desk(), browser(None, "alice")  # type: ignore[arg-type]
+    state = (await paused(page, desk, secret="s", path="a")).dump()
+    for approved in (True, False):
+        request = requested(page, page.decide(approved), secret="s")
+        with pytest.raises(ConfigError, match="no run of this conversation waits"):
+            request.run(ScriptedProvider(), desk.tools, state=None, journal=StoreJournal("memory"))
+    request = requested(page, page.decide(True), secret="s")
+    await request.run(ScriptedProvider("Done."), desk.tools, state=state, journal=StoreJournal("memory"))
+    assert desk.ran == [("a", 0)]
+
+
+@both
+async def test_a_journal_that_is_away_when_a_person_goes_on(
+    browser: type[Browser], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The person is answered; the model is told that what came of the call is not known, and the log says why."""
+    monkeypatch.setattr("streamfold.tools.journal._PAUSES", ())
+    desk, page = Desk(), browser(None, "alice")  # type: ignore[arg-type]
+    state = (await paused(page, desk, path="a")).dump()
+
+    class Away(StoreJournal):
+        async def claim(self, key: str, nonce: str | None = None) -> bool:
+            raise StoreError("the store is away")
+
+    page.say("Never mind")
+    request = requested(page, page.body())
+    for given, told in ((state, "may have been started"), ("no state", "may have been started")):
+        run = request.run(ScriptedProvider("Fine."), desk.tools, state=given, journal=Away("memory"))
+        assert (await run).text == "Fine."
+        assert [told in str(message.content) for message in run.messages if message.role == "tool"] == [True]
+    assert "can't say what came of calls" in caplog.text
+    assert "can't be used: state is not what" in caplog.text
+
+
+@both
 async def test_a_state_of_another_owner(browser: type[Browser]) -> None:
     """It is refused, also where an application looks it up by the chat alone."""
     desk, page = Desk(), browser(None, "alice")  # type: ignore[arg-type]

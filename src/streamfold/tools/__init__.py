@@ -1,6 +1,8 @@
 """The tool loop: calls are run, approved, journaled and answered."""
 
 from ..values import set_public_module
+from .abandoned import ABANDONED as ABANDONED
+from .abandoned import AbandonedCalls as AbandonedCalls
 from .approval_rules import Approve
 from .approvals import PendingCall
 from .journal import CallInDoubtError, CallJournal, FileJournal, StoreJournal

@@ -28,6 +28,7 @@ from ..values import (
     as_tools,
     total_cost,
 )
+from .abandoned import AbandonedCalls
 from .approval_rules import checked_approve, decide, needs_approval
 from .approvals import PendingCall, TurnCalls, take_open_calls
 from .journal import (
@@ -67,6 +68,8 @@ class ToolRun(AsyncIteration, AsyncContext):
         owner: the user or tenant whose run it is.
         chat_id: the id of the conversation in a user interface, which signed approvals are about; "" without one. Its
             client has chosen it.
+        abandoned: the calls of the conversation that a person went on without, which the run settles in its journal
+            before it sends the first request; None if nobody has set them.
         messages: the conversation so far: the messages that were given, the turns of the model and the results of its
             calls. It can always be sent again: calls that did not finish have a result that says so.
         replies: the replies of the turns so far; a resumed run begins with none.
@@ -91,6 +94,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self.owner = checked_owner(options.pop("owner", ""))
         self.id = (resumed and resumed.run_id) or secrets.token_hex(16)
         self.chat_id = ""
+        self.abandoned: AbandonedCalls | None = None
         self._began = resumed.began if resumed and resumed.run_id else time()
         self._options: ChatOptions = options  # what is left: those of the requests
         if self._max_turns < 1:
@@ -292,6 +296,8 @@ class ToolRun(AsyncIteration, AsyncContext):
             if self._results:
                 return self._results.popleft()
             try:
+                if self.abandoned is not None:
+                    await self._settle_abandoned()
                 if self._stream is None and self._turn.open:
                     if not await self._run_calls():
                         await self._end_runs()
@@ -309,6 +315,16 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._ended = True
         if self._stream is not None:
             await self._stream.aclose()
+
+    async def _settle_abandoned(self) -> None:
+        """Settles the calls that a person went on without, and replaces the request if its messages have changed."""
+        abandoned, self.abandoned = self.abandoned, None
+        if abandoned is None or self._journal is None:
+            return
+        before = list(self.messages)
+        self._continued |= await abandoned.settle(self.messages, self._journal, self.owner, self.chat_id)
+        if self._stream is not None and self.messages != before:
+            self._stream = self._ask()
 
     async def _next_chunk(self) -> StreamChunk | None:
         """Reads a chunk of the turn under way, or of a new one; None at its end."""

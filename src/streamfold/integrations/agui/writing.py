@@ -60,6 +60,7 @@ def stream(
     reasoning: bool = True,
     secret: str | None = None,
     on_pause: OnPause | None = None,
+    on_end: OnPause | None = None,
     on_error: OnError | None = None,
 ) -> AsyncIterator[bytes]:
     """Returns a run or an answer as the body of a response with `HEADERS`.
@@ -76,6 +77,8 @@ def stream(
         on_pause: called with a run that waits for an approval or a result, before the client is told, so that its state
             can be saved; also with a run that failed because its journal's store could not be used, which can then be
             resumed with the same decisions. May be async. If it raises, the client gets an error and is asked nothing.
+        on_end: called with a run that has ended with an answer, so that its saved state can be deleted; with it nothing
+            can be approved any more. May be async. What it raises is logged.
         on_error: returns what the user interface shows of an error. Default: `error_text`, the provider's message, and
             no more than "see its log" for errors of the server itself.
     """
@@ -87,7 +90,7 @@ def stream(
         open_calls=last_calls(request.messages),
     )
     signatures = None if secret is None else Signatures(secret, request.owner, request.id)
-    return server_sent(run_events(source, writer, on_error, signatures, on_pause))
+    return server_sent(run_events(source, writer, on_error, signatures, on_pause, on_end))
 
 
 @dataclass(slots=True)

@@ -42,6 +42,7 @@ def stream(
     metadata: Metadata | None = None,
     secret: str | None = None,
     on_pause: OnPause | None = None,
+    on_end: OnPause | None = None,
     on_error: OnError | None = None,
 ) -> AsyncIterator[bytes]:
     """Returns a run or an answer as the body of a response with `HEADERS`.
@@ -58,6 +59,8 @@ def stream(
         on_pause: called with a run that waits for an approval or a result, before the client is told, so that its state
             can be saved; also with a run that failed because its journal's store could not be used, which can then be
             resumed with the same decisions. May be async. If it raises, the client gets an error and is asked nothing.
+        on_end: called with a run that has ended with an answer, so that its saved state can be deleted; with it nothing
+            can be approved any more. May be async. What it raises is logged.
         on_error: returns what the user interface shows of an error. Default: `error_text`, the provider's message, and
             no more than "see its log" for errors of the server itself.
     """
@@ -69,7 +72,7 @@ def stream(
     signatures = None
     if secret is not None and isinstance(source, ToolRun):
         signatures = Signatures(secret, source.owner, source.chat_id)
-    return server_sent(run_events(source, writer, on_error, signatures, on_pause), b"data: [DONE]\n\n")
+    return server_sent(run_events(source, writer, on_error, signatures, on_pause, on_end), b"data: [DONE]\n\n")
 
 
 class UIMessageWriter(UIWriter):

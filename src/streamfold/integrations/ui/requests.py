@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from types import EllipsisType
 from typing import Any, Unpack
 
 from ...answers import ChatModel
 from ...text import canonical_json
-from ...tools import RunOptions, ToolRun, resume_tools, run_tools
+from ...tools import ABANDONED, AbandonedCalls, RunOptions, ToolRun, resume_tools, run_tools
 from ...values import (
     AudioPart,
     ConfigError,
@@ -26,8 +27,6 @@ from ...values import (
     system,
     tool_result,
 )
-
-_NOT_RUN = "not run: the conversation went on without it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class UIRequest:
         /,
         *,
         instructions: str | None = None,
-        state: str | None = None,
+        state: str | EllipsisType | None = ...,
         **options: Unpack[RunOptions],
     ) -> ToolRun:
         """Returns the run that answers the request: a new one, or the one that waits for these decisions.
@@ -104,24 +103,37 @@ class UIRequest:
         Args:
             instructions: a system message to put before the conversation.
             state: what `ToolRun.dump` returned when the last run of this owner and conversation paused; None if there
-                is none. It is used if the request continues that run (`resumes`): then the calls, their arguments and
-                the conversation are those of the state, and only the decisions are the client's. If not, the person
-                went on without the run that had paused, and its state should be deleted.
+                is none, so that no decision is good. It is used if the request continues that run (`resumes`): then the
+                calls, their arguments and the conversation are those of the state, and only the decisions are the
+                client's. If not, the person went on without the run that had paused: its calls are denied in the
+                journal, and its state should be replaced. By default your application keeps no states.
             tools, options: see `run_tools`. `fragments` is True by default: arguments are shown while they are written.
-                Two requests at once may bring the same approval: pass a `journal`, so that its call runs once.
+                Decisions about a state need a `journal`: two requests at once may bring the same approval, and its call
+                runs once.
 
         Raises:
-            ConfigError: decisions can't be checked, because there is neither a state nor a secret; a decision is not
-                about a call that waits for it, with the arguments that were shown; or as for `run_tools`.
+            ConfigError: decisions can't be checked, because there is neither a state nor a secret, or no journal; a
+                decision is not about a call that waits for it, with the arguments that were shown; the run began longer
+                ago than its journal keeps what was run; or as for `run_tools`.
         """
         conversation = self.messages if self.trust_client else without_provider_approvals(self.messages)
         messages = (*((system(instructions),) if instructions else ()), *conversation)
         options.setdefault("partial_tool_calls", True)
         if options.setdefault("owner", self.owner) != self.owner:
             raise ConfigError("the owner of a run is that of its request: pass owner= to read_request")
-        if state is not None and self.resumes:
+        if isinstance(state, str) and self.resumes:
             run = resume_tools(model, state, tools, **options)
             self._decide(run)
+            if self.decisions and not self.trust_client and options.get("journal") is None:
+                raise ConfigError(
+                    "decisions about a saved state need a journal, which keeps that each is good once: pass the same"
+                    ' journal= to each run, as FileJournal("calls"), or StoreJournal("memory") within one process'
+                )
+        elif state is None and self.decisions and not self.trust_client:  # a signature is no more than a state
+            raise ConfigError(
+                f"no run of this conversation waits for a decision about the call {self.decisions[0].call_id!r}: it has"
+                " ended, or the conversation went on without it"
+            )
         elif _has_open_calls(messages):
             run = resume_tools(model, messages, tools, **options)
             self._decide_about_conversation(run)
@@ -129,6 +141,7 @@ class UIRequest:
             raise ConfigError(f"no call of the conversation waits for a decision about {self.decisions[0].call_id!r}")
         else:
             run = run_tools(model, messages, tools, **options)
+            run.abandoned = AbandonedCalls(state if isinstance(state, str) else None, is_shown_as)
         run.chat_id = self.id
         return run
 
@@ -186,7 +199,7 @@ class UIRequest:
 def close_open_calls(messages: Iterable[Message]) -> list[Message]:
     """Returns a conversation in which every call has a result, except for those of its last message.
 
-    A person may go on before a call was approved or has run: its result says so.
+    A person may go on before a call was approved or has ended: its result says so.
     """
     out: list[Message] = []
     waiting: dict[str, ToolCall] = {}
@@ -194,7 +207,7 @@ def close_open_calls(messages: Iterable[Message]) -> list[Message]:
         if message.role == "tool":
             waiting.pop(message.tool_call_id or "", None)
         elif waiting:
-            out += [tool_result(call, _NOT_RUN, error=True) for call in waiting.values()]
+            out += [tool_result(call, ABANDONED, error=True) for call in waiting.values()]
             waiting = {}
         out.append(message)
         waiting |= {call.id: call for call in message.tool_calls}

@@ -178,6 +178,7 @@ async def run_events(
     on_error: OnError | None = None,
     signatures: Signatures | None = None,
     on_pause: OnPause | None = None,
+    on_end: OnPause | None = None,
 ) -> AsyncIterator[UIEvent]:
     """Yields the events of a run. A failure becomes the events of a failure; it is logged, and nothing is raised."""
     for event in writer.start():
@@ -203,14 +204,19 @@ async def run_events(
             if isinstance(source, ToolRun):
                 finished, pending = source.finished, source.pending
                 if pending and on_pause is not None:
-                    await _saved(on_pause, source)
+                    await _told(on_pause, source)
+                if finished and on_end is not None:
+                    try:
+                        await _told(on_end, source)
+                    except Exception as failure:  # the answer is whole
+                        _report(failure)
                 signed = await signatures.of(source, writer.shown) if signatures else signed
         last = writer.end(pending, signed) if finished or pending else writer.abort()
     except Exception as error:
         _report(error)
         if isinstance(error, StoreError) and isinstance(source, ToolRun) and on_pause is not None:
             try:  # the decisions are made, and no tool has run: the run can be resumed
-                await _saved(on_pause, source)
+                await _told(on_pause, source)
             except Exception as failure:
                 _report(failure)
         last = [*(answer.fail(error) if answer else ()), *writer.fail(error, (on_error or error_text)(error))]
@@ -218,10 +224,10 @@ async def run_events(
         yield event
 
 
-async def _saved(on_pause: OnPause, run: ToolRun) -> None:
-    saving = on_pause(run)
-    if saving is not None:
-        await saving
+async def _told(function: OnPause, run: ToolRun) -> None:
+    waiting = function(run)
+    if waiting is not None:
+        await waiting
 
 
 async def server_sent(events: AsyncIterator[UIEvent], last: bytes = b"") -> AsyncIterator[bytes]:

@@ -1,0 +1,140 @@
+"""Calls that a person went on without: each is denied in the journal, unless it was started before."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..stores import StoreError
+from ..values import ConfigError, Message, ToolCall, tool_result
+from .approvals import TurnCalls, take_open_calls
+from .journal import (
+    Approval,
+    CallInDoubtError,
+    CallJournal,
+    CallKey,
+    approval_key,
+    call_key,
+    check_age,
+    load_approval,
+    run_key,
+    run_once,
+    store_approval,
+)
+from .run_state import read_state
+from .tool_results import ToolResult
+
+ABANDONED = "its result is not known: the conversation went on without it, and it may have been started"
+_STARTED = "it was started; its result is not known: the conversation went on without it"
+_NOT_RUN = "not run: the conversation went on without it"
+
+_logger = logging.getLogger("streamfold.tools")
+
+
+class AbandonedCalls:
+    """The calls of a conversation that have no result although it went on.
+
+    Args:
+        state: that of the run that had paused in this conversation, if it was saved.
+        is_shown_as: returns whether a user interface knows a call by an id, from the call's own id and that one.
+    """
+
+    def __init__(self, state: str | None, is_shown_as: Callable[[str, str], bool]) -> None:
+        self._state = state
+        self._is_shown_as = is_shown_as
+
+    async def settle(self, messages: list[Message], journal: CallJournal, owner: str, chat_id: str) -> set[str]:
+        """Denies the calls that wait, and writes into the messages what came of each.
+
+        A store that can't be used is logged; then the messages stay as they are.
+
+        Returns:
+            The keys of runs and approvals that have ended by that.
+        """
+        ended: set[str] = set()
+        try:
+            open_calls = _open_calls(messages)
+            if self._state is not None:
+                ended |= await self._settle_saved(messages, open_calls, journal, owner, chat_id)
+            for at, call in open_calls.items():
+                place = approval_key(owner, chat_id, call)
+                if (known := await load_approval(journal, place)) is not None:
+                    ended |= {place, known.key}
+                    found = await _denied(journal, CallKey(known.key, call))
+                    # The client has chosen what the approval was found by: that gives it no result.
+                    messages[at] = replace(messages[at], content=_NOT_RUN if found and found.denied else _STARTED)
+        except (StoreError, OSError) as error:
+            _logger.warning("the journal can't say what came of calls that a person went on without: %s", error)
+        return ended
+
+    async def _settle_saved(
+        self, messages: list[Message], open_calls: dict[int, ToolCall], journal: CallJournal, owner: str, chat_id: str
+    ) -> set[str]:
+        """Settles the calls of the saved run, and takes them off `open_calls`."""
+        found = _last_turn(self._state or "", journal, owner)
+        if found is None:
+            return set()
+        run_id, position, turn = found
+        ended = {run_key(owner, run_id)}
+        for status in ("approval", "ready", "started"):
+            for call in turn.having(status):
+                key = call_key(owner, run_id, position, call)
+                result = await _result(journal, CallKey(key, call, turn[call].unanswered), turn)
+                at = next((at for at in reversed(open_calls) if self._is_shown_as(call.id, open_calls[at].id)), None)
+                if at is not None:
+                    place = approval_key(owner, chat_id, open_calls.pop(at))
+                    messages[at] = replace(messages[at], content=result.content, error=result.error)
+                    await store_approval(journal, place, Approval(secrets.token_hex(16), key))  # for later requests
+                    ended.add(place)
+        return ended
+
+
+def _open_calls(messages: list[Message]) -> dict[int, ToolCall]:
+    """Returns the calls without a result, by the places of the messages that say so."""
+    calls: dict[str | None, ToolCall] = {}
+    found: dict[int, ToolCall] = {}
+    for at, message in enumerate(messages):
+        calls |= {call.id: call for call in message.tool_calls}
+        if message.role == "tool" and message.content == ABANDONED and message.tool_call_id in calls:
+            found[at] = calls[message.tool_call_id]
+    return found
+
+
+def _last_turn(state: str, journal: CallJournal, owner: str) -> tuple[str, int, TurnCalls] | None:
+    """Returns the id of a saved run, and the place and the calls of its last turn; None if there are none."""
+    try:
+        saved = read_state(state)
+        check_age(journal, saved.began)
+        messages = list(saved.messages)
+        turn = take_open_calls(messages)
+        if turn is None or saved.calls is None or saved.run_id is None or saved.owner != owner:
+            return None
+        turn.load(saved.calls)
+    except ConfigError as error:
+        _logger.warning("the state of a run that a person went on without can't be used: %s", error)
+        return None
+    return saved.run_id, len(messages), turn
+
+
+async def _result(journal: CallJournal, key: CallKey, turn: TurnCalls) -> Message:
+    """Returns the message for a call of a saved run, which is denied if it waits."""
+    if turn[key.call].status == "started":  # perhaps without a claim
+        stored = await journal.result(key.text)
+        found = None if stored is None else ToolResult.from_json(key.call, stored)
+    else:
+        found = await _denied(journal, key)
+    return tool_result(key.call, _STARTED, error=True) if found is None else found.message
+
+
+async def _denied(journal: CallJournal, key: CallKey) -> ToolResult | None:
+    """Denies a call, and returns its result: that of a denial, or of the run that had started it, if it has one."""
+
+    async def deny() -> ToolResult:
+        return ToolResult(key.call, tool_result(key.call, _NOT_RUN, error=True), _NOT_RUN, denied=True)
+
+    try:
+        return await run_once(journal, key, deny)
+    except CallInDoubtError:
+        return None
