@@ -407,6 +407,7 @@ def test_an_event_as_json():
         "markup": False,
         "ended": None,
         "begins": False,
+        "custom": False,
     }
     assert first["placements"] == [
         {
