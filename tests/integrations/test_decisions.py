@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -168,6 +169,40 @@ async def test_a_journal_that_is_away_when_a_person_goes_on(
         assert [told in str(message.content) for message in run.messages if message.role == "tool"] == [True]
     assert "can't say what came of calls" in caplog.text
     assert "can't be used: state is not what" in caplog.text
+
+
+@both
+async def test_a_state_that_is_too_old(browser: type[Browser], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decision about a run that began longer ago than the journal keeps what was run is refused, a denial too."""
+    desk, page = Desk(), browser(None, "alice")  # type: ignore[arg-type]
+    state, journal = (await paused(page, desk, path="a")).dump(), StoreJournal("memory", keep_days=2)
+    now = time.time()
+    for days, approved in ((2.1, True), (2.1, False), (1.9, True)):
+        monkeypatch.setattr("streamfold.tools.journal.time", lambda days=days: now + days * 86_400)
+        request = requested(page, page.decide(approved))
+        if days > 2:
+            with pytest.raises(ConfigError, match=r"too old.*began 2.1 days ago.*for 2 days"):
+                request.run(ScriptedProvider(), desk.tools, state=state, journal=journal)
+        else:
+            await request.run(ScriptedProvider("Done."), desk.tools, state=state, journal=journal)
+    assert desk.ran == [("a", 0)]
+
+
+@both
+async def test_a_state_that_can_not_be_deleted(browser: type[Browser], caplog: pytest.LogCaptureFixture) -> None:
+    """`on_end` is called once, when the answer is whole; the client gets all of it although the state stays."""
+    page, ended = browser(None, "alice"), []  # type: ignore[arg-type]
+
+    async def fail(run: ToolRun) -> None:
+        ended.append(run.reply.text)
+        raise StoreError("the disk is full")
+
+    page.say("Hi")
+    request = requested(page, page.body())
+    events = await written(page, request.run(ScriptedProvider("Hello")), request, on_end=fail)
+    assert events[-1]["type"] in ("finish", "RUN_FINISHED")
+    assert ended == ["Hello"]
+    assert "the disk is full" in caplog.text
 
 
 @both
