@@ -350,6 +350,24 @@ async def test_a_tool_that_ended_after_the_page_was_left(site: Site, browser: ty
     assert (site.ran, site.states) == (["a.txt"], {})
 
 
+@both
+async def test_a_request_that_goes_on_after_an_error(site: Site, browser: type[Browser]) -> None:
+    """A run that has not paused is not continued from its state: its tools would run again."""
+    alice = browser(site.client, "alice")
+    site.tool_gate = anyio.Event()
+    site.tool_gate.set()
+    site.turns += [call("wait"), fail(500)]
+    alice.say("Wait")
+    answer = await alice.post(alice.body())
+    assert was_refused(answer)
+    alice.read(answer)
+    asked = len(site.model.requests)
+    assert not was_refused(await alice.post(alice.body()))  # ends with the result of the tool
+    assert len(site.model.requests) == asked + 1
+    assert results_in(site.model.requests[-1]) == ["waited"]
+    assert site.states == {}
+
+
 def results_in(request: SentRequest) -> list[Any]:
     """What a model is told of calls."""
     return [message.content for message in request.messages if message.role == "tool"]

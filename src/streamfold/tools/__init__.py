@@ -9,6 +9,7 @@ from .journal import CallInDoubtError, CallJournal, FileJournal, StoreJournal
 from .run_events import RunEvents
 from .run_options import RunOptions
 from .run_state import RunState
+from .run_state import read_state as read_state
 from .tool_loop import in_thread, resume_tools, run_tools
 from .tool_results import OnToolError, ToolResult
 from .tool_run import ToolRun

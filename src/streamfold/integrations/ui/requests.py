@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from ...answers import ChatModel
 from ...text import canonical_json
-from ...tools import ABANDONED, AbandonedCalls, RunOptions, ToolRun, resume_tools, run_tools
+from ...tools import ABANDONED, AbandonedCalls, RunOptions, ToolRun, read_state, resume_tools, run_tools
 from ...values import (
     AudioPart,
     ConfigError,
@@ -103,10 +103,10 @@ class UIRequest:
         Args:
             instructions: a system message to put before the conversation.
             state: what `ToolRun.dump` returned when the last run of this owner and conversation paused; None if there
-                is none, so that no decision is good. It is used if the request continues that run (`resumes`): then the
-                calls, their arguments and the conversation are those of the state, and only the decisions are the
-                client's. If not, the person went on without the run that had paused: its calls are denied in the
-                journal, and its state should be replaced. By default your application keeps no states.
+                is none, so that no decision is good. It is used if that run has paused and the request continues it
+                (`resumes`): then the calls, their arguments and the conversation are those of the state, and only the
+                decisions are the client's. If not, the person went on without the run that had paused: its calls are
+                denied in the journal, and its state should be replaced. By default your application keeps no states.
             tools, options: see `run_tools`. `fragments` is True by default: arguments are shown while they are written.
                 Decisions about a state need a `journal`: two requests at once may bring the same approval, and its call
                 runs once.
@@ -121,15 +121,16 @@ class UIRequest:
         options.setdefault("partial_tool_calls", True)
         if options.setdefault("owner", self.owner) != self.owner:
             raise ConfigError("the owner of a run is that of its request: pass owner= to read_request")
-        if isinstance(state, str) and self.resumes:
-            run = resume_tools(model, state, tools, **options)
+        paused = state if isinstance(state, str) and self.resumes and read_state(state).calls else None
+        if paused is not None:
+            run = resume_tools(model, paused, tools, **options)
             self._decide(run)
             if self.decisions and not self.trust_client and options.get("journal") is None:
                 raise ConfigError(
                     "decisions about a saved state need a journal, which keeps that each is good once: pass the same"
                     ' journal= to each run, as FileJournal("calls"), or StoreJournal("memory") within one process'
                 )
-        elif state is None and self.decisions and not self.trust_client:  # a signature is no more than a state
+        elif state is not ... and self.decisions and not self.trust_client:  # a signature doesn't replace a state
             raise ConfigError(
                 f"no run of this conversation waits for a decision about the call {self.decisions[0].call_id!r}: it has"
                 " ended, or the conversation went on without it"
