@@ -107,9 +107,9 @@ class UIRequest:
                 (`resumes`): then the calls, their arguments and the conversation are those of the state, and only the
                 decisions are the client's. If not, the person went on without the run that had paused: its calls are
                 denied in the journal, and its state should be replaced. By default your application keeps no states.
-            tools, options: see `run_tools`. `fragments` is True by default: arguments are shown while they are written.
-                Decisions about a state need a `journal`: two requests at once may bring the same approval, and its call
-                runs once.
+            tools, options: see `run_tools`. `partial_tool_calls` is True by default: arguments are shown while they are
+                written. Decisions about a state need a `journal`: two requests at once may bring the same approval, and
+                its call runs once.
 
         Raises:
             ConfigError: decisions can't be checked, because there is neither a state nor a secret, or no journal; a
