@@ -19,9 +19,9 @@ from streamfold.jobs.provider_batches import runner
 
 # The command, with shorter waits: nothing is on its way for long on loopback.
 QUICK = """
-from streamfold.jobs.provider_batches import asker, creating
-asker._FIRST_LOOK = 0.01
-creating._UNDER_WAY = creating._SEARCH = 0.1
+from streamfold.jobs.provider_batches import runner, submit
+runner._FIRST_LOOK = 0.01
+submit._UNDER_WAY = submit._SEARCH = 0.1
 from streamfold.cli import main
 main()
 """
