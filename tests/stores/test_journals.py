@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from streamfold.stores import MemoryStore, StoreError
+from streamfold.stores import MemoryStore, Retention, StoreError
 from streamfold.tools import CallJournal, FileJournal, StoreJournal
 from valkeys import valkey_server
 
@@ -58,6 +58,36 @@ async def test_a_server(tmp_path: Path) -> None:
         for journal in journals:
             await journal.store.aclose()
         server.start()
+
+
+@pytest.mark.slow
+async def test_a_server_that_is_full(tmp_path: Path) -> None:
+    """It refuses the claim, and nothing of it is written; what was claimed before can still be read."""
+    with valkey_server(tmp_path) as server:
+        import valkey
+
+        from streamfold.stores import ValkeyStore
+
+        def opened() -> StoreJournal:  # a store that was refused waits before it asks again
+            return StoreJournal(ValkeyStore(server.url, Retention(evicts=False)))
+
+        client = valkey.Valkey.from_url(server.url)
+        journals = [opened() for _ in range(4)]
+        assert await journals[0].claim("before")
+        await journals[0].finish("before", "42")
+        client.config_set("maxmemory-policy", "noeviction")
+        client.config_set("maxmemory", "1")
+        known = client.keys("*")
+        for journal in journals[:2]:
+            with pytest.raises(StoreError):
+                await journal.claim("another")
+        assert sorted(client.keys("*")) == sorted(known)
+        assert await journals[2].result("before") == "42"
+        client.config_set("maxmemory", "0")
+        assert await journals[3].claim("another")
+        for journal in journals:
+            await journal.store.aclose()
+        client.close()
 
 
 async def test_files(tmp_path: Path) -> None:

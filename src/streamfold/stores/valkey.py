@@ -73,6 +73,8 @@ return found
 # ARGV[5]: entries, [6]: bytes, [7]: "1" for new values alone, [8]: ahead in ms, [9...]: name, part and value of each.
 _PUT = """
 local entries, bytes, at = tonumber(ARGV[5]), tonumber(ARGV[6]), now + tonumber(ARGV[8])
+-- A server that is full refuses the first write of a script, but none behind one that frees memory.
+local written = redis.pcall('INCRBY', P .. 'size', 0)
 for i = 9, #ARGV, 3 do
     if ARGV[7] == '1' and used(owner, ARGV[i])
         and redis.call('HEXISTS', record(owner, ARGV[i]), ARGV[i + 1]) == 1 then return 0 end
@@ -82,6 +84,7 @@ local function forget(id)
     drop(owner, key)
 end
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', P .. 'used', '-inf', '(' .. (now - age))) do forget(id) end
+if type(written) == 'table' then return written end
 if not evicts then
     local number, size, seen = redis.call('ZCARD', P .. 'used'), tonumber(redis.call('GET', P .. 'size') or 0), {}
     for i = 9, #ARGV, 3 do
