@@ -526,3 +526,16 @@ def test_a_method_is_looked_at_once() -> None:
     assert oslo.model is rome.model
     assert [made(days=2) for made in (oslo, rome)] == ["Oslo: 2", "Rome: 2"]
     assert list(as_tool(Town.weather).parameters["properties"]) == ["self", "days"]
+
+
+@pytest.mark.parametrize("raw", ['{"amount": 1e999}', '{"amount": NaN}', '{"amount": -Infinity}', '{"amount": 1} {}'])
+def test_arguments_that_are_no_json_never_reach_a_function(raw: str) -> None:
+    """A number that JSON lacks makes the arguments `invalid_json`: a lenient parser doesn't read them again."""
+
+    @tool
+    def pay(amount: float) -> None:
+        raise AssertionError("it must not run")
+
+    call = ToolCall("call_1", "pay", {"_raw": raw, "_error": "invalid_json"}, raw)
+    with pytest.raises(InvalidToolArgumentsError):
+        pay.bind(call)

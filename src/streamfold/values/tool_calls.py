@@ -85,7 +85,10 @@ class ToolCall(PydanticField, PicklableSlots):
         from pydantic import ValidationError
 
         try:
-            return model.model_validate_json(self.raw_arguments) if self.error else read_as(model, self.arguments)
+            if self.error:
+                model.model_validate_json(self.raw_arguments)  # says where it isn't JSON; but reads NaN and 1e999
+                raise InvalidToolArgumentsError(f"invalid arguments for {self.name}: not a JSON object", self)
+            return read_as(model, self.arguments)
         except ValidationError as exc:
             problems = describe_problems(exc, "arguments")
             raise InvalidToolArgumentsError(f"invalid arguments for {self.name}: {problems}", self) from exc
