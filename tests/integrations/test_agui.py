@@ -282,6 +282,16 @@ async def test_an_answer_without_a_decision_is_no_approval() -> None:
             asked(resume=[{"interruptId": "c", "status": "resolved", "payload": payload}])
 
 
+@pytest.mark.parametrize("status", ["denied", "RESOLVED", "CANCELLED", "", None, {}, [], True, ...])
+def test_a_status_that_the_protocol_lacks_is_no_approval(status: Any) -> None:
+    """Only "resolved" can approve a call; whatever is neither that nor "cancelled" is refused."""
+    entry = {"interruptId": "c", "status": status, "payload": {"approved": True}}
+    if status is ...:
+        del entry["status"]
+    with pytest.raises(ConfigError, match=r"resume\[0\].status"):
+        asked(resume=[entry])
+
+
 async def test_tools_of_the_client() -> None:
     """The run ends and names the calls; their results come with the next request."""
     request = asked(tools=[PAINT])
@@ -377,9 +387,17 @@ async def test_what_else_a_request_carries() -> None:
             r"messages\[0\].content\[0\].type is 'video'",
         ),
         ({"tools": [{}]}, r"tools\[0\].name"),
+        ({"messages": [{"id": []}]}, r"messages\[0\].role"),
     ],
 )
 def test_requests_of_another_form_are_refused(change: dict[str, Any], place: str) -> None:
     """The error names the place, for an answer with the status 400."""
     with pytest.raises(ConfigError, match=place):
         agui.read_request({"threadId": "t", "runId": "r", "messages": [QUESTION], **change})
+
+
+@pytest.mark.parametrize("kept", ['{"streamfold":' + "[" * 50_000, "{", "[]", "1"])
+def test_values_that_another_program_wrote_are_left_alone(kept: str) -> None:
+    """An encrypted value that is not ours, however deeply nested, is ignored; so is an id that is no text."""
+    answer = {"id": [], "role": "assistant", "content": "Hello", "encryptedValue": kept}
+    assert [message.content for message in agui.read_messages([QUESTION, answer])] == [QUESTION["content"], "Hello"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from pydantic_core import from_json
 
 from ...requests import ObjectReader
 from ...text import parse_object
@@ -23,6 +24,7 @@ from ..ui import (
 
 _ROLES = ("developer", "system", "user", "assistant", "tool", "reasoning", "activity")
 REASONING = "-reasoning-"  # between the id of a message and the number of its reasoning
+_STATUSES = ("resolved", "cancelled")
 _MEDIA = ("image", "audio", "document")
 
 
@@ -94,7 +96,7 @@ def read_messages(messages: Iterable[Any]) -> list[Message]:
             if _owner(message) not in owned:
                 before = (before or "") + (ObjectReader(message, where).text("content") or "")
         elif role != "activity":
-            read += _message(role, message, owned.get(message.get("id"), before), where)
+            read += _message(role, message, owned.get(_id(message), before), where)
             before = None
     return close_open_calls(read)
 
@@ -105,12 +107,17 @@ def _owned_reasoning(messages: list[Any]) -> dict[Any, str]:
     Clients keep messages in the order in which they began, and a model may say a word before it thinks.
     """
     owned: dict[Any, str] = {}
-    known = {message.get("id") for message in messages if isinstance(message, Mapping)}
+    known = {_id(message) for message in messages if isinstance(message, Mapping)}
     for message in messages:
         owner = _owner(message) if isinstance(message, Mapping) and message.get("role") == "reasoning" else ""
         if owner and owner in known:
             owned[owner] = owned.get(owner, "") + str(message.get("content") or "")
     return owned
+
+
+def _id(message: Mapping[str, Any]) -> str | None:
+    found = message.get("id")
+    return found if isinstance(found, str) else None
 
 
 def _owner(message: Mapping[str, Any]) -> str:
@@ -156,7 +163,7 @@ def _call(call: Any, where: str) -> ToolCall:
 def _kept(entity: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what the writer left in `encryptedValue`; that of others is not ours to read."""
     try:
-        found = json.loads(entity.get("encryptedValue") or "{}")
+        found = from_json(entity.get("encryptedValue") or "{}")  # stops where values are nested too deeply
     except (ValueError, TypeError):
         return {}
     kept = found.get("streamfold") if isinstance(found, dict) else None
@@ -211,7 +218,10 @@ def _decisions(given: list[Any], calls: Mapping[str, ToolCall]) -> Iterator[Deci
         call_id, _, approval_id = interrupt.rpartition(".")  # see `_interrupt` of `writing.py`
         if interrupt in calls or not call_id:
             call_id = interrupt
-        if fields.any("status") == "cancelled":
+        status = fields.string("status")
+        if status not in _STATUSES:
+            raise ConfigError(f"resume[{at}].status is {status!r}. Allowed: {', '.join(_STATUSES)}")
+        if status == "cancelled":
             yield Decision(call_id, False, "cancelled", signature, approval_id)
         else:
             payload = fields.inner("payload")
