@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, MutableMapping, Sequence
+from contextlib import aclosing
+from typing import Any
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import StreamingResponse
+from pydantic_core import from_json
 
 from streamfold import ChatModel, ConfigError, StreamfoldError, Tool, ToolRun
 from streamfold.integrations import agui, aisdk
 from streamfold.tools import CallJournal
+
+MAX_BODY = 10_000_000  # bytes
+
+
+async def read_body(request: Request) -> Any:
+    """Returns the JSON of a request. Raises ValueError if it is none, or nested too deeply."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise HTTPException(415, "the content type must be application/json")  # a form of another site can't send it
+    body = bytearray()
+    async with aclosing(request.stream()) as pieces:
+        async for piece in pieces:
+            body += piece
+            if len(body) > MAX_BODY:
+                raise HTTPException(413, "the conversation is too long")
+    return from_json(bytes(body))
 
 
 def chat_router(
@@ -30,6 +48,11 @@ def chat_router(
         journal: records which calls were started: an approval that is sent twice runs its call once.
     """
     router = APIRouter()
+
+    def known_user(user: str = Depends(current_user)) -> str:
+        if not user:  # the empty owner is everybody's
+            raise HTTPException(401)
+        return user
 
     def start(asked: aisdk.ChatRequest | agui.AgentRequest, external: Sequence[Tool] = ()) -> ToolRun:
         chat = (asked.owner, asked.id)  # the client chose the chat's id: it is unique for one user only
@@ -59,9 +82,9 @@ def chat_router(
             del states[run.owner, run.chat_id]
 
     @router.post("/api/chat")  # useChat({ transport: new DefaultChatTransport({ api: "/api/chat" }) })
-    async def chat(request: Request, user: str = Depends(current_user)) -> StreamingResponse:
+    async def chat(request: Request, user: str = Depends(known_user)) -> StreamingResponse:
         try:
-            asked = aisdk.read_request(await request.json(), owner=user)
+            asked = aisdk.read_request(await read_body(request), owner=user)
             run = start(asked)
         except (ConfigError, ValueError) as error:  # ValueError: the body isn't JSON
             raise HTTPException(400, str(error)) from error
@@ -69,9 +92,9 @@ def chat_router(
         return StreamingResponse(body, headers=dict(aisdk.HEADERS))
 
     @router.post("/agent")  # new HttpAgent({ url: "/agent" })
-    async def agent(request: Request, user: str = Depends(current_user)) -> StreamingResponse:
+    async def agent(request: Request, user: str = Depends(known_user)) -> StreamingResponse:
         try:
-            asked = agui.read_request(await request.json(), owner=user)
+            asked = agui.read_request(await read_body(request), owner=user)
             run = start(asked, external=asked.tools)  # the tools that the client runs itself
         except (ConfigError, ValueError) as error:
             raise HTTPException(400, str(error)) from error

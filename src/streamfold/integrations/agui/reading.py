@@ -17,6 +17,7 @@ from ..ui import (
     Signatures,
     UIRequest,
     checked_decisions,
+    client_extras,
     close_open_calls,
     last_calls,
     media_part,
@@ -131,7 +132,7 @@ def _message(role: Any, message: Mapping[str, Any], reasoning: str | None, where
         calls = tuple(_call(call, f"{where}.toolCalls[{at}]") for at, call in enumerate(given))
         if text or calls:
             extras = _kept(message).get("extras")
-            known = extras if isinstance(extras, dict) else {}
+            known = client_extras(extras) if isinstance(extras, dict) else {}
             yield Message("assistant", text or None, calls, reasoning=reasoning, extras=known)
     elif role == "tool":
         error = ObjectReader(message, where).text("error") or ""

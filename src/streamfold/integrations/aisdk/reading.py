@@ -18,6 +18,7 @@ from ..ui import (
     Signatures,
     UIRequest,
     checked_decisions,
+    client_extras,
     close_open_calls,
     last_calls,
     media_part,
@@ -156,7 +157,7 @@ class _StepReader:
         elif kind == "reasoning":
             self.reasoning = (self.reasoning or "") + ObjectReader(part, where).string("text")
         elif kind == "data-streamfold":
-            self.extras |= ObjectReader(part, where).inner("data").mapping("extras") or {}
+            self.extras |= client_extras(ObjectReader(part, where).inner("data").mapping("extras") or {})
         elif kind == "dynamic-tool":
             self._call(ObjectReader(part, where).string("toolName"), part, where)
         elif kind.startswith("tool-"):

@@ -28,6 +28,8 @@ from ...values import (
     tool_result,
 )
 
+_MESSAGE_MEMBERS = ("role", "tool_calls", "function_call", "tool_call_id", "name")
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -101,7 +103,8 @@ class UIRequest:
         """Returns the run that answers the request: a new one, or the one that waits for these decisions.
 
         Args:
-            instructions: a system message to put before the conversation.
+            instructions: a system message to put before the conversation. The client's own messages of the roles
+                system and developer are then left out, unless the client is trusted.
             state: what `ToolRun.dump` returned when the last run of this owner and conversation paused; None if there
                 is none, so that no decision is good. It is used if that run has paused and the request continues it
                 (`resumes`): then the calls, their arguments and the conversation are those of the state, and only the
@@ -117,6 +120,8 @@ class UIRequest:
                 ago than its journal keeps what was run; or as for `run_tools`.
         """
         conversation = self.messages if self.trust_client else without_provider_approvals(self.messages)
+        if instructions and not self.trust_client:  # a client doesn't add to the application's
+            conversation = [message for message in conversation if message.role not in ("system", "developer")]
         messages = (*((system(instructions),) if instructions else ()), *conversation)
         options.setdefault("partial_tool_calls", True)
         if options.setdefault("owner", self.owner) != self.owner:
@@ -241,6 +246,20 @@ def without_provider_approvals(messages: Iterable[Message]) -> list[Message]:
         extras = message.extras if output is None else {**message.extras, "output": items}
         if message.content or calls or items or not gone:
             kept.append(replace(message, tool_calls=calls, extras=extras))
+    return kept
+
+
+def client_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the extras of an answer that a client sent back, without those that would make another message of it.
+
+    Chat Completions puts extras into the message as they are, and Responses the items of `output` beside it. The
+    extras of answers have none of these members.
+    """
+    kept = {name: value for name, value in extras.items() if name not in _MESSAGE_MEMBERS}
+    if isinstance(output := kept.get("output"), list):
+        kept["output"] = [
+            item for item in output if not isinstance(item, dict) or item.get("role", "assistant") == "assistant"
+        ]
     return kept
 
 

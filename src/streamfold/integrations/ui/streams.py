@@ -16,6 +16,7 @@ from ...text import replace_non_finite
 from ...tools import CallInDoubtError, PendingCall, ToolResult, ToolRun
 from ...values import (
     APIError,
+    APIStatusError,
     AuthenticationError,
     Delta,
     ExtraPart,
@@ -163,7 +164,8 @@ class AnswerEvents:
 
 def error_text(error: Exception) -> str:
     """Returns what a person may read about an error: the provider's message, but nothing about the server itself."""
-    if isinstance(error, AuthenticationError | PermissionDeniedError):
+    redirected = isinstance(error, APIStatusError) and error.status_code in range(300, 400)
+    if isinstance(error, AuthenticationError | PermissionDeniedError) or redirected:
         return "the server is misconfigured for this model; see its log"
     if isinstance(error, APIError):
         return error.message
