@@ -76,7 +76,11 @@ class CallInDoubtError(StreamfoldError):
     """
 
     def __init__(self, call: ToolCall) -> None:
-        super().__init__(f"the call {call.id!r} of {call.name} was started by another run and has no result yet")
+        super().__init__(
+            f"the approval request {call.id!r} of {call.name} has been answered already: a provider is told once"
+            if call.kind == "approval"
+            else f"the call {call.id!r} of {call.name} was started by another run and has no result yet"
+        )
         self.call = call
 
 
@@ -274,6 +278,23 @@ async def run_once(journal: CallJournal, key: CallKey, run: Callable[[], Awaitab
         except (StoreError, OSError):
             _logger.exception("the result of the call %r of %s can't be stored", key.call.id, key.call.name)
     return result
+
+
+async def claim_answer(journal: CallJournal, key: CallKey) -> None:
+    """Claims that a decision about a call which a provider runs is sent to it. It is sent once.
+
+    Raises:
+        CallInDoubtError: another run has sent it.
+        Exception: what the journal raised.
+    """
+    nonce = secrets.token_hex(16)
+    try:
+        claimed = await _claim(journal, CallKey(f"{key.text} answer", key.call, key.unanswered), nonce)
+    except BaseException:
+        key.unanswered.append(nonce)
+        raise
+    if not claimed:
+        raise CallInDoubtError(key.call)
 
 
 async def _claim(journal: CallJournal, key: CallKey, nonce: str) -> bool:

@@ -38,6 +38,7 @@ from .journal import (
     approval_key,
     call_key,
     check_age,
+    claim_answer,
     end_runs,
     load_approval,
     required_journal,
@@ -113,6 +114,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._continued: set[str] = set()  # keys of signed approvals, and of the runs that had asked for them
         self._read = False  # to its end
         self._turn = TurnCalls(())  # the calls of the last turn
+        self._claimed = self._turn  # the turn whose answers to a provider's approvals this run may send
         self._first = len(self.messages)  # where their results stand
         self._results: deque[ToolResult] = deque()
         self._watched: list[tuple[str, Watcher, str | None]] = []
@@ -328,6 +330,12 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     async def _next_chunk(self) -> StreamChunk | None:
         """Reads a chunk of the turn under way, or of a new one; None at its end."""
+        if self._journal is not None and self._claimed is not self._turn:
+            for call in self._turn.having("done"):
+                if call.kind == "approval":  # its provider runs it each time that it gets the approval
+                    key = CallKey(self._call_key(call), call, self._turn[call].unanswered)
+                    await claim_answer(self._journal, key)
+            self._claimed = self._turn
         stream = self._stream = self._stream or self._ask()
         chunk = await anext(stream, None)
         if chunk is None:
