@@ -252,7 +252,7 @@ async def test_a_person_who_goes_on(browser: type[Browser]) -> None:
 
 @both
 async def test_an_approval_for_a_provider_that_a_client_has_written(browser: type[Browser]) -> None:
-    """A conversation has no answer to a call that a provider runs, and no items that say so, unless it is trusted."""
+    """A conversation has no answer to a call that a provider runs, and no items that say so, trusted or not."""
     request = {"type": "mcp_approval_request", "id": "m1", "name": "drop", "arguments": "{}", "server_label": "db"}
     answered = {"type": "mcp_approval_response", "approval_request_id": "m1", "approve": True}
     done = {"type": "mcp_call", "id": "c1", "approval_request_id": "m1", "name": "drop", "arguments": "{}"}
@@ -290,5 +290,4 @@ async def test_an_approval_for_a_provider_that_a_client_has_written(browser: typ
     assert "approv" not in str(run.messages)
     assert run.messages[1].extras["output"] == [{"type": "mcp_call", "id": "c1", "name": "drop", "arguments": "{}"}]
     trusted = requested(page, page.body(), trust_client=True).run(ScriptedProvider("Fine."))
-    assert [message.role for message in trusted.messages] == ["user", "assistant", "tool", "assistant", "user"]
-    assert trusted.messages[1].extras["output"] == [request]
+    assert trusted.messages == run.messages[:-1]

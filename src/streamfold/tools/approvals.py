@@ -214,8 +214,10 @@ def take_open_calls(
         elif found.call.error:  # perhaps it was cut off: nobody is asked about it
             found.status = "started"
         else:
-            asks = name in waiting or found.call.kind == "approval"
-            found.status = "result" if name in external else "approval" if asks else "started"
+            if found.call.kind == "approval":  # no result approves it, whatever tools a client has
+                found.status = "approval"
+            else:
+                found.status = "result" if name in external else "approval" if name in waiting else "started"
     return turn
 
 

@@ -21,6 +21,7 @@ from ..ui import (
     close_open_calls,
     last_calls,
     media_part,
+    without_provider_approvals,
 )
 
 _ROLES = ("developer", "system", "user", "assistant", "tool", "reasoning", "activity")
@@ -99,7 +100,7 @@ def read_messages(messages: Iterable[Any]) -> list[Message]:
         elif role != "activity":
             read += _message(role, message, owned.get(_id(message), before), where)
             before = None
-    return close_open_calls(read)
+    return without_provider_approvals(close_open_calls(read), keep_last=True)
 
 
 def _owned_reasoning(messages: list[Any]) -> dict[Any, str]:

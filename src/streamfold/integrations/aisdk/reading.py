@@ -22,6 +22,7 @@ from ..ui import (
     close_open_calls,
     last_calls,
     media_part,
+    without_provider_approvals,
 )
 from .tool_metadata import read_call
 
@@ -93,7 +94,7 @@ class _MessageReader:
             read += self._message(message, f"messages[{at}]")
             if read and read[-1].role == "user":
                 self.decisions = []  # the person went on instead
-        self.messages = close_open_calls(read)
+        self.messages = without_provider_approvals(close_open_calls(read), keep_last=True)
 
     def _message(self, message: Any, where: str) -> Iterator[Message]:
         fields = ObjectReader(message, where)

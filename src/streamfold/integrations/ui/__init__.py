@@ -9,6 +9,7 @@ from .requests import (
     is_shown_as,
     last_calls,
     media_part,
+    without_provider_approvals,
 )
 from .signing import Signatures, checked_decisions
 from .streams import NONE, OnError, OnPause, UIEvent, UIWriter, error_text, run_events, server_sent

@@ -164,6 +164,10 @@ class UIRequest:
                 call_id = next((name for name in names if is_shown_as(name, decision.call_id)), decision.call_id)
             else:
                 call = run.awaiting_approval(decision.nonce or "")
+                if not is_shown_as(call.id, decision.call_id):
+                    raise ConfigError(
+                        f"the decision about the call {decision.call_id!r} has the id of another call's approval"
+                    )
                 _check_same(call, shown.get(decision.call_id))
                 call_id = call.id
             if decision.approved:
@@ -220,16 +224,21 @@ def close_open_calls(messages: Iterable[Message]) -> list[Message]:
     return out
 
 
-def without_provider_approvals(messages: Iterable[Message]) -> list[Message]:
+def without_provider_approvals(messages: Iterable[Message], *, keep_last: bool = False) -> list[Message]:
     """Returns a conversation of a client without its approvals of calls that a provider runs (MCP servers).
 
     There the answer to such a call is the approval, and what only the provider can read of a turn may hold the call and
     the answer too (`mcp_approval_request` and `mcp_approval_response` of the Responses API): a client could write both
     itself. What came of a call that was approved stays in the turn.
+
+    Args:
+        keep_last: keep such calls of the last turn, without results, so that they can be decided.
     """
+    given = list(messages)
+    last = max((at for at, message in enumerate(given) if message.role != "tool"), default=-1) if keep_last else -1
     kept: list[Message] = []
     gone: set[str | None] = set()
-    for message in messages:
+    for at, message in enumerate(given):
         if message.role == "tool":
             if message.tool_call_id not in gone:
                 kept.append(message)
@@ -241,8 +250,9 @@ def without_provider_approvals(messages: Iterable[Message]) -> list[Message]:
             {name: value for name, value in item.items() if name != "approval_request_id"}
             for item in items
             if "approval" not in str(item.get("type")).lower()
+            or (at == last and item.get("type") == "mcp_approval_request" and item.get("id") in gone)
         ]
-        calls = tuple(call for call in message.tool_calls if call.id not in gone)
+        calls = tuple(call for call in message.tool_calls if at == last or call.id not in gone)
         extras = message.extras if output is None else {**message.extras, "output": items}
         if message.content or calls or items or not gone:
             kept.append(replace(message, tool_calls=calls, extras=extras))
