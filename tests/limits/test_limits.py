@@ -32,7 +32,7 @@ from streamfold.limits import (
     open_limit_store,
     sessions,
 )
-from streamfold.limits.limit_state import DAY, Batch, BatchResult, Charge, Grant, Operation, PauseSending, Reserve
+from streamfold.limits.limit_state import DAY, Batch, BatchAnswer, Charge, Grant, Operation, PauseSending, Reserve
 from streamfold.limits.valkey import SCRIPT
 from tables import each_row
 from valkeys import valkey_server
@@ -66,7 +66,7 @@ class SteppedValkeyStore(ValkeyLimitStore):
         self._clock = clock
         self.client.flushall()
 
-    def apply(self, name: str, batch: Batch) -> BatchResult:
+    def apply(self, name: str, batch: Batch) -> BatchAnswer:
         self.client.set("clock", repr(self._clock.now))
         return super().apply(name, batch)
 
@@ -80,7 +80,7 @@ class Counter:
 
     def send(
         self, name: str, *operations: Operation, holder: str = "", lease: float = 0.0, **batch: Any
-    ) -> BatchResult:
+    ) -> BatchAnswer:
         """Sends operations as the next batch of a holder."""
         number = self._numbers[name, holder] = self._numbers.get((name, holder), 0) + 1
         return self.store.apply(name, Batch(operations, holder, number, lease, **batch))
@@ -363,7 +363,7 @@ def test_the_script_does_what_python_does(valkey_url: str) -> None:
         counters = [Counter(MemoryLimitStore(clock), clock), Counter(SteppedValkeyStore(valkey_url, clock), clock)]
         limits = {"rate": dice.choice([0, 7.0, 90.0]), "token_rate": dice.choice([0, 500.0])}
         limits |= {"slots": dice.choice([0, 6]), "budget": dice.choice([0, 5000]), "start": dice.choice([0, 10.0])}
-        answer, grant = BatchResult(0.0, 0, 0, []), Grant()
+        answer, grant = BatchAnswer(0.0, 0, 0, []), Grant()
 
         for _ in range(150):
             clock.now += dice.choice([0, 0.01, 0.25, 3, 7000, -3, -90_000, 200_000])
@@ -415,7 +415,7 @@ def _any_operation(dice: random.Random, clock: Clock, grant: Grant, limits: dict
 
 
 def _rounded(value: Any) -> Any:
-    if isinstance(value, BatchResult | Grant):
+    if isinstance(value, BatchAnswer | Grant):
         return {field.name: _rounded(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, list):
         return [_rounded(each) for each in value]
@@ -704,7 +704,7 @@ class LeavingStore(SQLiteLimitStore):
 
     away = ""
 
-    def apply(self, name: str, batch: Batch) -> BatchResult:
+    def apply(self, name: str, batch: Batch) -> BatchAnswer:
         if self.away == "before":
             raise LimitStoreError("away", retryable=True)
         answer = super().apply(name, batch)

@@ -190,7 +190,7 @@ class Grant:
 
 
 @dataclass(slots=True)
-class BatchResult:
+class BatchAnswer:
     """What a store answers to a batch.
 
     Attributes:
@@ -213,7 +213,7 @@ class BatchResult:
         return "\n".join(lines)
 
     @classmethod
-    def from_text(cls, text: str, batch: Batch) -> BatchResult:
+    def from_text(cls, text: str, batch: Batch) -> BatchAnswer:
         """Reads the answer to a batch. Raises LimitStoreError if it isn't one."""
         head, *lines = text.split("\n")
         try:
@@ -263,7 +263,7 @@ def written_state(state: State) -> State:
     return {name: value * 1000 if name in MONEY or name[:2] == "m:" else value for name, value in state.items()}
 
 
-def apply(state: State, now: float, batch: Batch) -> BatchResult:
+def apply(state: State, now: float, batch: Batch) -> BatchAnswer:
     """Applies the operations of a batch to a state. Raises LimitStoreError if a field of the state is missing."""
     _advance(state, now)
     born = state.setdefault("born", now)
@@ -284,7 +284,7 @@ def apply(state: State, now: float, batch: Batch) -> BatchResult:
     if batch.leaves:
         for kind in "hwx":
             state.pop(f"{kind}:{batch.holder}", None)
-    answer = BatchResult(born, int(state.get("day", 0)), int(state.get("spent", 0)), grants)
+    answer = BatchAnswer(born, int(state.get("day", 0)), int(state.get("spent", 0)), grants)
     for grant in grants:
         if grant is not None:
             grant.day, grant.spent = answer.day, answer.spent

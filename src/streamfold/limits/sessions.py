@@ -26,7 +26,7 @@ from ..net import Interrupted, run_within
 from ..stores import PATIENCE, StoreError, ThreadedCalls
 from ..values import ConfigError
 from .errors import LimitStoreError
-from .limit_state import DAY, Batch, BatchResult, Charge, Grant, Operation, PauseSending, Reserve
+from .limit_state import DAY, Batch, BatchAnswer, Charge, Grant, Operation, PauseSending, Reserve
 from .stores import LimitStore, MemoryLimitStore
 
 _MOST_QUEUED = 10_000  # charges that are kept one by one for a store that is away; more are added up
@@ -390,7 +390,7 @@ class SharedSession:
         )
         return batch, calls
 
-    def _take(self, batch: Batch, calls: list[_Call], answer: BatchResult) -> None:
+    def _take(self, batch: Batch, calls: list[_Call], answer: BatchAnswer) -> None:
         """Notes what is held now, and tells those who wait."""
         slots, money, reserved = batch.slots, batch.money, batch.reserved
         if answer.day != batch.day:  # the money of another day isn't reserved any more

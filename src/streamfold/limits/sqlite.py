@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ..stores import PrivateDatabase
 from ..values import ConfigError
 from .errors import LimitStoreError
-from .limit_state import DAY, Batch, BatchResult, apply, read_state, written_state
+from .limit_state import DAY, Batch, BatchAnswer, apply, read_state, written_state
 from .stores import LimitStore
 
 _SHORTLY = 1.0  # seconds to wait for another process
@@ -41,7 +41,7 @@ class SQLiteLimitStore(LimitStore):
         self._database = PrivateDatabase(path, _SCHEMA, patience=_SHORTLY)
         self._clock = clock
 
-    def apply(self, name: str, batch: Batch) -> BatchResult:
+    def apply(self, name: str, batch: Batch) -> BatchAnswer:
         """Applies a batch, once. Raises LimitStoreError."""
         import sqlite3
 
@@ -52,7 +52,7 @@ class SQLiteLimitStore(LimitStore):
                     "SELECT number, answer FROM batches WHERE name = ? AND holder = ?", key
                 ).fetchone()
                 if batch.number and last is not None and last[0] >= batch.number:
-                    return BatchResult.from_text(last[1], batch)
+                    return BatchAnswer.from_text(last[1], batch)
                 row = database.execute("SELECT state FROM limits WHERE name = ?", (name,)).fetchone()
                 state, now = read_state(_json(row[0]) if row else {}), self._clock()
                 seen = state.get("seen", 0.0)

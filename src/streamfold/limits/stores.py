@@ -12,7 +12,7 @@ from weakref import ref
 
 from ..stores import close_in_thread
 from ..values import ConfigError
-from .limit_state import Batch, BatchResult, State, apply
+from .limit_state import Batch, BatchAnswer, State, apply
 
 _SMALLEST, _LARGEST = 1e-9, 1e12
 LARGEST_BUDGET = 10**9
@@ -33,7 +33,7 @@ class LimitStore(ABC):
     threads: ClassVar[int] = 1
 
     @abstractmethod
-    def apply(self, name: str, batch: Batch) -> BatchResult:
+    def apply(self, name: str, batch: Batch) -> BatchAnswer:
         """Applies the operations of a batch. One that is sent again gets the answer again, and has no other effect.
 
         Raises:
@@ -64,10 +64,10 @@ class MemoryLimitStore(LimitStore):
         began = time.time() - time.monotonic()
         self._clock = clock or (lambda: began + time.monotonic())
         self._states: dict[str, State] = {}
-        self._batches: dict[tuple[str, str], tuple[int, BatchResult]] = {}
+        self._batches: dict[tuple[str, str], tuple[int, BatchAnswer]] = {}
         self._lock = Lock()  # event loops of several threads may share a store
 
-    def apply(self, name: str, batch: Batch) -> BatchResult:
+    def apply(self, name: str, batch: Batch) -> BatchAnswer:
         """Applies a batch, once."""
         with self._lock:
             if not batch.number:

@@ -24,7 +24,7 @@ from .limit_state import (
     POLL,
     QUIET,
     Batch,
-    BatchResult,
+    BatchAnswer,
     Charge,
     PauseSending,
     Reserve,
@@ -383,7 +383,7 @@ class ValkeyLimitStore(LimitStore):
         self._script = self.client.register_script(script)
         self._checked = False  # whether the server's policy is known to leave budgets alone
 
-    def apply(self, name: str, batch: Batch) -> BatchResult:
+    def apply(self, name: str, batch: Batch) -> BatchAnswer:
         """Applies a batch, once. Raises LimitStoreError, ConfigError."""
         # The name in braces puts everything of one limit on one node of a cluster.
         key = f"streamfold:limits:{{{name}}}".encode("utf-8", "surrogatepass")
@@ -394,7 +394,7 @@ class ValkeyLimitStore(LimitStore):
             text = self._script(keys=[key], args=[_encode(batch)])
         except Exception as exc:
             raise self._failure(exc) from exc
-        return BatchResult.from_text(text.decode(), batch)
+        return BatchAnswer.from_text(text.decode(), batch)
 
     def close_idle(self) -> None:
         """Closes connections that aren't used now."""

@@ -9,7 +9,7 @@ from .hosted_tools import HostedForm, check_hosted, raw_tools, with_raw_tools, w
 from .item_parsing import CALL_EXTRAS, CARRIED_CALL_EXTRAS, ITEM_EXTRAS, read_items
 from .learned_restrictions import LearnedRestriction, restriction_from_error, with_restrictions
 from .message_parsing import read_messages
-from .model_facts import EFFORTS, FACTS, NO_FAMILY, Family, ModelInfo, ModelTable, Thinking, bare_name, merge_facts
+from .model_facts import EFFORTS, FACTS, NO_FAMILY, Family, ModelFacts, ModelTable, Thinking, bare_name, merge_facts
 from .object_reader import ObjectReader, kind_of
 from .option_fitting import OptionRules, fit_options, nearest_effort, refuse_if_strict
 from .options import (

@@ -39,7 +39,7 @@ def bare_name(model: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelInfo:
+class ModelFacts:
     """Facts about a model. None: unknown.
 
     Attributes:
@@ -96,7 +96,7 @@ class ModelInfo:
         return {name: value for name in FACTS if (value := getattr(self, name)) is not None}
 
 
-FACTS = tuple(each.name for each in fields(ModelInfo))
+FACTS = tuple(each.name for each in fields(ModelFacts))
 # What a server decides of a model whose weights anybody may serve, and what holds at the maker's own address alone.
 _OF_THE_SERVER = (
     "sampling", "samples_while_thinking", "temperature_max", "stop", "keep", "max_output_tokens",
@@ -106,7 +106,7 @@ _OF_THE_MAKER = ("wires", "tools_on_chat")
 
 
 @dataclass(frozen=True)
-class Family(ModelInfo):
+class Family(ModelFacts):
     """Facts about all models whose names begin alike.
 
     Attributes:
@@ -146,7 +146,7 @@ class Family(ModelInfo):
         """Returns the family with other facts in place of its own, key by key."""
         return replace(self, **others) if others else self
 
-    def filled(self, assumed: ModelInfo) -> Family:
+    def filled(self, assumed: ModelFacts) -> Family:
         """Returns the family with what is assumed of a model that nobody knows, where nothing is known."""
         return self.over({name: value for name, value in assumed.known().items() if getattr(self, name) is None})
 
@@ -162,7 +162,7 @@ NO_FAMILY = Family()
 
 
 @dataclass(frozen=True)
-class ModelTable(ModelInfo):
+class ModelTable(ModelFacts):
     """Facts about the models of one endpoint whose names match a pattern. They win over those of their families.
 
     Attributes:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from ...requests import (
     Family,
     HistoryRules,
-    ModelInfo,
+    ModelFacts,
     OptionRules,
     Request,
     Rules,
@@ -69,7 +69,7 @@ _COUNTED = (
 _BEDROCK = {True: "/invoke-with-response-stream", False: "/invoke"}
 _VERTEX = {True: ":streamRawPredict", False: ":rawPredict"}
 _PATH = ":;@!$&'()*+,="  # what may stand in a part of a path (RFC 3986)
-_UNKNOWN = ModelInfo(thinking="asked", efforts=("low", "medium", "high"))
+_UNKNOWN = ModelFacts(thinking="asked", efforts=("low", "medium", "high"))
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from ...requests import (
     Family,
     HistoryRules,
-    ModelInfo,
+    ModelFacts,
     OptionRules,
     Request,
     Rules,
@@ -41,7 +41,7 @@ from .thinking import thinking_config
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _PLACE = re.compile(r"(?:(?:publishers/[^/?#&]+/)?models|tunedModels|endpoints)/[A-Za-z0-9_.@-]+")
-_NEWEST = ModelInfo(thinking="always", efforts=("low", "medium", "high"))
+_NEWEST = ModelFacts(thinking="always", efforts=("low", "medium", "high"))
 _METHODS = {True: "streamGenerateContent?alt=sse", False: "generateContent"}  # by whether the answer is streamed
 _COUNTED = ("contents", "systemInstruction", "tools", "generationConfig")  # what Vertex AI takes
 _SYSTEM = ("system", "developer")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...requests import Family, HistoryRules, ModelInfo, OptionRules, Rules, drop_forced_tool_choice
+from ...requests import Family, HistoryRules, ModelFacts, OptionRules, Rules, drop_forced_tool_choice
 from ...requests.schema import moonshot, moonshot_problems
 from ...values import AudioPart, ConfigError, FilePart, Message, NamedTool, ReplyWarning, Tool
 from ..chat import ChatAdapter, ChatQuirks
@@ -42,8 +42,8 @@ class KimiQuirks(ChatQuirks):
 
 
 # What is assumed of a model without a family: thinking can be switched, and the hosted API fixes its sampling.
-_NEWEST = ModelInfo(thinking="default", efforts=())
-_NEWEST_HOSTED = ModelInfo(thinking="default", efforts=(), sampling="no")
+_NEWEST = ModelFacts(thinking="default", efforts=())
+_NEWEST_HOSTED = ModelFacts(thinking="default", efforts=(), sampling="no")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{2,63}")
 
 
