@@ -43,7 +43,18 @@ NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.ss
 
 pieces = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), max_size=4)
 counts = st.none() | st.integers(0, 10**6)
-usages = st.builds(Usage, counts, counts, counts, counts, counts, counts)
+
+
+def _counts_reasoning_beside(usage: Usage) -> bool:
+    """Whether the total has the reasoning beside the output, by which xAI's answers are told from others."""
+    reasoning = usage.reasoning_tokens or 0
+    both = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+    return reasoning > 0 and usage.total_tokens == both + reasoning
+
+
+usages = st.builds(Usage, counts, counts, counts, counts, counts, counts).filter(
+    lambda usage: not _counts_reasoning_beside(usage)
+)
 reasons = st.sampled_from(["stop", "tool_calls", "length", "content_filter"])
 
 
