@@ -69,7 +69,8 @@ class CallJournal(Protocol):
 class CallInDoubtError(StreamfoldError):
     """A call was started by another run of the same state and has no result: it runs now, or its process has ended.
 
-    It is not run again. Resume later, when the other run has stored the result.
+    It is not run again. Resume later, when the other run has stored the result. A call of kind `approval` was answered
+    by another run: the provider that runs it is told once, and this error stays.
 
     Attributes:
         call: the call.
