@@ -74,5 +74,5 @@ async def _on_signals(interrupt: Callable[[], None]) -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
                 interrupt()
-    except NotImplementedError:  # Windows: Ctrl-C is a KeyboardInterrupt there, and gives up what is under way at once
+    except NotImplementedError:  # Windows: Ctrl-C raises KeyboardInterrupt there, which ends requests at once
         return

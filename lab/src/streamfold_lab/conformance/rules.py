@@ -142,7 +142,7 @@ def wrong_sum(counts: Sequence[Any]) -> Iterator[str]:
 
 
 def read_stream(seen: ProbeResponse) -> Stream | None:
-    """Returns an answer for its rules; None if it broke off or never came, which is no matter of the API."""
+    """Returns an answer for its rules; None if it broke off or never came: no rule of an API is about that."""
     recording = seen.recording
     if recording is None or seen.way not in ("fine", "refused"):
         return None

@@ -44,7 +44,7 @@ def test_rule(rule: str, judged: Mapping[str, RuleResult]) -> None:
     """No answer of the server breaks the rule."""
     found = judged.get(rule)
     if found is None or not found.answers:
-        pytest.skip("the server does not speak this wire" if found is None else "no answer shows it")
+        pytest.skip("the server does not speak this API" if found is None else "no answer shows it")
     lines = [f"{found.rule.text} {found.rule.link}"]
     lines += [f"answer {v.answer} ({v.asked}): {v.what}" for v in found.violations[:5]]
     if found.violations:
