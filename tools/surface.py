@@ -21,6 +21,7 @@ FILE = Path(__file__).resolve().parents[1] / "tests" / "project" / "surface.txt"
 # What people import besides `streamfold` itself: these names, or all that a module names in `__all__`.
 MODULES: dict[str, list[str]] = {
     "streamfold.adapters": [],
+    "streamfold.adapters.batches": [],
     "streamfold.faults": [],
     "streamfold.gateway": ["gateway"],
     "streamfold.jobs": [],
@@ -29,6 +30,7 @@ MODULES: dict[str, list[str]] = {
     "streamfold.recording": [],
     "streamfold.serving": [],
     "streamfold.stores": [],
+    "streamfold.terminal": [],
     "streamfold.testing": [],
     "streamfold.tools": [],
     "streamfold.turn_cache": [],

@@ -8,6 +8,7 @@ Provisional: a minor version may change or remove a name without a deprecation.
 from ..requests import HistoryRules, Request, Rules
 from ..values import (
     Delta,
+    ExtraPart,
     Failure,
     Finish,
     ReasoningDelta,
@@ -35,6 +36,7 @@ __all__ = [  # what an adapter of another package is written with
     "Adapter",
     "Delta",
     "EndpointInfo",
+    "ExtraPart",
     "Failure",
     "Finish",
     "Framing",

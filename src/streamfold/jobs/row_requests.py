@@ -22,7 +22,6 @@ from ..values import (
     RateLimitError,
     Reply,
     StreamfoldError,
-    total_cost,
 )
 from .answers import Answer, error_members
 from .errors import JobPausedError
@@ -127,7 +126,7 @@ class RowRequests:
             if settings.run_tools:
                 run = run_tools(form.model(model), row.messages, tools or (), tool_choice=row.tool_choice, **options)
                 await run
-                reply, cost = run.reply, total_cost(run.replies)
+                reply, cost = run.reply, run.cost
             else:
                 asked = form.options(model, options)
                 reply = await model.chat(row.messages, tools or None, tool_choice=row.tool_choice, **asked)

@@ -19,6 +19,16 @@ from .sqlite import SQLiteLimitStore
 from .stores import LimitStore, MemoryLimitStore, check_number
 from .valkey import ValkeyLimitStore
 
-__all__ = ["BudgetExceededError", "LimitReachedError", "LimitStore", "LimitStoreError", "RateLimiter", "Reservation"]
+__all__ = [
+    "BudgetExceededError",
+    "LimitReachedError",
+    "LimitStore",
+    "LimitStoreError",
+    "MemoryLimitStore",
+    "RateLimiter",
+    "Reservation",
+    "check_number",
+    "provider_limiter",
+]
 
 set_public_module(__name__, [globals()[name] for name in __all__])

@@ -3,10 +3,10 @@
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
-from ..answers import WrappedAnswer, forward_source
+from ..answers import BaseChatModel, WrappedAnswer, forward, forward_source, get_model_info
 from ..values import set_public_module
 from .base import Middleware
 
-__all__ = ["Middleware", "WrappedAnswer", "forward_source"]
+__all__ = ["BaseChatModel", "Middleware", "WrappedAnswer", "forward", "forward_source", "get_model_info"]
 
 set_public_module(__name__, [globals()[name] for name in __all__])

@@ -27,6 +27,7 @@ __all__ = [
     "StoreError",
     "ValkeyStore",
     "WriteBehindStore",
+    "locked_file",
     "open_store",
 ]
 

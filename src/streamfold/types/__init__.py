@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..answers import BackendInfo, ChatParams, ChunkSource, DirectModel, ModelInfo, Partial, Watcher
-from ..client import BatchClient, RequestInfo
+from ..client import BatchClient, BatchRequest, RequestInfo
 from ..config import BatchesConfig, CapabilitiesConfig, LimitsConfig, ModelConfig, Profile, RateLimitsConfig
 from ..engine.dialects import Dialect, DialectContext
 from ..requests import (
@@ -21,10 +21,12 @@ from ..values import (
     CacheMark,
     CallKind,
     ChunkDetails,
+    ContentPart,
     CostSource,
     ErrorInfo,
     FilePart,
     ImagePart,
+    MediaPart,
     Messages,
     NeedsApproval,
     PartialUpdate,
@@ -44,6 +46,7 @@ __all__ = [
     "AudioPart",
     "BackendInfo",
     "BatchClient",
+    "BatchRequest",
     "BatchesConfig",
     "CacheMark",
     "CallKind",
@@ -52,6 +55,7 @@ __all__ = [
     "ChatParams",
     "ChunkDetails",
     "ChunkSource",
+    "ContentPart",
     "CostSource",
     "Dialect",
     "DialectContext",
@@ -60,6 +64,7 @@ __all__ = [
     "FilePart",
     "ImagePart",
     "LimitsConfig",
+    "MediaPart",
     "Messages",
     "ModelConfig",
     "ModelInfo",

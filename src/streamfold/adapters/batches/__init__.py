@@ -1,3 +1,19 @@
-"""Batch APIs of providers: many requests handed over at once, and their answers fetched hours later."""
+"""Batch APIs of providers: many requests sent at once, and their answers fetched hours later.
 
+Provisional: a minor version may change or remove a name without a deprecation.
+"""
+
+from ...values import set_public_module
 from .base import BatchAPI, BatchListing, BatchResult, BatchSettings, BatchStatus, EndpointRequest, UploadedBatchAPI
+
+__all__ = [
+    "BatchAPI",
+    "BatchListing",
+    "BatchResult",
+    "BatchSettings",
+    "BatchStatus",
+    "EndpointRequest",
+    "UploadedBatchAPI",
+]
+
+set_public_module(__name__, [globals()[name] for name in __all__])
