@@ -305,18 +305,18 @@ URL = 'base_url = "http://x/v1"\n'
     [
         ("a = = 1", ":1: not TOML: Invalid value in column 5"),
         ('\n[providers.a]\nmodel = "x\n', ":3: not TOML: Illegal character"),
-        ("zzz = 1", ":1: zzz: unknown key. Allowed: default, families, providers, gateway, rate_limits"),
+        ("zzz = 1", ":1: zzz: unknown key. Allowed: default, families, providers, rate_limits, gateway"),
         (
             '\n[provider.a]\nprofile = "kimi"',
             (
-                ":2: provider: unknown key (did you mean 'providers'?). Allowed: default, families, providers, gateway,"
-                " rate_limits"
+                ":2: provider: unknown key (did you mean 'providers'?). Allowed: default, families, providers,"
+                " rate_limits, gateway"
             ),
         ),
         (
             '[a]\nprofile = "kimi"',
             (
-                ":1: a: unknown key. Allowed: default, families, providers, gateway, rate_limits."
+                ":1: a: unknown key. Allowed: default, families, providers, rate_limits, gateway."
                 " A provider is written as [providers.a]"
             ),
         ),

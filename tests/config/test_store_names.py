@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streamfold import ConfigError, NotConfiguredError, Provider
-from streamfold.config import GatewayOptions, effective_values, read_config
+from streamfold.config import GatewayOptions, GatewaySettings, effective_values, read_config
 from tables import each_row
 
 URL = 'base_url = "http://x/v1"\nmodel = "m"\n'
@@ -66,4 +66,4 @@ def test_the_gateway_reads_the_same(file: Path) -> None:
     """One grammar for the table of a provider and that of the gateway."""
     file.write_text(f'[providers.main]\n{URL}[gateway]\nturn_cache = "sqlite://x"\n')
     with pytest.raises(ConfigError, match=r"gateway\.turn_cache: must be memory, or sqlite:///"):
-        read_config(file).gateway()
+        read_config(file).package_table("gateway", GatewaySettings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from commands import run as run_command
 from streamfold import ConfigError, Provider
-from streamfold.config import load_profile, read_config, trust_file
+from streamfold.config import GatewaySettings, load_profile, read_config, trust_file
 from tables import each_row
 
 SECRET = "the-key-of-the-user-0123456789"
@@ -112,11 +113,11 @@ def test_stores_of_a_found_file(table: str, checkout: Path) -> None:
     """A store may be on any host, so that its URL has no variables."""
     checkout.write_text(table + "\n")
     config = read_config()
-    for read in (config.rate_limits, config.gateway):
+    for read in (config.rate_limits, partial(config.package_table, "gateway", GatewaySettings)):
         with pytest.raises(ConfigError, match=r"store|turn_cache|responses"):
             read()
     trust_file(checkout)
-    assert read_config().gateway()
+    assert read_config().package_table("gateway", GatewaySettings)
 
 
 def test_a_turn_cache_of_a_found_file(checkout: Path) -> None:

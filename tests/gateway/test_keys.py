@@ -17,7 +17,7 @@ import pytest
 from folding import DONE, event, fin, text
 from gateways import CHAT, MESSAGES, RESPONSES, asking, client_of
 from streamfold import ConfigError, Provider
-from streamfold.config import read_config
+from streamfold.config import GatewaySettings, read_config
 from streamfold.gateway import create_app, gateway
 from streamfold.recording import Recording, ReplayTransport
 from tables import each_row
@@ -244,7 +244,7 @@ async def test_keys_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     async with client_of(create_app(file)) as client:
         assert (await client.get("/v1/models")).status_code == 401
         assert (await client.get("/v1/models", headers=by("secret-of-alice"))).status_code == 200
-    settings = read_config(file).gateway()
+    settings = read_config(file).package_table("gateway", GatewaySettings)
     assert settings.keys["alice"].max_cost_per_day == 5
     assert settings.needs_key
 

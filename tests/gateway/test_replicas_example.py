@@ -40,7 +40,7 @@ def seconds(text: str) -> int:
 
 @pytest.fixture
 def settings() -> GatewaySettings:
-    return read_config(CONFIG).gateway()
+    return read_config(CONFIG).package_table("gateway", GatewaySettings)
 
 
 def time_to_stop(settings: GatewaySettings) -> float:

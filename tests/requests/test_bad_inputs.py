@@ -470,8 +470,8 @@ FILES = [
     (
         'defalt = "own"',
         (
-            "FILE:1: defalt: unknown key (did you mean 'default'?). Allowed: default, families, providers, gateway,"
-            " rate_limits"
+            "FILE:1: defalt: unknown key (did you mean 'default'?). Allowed: default, families, providers,"
+            " rate_limits, gateway"
         ),
     ),
     (
@@ -481,14 +481,14 @@ FILES = [
     (
         'default = "own"\n\n[provider.own]\nprofile = "kimi"',
         (
-            "FILE:3: provider: unknown key (did you mean 'providers'?). Allowed: default, families, providers, gateway,"
-            " rate_limits"
+            "FILE:3: provider: unknown key (did you mean 'providers'?). Allowed: default, families, providers,"
+            " rate_limits, gateway"
         ),
     ),
     (
         'default = "own"\n[own]\nprofile = "kimi"',
         (
-            "FILE:2: own: unknown key. Allowed: default, families, providers, gateway, rate_limits."
+            "FILE:2: own: unknown key. Allowed: default, families, providers, rate_limits, gateway."
             " A provider is written as [providers.own]"
         ),
     ),

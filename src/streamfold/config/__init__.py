@@ -6,6 +6,7 @@ from .file import Config, load_profile, load_profiles, read_config, read_profile
 from .gateway import GatewayOptions, GatewaySettings, KeyOptions, KeySettings
 from .gc_tuning import tune_gc_for_server
 from .inspection import EffectiveValue, capability_values, describe_key, effective_values
+from .package_tables import PackageTable
 from .problems import config_problems
 from .profile import Profile
 from .rate_limits import RateLimitSettings

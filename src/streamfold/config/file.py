@@ -15,20 +15,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, create_model
 
 from ..text import variable_names
 from ..values import ConfigError, did_you_mean
 from .catalogue import catalogue_layers, provider_files
-from .gateway import GatewaySettings
 from .layers import Layer, TomlFile, find_layer, locate_errors, merge
+from .package_tables import PackageTable, find_table, package_of_table, table_names
 from .profile import Profile, untrusted
 from .rate_limits import RateLimitSettings
 from .search_path import PROVIDER_VARIABLE, Location, read_file, search_locations
-from .toml_positions import toml_path
-from .toml_tables import Table, validated_by
+from .toml_positions import KeyPath, toml_path
+from .toml_tables import Table, allowed_values_hint, validated_by
 from .validators import same_origin, variable_is_set
 
+P = TypeVar("P", bound=PackageTable)
 T = TypeVar("T", bound=Table)
 
 _FOR_ALL = ("rate_limits", "families")
@@ -40,21 +41,34 @@ def _name(name: str) -> None:
 
 
 class FileSettings(Table):
-    """The whole file. Tables of providers are validated when one of them is used."""
+    """The whole file, apart from tables of other packages. Those of providers are validated when one is used."""
 
     default: str = ""
     families: str | None = None
     providers: dict[Annotated[str, validated_by(_name)], dict[str, Any]] = Field(default={})
-    gateway: GatewaySettings = Field(default_factory=GatewaySettings)
     rate_limits: RateLimitSettings = Field(default_factory=RateLimitSettings)
 
     @classmethod
     def unknown_key(cls, key: str, value: Any) -> str:
         """Returns the error for an unknown key; for a table, how a provider is written."""
-        text = super().unknown_key(key, value)
-        if isinstance(value, Mapping) and not did_you_mean(key, cls.model_fields):
+        if package := package_of_table(key):
+            return f"this table is for a package that is not installed: pip install {package}"
+        names = [*FileSettings.model_fields, *table_names()]
+        text = f"unknown key{allowed_values_hint(key, names)}"
+        if isinstance(value, Mapping) and not did_you_mean(key, names):
             return f"{text}. A provider is written as [{toml_path(('providers', key))}]"
         return text
+
+    def package_tables(self) -> Iterator[tuple[str, PackageTable]]:
+        """Yields the tables of other packages, with their names."""
+        yield from ((name, value) for name, value in self if isinstance(value, PackageTable))
+
+
+def _file_model(data: Mapping[str, Any]) -> type[FileSettings]:
+    """Returns the model of a file: with the tables of other packages that the file has and that are installed."""
+    names = [name for name in data if name not in FileSettings.model_fields]
+    tables: dict[str, Any] = {name: (model, ...) for name in names if (model := find_table(name))}
+    return create_model("FileSettings", __base__=FileSettings, **tables) if tables else FileSettings
 
 
 @dataclass(frozen=True)
@@ -200,16 +214,16 @@ class Config:
         listed = [listed] if isinstance(listed, str) else listed
         return [other for other in listed if isinstance(other, str)] if isinstance(listed, list) else []
 
-    def gateway(self, **overrides: Any) -> GatewaySettings:
-        """Returns the settings of the gateway, with the overrides that are not None on top.
+    def package_table(self, name: str, model: type[P], **overrides: Any) -> P:
+        """Returns the settings in a table of another package, with the overrides that are not None on top.
 
         Raises:
             ConfigError: a mistake in the file or in an override.
         """
         self._settings()
-        table = self.file.data.get("gateway", {}) if self.file else {}
-        given = {name: value for name, value in overrides.items() if value is not None}
-        return read_settings(GatewaySettings, {**table, **given})
+        table = self.file.data.get(name, {}) if self.file else {}
+        given = {key: value for key, value in overrides.items() if value is not None}
+        return read_settings(model, {**table, **given}, name)
 
     def rate_limits(self) -> RateLimitSettings | None:
         """Returns the table `[rate_limits]`; None if there is none. Raises ConfigError for a mistake in the file."""
@@ -231,7 +245,7 @@ class Config:
         if self.file is None:
             return FileSettings(), []
         try:
-            return FileSettings.model_validate(dict(self.file.data)), []
+            return _file_model(self.file.data).model_validate(dict(self.file.data)), []
         except ValidationError as exc:
             return FileSettings(), locate_errors(exc, [Layer.of_file(self.file)], self.file.data)
 
@@ -245,11 +259,9 @@ class Config:
 
     def _check_stores(self, settings: FileSettings) -> None:
         """Raises ConfigError for a store with variables in a file that is not trusted: it may be on any host."""
-        stores = {
-            ("rate_limits", "store"): settings.rate_limits.store,
-            ("gateway", "turn_cache"): settings.gateway.turn_cache,
-            ("gateway", "responses"): settings.gateway.responses,
-        }
+        stores: dict[KeyPath, str | bool | None] = {("rate_limits", "store"): settings.rate_limits.store}
+        for name, table in settings.package_tables():
+            stores |= {(name, key): getattr(table, key) for key in table.store_keys}
         for path, store in stores.items():
             if self.file is not None and isinstance(store, str) and variable_names(store):
                 raise ConfigError(f"{self.file.place(path)}: {toml_path(path)}: {untrusted(self.file.origin)}")
@@ -323,12 +335,16 @@ def check_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple[in
     return (profile if foreign is None else profile.without_environment(foreign)), []
 
 
-def read_settings(model: type[T], values: Mapping[str, Any]) -> T:
-    """Validates settings that do not come from a file. Raises ConfigError for the first mistake."""
+def read_settings(model: type[T], values: Mapping[str, Any], what: str) -> T:
+    """Validates settings that do not come from a file.
+
+    Raises:
+        ConfigError: the first mistake. The message begins with `what`.
+    """
     try:
         return model.model_validate(dict(values))
     except ValidationError as exc:
-        raise ConfigError(locate_errors(exc, [Layer(values, "gateway")], values)[0][1]) from None
+        raise ConfigError(locate_errors(exc, [Layer(values, what)], values)[0][1]) from None
 
 
 def read_config(path: str | os.PathLike[str] | Config | None = None) -> Config:

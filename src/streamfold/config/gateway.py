@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from ..adapters import chooses_destination
+from .package_tables import PackageTable
 from .store_settings import StoreName
+from .toml_positions import KeyPath
 from .toml_tables import Count, Flag, Names, PositiveCount, PositiveNumber, Seconds, Table, validated_by
+from .validators import variable_is_set
 
 
 def _check_passthrough(paths: tuple[str, ...]) -> None:
@@ -146,7 +149,7 @@ class GatewayOptions(Table):
     max_objects: PositiveCount = 100_000
 
 
-class GatewaySettings(GatewayOptions):
+class GatewaySettings(GatewayOptions, PackageTable):
     """Everything that the `[gateway]` table of `streamfold.toml` may set: the app's options, and the server's.
 
     Attributes:
@@ -170,6 +173,8 @@ class GatewaySettings(GatewayOptions):
         ui_fixtures: folder in which the page saves answers as fixtures.
     """
 
+    store_keys: ClassVar[tuple[str, ...]] = ("turn_cache", "responses")
+
     host: str = "127.0.0.1"
     port: Annotated[Count, Field(le=65535)] = 8100
     workers: Annotated[PositiveCount, Field(le=256)] = 1
@@ -189,6 +194,15 @@ class GatewaySettings(GatewayOptions):
     def needs_key(self) -> bool:
         """Whether clients need a key."""
         return bool(self.api_key_env or self.keys)
+
+    def problems(self, unknown: Callable[[str], str | None]) -> Iterator[tuple[KeyPath, str]]:
+        """Yields names that no provider has, and variables that are not set."""
+        for index, name in enumerate(self.providers):
+            if text := unknown(name):
+                yield ("providers", index), text
+        for variable in self.api_key_env:
+            if not variable_is_set(variable):
+                yield ("api_key_env",), f"{variable} is not set"
 
     def options(self) -> dict[str, Any]:
         """Returns the options of the app alone."""

@@ -30,20 +30,16 @@ def config_problems(config: Config) -> list[str]:
 
 
 def _file_problems(config: Config) -> Iterator[tuple[int, str]]:
-    """Yields names in `default` and `[gateway]` that no provider has, and variables that are not set."""
+    """Yields a name in `default` that no provider has, and what is wrong in tables of other packages."""
     if config.file is None:
         return
     layer, file = Layer.of_file(config.file), config.checked[0]
     default = config.file.data.get("default")
-    names: list[tuple[KeyPath, str]] = [(("default",), default)] if isinstance(default, str) else []
-    names += [(("gateway", "providers", index), name) for index, name in enumerate(file.gateway.providers)]
-    for path, name in names:
-        if text := config.unknown(name):
-            yield layer.line(path), layer.describe(path, text)
-    for variable in file.gateway.api_key_env:
-        if not variable_is_set(variable):
-            path = ("gateway", "api_key_env")
-            yield layer.line(path), layer.describe(path, f"{variable} is not set")
+    if isinstance(default, str) and (text := config.unknown(default)):
+        yield layer.line(("default",)), layer.describe(("default",), text)
+    for name, table in file.package_tables():
+        for path, text in table.problems(config.unknown):
+            yield layer.line((name, *path)), layer.describe((name, *path), text)
 
 
 def _provider_problems(config: Config, name: str) -> Iterator[tuple[int, str]]:

@@ -83,7 +83,7 @@ def gateway(
     if providers is not None and not isinstance(providers, Mapping):
         providers = {providers.name: providers}
     named = {"turn_cache": turn_cache} if isinstance(turn_cache, str | bool) else {}
-    read = read_settings(GatewayOptions, {**options, **named})
+    read = read_settings(GatewayOptions, {**options, **named}, "gateway")
     sizes = Retention(3 * read.turn_cache_turns, read.turn_cache_bytes, read.turn_cache_age)
     kept = read_turn_cache((store_url(turn_cache) if isinstance(turn_cache, str) else turn_cache), sizes)
     responses = _responses(read)

@@ -22,7 +22,7 @@ def settings(config: Config, **overrides: Any) -> GatewaySettings:
     Raises:
         ConfigError: a mistake in them; or other machines could use the server without a key.
     """
-    made = config.gateway(**overrides)
+    made = config.package_table("gateway", GatewaySettings, **overrides)
     if not made.needs_key and not made.open and not is_loopback(made.host):
         raise ConfigError(
             f"other machines could use a server on {made.host}, and it asks for no key: set api_key_env in [gateway],"

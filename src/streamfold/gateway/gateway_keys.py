@@ -79,4 +79,4 @@ def _client(name: str | None, given: Any) -> GatewayKey:
             if name is None
             else f"keys: {name!r} must be a key that is not empty, or a mapping with one as `key`"
         )
-    return GatewayKey(name, given.strip().encode(), read_settings(KeyOptions, options))
+    return GatewayKey(name, given.strip().encode(), read_settings(KeyOptions, options, "gateway"))

@@ -26,7 +26,7 @@ def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
         ConfigError: there is nothing to serve, or something in the settings can't be used.
     """
     config = read_config(path)
-    return app_from_settings(config, config.gateway())
+    return app_from_settings(config, config.package_table("gateway", GatewaySettings))
 
 
 def run(
