@@ -28,8 +28,7 @@ import streamfold
 import streamfold.sync
 import streamfold.types
 from streamfold import ChatOptions, Reply, ToolCall
-from streamfold.types import Options, ResponseFormat
-from streamfold.values import ServerTool
+from streamfold.types import Options, ResponseFormat, ServerTool
 
 from .hosted_steps import HostedSteps
 from .langchain_blocks import citations, file_blocks, server_blocks

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from pydantic_core import from_json
 
 from ...requests import ObjectReader
 from ...text import parse_object
-from ...values import KINDS, CallKind, ConfigError, ContentPart, Message, TextPart, Tool, ToolCall, did_you_mean
+from ...values import CallKind, ConfigError, ContentPart, Message, TextPart, Tool, ToolCall, did_you_mean
 from ..ui import (
     Decision,
     ExternalResult,
@@ -156,7 +156,7 @@ def _call(call: Any, where: str) -> ToolCall:
     if not isinstance(arguments, dict):
         arguments = {"_raw": raw, "_error": "invalid_json"}
     extra = _kept(call).get("extra")
-    kind: CallKind = next((kind for kind in KINDS if kind == _kept(call).get("kind")), "function")
+    kind: CallKind = next((kind for kind in get_args(CallKind) if kind == _kept(call).get("kind")), "function")
     if kind == "custom":
         raw = str(arguments.get("input") or "")
     return ToolCall(call_id, name, arguments, raw, extra if isinstance(extra, dict) else None, kind)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 from ...text import canonical_json, parse_object
-from ...values import KINDS, ToolCall
+from ...values import CallKind, ToolCall
 
-_OTHERS = {str(kind): kind for kind in KINDS if kind != "function"}
+_OTHERS: dict[str, CallKind] = {kind: kind for kind in get_args(CallKind) if kind != "function"}
 
 
 def argument_metadata(call: ToolCall) -> dict[str, Any]:
