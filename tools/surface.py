@@ -22,11 +22,15 @@ FILE = Path(__file__).resolve().parents[1] / "tests" / "project" / "surface.txt"
 MODULES: dict[str, list[str]] = {
     "streamfold.adapters": [],
     "streamfold.adapters.batches": [],
+    "streamfold.client": [],
+    "streamfold.config": [],
+    "streamfold.engine": [],
     "streamfold.faults": [],
     "streamfold.gateway": ["gateway"],
     "streamfold.jobs": [],
     "streamfold.limits": [],
     "streamfold.middleware": [],
+    "streamfold.net": [],
     "streamfold.recording": [],
     "streamfold.serving": [],
     "streamfold.stores": [],
@@ -53,7 +57,7 @@ WITH_MEMBERS = {
 }
 WHOLE = [  # modules with all members
     *("streamfold.sync", "streamfold.integrations.agui", "streamfold.integrations.aisdk"),
-    *(f"streamfold.{module}" for module in ("jobs", "limits", "middleware", "serving", "stores", "tools")),
+    *(f"streamfold.{module}" for module in ("jobs", "limits", "middleware", "net", "serving", "stores", "tools")),
     *("streamfold.turn_cache", "streamfold.types"),
 ]
 KINDS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}

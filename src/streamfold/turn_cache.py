@@ -45,7 +45,7 @@ from .values import (
     ToolCall,
 )
 
-__all__ = ["RestoredHistory", "TurnCache", "TurnStore"]
+__all__ = ["CachingAnswer", "RestoredHistory", "TurnCache", "TurnStore", "named_end_user", "read_turn_cache"]
 
 _FORMAT = "3"  # of keys and values in a store: another number finds nothing of an older version
 _STORE_TIMEOUT = 2.0  # seconds that an answer waits for the store, before it and after it

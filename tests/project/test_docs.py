@@ -21,7 +21,10 @@ from tables import each_row
 
 DOCS = ROOT / "docs"
 PACKAGE = Path(streamfold.__file__).parent
-MODULES = ["jobs", "limits", "middleware", "serving", "stores", "tools", "turn_cache", "types"]
+MODULES = [
+    *("client", "engine", "jobs", "limits", "middleware", "net", "serving", "stores", "terminal"),
+    *("tools", "turn_cache", "types"),
+]
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 README = (ROOT / "README.md").read_text("utf-8")
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]

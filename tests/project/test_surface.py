@@ -23,7 +23,15 @@ JSON = {  # where `Any` is JSON data, or what a user's own function takes and re
     "**data: Any",
     "**options: Any",  # the settings of `[gateway]`, which are TOML
     "json() -> Any",
-    *(f"{name}: Any" for name in ("body", "content", "filter", "forwarded", "input", "item", "state", "value")),
+    "any(name: str) -> Any",  # a member of a JSON object
+    "parse_object(text: str) -> Any",
+    "camel_case(value: Any) -> Any",
+    "replace_non_finite(value: Any) -> Any",
+    "**members: Any",
+    *(
+        f"{name}: Any"
+        for name in ("body", "content", "filter", "forwarded", "input", "item", "payload", "state", "value")
+    ),
     "response_format: Any",  # as it was given: a model, a schema or a word
     "batches() -> Any",  # made by the client, which stands above
     "resume() -> Any",  # a stream of `streamfold` or of `streamfold.sync`, as the answer was

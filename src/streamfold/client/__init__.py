@@ -1,4 +1,7 @@
-"""What is called: models, providers, streams, fallbacks and the tool loop."""
+"""Providers: profiles that are called, fallbacks, hooks and batches.
+
+Provisional: a minor version may change or remove a name without a deprecation.
+"""
 
 from ..values import set_public_module
 from .api_calls import json_reader
@@ -12,5 +15,7 @@ from .preview import Preview
 from .provider import Provider
 from .requester import Requester
 from .restrictions import requests_of
+
+__all__ = ["read_hooks", "requests_of"]
 
 set_public_module("streamfold", [Fallback, Hooks, Preview, Provider])

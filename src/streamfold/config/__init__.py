@@ -1,5 +1,15 @@
-"""Configuration: the settings of providers, the catalogue, and `streamfold.toml`."""
+"""Configuration: the settings of providers, the catalogue, and `streamfold.toml`.
 
+What is public is the kit with which packages read tables of their own in `streamfold.toml`:
+
+    class ReportSettings(Table):
+        every: Seconds = 60.0
+        models: Names = ("*",)
+
+Provisional: a minor version may change or remove a name without a deprecation.
+"""
+
+from ..values import did_you_mean, set_public_module
 from .catalogue import catalogue_folder, provider_files
 from .endpoint_models import prices_in
 from .file import Config, load_profile, load_profiles, read_config, read_profile, read_settings
@@ -11,19 +21,50 @@ from .problems import config_problems
 from .profile import Profile
 from .rate_limits import RateLimitSettings
 from .search_path import search_locations
-from .store_settings import store_place, store_url
+from .store_settings import StoreName, store_place, store_url
 from .toml_positions import key_lines, toml_path
 from .toml_tables import (
     Count,
+    Flag,
+    Names,
     PositiveCount,
+    PositiveNumber,
     Seconds,
     StrictTable,
+    Table,
     allowed_values_hint,
     check_members,
     read_table,
     table_field,
+    validated_by,
     validation_errors,
 )
 from .trust import trust_file
 from .typed_dicts import BatchesConfig, CapabilitiesConfig, LimitsConfig, ModelConfig, ProviderConfig, RateLimitsConfig
 from .validators import read_prices, set_variable, timeouts_over, variable_is_set, variable_value, variable_values
+
+__all__ = [
+    "Config",
+    "Count",
+    "Flag",
+    "Names",
+    "PositiveCount",
+    "PositiveNumber",
+    "RateLimitSettings",
+    "Seconds",
+    "StoreName",
+    "StrictTable",
+    "Table",
+    "did_you_mean",
+    "read_config",
+    "read_settings",
+    "set_variable",
+    "store_place",
+    "store_url",
+    "tune_gc_for_server",
+    "validated_by",
+    "variable_is_set",
+    "variable_value",
+]
+
+set_public_module(__name__, [globals()[name] for name in __all__])

@@ -1,5 +1,9 @@
-"""Bytes to chunks, without I/O: events, deltas, calls, and the fold."""
+"""Bytes to chunks, without I/O: events, deltas, calls, and the fold.
 
+Provisional: a minor version may change or remove a name without a deprecation.
+"""
+
+from ..values import set_public_module
 from .call_match import CallMatch, MatchRule
 from .decoder import StreamDecoder
 from .framing import EventRange, EventScanner, event_ranges
@@ -8,3 +12,7 @@ from .response_body import NonStreamBody, error_body
 from .rewriter import StreamRewriter
 from .sse import SSEDecoder, body_kind
 from .tool_call_delivery import ToolNameMap
+
+__all__ = ["CallMatch", "EventRange", "EventScanner", "IncomingCall", "MatchRule", "body_kind", "event_ranges"]
+
+set_public_module(__name__, [globals()[name] for name in __all__])

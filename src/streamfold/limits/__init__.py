@@ -9,7 +9,8 @@ rate_limiter   waits for reservations, and charges them
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
-from ..values import set_public_module
+from ..requests import estimated_tokens, text_tokens
+from ..values import failed_before_answer, set_public_module
 from .errors import BudgetExceededError, LimitReachedError, LimitStoreError
 from .factory import count_memory_in, open_limit_store
 from .providers import account_digest, is_limited, provider_limiter
@@ -27,8 +28,13 @@ __all__ = [
     "MemoryLimitStore",
     "RateLimiter",
     "Reservation",
+    "SharedLimitStore",
     "check_number",
+    "count_memory_in",
+    "estimated_tokens",
+    "failed_before_answer",
     "provider_limiter",
+    "text_tokens",
 ]
 
 set_public_module(__name__, [globals()[name] for name in __all__])

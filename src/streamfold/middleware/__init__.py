@@ -1,4 +1,6 @@
-"""What stands before a model: a model around another one that changes what is asked, shown and answered.
+"""What stands before a model: a model around another one that changes what is sent, shown and answered.
+
+`BaseChatModel` is the base of models that are no provider: it needs `stream` alone.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

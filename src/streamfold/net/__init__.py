@@ -1,5 +1,10 @@
-"""The network: one POST to a stream of bytes, with timeouts, retries and redaction."""
+"""The network: one POST to a stream of bytes, with timeouts, retries and redaction.
 
+Provisional: a minor version may change or remove a name without a deprecation.
+"""
+
+from ..text import is_loopback
+from ..values import set_public_module
 from .cloud_auth import SIGNERS, Signer, make_signer
 from .compression import body_codings, unpacked_pieces
 from .deadlines import Interrupted, event_loop, run_within
@@ -7,8 +12,12 @@ from .error_redaction import clear_frames, redact_error, scrubs_traceback
 from .http_client import aiohttp_problem, make_client
 from .rate_limit_headers import read_rate_limit
 from .redaction import HIDDEN, Redactor
-from .retries import retry_delay
+from .retries import Backoff, retry_delay
 from .secrets import is_placeholder, secrets_in_headers, secrets_in_json, secrets_in_url
 from .split_secrets import Replacement, apply_replacements, secrets_in_body
 from .stream_timeouts import StreamTimeouts
 from .transport import Exchange, HTTPRequest
+
+__all__ = ["Backoff", "Redactor", "is_loopback", "make_client", "retry_delay", "secrets_in_headers"]
+
+set_public_module(__name__, [globals()[name] for name in __all__])

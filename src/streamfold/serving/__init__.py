@@ -1,4 +1,4 @@
-"""Messages and replies in the JSON of each API, and back: for bridges to other frameworks.
+"""Messages, requests and replies in the JSON of each API, and back: for bridges to other frameworks, and for servers.
 
     written = serialize_messages(messages, "responses")   # {"input": [...]}, and what it could not hold
     messages = parse_messages({"input": items}, "responses")
@@ -6,22 +6,124 @@
     reply = parse_reply(body, "chat")
     async for event in serialize_stream(stream, "responses"): ...
 
+A server parses the body of a request with `parse_chat_request` and the like, which return a `Request`, and writes the
+answer with a serializer of its client's API, which gets the chunks of any provider through a `ReplyWriter`. Errors have
+the form of each API too: `openai_error_body`, `anthropic_error_body`, `gemini_error_body`.
+
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
-from ..values import set_public_module
+from ..adapters import (
+    CHAT_MEMBERS,
+    GEMINI_MEMBERS,
+    MESSAGES_MEMBERS,
+    RESPONSES_MEMBERS,
+    MemberFilter,
+    chooses_destination,
+    wants_stream,
+)
+from ..adapters import Known as KnownMembers
+from ..adapters.anthropic import AnthropicSerializer, anthropic_error_body, parse_anthropic_request
+from ..adapters.chat import ChatSerializer, parse_chat_request, wants_usage
+from ..adapters.gemini import Framing as GeminiFraming
+from ..adapters.gemini import GeminiSerializer, camel_case, gemini_error_body, parse_gemini_request
+from ..adapters.responses import (
+    ClientTools,
+    ResponsesSerializer,
+    SerializedEvent,
+    has_only_function_tools,
+    new_response_object,
+    parse_responses_as_functions,
+    parse_responses_request,
+)
+from ..adapters.serializing import (
+    DeltaOrder,
+    ReplyWriter,
+    SerializerArguments,
+    StreamSerializer,
+    end_deltas,
+    error_delta,
+    has_items,
+    json_text,
+    keep_call_kinds,
+    openai_error_body,
+    without_non_finite,
+)
+from ..adapters.serializing import comment as sse_comment
+from ..adapters.serializing import event as sse_event
+from ..requests import CONTINUE_PROMPT, GO_ON_MESSAGE, ObjectReader, is_blank_message
+from ..text import canonical_json, parse_object, replace_non_finite
+from ..values import (
+    from_base64,
+    media_type_of,
+    read_data_url,
+    set_public_module,
+    to_base64,
+    tool_result_content,
+)
 from .conversations import parse_messages, serialize_messages
 from .formats import ApiFormat, Serialized
 from .replies import parse_reply, serialize_reply, serialize_stream
 
 __all__ = [
+    "CHAT_MEMBERS",
+    "CONTINUE_PROMPT",
+    "GEMINI_MEMBERS",
+    "GO_ON_MESSAGE",
+    "MESSAGES_MEMBERS",
+    "RESPONSES_MEMBERS",
+    "AnthropicSerializer",
     "ApiFormat",
+    "ChatSerializer",
+    "ClientTools",
+    "DeltaOrder",
+    "GeminiFraming",
+    "GeminiSerializer",
+    "KnownMembers",
+    "MemberFilter",
+    "ObjectReader",
+    "ReplyWriter",
+    "ResponsesSerializer",
     "Serialized",
+    "SerializedEvent",
+    "SerializerArguments",
+    "StreamSerializer",
+    "anthropic_error_body",
+    "camel_case",
+    "canonical_json",
+    "chooses_destination",
+    "end_deltas",
+    "error_delta",
+    "from_base64",
+    "gemini_error_body",
+    "has_items",
+    "has_only_function_tools",
+    "is_blank_message",
+    "json_text",
+    "keep_call_kinds",
+    "media_type_of",
+    "new_response_object",
+    "openai_error_body",
+    "parse_anthropic_request",
+    "parse_chat_request",
+    "parse_gemini_request",
     "parse_messages",
+    "parse_object",
     "parse_reply",
+    "parse_responses_as_functions",
+    "parse_responses_request",
+    "read_data_url",
+    "replace_non_finite",
     "serialize_messages",
     "serialize_reply",
     "serialize_stream",
+    "sse_comment",
+    "sse_event",
+    "to_base64",
+    "tool_result_content",
+    "wants_stream",
+    "wants_usage",
+    "without_non_finite",
 ]
 
 set_public_module(__name__, [globals()[name] for name in __all__])

@@ -29,6 +29,7 @@ __all__ = [
     "WriteBehindStore",
     "locked_file",
     "open_store",
+    "persistent_store",
 ]
 
 set_public_module(__name__, [globals()[name] for name in __all__])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from ...text import read_arguments
 from ...values import ErrorInfo, ExtraPart, Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta, Usage
 from ..serializing.call_state import SerializedCall
-from ..serializing.stream_serializer import StreamSerializer, json_text
+from ..serializing.stream_serializer import SerializerArguments, StreamSerializer, json_text
 from .encode_messages import CALL_EXTRAS
 from .message_fields import REQUIRED_MEMBERS, stop_reason_of, usage_details, written_usage
 from .opaque_data import pack_call_id, pack_opaque_block
@@ -54,7 +54,7 @@ class AnthropicSerializer(StreamSerializer):
     calls_may_be_cut = arguments_are_text = False
     keeps_order = True
 
-    def __init__(self, *, thinking: bool = True, opaque: bool = True, **others: Any) -> None:
+    def __init__(self, *, thinking: bool = True, opaque: bool = True, **others: Unpack[SerializerArguments]) -> None:
         super().__init__(**others)
         self._thinking = thinking
         self._opaque = opaque

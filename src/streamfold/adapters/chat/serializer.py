@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from ...values import (
     CallKind,
@@ -18,7 +18,7 @@ from ...values import (
     item_part,
 )
 from ..serializing.call_state import SerializedCall
-from ..serializing.stream_serializer import DONE, StreamSerializer, openai_error_body
+from ..serializing.stream_serializer import DONE, SerializerArguments, StreamSerializer, openai_error_body
 
 _LISTS = ("annotations", "reasoning_details")  # members of a delta that are lists
 
@@ -38,7 +38,7 @@ class ChatSerializer(StreamSerializer):
     call_kinds: ClassVar[tuple[CallKind, ...]] = ("function", "custom")
     end_words = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 
-    def __init__(self, *, include_usage: bool = False, **others: Any) -> None:
+    def __init__(self, *, include_usage: bool = False, **others: Unpack[SerializerArguments]) -> None:
         super().__init__(**others)
         self.include_usage = include_usage
         self._kept: dict[int, dict[str, Any]] = {}  # what was written of calls beside the call itself, by their number

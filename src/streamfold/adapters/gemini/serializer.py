@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, Unpack
 
 from ...text import read_arguments
 from ...values import Failure, Finish, FinishReason, ReasoningDelta, RefusalDelta, TextDelta, Usage
 from ..serializing.call_state import SerializedCall
-from ..serializing.stream_serializer import DONE, StreamSerializer, json_text
+from ..serializing.stream_serializer import DONE, SerializerArguments, StreamSerializer, json_text
 from .decode import ABOUT_CANDIDATE, FINISH_REASONS, OTHER_REASONS
 from .errors import gemini_error_body
 from .signatures import SIGNATURE, signature_of
@@ -41,7 +41,9 @@ class GeminiSerializer(StreamSerializer):
     line_end = "\r\n"
     keep_alive = b"\r\n"  # white space means nothing in either form
 
-    def __init__(self, *, thinking: bool = True, framing: Framing = "events", **others: Any) -> None:
+    def __init__(
+        self, *, thinking: bool = True, framing: Framing = "events", **others: Unpack[SerializerArguments]
+    ) -> None:
         super().__init__(**others)
         self._thinking = thinking
         self._framing = framing

@@ -8,7 +8,7 @@ open to the end, because nothing before tells that it is complete, and what come
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from ...text import is_truncated_json
 from ...values import (
@@ -26,7 +26,7 @@ from ...values import (
     str_or_none,
 )
 from ..serializing.call_state import SerializedCall
-from ..serializing.stream_serializer import DONE, StreamSerializer, event
+from ..serializing.stream_serializer import DONE, SerializerArguments, StreamSerializer, event
 from .call_items import CallItem, call_item
 from .client_side_tools import ClientTools
 from .content_parts import REFUSAL, SUMMARY, TEXT, PartKind, error_event, flat_annotation, response_error, written_usage
@@ -75,7 +75,7 @@ class ResponsesSerializer(StreamSerializer):
         about: Mapping[str, Any] | None = None,
         listener: EventListener | None = None,
         returns: bool = True,
-        **others: Any,
+        **others: Unpack[SerializerArguments],
     ) -> None:
         super().__init__(**others)
         self.response = {**new_response_object(request or {}), **(about or {})}

@@ -13,7 +13,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Required, TypedDict
 
 from ...values import (
     CallKind,
@@ -66,6 +66,16 @@ def openai_error_body(info: ErrorInfo) -> dict[str, Any]:
     """Returns an error object: the body of an error response on both APIs, and an event of Chat Completions."""
     error: dict[str, Any] = {"message": info.message, "type": info.type, "param": info.param, "code": info.code}
     return {"error": error if info.status is None else {**error, "status": info.status}}
+
+
+class SerializerArguments(TypedDict, total=False):
+    """The arguments that every `StreamSerializer` takes; it says what they mean."""
+
+    id: Required[str]
+    model: Required[str]
+    created: int
+    tool_choice: ReadToolChoice
+    mend_finish: bool
 
 
 class StreamSerializer(ABC):
