@@ -13,6 +13,7 @@ from folding import DONE, fin, text
 from servers import STREAM, Connection, answer, framed, serving
 from streamfold import APITimeoutError, Provider, RateLimitError, ServerError, StreamfoldError
 from streamfold.net import retries
+from streamfold.net import Backoff
 from streamfold.net.retries import retry_delay
 from streamfold.net.stream_timeouts import StreamTimeouts
 from streamfold.types import Attempt
@@ -77,6 +78,18 @@ async def test_l7_what_can_not_be_read_is_our_own_pace(value: str) -> None:
     assert 0.375 <= (retry_delay(error, 0) or 0) <= 0.5
     assert 1.5 <= (retry_delay(error, 2) or 0) <= 2
     assert 6 <= (retry_delay(error, 20) or 0) <= 8
+
+
+def test_a_backoff_grows_to_its_longest() -> None:
+    """Delays double by default, and any number of failures has one."""
+    steady = Backoff(first=1, longest=60, jitter=0)
+    assert [steady.delay(failures) for failures in (0, 1, 2, 5, 6, 10_000)] == [1, 2, 4, 32, 60, 60]
+    assert [Backoff(first=1, longest=5, factor=1.5, jitter=0).delay(failures) for failures in (1, 3, 4)] == [
+        1.5,
+        3.375,
+        5,
+    ]
+    assert all(30 <= Backoff(first=60, longest=60, jitter=0.5).delay(0) <= 60 for _ in range(100))
 
 
 async def test_l7_a_date_in_the_future() -> None:

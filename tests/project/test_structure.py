@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections import Counter
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import streamfold
@@ -228,6 +229,53 @@ def test_public_modules_list_their_names() -> None:
 def test_every_module_says_why_it_exists(module: str) -> None:
     """Each module opens with a docstring."""
     assert ast.get_docstring(_tree(module))
+
+
+REPOSITORY = Path(__file__).parents[2]
+SOURCES = {  # of the distributions beside `streamfold`; the lab also uses what is private, and says so
+    path.relative_to(REPOSITORY).as_posix(): path
+    for path in sorted(REPOSITORY.glob("packages/*/src/**/*.py"))
+    if "lab" not in path.parts
+}
+
+
+@each_row("source", sorted(SOURCES) or ["no package"])
+def test_packages_import_public_names_alone(source: str) -> None:
+    """A distribution takes from `streamfold` what a public module lists in `__all__`."""
+    private = []
+    for node in ast.walk(ast.parse(SOURCES[source].read_text("utf-8"))) if source in SOURCES else ():
+        names = []
+        if isinstance(node, ast.Import):
+            names = [(alias.name, "__doc__") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [(str(node.module), alias.name) for alias in node.names]
+        for module, name in names:
+            if module.partition(".")[0] == "streamfold" and not _is_public(module, name):
+                private.append(f"{module}.{name}")
+    assert private == []
+
+
+def _is_public(module: str, name: str) -> bool:
+    listed = {"streamfold", *_public_modules()}
+    if f"{module}.{name}" in listed or name == "__doc__":
+        return module == "streamfold" or module in listed
+    return module in listed and name in import_module(module).__all__
+
+
+@cache
+def _public_modules() -> set[str]:
+    """The modules in the table of docs/stability.md."""
+    rows = re.findall(
+        r"^\| (`streamfold.+?) \|", (REPOSITORY / "docs" / "stability.md").read_text("utf-8"), re.MULTILINE
+    )
+    names = [name for row in rows for name in re.findall(r"`([\w.]+)`", row)]
+    return {f"streamfold{name}" if name.startswith(".") else name for name in names}
+
+
+def test_the_library_imports_no_package() -> None:
+    """Distributions beside `streamfold` are found by their entry points."""
+    named = {module: [name for name in _imports(module) if name.startswith("streamfold_")] for module in MODULES}
+    assert {module: names for module, names in named.items() if names} == {}
 
 
 TESTS = Path(__file__).parents[1]
