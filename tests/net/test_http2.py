@@ -14,7 +14,7 @@ import pytest
 from folding import DONE, fin, text
 from http2_servers import Peer, begun, serving, whole
 from streamfold import APIConnectionError, ConfigError, IncompleteStreamError, Provider, ServerError
-from streamfold.net import http_client, retries
+from streamfold.net import Backoff, http_client, retries
 from streamfold.net.http_client import make_client
 from tables import each_row
 

@@ -2,7 +2,7 @@
 
 What is public is the kit with which packages read tables of their own in `streamfold.toml`:
 
-    class ReportSettings(Table):
+    class ReportSettings(PackageTable):
         every: Seconds = 60.0
         models: Names = ("*",)
 
@@ -22,7 +22,7 @@ from .profile import Profile
 from .rate_limits import RateLimitSettings
 from .search_path import search_locations
 from .store_settings import StoreName, store_place, store_url
-from .toml_positions import key_lines, toml_path
+from .toml_positions import KeyPath, key_lines, toml_path
 from .toml_tables import (
     Count,
     Flag,
@@ -47,7 +47,9 @@ __all__ = [
     "Config",
     "Count",
     "Flag",
+    "KeyPath",
     "Names",
+    "PackageTable",
     "PositiveCount",
     "PositiveNumber",
     "RateLimitSettings",
