@@ -146,7 +146,7 @@ def wheel(session: nox.Session) -> None:
     shutil.rmtree(away, ignore_errors=True)
     session.install("-r", _build(session, dist))
     away.mkdir(parents=True)
-    folders = ("tests", "fixtures", "docs", "examples", "tools", "providers", "benchmarks", "lab")
+    folders = ("tests", "fixtures", "docs", "examples", "tools", "providers", "benchmarks", "packages")
     texts = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "AGENTS.md", "LICENSE")
     for name in (*folders, *texts, "conftest.py", "mkdocs.yml", "pyproject.toml"):
         source = Path(name)
@@ -220,7 +220,7 @@ def thorough(session: nox.Session) -> None:
 def lab(session: nox.Session) -> None:
     """The tests of the lab, a distribution of its own over the public modules of this one."""
     session.install(*DEV)
-    session.run("pytest", "lab/tests", *session.posargs)
+    session.run("pytest", "packages/lab/tests", *session.posargs)
 
 
 @nox.session(python=VERSIONS[0])
@@ -436,7 +436,9 @@ def fixtures(session: nox.Session) -> None:
 def judges(session: nox.Session) -> None:
     """Other people's compliance tests against the gateway, and LangChain's against its model; offline."""
     session.install(*DEV, "-e", ".[langchain]", "llm-comply==0.5.0", "langchain-tests")
-    session.run("pytest", "-n", "0", *ALL, "lab/tests/test_judges.py", "tests/integrations/test_langchain_standard.py")
+    session.run(
+        "pytest", "-n", "0", *ALL, "packages/lab/tests/test_judges.py", "tests/integrations/test_langchain_standard.py"
+    )
 
 
 @nox.session(python=VERSIONS[0])
@@ -500,6 +502,6 @@ def browser(session: nox.Session) -> None:
     session.run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(node), AXE, external=True)
     axe = str(node / "node_modules" / "axe-core" / "axe.min.js")
     # In one process, so that what the opening of a page costs is printed.
-    pages = ["tests/browser", "lab/tests/browser"]
+    pages = ["tests/browser", "packages/lab/tests/browser"]
     env = {"STREAMFOLD_BROWSER": "1", "STREAMFOLD_AXE": axe}
     session.run("pytest", "-n", "0", *ALL, *pages, *session.posargs, env=env)

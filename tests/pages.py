@@ -160,7 +160,7 @@ def run_tests(folder: Path, files: list[str]) -> None:
 
 def lab_commands() -> set[str]:
     """The commands that `streamfold` has where the lab is installed."""
-    lab = Path(__file__).resolve().parents[1] / "lab" / "pyproject.toml"
+    lab = Path(__file__).resolve().parents[1] / "packages" / "lab" / "pyproject.toml"
     return set(tomllib.loads(lab.read_text("utf-8"))["project"]["entry-points"]["streamfold.commands"])
 
 

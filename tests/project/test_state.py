@@ -36,7 +36,7 @@ def test_every_row_is_whole() -> None:
 @each_row("row", ROWS, ids=[row[0] for row in ROWS])
 def test_every_row_names_its_test(row: list[str]) -> None:
     """The test is there."""
-    named = re.fullmatch(r"`((?:lab/)?tests/[\w/]+\.py)::(test_\w+)`", row[-1])
+    named = re.fullmatch(r"`((?:packages/lab/)?tests/[\w/]+\.py)::(test_\w+)`", row[-1])
     assert named is not None, row[-1]
     tree = ast.parse((ROOT / named[1]).read_text("utf-8"))
     assert named[2] in {

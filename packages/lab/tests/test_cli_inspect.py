@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from folding import DONE, event, fin, text
 from streamfold.cli.app import app
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 class Done(NamedTuple):

@@ -14,7 +14,7 @@ from commands import run, start
 from folding import DONE, call, chunk, entry, event, fin, text
 from terminals import on_terminal
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples" / "swap_agent"
 COMMANDS = ["conformance", "diff", "doctor", "inspect", "models", "swap-check"]
 

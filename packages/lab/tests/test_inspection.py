@@ -31,7 +31,7 @@ from streamfold_lab.inspection import (
 from streamfold_lab.inspection.compare import FirstDifference, compare
 from streamfold_lab.inspection.sentences import _KINDS, placement_words
 
-FOLDER = Path(__file__).parents[2] / "fixtures"
+FOLDER = Path(__file__).parents[3] / "fixtures"
 NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.sse"))
 DOCS = (FOLDER.parent / "docs" / "inspect.md").read_text("utf-8")
 

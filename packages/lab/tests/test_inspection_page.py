@@ -14,7 +14,7 @@ from folding import DONE, call, entry, event, fin, text
 from streamfold.recording import Recording
 from streamfold_lab.inspection import inspect_stream, render_page
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
+FIXTURES = Path(__file__).parents[3] / "fixtures"
 HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(1)>\u2028\u2029&amp;\x00\ud83d"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pages import Page, lab_commands
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 WORDS = ["streamfold_lab", *(f"streamfold {name} " for name in lab_commands())]
 PAGES = [
     page.relative_to(ROOT).as_posix()

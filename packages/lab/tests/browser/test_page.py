@@ -22,7 +22,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from browsing import Browser
 
-FIXTURES = Path(__file__).parents[3] / "fixtures"
+FIXTURES = Path(__file__).parents[4] / "fixtures"
 HOSTILE = "</script><script>window.owned = 1</script><!--<img src=x onerror='window.owned = 1'>\u2028&lt;"
 
 
