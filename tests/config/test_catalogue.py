@@ -32,6 +32,10 @@ from tables import each_row
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(provider_files())
 # By the adapter; the others read Chat Completions.
+ADDRESSES = {
+    "AZURE_OPENAI_ENDPOINT": "https://acme.openai.azure.com/",
+    "DATABRICKS_HOST": "https://acme.cloud.databricks.com",
+}
 CALLS = {
     "responses": "openai/responses_parallel_calls",
     "anthropic": "anthropic/parallel_calls",
@@ -48,6 +52,7 @@ def test_who_is_there() -> None:
     assert {
         "azure", "azure-responses", "bigmodel", "cerebras", "dashscope", "dashscope-cn", "deepseek", "fireworks",
         "gemini", "github-models", "groq", "huggingface", "kimi", "kimi-cn", "kimi-code", "kimi-sglang", "kimi-vllm",
+        "databricks", "github-copilot", "nvidia", "perplexity",
         "litellm", "llamacpp", "lmstudio", "minimax", "mistral", "ollama", "openai", "openai-responses", "openrouter",
         "openrouter-responses", "sglang", "siliconflow", "together", "vllm", "volcengine", "xai", "xai-responses",
         "zai",
@@ -67,7 +72,12 @@ def test_a_file_is_complete(name: str) -> None:
     assert type(values["checked"]) is date
     assert re.fullmatch(r"(https://|http://127\.0\.0\.1:|\$\{).*[^/]", values["base_url"])
     assert not {"api_key", "headers"} & values.keys()
+    assert profile.evidence != "recorded" or any(map(is_recorded, (ROOT / "fixtures" / name).glob("*.toml")))
     assert text(name).startswith("# ")
+
+
+def is_recorded(description: Path) -> bool:
+    return tomllib.loads(description.read_text("utf-8"))["source"] == "recorded"
 
 
 @each_row("name", NAMES)
@@ -89,7 +99,8 @@ def test_every_quirk_has_a_reason(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_request_and_its_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two turns with calls go to the endpoint's address with its key, and a recorded answer is read."""
-    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://acme.openai.azure.com/")
+    for variable, address in ADDRESSES.items():
+        monkeypatch.setenv(variable, address)
     profile = read_profile(name)
     for variable in variable_names(profile.base_url):
         monkeypatch.setenv(variable, os.environ.get(variable, "acme"))

@@ -282,6 +282,7 @@ def test_types_of_settings_have_every_key() -> None:
         "profile",
         "docs",
         "checked",
+        "evidence",
         "turn_cache",  # an argument
         "untrusted_file",
     }

@@ -104,7 +104,9 @@ class EndpointModels:
         if vendor is not None and find_adapter(self.adapter).maker == vendor:
             return bool(self.quirks.get("hosted", True))
         host = self._host()
-        return host is None or is_first_party_host(vendor, host)
+        if host is None:  # not known yet: an endpoint with both of OpenAI's APIs is OpenAI's own, or Azure
+            return self.wire is not None
+        return is_first_party_host(vendor, host)
 
     def _host(self) -> str | None:
         """Returns the host of the base URL; None if a variable in it is not set."""

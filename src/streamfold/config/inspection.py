@@ -18,7 +18,7 @@ from .validators import variable_is_set
 
 _CREDENTIALS = {"sigv4": "AWS credentials", "google": "Google credentials"}
 _URLS = (("base_url",), ("turn_cache",), ("rate_limits", "store"))  # they may have a password
-_HIDDEN = ("name", "docs", "checked", "api_key_env", "capabilities", "models")
+_HIDDEN = ("name", "docs", "checked", "evidence", "api_key_env", "capabilities", "models")
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,13 +196,15 @@ class Profile(EndpointModels, Table):
             of all tables that fit a model, later ones win over earlier ones, key by key.
         docs: documentation that the facts of a catalogue file come from.
         checked: date on which they were looked up.
+        evidence: what they are known from. "recorded": answers of the endpoint, which are fixtures; "documented": the
+            maker's pages; "reported": other people's programs and reports, because the maker documents too little.
         untrusted_file: the file that chooses the host and is not trusted: see `without_environment`.
 
     `base_url`, `api_key`, `model`, `turn_cache` and the values of `headers` may refer to environment variables, as in
     `"https://${GATEWAY}/v1"`. Variables are read when a request is made, and their values are never shown.
     """
 
-    unlisted = ("name", "docs", "checked", "untrusted_file")
+    unlisted = ("name", "docs", "checked", "evidence", "untrusted_file")
     required = {"base_url": 'required, unless the settings start from the catalogue, as with profile = "kimi"'}  # noqa: RUF012
 
     name: str = "custom"
@@ -255,6 +257,7 @@ class Profile(EndpointModels, Table):
     models: tuple[Annotated[ModelTable, table_field(ModelTable)], ...] = Field(default=(), repr=False)
     docs: str | None = None
     checked: date | None = None
+    evidence: Literal["recorded", "documented", "reported"] = "documented"
     untrusted_file: str | None = Field(default=None, exclude=True, repr=False)
 
     @field_validator("quirks")

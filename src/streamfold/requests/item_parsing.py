@@ -16,7 +16,8 @@ from ..values import ConfigError, Message, TextPart, ToolCall, did_you_mean
 from .content_parsing import ReadPart, read_content
 from .object_reader import ObjectReader, kind_of
 
-CALL_EXTRAS = ("namespace", "caller")  # members of a call that its provider wants back
+# Members of a call that its provider wants back; the last one is Perplexity's.
+CALL_EXTRAS = ("namespace", "caller", "thought_signature")
 # Members of calls of other APIs (Gemini's thought signatures), which clients of this API carry for their provider.
 CARRIED_CALL_EXTRAS = ("extra_content",)
 ITEM_EXTRAS = ("id", "status", "phase")  # members of messages and results

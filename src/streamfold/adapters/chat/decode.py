@@ -39,8 +39,11 @@ if TYPE_CHECKING:
 
 # Members that few events have. One look tells whether there is any of them.
 _ODD = frozenset({"error", "base_resp"})
-REASONING = ("reasoning_content", "reasoning", "thinking", "thought")
-_EXTRAS = ("annotations", "audio", "reasoning_details")
+REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "thought")
+_EXTRAS = ("annotations", "audio", "reasoning_details", "reasoning_opaque")
+# Sources of the whole answer, repeated on every chunk: https://docs.perplexity.ai/docs/sonar/features. Perplexity
+# itself has moved to the Responses API; proxies before it still send them.
+_SOURCES = ("search_results", "citations")
 _MORE = frozenset({"refusal", "function_call", *REASONING, *_EXTRAS})
 
 
@@ -132,6 +135,9 @@ class ChatEventReader:
                 usage = usage or _object(said)
             if "error" in choice and (error := choice["error"]):  # OpenRouter
                 failure = failure or Failure(error_info(error), error)
+        for name in _SOURCES:
+            if (sources := chunk.get(name)) and type(sources) is list:
+                out.append(ExtraPart(name, non_empty(sources), whole=True))
         if "x_groq" in chunk:
             usage, failure = self._groq(chunk, usage, failure)
         if usage or finish or failure:
@@ -321,7 +327,7 @@ def _is_cut(said: Any) -> bool:
 
 
 def _parts(content: Any, out: list[Delta]) -> None:
-    """Reads content that is a list of parts: Mistral's reasoning models send reasoning that way."""
+    """Reads content that is a list of parts: Mistral and Databricks send reasoning that way."""
     for part in content if isinstance(content, list) else [content]:
         match part:
             case str():
@@ -333,6 +339,10 @@ def _parts(content: Any, out: list[Delta]) -> None:
             case {"type": "thinking", "thinking": list(pieces)}:
                 texts = (piece.get("text") for piece in pieces if isinstance(piece, dict))
                 out.append(ReasoningDelta("".join(text for text in texts if isinstance(text, str))))
+            case {"type": "reasoning", "summary": list(pieces)}:  # Databricks (fixtures/databricks)
+                texts = (piece.get("text") for piece in pieces if isinstance(piece, dict))
+                out.append(ReasoningDelta("".join(text for text in texts if isinstance(text, str))))
+                out.append(ExtraPart("reasoning_parts", non_empty(part)))
             case {"type": "refusal", "refusal": str(text)}:
                 out.append(RefusalDelta(text))
             case {"text": str(text)}:

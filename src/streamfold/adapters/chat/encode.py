@@ -23,7 +23,7 @@ from .history import merge_reasoning_details, shorten_call_ids
 from .quirks import ChatQuirks
 from .reasoning import keep_reasoning_members, reasoning_members
 from .thinking import effort_members
-from .unsupported_parts import sent_extras
+from .unsupported_parts import returned_members, sent_extras
 
 if TYPE_CHECKING:
     from ...requests import Request
@@ -92,6 +92,10 @@ class ChatRequestWriter:
             out["prefix"] = True
         if message.role == "assistant":
             out.update(self._sent_reasoning(message, request, out["content"]))
+        for name in returned_members(message, request, self.quirks):
+            pieces = message.extras[name]
+            is_text = all(isinstance(piece, str) for piece in pieces)
+            out[name] = "".join(pieces) if is_text else pieces[-1]
         if message.name and self.quirks.message_names:
             out["name"] = message.name
         if message.tool_call_id is not None:
@@ -112,7 +116,8 @@ class ChatRequestWriter:
         reasoning = message.reasoning
         if reasoning is None and message.tool_calls and self.quirks.reasoning_required:
             reasoning = ""
-        return {} if reasoning is None else reasoning_members(message, reasoning, content, self.quirks)
+        parts = message.extras.get("reasoning_parts") if request.came_from_here(message) else None
+        return {} if reasoning is None else reasoning_members(message, reasoning, content, self.quirks, parts)
 
     def _content(self, content: Content, where: str) -> str | list[dict[str, Any]] | None:
         if not isinstance(content, tuple):

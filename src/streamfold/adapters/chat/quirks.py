@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-ReasoningField: TypeAlias = Literal["reasoning_content", "reasoning", "think_tag", "thinking_part"]
+ReasoningField: TypeAlias = Literal[
+    "reasoning_content", "reasoning", "reasoning_text", "think_tag", "thinking_part", "reasoning_part"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +30,16 @@ class ChatQuirks:
         inline_refs: the server accepts no `$ref` in a schema.
         unsupported_keywords: schema keywords that the server refuses.
         reasoning_field: where the reasoning of an earlier turn is sent back: a member of the message; "think_tag": in
-            <think> before its text; "thinking_part": a part of its content (Mistral). None: it is not sent, because
-            many servers refuse members that they do not know.
+            <think> before its text; "thinking_part" or "reasoning_part": a part of its content (Mistral, Databricks).
+            None: it is not sent, because many servers refuse members that they do not know.
         reasoning_of_thinkers: only models that are known to think accept it. Groq's other models answer a 400.
         reasoning_required: a turn with calls is refused without its reasoning, so that at least an empty text is sent:
             DeepSeek, while it thinks (https://api-docs.deepseek.com/guides/thinking_mode).
         reasoning_details: the `reasoning_details` of an answer are sent back to the endpoint that they came from,
             and to no other, instead of the reasoning's text. OpenRouter and MiniMax want them unchanged: some are
             signed.
+        returned_members: members of an answer's message that are sent back unchanged to the endpoint that they came
+            from. GitHub Copilot signs reasoning in `reasoning_opaque`.
         reasoning_split: sent as `reasoning_split`. MiniMax writes reasoning into the text otherwise.
         thinking_switch: the member that turns thinking on or off, for servers on which `reasoning_effort` does not:
             `thinking: {"type": ...}`, `enable_thinking: true`, or `reasoning: {"enabled": true}`. The effort "none" is
@@ -79,6 +83,7 @@ class ChatQuirks:
     reasoning_of_thinkers: bool = False
     reasoning_required: bool = False
     reasoning_details: bool = False
+    returned_members: tuple[str, ...] = ()
     reasoning_split: bool = False
     thinking_switch: Literal["thinking", "enable_thinking", "reasoning"] | None = None
     effort_grades: bool = True

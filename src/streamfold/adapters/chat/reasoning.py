@@ -6,7 +6,7 @@ That of finished turns is sent where the model's family says so: others leave it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -55,8 +55,14 @@ def with_reasoning_to_send(request: Request, sent: list[bool]) -> Request:
     return replace(request, messages=tuple(messages))
 
 
-def reasoning_members(message: Message, reasoning: str, content: Any, quirks: ChatQuirks) -> dict[str, Any]:
-    """Returns the members of a turn that hold its reasoning, in the place where the endpoint wants it."""
+def reasoning_members(
+    message: Message, reasoning: str, content: Any, quirks: ChatQuirks, parts: Any = None
+) -> dict[str, Any]:
+    """Returns the members of a turn that hold its reasoning, in the place where the endpoint wants it.
+
+    Args:
+        parts: the pieces of reasoning parts as this endpoint sent them, with their signatures.
+    """
     match quirks.reasoning_field:
         case None:
             return {}
@@ -68,8 +74,30 @@ def reasoning_members(message: Message, reasoning: str, content: Any, quirks: Ch
                 return {}
             said = [{"type": "text", "text": content}] if isinstance(content, str) and content else content or []
             return {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": reasoning}]}, *said]}
+        case "reasoning_part":
+            texts = [{"type": "text", "text": content}] if isinstance(content, str) and content else content or []
+            summary = merge_summaries(parts or []) or [{"type": "summary_text", "text": reasoning}]
+            return {"content": [{"type": "reasoning", "summary": summary}, *texts]} if reasoning else {}
         case field:
             return {field: reasoning}
+
+
+def merge_summaries(parts: Iterable[Any]) -> list[dict[str, Any]]:
+    """Joins the summaries of streamed reasoning parts, as an answer that is not streamed has them.
+
+    The signature comes with the last piece of a text, so that whatever follows is another text.
+    """
+    out: list[dict[str, Any]] = []
+    pieces = (piece for part in parts if isinstance(part, Mapping) for piece in part.get("summary") or ())
+    for piece in pieces:
+        if not isinstance(piece, Mapping):
+            continue
+        if out and not out[-1].get("signature") and out[-1].get("type") == piece.get("type"):
+            said = {name: value for name, value in piece.items() if value}
+            out[-1] = {**out[-1], **said, "text": f"{out[-1].get('text') or ''}{piece.get('text') or ''}"}
+        else:
+            out.append(dict(piece))
+    return out
 
 
 def keep_reasoning_members(request: Request, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,11 @@ from .quirks import ChatQuirks
 if TYPE_CHECKING:
     from ...requests import Request
 
-# The extras of answers, and of items. No request has them, but for `reasoning_details`, where a quirk says so.
-_NOT_SENT = ("annotations", "blocks", "content", "custom_tool_calls", "output", "reasoning_details", *ITEM_EXTRAS)
+# The extras of answers, and of items. No request has them unless a quirk says so.
+_NOT_SENT = (
+    "annotations", "blocks", "citations", "content", "custom_tool_calls", "output", "reasoning_details",
+    "reasoning_opaque", "reasoning_parts", "search_results", *ITEM_EXTRAS,
+)  # fmt: skip
 
 
 def sent_extras(message: Message) -> dict[str, Any]:
@@ -25,6 +28,13 @@ def sent_extras(message: Message) -> dict[str, Any]:
     if isinstance(extras.get("audio"), list):  # the pieces of an answer
         del extras["audio"]
     return extras
+
+
+def returned_members(message: Message, request: Request, quirks: ChatQuirks) -> list[str]:
+    """Returns which members of an earlier answer are sent back: those that the endpoint wants, and made itself."""
+    if not quirks.returned_members or not request.came_from_here(message):
+        return []
+    return [name for name in quirks.returned_members if isinstance(message.extras.get(name), list)]
 
 
 def dropped_by_chat(request: Request, quirks: ChatQuirks, back: Sequence[bool]) -> UnsupportedParts:
@@ -43,6 +53,9 @@ def dropped_by_chat(request: Request, quirks: ChatQuirks, back: Sequence[bool]) 
         if not _is_sent(message.reasoning, sent, takes_text=back[at]):
             dropped.reasoning.append(where)
         as_they_are = {*sent_extras(message), *(("reasoning_details",) if sent else ())}
+        as_they_are.update(returned_members(message, request, quirks))
+        if quirks.reasoning_field == "reasoning_part" and request.came_from_here(message):
+            as_they_are.add("reasoning_parts")  # with the reasoning, or dropped as reasoning
         lost = (name for name in message.extras if name not in as_they_are and _says_more(name, message))
         dropped.members += [dropped_extra(where, name, message.extras[name]) for name in lost]
         dropped.members += dropped_media_members(message, where)

@@ -225,6 +225,16 @@ def _annotation(payload: dict[str, Any], out: list[Delta]) -> None:
         out.append(ExtraPart("annotations", non_empty(payload["annotation"])))
 
 
+def _thought(payload: dict[str, Any], out: list[Delta]) -> None:
+    """Reads what Perplexity's model thinks at a step of its research. No item repeats it.
+
+    https://docs.perplexity.ai/docs/agent-api/output-control
+    """
+    if isinstance(thought := payload.get("thought"), str) and thought:
+        number = int_or_none(payload.get("sequence_number")) or 0
+        out.append(ReasoningDelta(thought, PartRef(number=number, form="thought"), whole=True))
+
+
 def _audio(member: str, payload: dict[str, Any], out: list[Delta]) -> None:
     out.append(ExtraPart("audio", {member: non_empty(payload.get("delta"))}))
 
@@ -273,6 +283,10 @@ _EVENTS: dict[str, Callable[[dict[str, Any], list[Delta]], None]] = {
     "response.mcp_call_arguments.done": partial(_item_piece, "mcp_call", "arguments"),
     "response.code_interpreter_call_code.delta": partial(_item_piece, "code_interpreter_call", "delta"),
     "response.code_interpreter_call_code.done": partial(_item_piece, "code_interpreter_call", "code"),
+    **{
+        f"response.reasoning.{step}": _thought
+        for step in ("started", "search_queries", "search_results", "fetch_url_queries", "fetch_url_results", "stopped")
+    },
     # The last two are not OpenAI's, but gateways'.
     **{f"response.{said}": partial(_ends, said) for said in ("completed", "incomplete", "failed", "cancelled", "done")},
 }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ...requests import HostedForm, read_response_format, with_raw_tools, written_hosted
 from ...values import AllowedTools, ConfigError, HostedTool, Message, NamedTool, ReadToolChoice, Tool, ToolCall
 from .hosted_tools import HOSTED_FORMS
-from .items import check_message, message_items
+from .items import check_message, message_items, plain_items
 
 if TYPE_CHECKING:
     from ...requests import Options, Request
@@ -35,14 +35,21 @@ class ResponsesQuirks:
         strict_output: a `response_format` that is a pydantic model is sent in the subset of OpenAI's strict mode, which
             guarantees a fitting answer.
         says_json: JSON mode is refused unless a message says "json" (OpenAI, Azure).
+        returned_items: which items of earlier answers are sent back. "plain": messages, as their text alone, and calls,
+            for servers whose input has no other items (Perplexity, by the types of its SDK).
+        format_member: the member of the request that says which format the answer has.
+        tool_choice: whether `tool_choice` is sent. If not, tools are left out for "none".
     """
 
     store: bool | None = False
     encrypted_reasoning: bool = True
     system_as_instructions: bool = False
     strict_output: bool = True
-    hosted_tools: Literal["openai", "xai", "openrouter"] = "openai"
+    hosted_tools: Literal["openai", "xai", "openrouter", "perplexity"] = "openai"
     says_json: bool = True
+    returned_items: Literal["all", "plain"] = "all"
+    format_member: Literal["text", "response_format"] = "text"
+    tool_choice: bool = True
 
 
 # Each of them lets the provider go on with what it has kept.
@@ -70,8 +77,9 @@ class ResponsesRequestWriter:
             "input": [item for at, message in messages for item in self._message(message, at, request, stored, others)],
             "stream": request.stream,
         }
-        if request.tools:
+        if request.tools and (self.quirks.tool_choice or request.tool_choice != "none"):
             body["tools"] = [self._tool(tool) for tool in request.tools]
+        if request.tools and self.quirks.tool_choice:
             body["tool_choice"] = self._tool_choice(request.tool_choice, request.tools)
         said = {
             "instructions": instructions,
@@ -80,7 +88,7 @@ class ResponsesRequestWriter:
             "max_output_tokens": options.max_output_tokens,
             "parallel_tool_calls": options.parallel_tool_calls,
             "reasoning": {"effort": options.reasoning_effort} if options.reasoning_effort else None,
-            "text": self._text(options.response_format),
+            self.quirks.format_member: self._format(options.response_format),
             "store": store,
             "include": ["reasoning.encrypted_content"] if store is False and self._encrypts(request) else None,
         }
@@ -122,6 +130,8 @@ class ResponsesRequestWriter:
     ) -> Iterator[dict[str, Any]]:
         check_message(message, f"messages[{position}]")
         here = request.came_from_here(message)
+        if self.quirks.returned_items == "plain":
+            return plain_items(message, position, came_from_here=here)
         return message_items(message, position, stored=stored, came_from_here=here, others=others)
 
     @property
@@ -163,15 +173,19 @@ class ResponsesRequestWriter:
         written = tool.raw if isinstance(tool, HostedTool) else self._tool(tool)
         return {name: written[name] for name in ("type", "name", "server_label") if name in written}
 
-    def _text(self, wanted: Any) -> dict[str, Any] | None:
+    def _format(self, wanted: Any) -> dict[str, Any] | None:
         read = read_response_format(wanted)
         if read is None:
             return None
+        nested = self.quirks.format_member == "response_format"  # as in Chat Completions
         if read.schema is None:
-            return {"format": {"type": "json_object"}}
+            return {"type": "json_object"} if nested else {"format": {"type": "json_object"}}
         said = {"description": read.description, "strict": read.strict}
         given = {name: value for name, value in said.items() if value is not None}
-        return {"format": {"type": "json_schema", "name": read.name, "schema": dict(read.schema), **given}}
+        schema = {"name": read.name, "schema": dict(read.schema), **given}
+        if nested:
+            return {"type": "json_schema", "json_schema": schema}
+        return {"format": {"type": "json_schema", **schema}}
 
 
 def _opening_texts(messages: list[tuple[int, Message]]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Tools that the provider runs, in the words of the Responses API and of those who have made it their own.
 
 https://platform.openai.com/docs/guides/tools, https://docs.x.ai/docs/guides/tools/overview,
-https://openrouter.ai/docs/features/server-tools.
+https://openrouter.ai/docs/features/server-tools, https://docs.perplexity.ai/docs/agent-api/tools.
 """
 
 from __future__ import annotations
@@ -112,8 +112,27 @@ OPENROUTER = {  # on both of its wire formats
     "web_fetch": HostedForm(_openrouter_fetch, (*_DOMAINS, "max_content_tokens")),
     "code_execution": HostedForm(lambda tool: {"type": "openrouter:shell"}),
 }
+
+
+def _perplexity_search(tool: WebSearch) -> dict[str, Any]:
+    blocked = [f"-{domain}" for domain in tool.blocked_domains or ()]
+    domains = [*(tool.allowed_domains or ()), *blocked]
+    filters = {"search_domain_filter": domains} if domains else None
+    more = _given(filters=filters, user_location=tool.user_location, search_context_size=tool.context_size)
+    return {"type": "web_search", **more}
+
+
+_PERPLEXITY = {
+    "web_search": HostedForm(
+        _perplexity_search, ("allowed_domains", "blocked_domains", "user_location", "context_size")
+    ),
+    "web_fetch": HostedForm(lambda tool: {"type": "fetch_url"}),
+    "code_execution": HostedForm(lambda tool: {"type": "sandbox"}),
+    "mcp": HostedForm(_mcp, ("authorization", "headers", "allowed_tools")),
+}
 HOSTED_FORMS: dict[str, Mapping[str, HostedForm]] = {
     "openai": _OPENAI,
     "xai": _XAI,
     "openrouter": {**OPENROUTER, "custom": _OPENAI["custom"]},
+    "perplexity": _PERPLEXITY,
 }

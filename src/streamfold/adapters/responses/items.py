@@ -67,6 +67,17 @@ def message_items(
         yield _call({}, call if came_from_here or is_custom(call) else replace(call, extra=None))
 
 
+def plain_items(message: Message, position: int, *, came_from_here: bool) -> Iterator[dict[str, Any]]:
+    """Yields the items of a message for servers that know messages, calls and results alone."""
+    if message.role != "assistant":
+        yield from message_items(message, position, stored=False, came_from_here=came_from_here)
+        return
+    if text := _said(message) or message.refusal:
+        yield {"type": "message", "role": "assistant", "content": text}
+    for call in message.tool_calls:
+        yield _call({}, call if came_from_here else replace(call, extra=None))
+
+
 def _call(item: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
     extra = call.extra or {}
     if is_custom(call):

@@ -187,13 +187,18 @@ def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Fi
     return Finish("unknown", status) if status and status not in UNFINISHED else None
 
 
-_COUNTED = {"code_interpreter": "code_execution", "image_gen": "image_generation"}
+_COUNTED = {
+    "code_interpreter": "code_execution", "image_gen": "image_generation",
+    "search_web": "web_search", "fetch_url": "web_fetch", "sandbox": "code_execution",
+}  # fmt: skip
 
 
 def _add_tool_requests(usage: dict[str, Any], said: Any, out: list[Delta]) -> None:
-    """Adds how many requests tools made: OpenAI counts them beside the usage, xAI in it."""
-    details = usage.get("server_side_tool_usage_details")
-    if isinstance(details, dict):
+    """Adds how many requests tools made: OpenAI counts them beside the usage, xAI and Perplexity in it."""
+    details, calls = usage.get("server_side_tool_usage_details"), usage.get("tool_calls_details")
+    if isinstance(calls, dict):
+        found = {name: as_object(about).get("invocation") for name, about in calls.items()}
+    elif isinstance(details, dict):
         found = {str(name).removesuffix("_calls"): number for name, number in details.items()}
     elif isinstance(said, dict):
         found = {name: as_object(about).get("num_requests") for name, about in said.items()}

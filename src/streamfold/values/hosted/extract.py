@@ -67,8 +67,11 @@ def citations_in(extras: Mapping[str, Any], text: str) -> tuple[Citation, ...]:
     """Returns the sources that an answer names."""
     blocks, of_gemini = _blocks(extras)
     grounding, recited = _only(extras, "groundingMetadata"), _only(extras, "citationMetadata")
+    annotations, listed = _items(extras, "annotations"), extras.get("citations")
+    results, urls = _items(extras, "search_results"), listed if isinstance(listed, list) else ()
     return (
-        *openai.citations(_items(extras, "output"), _items(extras, "annotations"), text),
+        *openai.citations(_items(extras, "output"), annotations, text),
+        *(() if annotations else openai.listed_sources(results, urls)),
         *(() if of_gemini else anthropic.citations(blocks, text)),
         *gemini.citations(grounding, recited, text),
     )

@@ -31,6 +31,9 @@ _ITEMS = {
     "file_search_call": _Item("file_search", "both", "queries"),
     "code_interpreter_call": _Item("code_execution", "both", "code"),
     "image_generation_call": _Item("image_generation", "both"),
+    "search_results": _Item("web_search", "both", "queries"),  # this and the next two: Perplexity, types of its SDK
+    "fetch_url_results": _Item("web_fetch", "both"),
+    "sandbox_results": _Item("code_execution", "both", "code"),
     "mcp_list_tools": _Item("mcp", "listing"),
     "mcp_call": _Item("mcp", "both", "arguments"),
     "mcp_approval_request": _Item("mcp", "approval", "arguments"),
@@ -200,6 +203,13 @@ def _cited(annotations: list[Any], offset: int | None, size: int) -> Iterator[Ci
             offset + start if placed else None,  # type: ignore[operator]
             offset + end if placed else None,  # type: ignore[operator]
         )
+
+
+def listed_sources(results: list[Mapping[str, Any]], urls: Any) -> Iterator[Citation]:
+    """Yields the sources in lists beside an answer (Perplexity). The text refers to them by their numbers."""
+    titles = {url: str_or_none(result.get("title")) for result in results if (url := str_or_none(result.get("url")))}
+    for url in dict.fromkeys([*titles, *(url for url in urls if isinstance(url, str))]):
+        yield Citation("url", url, titles.get(url))
 
 
 def phases(items: list[Mapping[str, Any]]) -> Iterator[str]:
