@@ -9,6 +9,7 @@ What is public is the kit with which packages read tables of their own in `strea
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
+from ..text import variable_names
 from ..values import did_you_mean, set_public_module
 from .catalogue import catalogue_folder, provider_files
 from .endpoint_models import prices_in
@@ -66,6 +67,7 @@ __all__ = [
     "tune_gc_for_server",
     "validated_by",
     "variable_is_set",
+    "variable_names",
     "variable_value",
 ]
 
