@@ -334,7 +334,13 @@ def interfaces(session: nox.Session) -> None:
     words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
     session.run(*words, *INTERFACES, external=True)
     session.run(
-        "pytest", *ALL, "-n", "0", "tests/interfaces", *session.posargs, env={"STREAMFOLD_INTERFACES": str(folder)}
+        "pytest",
+        *ALL,
+        "-n",
+        "0",
+        "packages/integrations/tests/interfaces",
+        *session.posargs,
+        env={"STREAMFOLD_INTERFACES": str(folder)},
     )
 
 
@@ -355,10 +361,15 @@ def agents(session: nox.Session) -> None:
 def integrations(session: nox.Session) -> None:
     """streamfold under LangChain and pydantic-ai, with LangChain's own standard tests, and in a Jupyter kernel."""
     session.install(
-        *DEV, "-e", ".[langchain,pydantic-ai]", "langchain-tests>=1.1", "ipykernel>=6.29", "jupyter-client>=8"
+        *DEV,
+        "-e",
+        "./packages/integrations[langchain,pydantic-ai]",
+        "langchain-tests>=1.1",
+        "ipykernel>=6.29",
+        "jupyter-client>=8",
     )
-    session.run("mypy", "src/streamfold/integrations")
-    session.run("pytest", *ALL, "tests/integrations", *session.posargs)
+    session.run("mypy", "packages/integrations/src")
+    session.run("pytest", *ALL, "packages/integrations/tests", "tests/client/test_jupyter.py", *session.posargs)
 
 
 @nox.session(python=VERSIONS[0])
@@ -435,9 +446,14 @@ def fixtures(session: nox.Session) -> None:
 @nox.session(python=VERSIONS[0])
 def judges(session: nox.Session) -> None:
     """Other people's compliance tests against the gateway, and LangChain's against its model; offline."""
-    session.install(*DEV, "-e", ".[langchain]", "llm-comply==0.5.0", "langchain-tests")
+    session.install(*DEV, "-e", "./packages/integrations[langchain]", "llm-comply==0.5.0", "langchain-tests")
     session.run(
-        "pytest", "-n", "0", *ALL, "packages/lab/tests/test_judges.py", "tests/integrations/test_langchain_standard.py"
+        "pytest",
+        "-n",
+        "0",
+        *ALL,
+        "packages/lab/tests/test_judges.py",
+        "packages/integrations/tests/test_langchain_standard.py",
     )
 
 

@@ -39,9 +39,9 @@ MODULES: dict[str, list[str]] = {
     "streamfold.tools": [],
     "streamfold.turn_cache": [],
     "streamfold.types": [],
-    "streamfold.integrations.otel": [],
-    "streamfold.integrations.agui": [],
-    "streamfold.integrations.aisdk": [],
+    "streamfold_integrations.otel": [],
+    "streamfold_integrations.agui": [],
+    "streamfold_integrations.aisdk": [],
     "streamfold.sync": [],
 }
 WITH_MEMBERS = {
@@ -56,7 +56,7 @@ WITH_MEMBERS = {
     "ReplayProvider",
 }
 WHOLE = [  # modules with all members
-    *("streamfold.sync", "streamfold.integrations.agui", "streamfold.integrations.aisdk"),
+    *("streamfold.sync", "streamfold_integrations.agui", "streamfold_integrations.aisdk"),
     *(f"streamfold.{module}" for module in ("jobs", "limits", "middleware", "net", "serving", "stores", "tools")),
     *("streamfold.turn_cache", "streamfold.types"),
 ]

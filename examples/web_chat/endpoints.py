@@ -12,8 +12,8 @@ from fastapi.responses import StreamingResponse
 from pydantic_core import from_json
 
 from streamfold import ChatModel, ConfigError, StreamfoldError, Tool, ToolRun
-from streamfold.integrations import agui, aisdk
 from streamfold.tools import CallJournal
+from streamfold_integrations import agui, aisdk
 
 MAX_BODY = 10_000_000  # bytes
 

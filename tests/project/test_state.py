@@ -12,6 +12,11 @@ from tables import each_row
 
 GUIDE = ROOT / "docs" / "guides" / "state.md"
 PACKAGE = Path(streamfold.__file__).parent
+MODULES = {  # those of other distributions by their whole names
+    ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__"): path
+    for base in (PACKAGE, *sorted(ROOT.glob("packages/*/src")))
+    for path in base.rglob("*.py")
+}
 COLUMNS = [
     "#",
     "what is kept, and the code",
@@ -36,7 +41,7 @@ def test_every_row_is_whole() -> None:
 @each_row("row", ROWS, ids=[row[0] for row in ROWS])
 def test_every_row_names_its_test(row: list[str]) -> None:
     """The test is there."""
-    named = re.fullmatch(r"`((?:packages/lab/)?tests/[\w/]+\.py)::(test_\w+)`", row[-1])
+    named = re.fullmatch(r"`((?:packages/\w+/)?tests/[\w/]+\.py)::(test_\w+)`", row[-1])
     assert named is not None, row[-1]
     tree = ast.parse((ROOT / named[1]).read_text("utf-8"))
     assert named[2] in {
@@ -45,37 +50,25 @@ def test_every_row_names_its_test(row: list[str]) -> None:
 
 
 def test_every_module_that_uses_stores_is_in_a_row() -> None:
-    """Whoever keeps something in a store says in the table what it is, whose, and for how long."""
-    found = {name for row in ROWS for name in re.findall(r"`([\w.]+)`", row[1])}
-    named = {name for name in found if not name.startswith("streamfold_")}
-    assert [name for name in sorted(named) if not _exists(name)] == []
-    missing = [module for module in _modules() if _uses_stores(module) and not _is_named(module, named)]
-    assert missing == []
-
-
-def _modules() -> list[str]:
-    found = (path.relative_to(PACKAGE).with_suffix("").parts for path in PACKAGE.rglob("*.py"))
-    return sorted(".".join(parts).removesuffix(".__init__") for parts in found)
-
-
-def _exists(name: str) -> bool:
-    path = PACKAGE.joinpath(*name.split("."))
-    return path.is_dir() or path.with_suffix(".py").is_file()
+    """A module that keeps something in a store is in the table, with its owner and its lifetime."""
+    named = {name for row in ROWS for name in re.findall(r"`([\w.]+)`", row[1])}
+    assert sorted(named - MODULES.keys()) == []
+    using = [module for module in MODULES if not module.startswith("streamfold_lab") and _uses_stores(module)]
+    assert [module for module in using if not _is_named(module, named)] == []
 
 
 def _uses_stores(module: str) -> bool:
-    path = PACKAGE.joinpath(*module.split("."))
-    package = module.split(".") if path.is_dir() else module.split(".")[:-1]
-    tree = ast.parse((path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text("utf-8"))
+    path = MODULES[module]
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
     imported = set[str]()
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            base = ["streamfold", *package[: len(package) - node.level + 1]] if node.level else []
+            base = package[: len(package) - node.level + 1] if node.level else []
             start = ".".join([*base, *([node.module] if node.module else [])])
             imported |= {start, *(f"{start}.{alias.name}" for alias in node.names)}
-    return any(name == "streamfold.stores" or name.startswith("streamfold.stores.") for name in imported)
+    return any(re.match(r"(streamfold\.)?stores(\.|$)", name) for name in imported)
 
 
 def _is_named(module: str, named: set[str]) -> bool:

@@ -44,8 +44,8 @@ from tables import each_row
 
 BOUND_BY = [
     "integrations/test_repair.py::test_a_client_sees_what_the_answer_means",
-    "integrations/test_langchain.py::test_each_kind_of_stream_is_right",
-    "integrations/test_pydantic_ai.py::test_each_kind_of_stream_is_right",
+    "../packages/integrations/tests/test_langchain.py::test_each_kind_of_stream_is_right",
+    "../packages/integrations/tests/test_pydantic_ai.py::test_each_kind_of_stream_is_right",
     "client/test_sync.py::test_streaming_and_whole_answers",
     "gateway/test_matrix.py::test_answers",
     "agents/test_claude_code.py::test_a_loop_of_tools_edits_files",

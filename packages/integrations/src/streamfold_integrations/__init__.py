@@ -1,0 +1,9 @@
+"""streamfold in other frameworks. Each module needs the framework that it is named after, and is imported by its name.
+
+    langchain      a chat model for LangChain
+    pydantic_ai    a model for pydantic-ai
+    aisdk, agui    the UI message stream of the AI SDK, and AG-UI, for an endpoint of your own
+    otel           spans and metrics of OpenTelemetry
+
+Provisional: a minor version may change or remove a name without a deprecation.
+"""

@@ -1,0 +1,80 @@
+"""What frameworks have a name for and streamfold has not, as each API writes it: settings, and kinds of tokens.
+
+Settings go into `extra_body`, which only means something to one API:
+https://platform.openai.com/docs/api-reference/chat/create, https://docs.claude.com/en/api/messages,
+https://ai.google.dev/api/generate-content#generationconfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streamfold import ChatModel, Usage
+from streamfold.middleware import get_model_info
+
+_SAMPLING = ("presence_penalty", "frequency_penalty")
+_CHAT = {name: name for name in (*_SAMPLING, "logit_bias", "top_k", "service_tier")}
+_MEMBERS: dict[str, dict[str, str]] = {
+    "chat": _CHAT,
+    "kimi": {name: name for name in _SAMPLING},
+    "responses": {"service_tier": "service_tier"},
+    "anthropic": {"top_k": "top_k", "service_tier": "service_tier"},
+    "gemini": {
+        "top_k": "generationConfig.topK",
+        "presence_penalty": "generationConfig.presencePenalty",
+        "frequency_penalty": "generationConfig.frequencyPenalty",
+        "service_tier": "serviceTier",
+    },
+}
+# The tiers of each API, by the words of OpenAI; None: nothing is sent, which means the same there, or nothing at all.
+_TIERS: dict[str, dict[str, str | None]] = {
+    "anthropic": {"default": "standard_only", "flex": None, "priority": None},
+    "gemini": {"auto": None, "default": "standard"},
+}
+NAMES = (*_SAMPLING, "logit_bias", "top_k", "service_tier")
+
+
+def unsupported_settings(model: ChatModel) -> frozenset[str]:
+    """Returns the names of settings that this model can't be sent: all of them if it does not say who may answer."""
+    return frozenset(NAMES) - _places(model).keys()
+
+
+def as_body_members(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns these settings as members of a body, without those that the model can't be sent and those that are None.
+
+    Args:
+        settings: may have others, too.
+    """
+    body: dict[str, Any] = {}
+    for name, (place, words) in _places(model).items():
+        value: Any = settings.get(name)
+        value = words.get(value, value) if words else value
+        *outer, member = place.split(".")
+        if value is not None:
+            (body.setdefault(outer[0], {}) if outer else body)[member] = value
+    return body
+
+
+def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]:
+    """Returns where each setting is written, and in which words: as all have it who may answer."""
+    facts, profile = get_model_info(model), getattr(model, "profile", None)
+    asked = [(one.adapter, one.refused_members) for one in facts.endpoints] if facts else []
+    if profile is not None and not facts:  # a double
+        asked = [(profile.adapter, profile.quirks_of(profile.model).get("refused_members", ()))]
+    each = [
+        {
+            member: (place, _TIERS.get(adapter, {}) if member == "service_tier" else {})
+            for member, place in _MEMBERS.get(adapter, {}).items()
+            if member not in refused
+        }
+        for adapter, refused in asked
+    ]
+    first, *others = each or [{}]
+    return {name: place for name, place in first.items() if all(other.get(name) == place for other in others)}
+
+
+def token_details(usage: Usage) -> dict[str, int]:
+    """Returns the tokens of an answer by kind, where the server counted them so: audio, predictions, reasoning."""
+    reasoning = {} if usage.reasoning_tokens is None else {"reasoning_tokens": usage.reasoning_tokens}
+    return {**reasoning, **usage.details}

@@ -1,0 +1,264 @@
+"""OpenTelemetry spans and metrics that follow its conventions for generative AI. Needs the extra `otel`.
+
+    provider = Provider.from_config("kimi:kimi-k2.6", hooks=[otel_hooks()])
+
+The conventions: https://github.com/open-telemetry/semantic-conventions-genai (gen-ai-spans, gen-ai-metrics), still in
+development when this was written (2026-11). One span covers an answer with all its attempts, from the request to the
+end of the stream. Messages and answers are recorded only on demand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from streamfold import ConfigError, Hooks, Message, ToolCall
+from streamfold.types import RequestInfo
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, TracerProvider
+
+    from streamfold import APIError, Reply
+    from streamfold.types import Attempt
+
+__all__ = ["otel_hooks"]
+
+_SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
+_TOKENS = [float(4**power) for power in range(14)]
+
+# Names that the conventions define for some endpoints. Others have the name of their configuration.
+_WELL_KNOWN = {
+    "api.openai.com": "openai",
+    "openai.azure.com": "azure.ai.openai",
+    "cognitiveservices.azure.com": "azure.ai.openai",
+    "models.ai.azure.com": "azure.ai.inference",
+    "services.ai.azure.com": "azure.ai.inference",
+    "api.anthropic.com": "anthropic",
+    "amazonaws.com": "aws.bedrock",
+    "api.cohere.com": "cohere",
+    "api.deepseek.com": "deepseek",
+    "api.groq.com": "groq",
+    "api.mistral.ai": "mistral_ai",
+    "api.x.ai": "x_ai",
+    "api.perplexity.ai": "perplexity",
+    "generativelanguage.googleapis.com": "gcp.gemini",
+    "aiplatform.googleapis.com": "gcp.vertex_ai",
+    "ml.cloud.ibm.com": "ibm.watsonx.ai",
+}
+
+
+def otel_hooks(
+    *,
+    tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
+    content: bool = False,
+) -> Hooks:
+    """Returns hooks that make a client span for each answer, and measure its duration, time to first chunk and tokens.
+
+    Args:
+        tracer_provider, meter_provider: default: the application's global ones.
+        content: whether to record messages, tools and answers in the span, as JSON. Off by default, because they may
+            contain anything that a user typed.
+
+    Raises:
+        ConfigError: the extra `otel` is not installed.
+    """
+    try:
+        from opentelemetry import metrics, trace
+    except ImportError as exc:
+        raise ConfigError("otel_hooks() needs the extra: pip install 'streamfold-integrations[otel]'") from exc
+
+    meter = metrics.get_meter("streamfold", meter_provider=meter_provider)
+    watcher = _Watcher(
+        tracer=trace.get_tracer("streamfold", tracer_provider=tracer_provider),
+        duration=meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            unit="s",
+            description="Duration of an answer, with all its attempts.",
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        ),
+        first_chunk=meter.create_histogram(
+            "gen_ai.client.operation.time_to_first_chunk",
+            unit="s",
+            description="Time from the request to the first chunk of its answer.",
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        ),
+        tokens=meter.create_histogram(
+            "gen_ai.client.token.usage",
+            unit="{token}",
+            description="Tokens of the input and of the output.",
+            explicit_bucket_boundaries_advisory=_TOKENS,
+        ),
+        content=content,
+    )
+    return Hooks(
+        watcher.request,
+        watcher.first_chunk_came,
+        watcher.retried,
+        watcher.finished,
+        watcher.failed,
+        watcher.closed,
+        sending=watcher.sending,
+    )
+
+
+class _Watcher:
+    def __init__(self, *, tracer: Any, duration: Any, first_chunk: Any, tokens: Any, content: bool) -> None:
+        self._tracer, self._duration, self._first_chunk, self._tokens = tracer, duration, first_chunk, tokens
+        self._content = content
+        self._key = f"otel {id(self)}"  # an answer may have several of these
+
+    def request(self, info: RequestInfo) -> None:
+        from opentelemetry.trace import SpanKind
+
+        if self._key in info.notes:  # a further attempt
+            return
+        attributes = _request_attributes(info)
+        if self._content:
+            attributes.update(_content(info))
+        span = self._tracer.start_span(f"chat {info.model}", kind=SpanKind.CLIENT, attributes=attributes)
+        info.notes[self._key] = (span, perf_counter())
+
+    def sending(self, info: RequestInfo) -> AbstractContextManager[object]:
+        from opentelemetry.trace import use_span
+
+        # The span of an HTTP client, and the headers that it sends, are inside of this one.
+        return use_span(self._span(info), record_exception=False, set_status_on_exception=False)
+
+    def first_chunk_came(self, info: RequestInfo, seconds: float) -> None:
+        self._span(info).set_attribute("gen_ai.response.time_to_first_chunk", seconds)
+        self._first_chunk.record(seconds, _dimensions(info))
+
+    def retried(self, info: RequestInfo, attempt: Attempt) -> None:
+        self._span(info).add_event("retry", {"error.type": attempt.error or "", "error.message": attempt.problem})
+
+    def finished(self, info: RequestInfo, reply: Reply) -> None:
+        span = self._span(info)
+        span.set_attributes(_reply_attributes(reply))
+        if self._content:
+            span.set_attribute("gen_ai.output.messages", json.dumps([_answer(reply)], ensure_ascii=False))
+        about = _dimensions(info) | ({"gen_ai.response.model": reply.model} if reply.model else {})
+        if reply.usage is not None:
+            for kind, count in (("input", reply.usage.input_tokens), ("output", reply.usage.output_tokens)):
+                if count is not None:
+                    self._tokens.record(count, {**about, "gen_ai.token.type": kind})
+
+    def failed(self, info: RequestInfo, error: APIError) -> None:
+        from opentelemetry.trace import Status, StatusCode
+
+        span, kind = self._span(info), type(error).__name__
+        info.notes[f"{self._key} error"] = kind
+        span.set_attribute("error.type", kind)
+        span.set_status(Status(StatusCode.ERROR, error.message))
+
+    def closed(self, info: RequestInfo) -> None:
+        if self._key not in info.notes:  # closed before anything was sent
+            return
+        span, began = info.notes[self._key]
+        kind = info.notes.get(f"{self._key} error")
+        self._duration.record(perf_counter() - began, _dimensions(info) | ({"error.type": kind} if kind else {}))
+        span.end()
+
+    def _span(self, info: RequestInfo) -> Span:
+        span: Span = info.notes[self._key][0]
+        return span
+
+
+def _dimensions(info: RequestInfo) -> dict[str, Any]:
+    url = urlsplit(info.url)
+    host = url.hostname or ""
+    name = next(
+        (name for known, name in _WELL_KNOWN.items() if host == known or host.endswith((f".{known}", f"-{known}"))),
+        None,
+    )
+    about: dict[str, Any] = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": name or info.provider,
+        "gen_ai.request.model": info.model,
+    }
+    if host and "$" not in host:
+        about |= {"server.address": host, "server.port": url.port or (443 if url.scheme == "https" else 80)}
+    return about
+
+
+def _request_attributes(info: RequestInfo) -> dict[str, Any]:
+    options = info.request.options
+    stop = [options.stop] if isinstance(options.stop, str) else options.stop
+    values = {
+        "gen_ai.request.stream": True,
+        "gen_ai.request.temperature": options.temperature,
+        "gen_ai.request.top_p": options.top_p,
+        "gen_ai.request.max_tokens": options.max_output_tokens,
+        "gen_ai.request.seed": options.seed,
+        "gen_ai.request.stop_sequences": stop,
+        "gen_ai.output.type": None if options.response_format is None else "json",
+    }
+    return _dimensions(info) | {name: value for name, value in values.items() if value is not None}
+
+
+def _reply_attributes(reply: Reply) -> dict[str, Any]:
+    usage = reply.usage
+    values: dict[str, Any] = {
+        "gen_ai.response.id": reply.id,
+        "gen_ai.response.model": reply.model,
+        "gen_ai.response.finish_reasons": [reply.finish_reason],
+    }
+    if usage is not None:
+        values |= {
+            "gen_ai.usage.input_tokens": usage.input_tokens,
+            "gen_ai.usage.output_tokens": usage.output_tokens,
+            "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+            "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
+            "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+        }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+# --- Content, on demand --------------------------------------------------------------------------------------------
+
+
+def _content(info: RequestInfo) -> dict[str, str]:
+    request = info.request
+    values: dict[str, Any] = {"gen_ai.input.messages": [_message(message) for message in request.messages]}
+    if request.tools:
+        values["gen_ai.tool.definitions"] = [
+            {"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.parameters}
+            for tool in request.tools
+        ]
+    return {name: json.dumps(value, ensure_ascii=False, default=str) for name, value in values.items()}
+
+
+def _message(message: Message) -> dict[str, Any]:
+    if message.role == "tool":
+        result = {"type": "tool_call_response", "id": message.tool_call_id, "response": _plain(message.content)}
+        return {"role": "tool", "parts": [result]}
+    parts: list[dict[str, Any]] = []
+    if message.reasoning:
+        parts.append({"type": "reasoning", "content": message.reasoning})
+    if message.content is not None:
+        parts.append({"type": "text", "content": _plain(message.content)})
+    return {"role": message.role, "parts": parts + [_call(call) for call in message.tool_calls]}
+
+
+def _answer(reply: Reply) -> dict[str, Any]:
+    return {**_message(reply.message), "finish_reason": reply.finish_reason}
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+
+
+def _plain(content: Any) -> str:
+    """The text of a content. An image, file or sound is named, and its data left out."""
+    if isinstance(content, str) or content is None:
+        return content or ""
+    texts = []
+    for part in content:
+        text = part.get("text") if isinstance(part, Mapping) else getattr(part, "text", None)
+        texts.append(text if isinstance(text, str) else f"[{type(part).__name__}]")
+    return "\n".join(texts)

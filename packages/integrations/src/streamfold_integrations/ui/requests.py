@@ -1,0 +1,349 @@
+"""A request of a user interface: a conversation, and what a person decided about calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from types import EllipsisType
+from typing import Any, Unpack
+
+from streamfold import ChatModel, ConfigError, Message, ToolCall, ToolRun, run_tools, system, tool_result
+from streamfold.serving import canonical_json, from_base64, media_type_of, read_data_url
+from streamfold.tools import ABANDONED, AbandonedCalls, RunOptions, read_state, resume_tools
+from streamfold.types import AudioPart, ContentPart, FilePart, ImagePart, ToolLike
+
+_MESSAGE_MEMBERS = ("role", "tool_calls", "function_call", "tool_call_id", "name")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person decided about a call.
+
+    Attributes:
+        call_id: the call, as the user interface knows it.
+        reason: why it was denied, for the model.
+        signature: of the call, if the server had signed it.
+        nonce: of the signature, once it was checked; else the id of the approval that the client sent back.
+    """
+
+    call_id: str
+    approved: bool
+    reason: str | None = None
+    signature: str | None = field(default=None, repr=False, compare=False)
+    nonce: str | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalResult:
+    """The result of a call that the user interface ran itself."""
+
+    call_id: str
+    content: Any
+    error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UIRequest:
+    """A request of a user interface.
+
+    All of it comes from the client, but for `owner`, `signed` and `trust_client`.
+
+    Attributes:
+        id: of the conversation. The client chose it: keep what belongs to it under the owner and this id.
+        messages: the conversation.
+        decisions: what a person decided about calls of the last turn.
+        results: the results of calls of the last turn that the user interface ran itself.
+        body: the request as it was sent.
+        owner: the user or tenant who sent it, as your application knows them.
+        signed: the decisions are signed for their calls, and for the owner.
+        trust_client: the client may call the tools with any arguments.
+    """
+
+    id: str
+    messages: tuple[Message, ...]
+    decisions: tuple[Decision, ...] = ()
+    results: tuple[ExternalResult, ...] = ()
+    body: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    owner: str = ""
+    signed: bool = False
+    trust_client: bool = False
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the request continues a run that paused: it has decisions, or ends with calls or their results."""
+        last = self.messages[-1] if self.messages else None
+        return bool(self.decisions) or (last is not None and (last.role == "tool" or bool(last.tool_calls)))
+
+    def run(
+        self,
+        model: ChatModel,
+        tools: Iterable[ToolLike] = (),
+        /,
+        *,
+        instructions: str | None = None,
+        state: str | EllipsisType | None = ...,
+        **options: Unpack[RunOptions],
+    ) -> ToolRun:
+        """Returns the run that answers the request: a new one, or the one that waits for these decisions.
+
+        Args:
+            instructions: a system message to put before the conversation. The client's own messages of the roles
+                system and developer are then left out, unless the client is trusted.
+            state: what `ToolRun.dump` returned when the last run of this owner and conversation paused; None if there
+                is none, so that no decision is good. It is used if that run has paused and the request continues it
+                (`resumes`): then the calls, their arguments and the conversation are those of the state, and only the
+                decisions are the client's. If not, the person went on without the run that had paused: its calls are
+                denied in the journal, and its state should be replaced. By default your application keeps no states.
+            tools, options: see `run_tools`. `partial_tool_calls` is True by default: arguments are shown while they are
+                written. Decisions about a state need a `journal`: two requests at once may bring the same approval, and
+                its call runs once.
+
+        Raises:
+            ConfigError: decisions can't be checked, because there is neither a state nor a secret, or no journal; a
+                decision is not about a call that waits for it, with the arguments that were shown; the run began longer
+                ago than its journal keeps what was run; or as for `run_tools`.
+        """
+        conversation = self.messages if self.trust_client else without_provider_approvals(self.messages)
+        if instructions and not self.trust_client:  # a client doesn't add to the application's
+            conversation = [message for message in conversation if message.role not in ("system", "developer")]
+        messages = (*((system(instructions),) if instructions else ()), *conversation)
+        options.setdefault("partial_tool_calls", True)
+        if options.setdefault("owner", self.owner) != self.owner:
+            raise ConfigError("the owner of a run is that of its request: pass owner= to read_request")
+        paused = state if isinstance(state, str) and self.resumes and read_state(state).calls else None
+        if paused is not None:
+            run = resume_tools(model, paused, tools, **options)
+            self._decide(run)
+            if self.decisions and not self.trust_client and options.get("journal") is None:
+                raise ConfigError(
+                    "decisions about a saved state need a journal, which keeps that each is good once: pass the same"
+                    ' journal= to each run, as FileJournal("calls"), or StoreJournal("memory") within one process'
+                )
+        elif state is not ... and self.decisions and not self.trust_client:  # a signature doesn't replace a state
+            raise ConfigError(
+                f"no run of this conversation waits for a decision about the call {self.decisions[0].call_id!r}: it has"
+                " ended, or the conversation went on without it"
+            )
+        elif _has_open_calls(messages):
+            run = resume_tools(model, messages, tools, **options)
+            self._decide_about_conversation(run)
+        elif self.decisions:
+            raise ConfigError(f"no call of the conversation waits for a decision about {self.decisions[0].call_id!r}")
+        else:
+            run = run_tools(model, messages, tools, **options)
+            run.abandoned = AbandonedCalls(state if isinstance(state, str) else None, is_shown_as)
+        run.chat_id = self.id
+        return run
+
+    def _decide(self, run: ToolRun) -> None:
+        """Applies the decisions and results to a run whose state was kept here.
+
+        Raises:
+            ConfigError: one is about another call than the one that waits.
+        """
+        shown = last_calls(self.messages)
+        for decision in self.decisions:
+            if self.trust_client:
+                names = (pending.call.id for pending in run.pending)
+                call_id = next((name for name in names if is_shown_as(name, decision.call_id)), decision.call_id)
+            else:
+                call = run.awaiting_approval(decision.nonce or "")
+                if not is_shown_as(call.id, decision.call_id):
+                    raise ConfigError(
+                        f"the decision about the call {decision.call_id!r} has the id of another call's approval"
+                    )
+                _check_same(call, shown.get(decision.call_id))
+                call_id = call.id
+            if decision.approved:
+                run.approve(call_id)
+            else:
+                run.deny(call_id, decision.reason)
+        results = {result.call_id: result for result in self.results}
+        for waiting in run.pending:
+            name = next((name for name in results if is_shown_as(waiting.call.id, name)), None)
+            if waiting.waits_for == "result" and name is not None:
+                _check_same(waiting.call, shown.get(name))
+                run.answer(waiting.call.id, results[name].content, error=results[name].error)
+
+    def _decide_about_conversation(self, run: ToolRun) -> None:
+        """Applies the decisions and results to a run whose calls the client has sent.
+
+        Raises:
+            ConfigError: nothing says that these calls are those of the model.
+        """
+        if self.decisions and not (self.signed or self.trust_client):
+            raise ConfigError(
+                f"the decision about the call {self.decisions[0].call_id!r} can't be checked: there is no run of this"
+                " conversation that waits for it. Pass the state of the run that paused (state=), sign the calls"
+                " (secret=, for read_request and stream), or pass trust_client=True to read_request if the client may"
+                " call these tools with any arguments"
+            )
+        for decision in self.decisions:
+            nonce = decision.nonce if self.signed else None
+            if decision.approved:
+                run.approve(decision.call_id, nonce=nonce)
+            else:
+                run.deny(decision.call_id, decision.reason, nonce=nonce)
+        waiting = {pending.call.id for pending in run.pending if pending.waits_for == "result"}
+        for result in self.results:
+            if result.call_id in waiting:
+                run.answer(result.call_id, result.content, error=result.error)
+
+
+def close_open_calls(messages: Iterable[Message]) -> list[Message]:
+    """Returns a conversation in which every call has a result, except for those of its last message.
+
+    A person may go on before a call was approved or has ended: its result says so.
+    """
+    out: list[Message] = []
+    waiting: dict[str, ToolCall] = {}
+    for message in messages:
+        if message.role == "tool":
+            waiting.pop(message.tool_call_id or "", None)
+        elif waiting:
+            out += [tool_result(call, ABANDONED, error=True) for call in waiting.values()]
+            waiting = {}
+        out.append(message)
+        waiting |= {call.id: call for call in message.tool_calls}
+    return out
+
+
+def without_provider_approvals(messages: Iterable[Message], *, keep_last: bool = False) -> list[Message]:
+    """Returns a conversation of a client without its approvals of calls that a provider runs (MCP servers).
+
+    There the answer to such a call is the approval, and what only the provider can read of a turn may hold the call and
+    the answer too (`mcp_approval_request` and `mcp_approval_response` of the Responses API): a client could write both
+    itself. What came of a call that was approved stays in the turn.
+
+    Args:
+        keep_last: keep such calls of the last turn, without results, so that they can be decided.
+    """
+    given = list(messages)
+    last = max((at for at, message in enumerate(given) if message.role != "tool"), default=-1) if keep_last else -1
+    kept: list[Message] = []
+    gone: set[str | None] = set()
+    for at, message in enumerate(given):
+        if message.role == "tool":
+            if message.tool_call_id not in gone:
+                kept.append(message)
+            continue
+        gone = {call.id for call in message.tool_calls if call.kind == "approval"}
+        output = message.extras.get("output")
+        items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+        items = [
+            {name: value for name, value in item.items() if name != "approval_request_id"}
+            for item in items
+            if "approval" not in str(item.get("type")).lower()
+            or (at == last and item.get("type") == "mcp_approval_request" and item.get("id") in gone)
+        ]
+        calls = tuple(call for call in message.tool_calls if at == last or call.id not in gone)
+        extras = message.extras if output is None else {**message.extras, "output": items}
+        if message.content or calls or items or not gone:
+            kept.append(replace(message, tool_calls=calls, extras=extras))
+    return kept
+
+
+def client_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the extras of an answer that a client sent back, without those that would make another message of it.
+
+    Chat Completions puts extras into the message as they are, and Responses the items of `output` beside it. The
+    extras of answers have none of these members.
+    """
+    kept = {name: value for name, value in extras.items() if name not in _MESSAGE_MEMBERS}
+    if isinstance(output := kept.get("output"), list):
+        kept["output"] = [
+            item for item in output if not isinstance(item, dict) or item.get("role", "assistant") == "assistant"
+        ]
+    return kept
+
+
+def last_calls(messages: Sequence[Message]) -> dict[str, ToolCall]:
+    """Returns the calls with which a conversation ends, by their ids, whether they have results or not."""
+    for message in reversed(messages):
+        if message.role != "tool":
+            return {call.id: call for call in message.tool_calls}
+    return {}
+
+
+def is_shown_as(call_id: str, shown: str) -> bool:
+    """Returns whether a user interface knows a call by this id: its own, or `ID~2` where the id was used before."""
+    return shown == call_id or re.fullmatch(re.escape(call_id) + r"~\d+", shown) is not None
+
+
+def _check_same(call: ToolCall, shown: ToolCall | None) -> None:
+    """Raises ConfigError if the client shows another call than the one that waits, or other arguments."""
+    if shown is not None and (shown.name, _as_shown(shown.arguments)) != (call.name, _as_shown(call.arguments)):
+        raise ConfigError(
+            f"the call {shown.id!r} in the conversation is not the one that waits: its name or its arguments differ"
+        )
+
+
+def _as_shown(arguments: dict[str, Any]) -> str:
+    """Returns arguments as JSON text, with what is left of their numbers in JavaScript: 2**53 + 1 is 2**53 there."""
+    return canonical_json(_as_doubles(arguments))
+
+
+def _as_doubles(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _as_doubles(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_as_doubles(item) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            return float(value)
+    return value
+
+
+def _has_open_calls(messages: tuple[Message, ...]) -> bool:
+    answered: set[str | None] = set()
+    for message in reversed(messages):
+        if message.role != "tool":
+            return any(call.id not in answered for call in message.tool_calls)
+        answered.add(message.tool_call_id)
+    return False
+
+
+def media_part(
+    where: str,
+    kind: str,
+    media_type: str | None,
+    *,
+    url: str | None = None,
+    data: str | None = None,
+    file_id: str | None = None,
+    name: str | None = None,
+) -> ContentPart:
+    """Returns a part for a file of a request. Nothing is read from this machine, and nothing is fetched.
+
+    Args:
+        kind: "image", "audio", or anything else for a document.
+        media_type: ignored if it is not a whole one, such as `image/*`.
+        url: a data URL, or one that the provider fetches.
+        data: in base64.
+        file_id: of a file that the provider keeps.
+        name: of a document.
+
+    Raises:
+        ConfigError: the URL has another scheme, or the data is not base64.
+    """
+    found = media_type if media_type and re.fullmatch(r"[\w.+-]+/[\w.+-]+", media_type) else None
+    content: bytes | None = None
+    try:
+        if url is not None and url[:5].lower() == "data:":
+            content, declared = read_data_url(url)
+            url, found = None, found or declared
+        elif data is not None:
+            content = from_base64(data)
+    except ValueError as exc:
+        raise ConfigError(f"{where}: {exc}") from None
+    if url is not None and not url.lower().startswith(("https://", "http://")):
+        raise ConfigError(f"{where}: a URL begins with https://, http:// or data:, not {url[:20]!r}")
+    if content is not None:
+        found = found or media_type_of(content, name)
+    if kind == "image":
+        return ImagePart(content, url, file_id, found)
+    if kind == "audio":
+        return AudioPart(content, url, file_id, found)
+    return FilePart(content, url, file_id, found, name=name)

@@ -1,0 +1,245 @@
+"""A stream or a tool run as the events of a protocol, whatever happens to it."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from streamfold import (
+    APIError,
+    APIStatusError,
+    AuthenticationError,
+    ChatStream,
+    PermissionDeniedError,
+    Reply,
+    StreamChunk,
+    StreamError,
+    StreamfoldError,
+    ToolCall,
+    ToolResult,
+    ToolRun,
+    TurnLimitError,
+)
+from streamfold.adapters import Delta, ExtraPart, ReasoningDelta, TextDelta, ToolCallDelta
+from streamfold.serving import DeltaOrder, json_text, replace_non_finite, sse_event
+from streamfold.stores import StoreError
+from streamfold.tools import CallInDoubtError, PendingCall
+
+from ..hosted_steps import HostedStep, HostedSteps
+from .signing import Signatures
+
+UIEvent: TypeAlias = dict[str, Any]
+OnError: TypeAlias = Callable[[Exception], str]
+OnPause: TypeAlias = Callable[[ToolRun], Awaitable[None] | None]
+
+NONE: Mapping[str, str] = MappingProxyType({})  # no signatures
+
+_logger = logging.getLogger("streamfold")
+
+
+class UIWriter(ABC):
+    """Writes the events of one protocol. Without I/O: it is told what happens, and returns what is to be sent.
+
+    Attributes:
+        whole_calls_replace: whether readers take a whole call for the truth, whatever was shown of it before.
+    """
+
+    whole_calls_replace = False
+
+    @abstractmethod
+    def start(self) -> Iterable[UIEvent]:
+        """Returns the events before everything else."""
+
+    @abstractmethod
+    def turn(self) -> Iterable[UIEvent]:
+        """Returns the events before an answer of the model."""
+
+    @abstractmethod
+    def text(self, text: str) -> Iterable[UIEvent]:
+        """Returns the events of a piece of text."""
+
+    @abstractmethod
+    def reasoning(self, text: str) -> Iterable[UIEvent]:
+        """Returns the events of a piece of reasoning."""
+
+    @abstractmethod
+    def call_piece(self, call_id: str, name: str, text: str) -> Iterable[UIEvent]:
+        """Returns the events of a piece of the arguments of a call that is not whole yet."""
+
+    @abstractmethod
+    def call(self, call: ToolCall, text: str) -> Iterable[UIEvent]:
+        """Returns the events of a whole call; `text` is all of its arguments, beginning with the pieces before."""
+
+    @abstractmethod
+    def hosted(self, step: HostedStep) -> Iterable[UIEvent]:
+        """Returns the events of what a tool of the provider did. It is for showing: nobody runs or sends it."""
+
+    @abstractmethod
+    def turn_end(self, reply: Reply) -> Iterable[UIEvent]:
+        """Returns the events after the text and the calls of an answer."""
+
+    @abstractmethod
+    def result(self, result: ToolResult) -> Iterable[UIEvent]:
+        """Returns the events of the result of a call."""
+
+    @abstractmethod
+    def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] = NONE) -> Iterable[UIEvent]:
+        """Returns the events of an end in order; `pending` has the calls for which the run waits.
+
+        Args:
+            signatures: of those calls, by their ids.
+        """
+
+    def shown(self, call_id: str) -> str:
+        """Returns the id by which readers know a call."""
+        return call_id
+
+    @abstractmethod
+    def abort(self) -> Iterable[UIEvent]:
+        """Returns the events of a stream that was closed before its end."""
+
+    @abstractmethod
+    def fail(self, error: Exception, text: str) -> Iterable[UIEvent]:
+        """Returns the events of a failure; `text` is for the person in front of the screen."""
+
+
+class AnswerEvents:
+    """One answer of the model on its way to a writer, in the order of its parts."""
+
+    def __init__(self, writer: UIWriter) -> None:
+        self._writer = writer
+        self._order = DeltaOrder(keeps_ends=True)  # readers go by the ids of calls, and are told when one is whole
+        self._begun: dict[int | None, tuple[str, str]] = {}  # id and name of the calls of which pieces were written
+        self._steps = HostedSteps()
+
+    def feed(self, chunk: StreamChunk) -> Iterator[UIEvent]:
+        """Yields the events of a chunk."""
+        yield from self._events(self._order.feed(chunk), {})
+        for step in self._steps.feed(chunk.hosted) if chunk.hosted else ():
+            yield from self._writer.hosted(step)
+
+    def finish(self, reply: Reply) -> Iterator[UIEvent]:
+        """Yields the rest of the answer. Raises StreamError if a call was shown that the answer does not have."""
+        try:
+            rest = self._order.end(reply)
+        except StreamError:
+            if not self._writer.whole_calls_replace:
+                raise
+            rest = self._order.rest()
+            rest += [
+                ToolCallDelta(None, call.id, call.name, call.raw_arguments, whole=True) for call in reply.tool_calls
+            ]
+        for step in self._steps.feed(reply.hosted, last=True):
+            yield from self._writer.hosted(step)
+        yield from self._events(rest, {call.id: call for call in reply.tool_calls})
+        yield from self._writer.turn_end(reply)
+
+    def fail(self, error: Exception) -> Iterator[UIEvent]:
+        """Yields the text of an answer that broke off, as far as it was not shown."""
+        yield from self._events(self._order.rest(), {})
+
+    def _events(self, deltas: Iterable[Delta], calls: dict[str | None, ToolCall]) -> Iterator[UIEvent]:
+        for delta in deltas:
+            match delta:
+                case TextDelta(text):
+                    yield from self._writer.text(text)
+                case ReasoningDelta(text):
+                    yield from self._writer.reasoning(text)
+                case ToolCallDelta(whole=True):
+                    yield from self._writer.call(calls.pop(delta.id), delta.arguments)
+                case ExtraPart("output", {} as item):  # a call that is no function is an item
+                    call = calls.get(item.get("call_id") or item.get("id"))
+                    if call is not None and call.kind != "function":
+                        yield from self._writer.call(calls.pop(call.id), json_text(call.arguments))
+                case ToolCallDelta(index, call_id, name, arguments):
+                    known = self._begun.setdefault(index, (call_id or "", name or ""))
+                    yield from self._writer.call_piece(*known, arguments)
+
+
+def error_text(error: Exception) -> str:
+    """Returns what a person may read about an error: the provider's message, but nothing about the server itself."""
+    redirected = isinstance(error, APIStatusError) and error.status_code in range(300, 400)
+    if isinstance(error, AuthenticationError | PermissionDeniedError) or redirected:
+        return "the server is misconfigured for this model; see its log"
+    if isinstance(error, APIError):
+        return error.message
+    if isinstance(error, TurnLimitError | CallInDoubtError):
+        return str(error)
+    return "the server failed; see its log"
+
+
+async def run_events(
+    source: ToolRun | ChatStream,
+    writer: UIWriter,
+    on_error: OnError | None = None,
+    signatures: Signatures | None = None,
+    on_pause: OnPause | None = None,
+    on_end: OnPause | None = None,
+) -> AsyncIterator[UIEvent]:
+    """Yields the events of a run. A failure becomes the events of a failure; it is logged, and nothing is raised."""
+    for event in writer.start():
+        yield event
+    answer: AnswerEvents | None = None
+    try:
+        finished, pending, signed = False, tuple[PendingCall, ...](), dict[str, str]()
+        async with source:
+            async for step in source.events() if isinstance(source, ToolRun) else source:
+                found: list[UIEvent] = []
+                if isinstance(step, ToolResult):
+                    found += writer.result(step)
+                else:
+                    if answer is None:
+                        answer = AnswerEvents(writer)
+                        found += writer.turn()
+                    found += answer.feed(step)
+                    if finished := step.finished:
+                        found += answer.finish(source.reply)
+                        answer = None
+                for event in found:
+                    yield event
+            if isinstance(source, ToolRun):
+                finished, pending = source.finished, source.pending
+                if pending and on_pause is not None:
+                    await _told(on_pause, source)
+                if finished and on_end is not None:
+                    try:
+                        await _told(on_end, source)
+                    except Exception as failure:  # the answer is whole
+                        _report(failure)
+                signed = await signatures.of(source, writer.shown) if signatures else signed
+        last = writer.end(pending, signed) if finished or pending else writer.abort()
+    except Exception as error:
+        _report(error)
+        if isinstance(error, StoreError) and isinstance(source, ToolRun) and on_pause is not None:
+            try:  # the decisions are made, and no tool has run: the run can be resumed
+                await _told(on_pause, source)
+            except Exception as failure:
+                _report(failure)
+        last = [*(answer.fail(error) if answer else ()), *writer.fail(error, (on_error or error_text)(error))]
+    for event in last:
+        yield event
+
+
+async def _told(function: OnPause, run: ToolRun) -> None:
+    waiting = function(run)
+    if waiting is not None:
+        await waiting
+
+
+async def server_sent(events: AsyncIterator[UIEvent], last: bytes = b"") -> AsyncIterator[bytes]:
+    """Yields events as server-sent events, and `last` after them."""
+    async for event in events:
+        yield sse_event(replace_non_finite(event))  # JavaScript reads no NaN
+    if last:
+        yield last
+
+
+def _report(error: Exception) -> None:
+    """Logs a failure: a provider's in one line, everything else with its traceback."""
+    if isinstance(error, StreamfoldError):
+        _logger.warning("the answer for a user interface failed: %s: %s", type(error).__name__, error)
+    else:
+        _logger.error("the answer for a user interface failed", exc_info=error)
