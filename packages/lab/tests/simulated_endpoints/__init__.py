@@ -1,0 +1,1 @@
+"""Simulated endpoints: a small model behind four wire formats, honest and unfaithful. See README.md."""
