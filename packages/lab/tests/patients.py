@@ -92,6 +92,8 @@ class Patient:
             error = {"message": "The model does not exist", "type": "invalid_request_error", "code": "model_not_found"}
             return httpx.Response(404, json={"error": error})
         events = list(self._events(body))
+        if body.get("stream") is False:
+            return httpx.Response(200, json=in_one_piece(events))
         return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=_Stream(events))
 
     # --- what it takes ------------------------------------------------------------------------------------------------
@@ -284,13 +286,45 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\s*\S+|\s+", text)
 
 
+def in_one_piece(events: Sequence[bytes]) -> dict[str, Any]:
+    """Returns the answer of a stream as a server sends it in one piece."""
+    answer: dict[str, Any] = {}
+    message: dict[str, Any] = {"role": "assistant", "content": None}
+    finish = None
+    for event in filter(None, b"".join(events).split(b"\n\n")):
+        data = event.removeprefix(b"data: ")
+        if data == b"[DONE]":
+            continue
+        payload = json.loads(data)
+        answer.update({name: value for name, value in payload.items() if name != "choices" and value is not None})
+        for choice in payload["choices"]:
+            finish = choice.get("finish_reason") or finish
+            for name, value in choice["delta"].items():
+                if name == "tool_calls":
+                    _add_calls(message.setdefault("tool_calls", []), value)
+                elif value is not None and name != "role":
+                    message[name] = value if message.get(name) is None else message[name] + value
+    return {**answer, "object": "chat.completion", "choices": [
+        {"index": 0, "message": message, "finish_reason": finish}
+    ]}  # fmt: skip
+
+
+def _add_calls(calls: list[dict[str, Any]], pieces: Sequence[dict[str, Any]]) -> None:
+    for piece in pieces:
+        if piece["index"] == len(calls):
+            calls.append({"id": piece["id"], "type": "function", "function": {"name": "", "arguments": ""}})
+        function = calls[piece["index"]]["function"]
+        function["name"] += piece["function"].get("name") or ""
+        function["arguments"] += piece["function"].get("arguments") or ""
+
+
 def _refuse(wrong: bool, why: str) -> None:
     if wrong:
         raise Refused(why)
 
 
 class _Turns(httpx.AsyncBaseTransport):
-    """Gives each fault its turn, and keeps them away from the list of models."""
+    """Gives each fault its turn, and keeps them away from the list of models and from answers in one piece."""
 
     def __init__(
         self, plain: httpx.AsyncBaseTransport, faulty: Sequence[httpx.AsyncBaseTransport], turns: int | None
@@ -299,7 +333,7 @@ class _Turns(httpx.AsyncBaseTransport):
         self._answers = 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        if request.method == "GET" or not self._faulty:
+        if request.method == "GET" or not self._faulty or b'"stream": false' in await request.aread():
             return await self._plain.handle_async_request(request)
         turn, which = divmod(self._answers, len(self._faulty))
         self._answers += 1

@@ -19,7 +19,7 @@ from streamfold.terminal import (
 )
 
 from ..conformance import ConformanceReport, RuleResult, judge_server, rulings_to_dict
-from ..doctor import AUTO, read_target
+from ..doctor import AUTO, DEFAULT_BUDGET, read_target
 
 BROKEN = 3
 
@@ -29,7 +29,7 @@ def conformance(
     model: Annotated[str | None, typer.Option(help="The model to ask; by default the first that is listed.")] = None,
     adapter: Annotated[str | None, typer.Option(help="The wire; by default all that answer.")] = None,
     api_key_env: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
-    budget: Annotated[int, typer.Option(min=1, help="The largest number of requests on each wire.")] = 120,
+    budget: Annotated[int, typer.Option(min=1, help="The most requests on each API.")] = DEFAULT_BUDGET.requests,
     config: File = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,11 +23,13 @@ from streamfold.terminal import (
     print_status,
     reported_errors,
 )
-from streamfold.values import ConfigError
+from streamfold.values import ConfigError, Cost
 
 from ..doctor import (
     AUTO,
+    DEFAULT_BUDGET,
     VERDICTS,
+    Budget,
     Change,
     Doctor,
     Finding,
@@ -42,9 +46,11 @@ from ..doctor import (
 from .inspect import write_page
 
 FAULTY = 3
+UNFAITHFUL = 4
+_REPEATS = 60  # of --thorough: what happens in one of twenty requests is found with a confidence of 95 percent
 _STYLES = {
-    "ok": "green", "handled": "cyan", "set": "yellow", "no": "dim", "fault": "red", "unclear": "magenta",
-    "skipped": "dim",
+    "ok": "green", "handled": "cyan", "set": "yellow", "no": "dim", "fault": "red", "unfaithful": "bold red",
+    "unclear": "magenta", "skipped": "dim",
 }  # fmt: skip
 _LONGEST_BODY = 160
 
@@ -59,7 +65,15 @@ def doctor(
     ] = None,
     api_key_env: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
     name: Annotated[str | None, typer.Option(help="The provider's name in the profile; by default from URL.")] = None,
-    budget: Annotated[int, typer.Option(min=1, help="The largest number of requests on each wire.")] = 120,
+    budget: Annotated[int, typer.Option(min=1, help="The most requests on each API.")] = DEFAULT_BUDGET.requests,
+    max_bytes: Annotated[int, typer.Option(min=1, help="Bytes of all responses of an API.")] = DEFAULT_BUDGET.bytes,
+    max_seconds: Annotated[float, typer.Option(min=1, help="How long one API is examined.")] = DEFAULT_BUDGET.seconds,
+    max_cost: Annotated[
+        float, typer.Option(min=0, help="What one API may cost, in the currency of its prices, if they are known.")
+    ] = float(DEFAULT_BUDGET.cost),
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help=f"Repeat what one answer can't decide, up to {_REPEATS} times.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the requests, and send none.")] = False,
     write: Annotated[
         Path | None, typer.Option(dir_okay=False, help="Add the provider to this streamfold.toml, or update it.")
@@ -76,8 +90,8 @@ def doctor(
 ) -> None:
     """Ask a server what it really does, and write a profile for it.
 
-    Exit with 0 if nothing is at fault, with 3 if something is, with 1 if there was no answer, or if --compare finds a
-    difference, and with 2 for a mistake in the command.
+    Exit with 0 if nothing is at fault, with 4 if the endpoint is unfaithful, with 3 if something else is at fault, with
+    1 if there was no answer, or if --compare finds a difference, and with 2 for a mistake in the command.
     """
     with reported_errors(as_json):
         if compare is not None:
@@ -87,10 +101,12 @@ def doctor(
             raise ConfigError("name a server: streamfold doctor http://127.0.0.1:8080/v1")
         profile = read_target(target, config, model=model, api_key_env=api_key_env, name=name)
         wire = adapter or (AUTO if "://" in target else profile.adapter)
+        bounds = Budget(budget, max_bytes, max_seconds, Decimal(str(max_cost)))
         if dry_run:
-            _plan(profile if wire == AUTO else profile.model_copy(update={"adapter": wire}), budget, as_json)
+            _plan(profile if wire == AUTO else profile.model_copy(update={"adapter": wire}), bounds, as_json)
             return
-        cards = anyio.run(_examine, profile, wire, budget, record, not as_json)
+        examiner = Doctor(bounds, repeats=_REPEATS if thorough else 0, folder=record)
+        cards = anyio.run(_examine, examiner, profile, wire, not as_json)
     if as_json:
         print_json(cards_to_dict(card for card, _ in cards))
     with reported_errors():
@@ -99,16 +115,16 @@ def doctor(
         for card, found in cards if write else ():
             for change in write_profile(write or Path(), card, found):
                 print_status(f"{write}: {change}", err=True)
+    if any(card.with_verdict("unfaithful") for card, _ in cards):
+        raise typer.Exit(UNFAITHFUL)
     if any(card.with_verdict("fault") for card, _ in cards):
         raise typer.Exit(FAULTY)
 
 
-async def _examine(
-    profile: Profile, wire: str, budget: int, record: Path | None, show: bool
-) -> list[tuple[ReportCard, Profile]]:
+async def _examine(examiner: Doctor, profile: Profile, wire: str, show: bool) -> list[tuple[ReportCard, Profile]]:
     cards = []
     for found in await find_wires(profile, wire):
-        card, learned = await Doctor(budget=budget, folder=record).run(found)
+        card, learned = await examiner.run(found)
         cards.append((card, learned))
         if show:
             _print_card(card)
@@ -142,19 +158,47 @@ def _row(finding: Finding) -> list[Text]:
     ]
 
 
-def _plan(profile: Profile, budget: int, as_json: bool) -> None:
-    wanted = plan(profile)
-    for probe, ask, sent in wanted:
+def _plan(profile: Profile, bounds: Budget, as_json: bool) -> None:
+    """Prints what would be sent, and what that costs at most."""
+    planned = plan(profile)
+    for each in planned:
+        name, body, mode = f"{each.probe.name}/{each.ask.name}", each.written.body, "whole" if each.whole else "stream"
         if as_json:
-            print_json({"probe": probe.name, "ask": ask.name, "question": probe.question, "body": sent})
+            tokens = {"input_tokens": each.written.input_tokens, "output_tokens": each.written.output_tokens}
+            what = {"probe": each.probe.name, "ask": each.ask.name, "question": each.probe.question, "mode": mode}
+            print_json({**what, **tokens, "max_cost": _amount(each.written.cost), "body": body})
             continue
-        only = " (if needed)" if ask.when else ""
-        body = json.dumps(sent, ensure_ascii=False)
-        special = f": {ask.special}" if ask.special else ""
-        print_status(f"{probe.name}/{ask.name}{only}{special}")
-        print_status(f"    {body if len(body) <= _LONGEST_BODY else body[:_LONGEST_BODY] + '...'}")
-    if not as_json:
-        print_status(f"at most {len(wanted)} different requests, those about the model up to 3 times, {budget} in all")
+        only = " (if needed)" if each.ask.when else ""
+        special = f": {each.ask.special}" if each.ask.special else ""
+        print_status(f"{name}{' in one piece' if each.whole else ''}{only}{special}")
+        text = json.dumps(body, ensure_ascii=False)
+        print_status(f"    {text if len(text) <= _LONGEST_BODY else text[:_LONGEST_BODY] + '...'}")
+    costs = [each.written.cost for each in planned if each.written.cost is not None]
+    total = sum(costs[1:], costs[0]) if costs else None
+    read, written = (
+        sum(each.written.input_tokens for each in planned),
+        sum(each.written.output_tokens for each in planned),
+    )
+    if as_json:
+        size: dict[str, Any] = {
+            "requests": len(planned),
+            "input_tokens": read,
+            "output_tokens": written,
+            "max_cost": _amount(total),
+        }
+        print_json({"planned": size, "limits": {**asdict(bounds), "cost": f"{bounds.cost:f}"}})
+        return
+    price = f"at most {total.amount:.4f} {total.currency}" if total else "the price is not known"
+    print_status(
+        f"{len(planned)} different requests, those that depend on the model up to 3 times. Once each, they have about"
+        f" {read:,} input tokens and at most {written:,} output tokens: {price}"
+    )
+    most = f", {bounds.cost} {total.currency}" if total else ""
+    print_status(f"limits: {bounds.requests} requests, {bounds.bytes:,} bytes, {bounds.seconds:g} seconds{most}")
+
+
+def _amount(cost: Cost | None) -> str | None:
+    return None if cost is None else f"{cost.amount:f}"
 
 
 def _compare(before: Path, after: Path, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from streamfold.config import Profile
 
-from ..doctor import AUTO, Doctor, ReportCard, find_wires
+from ..doctor import AUTO, DEFAULT_BUDGET, Budget, Doctor, ReportCard, find_wires
 from .chat import CHAT
 from .messages import MESSAGES
 from .responses import RESPONSES
@@ -64,9 +64,11 @@ def judge(card: ReportCard) -> ConformanceReport:
     return ConformanceReport(card, tuple(_judged(rule, streams) for rule in RULES.get(card.adapter, ())))
 
 
-async def judge_server(profile: Profile, wire: str = AUTO, budget: int = 120) -> list[ConformanceReport]:
+async def judge_server(
+    profile: Profile, wire: str = AUTO, budget: int = DEFAULT_BUDGET.requests
+) -> list[ConformanceReport]:
     """Examines a server on an API, or on all that answer, and judges it. Raises StreamfoldError if none answers."""
-    cards = [(await Doctor(budget=budget).run(found))[0] for found in await find_wires(profile, wire)]
+    cards = [(await Doctor(Budget(budget)).run(found))[0] for found in await find_wires(profile, wire)]
     return [judge(card) for card in cards]
 
 

@@ -142,9 +142,9 @@ def wrong_sum(counts: Sequence[Any]) -> Iterator[str]:
 
 
 def read_stream(seen: ProbeResponse) -> Stream | None:
-    """Returns an answer for its rules; None if it broke off or never came: no rule of an API is about that."""
+    """Returns an answer for its rules; None if it is no stream, broke off or never came: no rule is about that."""
     recording = seen.recording
-    if recording is None or seen.way not in ("fine", "refused"):
+    if recording is None or seen.whole or seen.way not in ("fine", "refused"):
         return None
     if recording.status >= 400:
         return Stream(seen, recording.status, error=_parsed(recording.body.decode("utf-8", "replace")))

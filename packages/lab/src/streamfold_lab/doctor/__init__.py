@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .diagnosis import AUTO, Doctor, find_wires, plan, read_target
+from .budget import DEFAULT_BUDGET, Budget
+from .diagnosis import AUTO, Doctor, PlannedRequest, find_wires, plan, read_target
 from .export import Change, cards_from, cards_to_dict, compare_cards, read_cards
 from .listing import ServedModel, read_models, served_models
 from .page import render_card

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,8 @@ from streamfold.config import Profile, read_config, read_profile
 from streamfold.text import shown_url
 from streamfold.values import APIError, APIStatusError, ConfigError, StreamError, Timeouts, __version__
 
-from .examine import ProbeRunner
+from .budget import DEFAULT_BUDGET, Budget, WrittenRequest, prices_of
+from .examine import ProbeRunner, with_fresh_values
 from .listing import read_models
 from .probes import PROBES
 from .questions import HELLO
@@ -37,14 +38,19 @@ class Doctor:
     """How a server is examined.
 
     Attributes:
-        budget: the largest number of requests on each API.
+        budget: what the examination of each API may use.
+        repeats: how often a probe that one answer can't decide is sent; 0: as often as needed. 60 find what happens in
+            one of twenty requests, with a confidence of 95 percent.
+        seed: of the values in prompts that are different for each request.
         folder: where the answers are recorded; None: in a temporary folder that is deleted.
         timeouts: of each request.
         report: called with each finding as it is made.
         http_client: the client to send with. It remains the caller's.
     """
 
-    budget: int = 120
+    budget: Budget = DEFAULT_BUDGET
+    repeats: int = 0
+    seed: int = 0
     folder: Path | None = None
     timeouts: Timeouts = TIMEOUTS
     probes: Iterable[Probe] = PROBES
@@ -60,9 +66,10 @@ class Doctor:
         began = anyio.current_time()
         async with AsyncExitStack() as stack:
             folder = self.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamfold-")))
-            endpoint = ExaminedEndpoint(profile, folder / profile.adapter, self.timeouts, self.http_client)
+            answers = folder / profile.adapter
+            endpoint = ExaminedEndpoint(profile, answers, self.timeouts, self.http_client, self.budget)
             await stack.enter_async_context(endpoint)
-            examination = ProbeRunner(endpoint, tuple(self.probes), self.budget, self.report)
+            examination = ProbeRunner(endpoint, tuple(self.probes), self.report, self.repeats, self.seed)
             findings = await examination.run()
         card = ReportCard(
             name=profile.name,
@@ -176,8 +183,30 @@ async def _problem(endpoint: ExaminedEndpoint) -> str | None:
     return seen.said if seen.way == "garbled" and "html" in seen.said.lower() else None
 
 
-def plan(profile: Profile, probes: Iterable[Probe] = PROBES) -> list[tuple[Probe, ProbeRequest, Mapping[str, Any]]]:
-    """Returns the probes, requests and bodies that an examination may send, without sending any."""
-    adapter = profile.make_adapter(profile.model)
-    asked = [probe for probe in probes if profile.adapter in probe.wires]
-    return [(probe, ask, prepare(profile, adapter, ask)[1]) for probe in asked for ask in probe.asks]
+@dataclass(frozen=True, slots=True)
+class PlannedRequest:
+    """A request that an examination may send.
+
+    Attributes:
+        whole: in one piece, not as a stream.
+        written: its body, its size, and what it costs at most.
+    """
+
+    probe: Probe
+    ask: ProbeRequest
+    whole: bool
+    written: WrittenRequest
+
+
+def plan(profile: Profile, probes: Iterable[Probe] = PROBES, seed: int = 0) -> list[PlannedRequest]:
+    """Returns the requests that an examination may send, without sending any. Those that can't be sent are left out."""
+    adapter, price = profile.make_adapter(profile.model), prices_of(profile)
+    planned = []
+    for probe in probes:
+        for ask in probe.asks if profile.adapter in probe.wires else ():
+            chosen = with_fresh_values(probe, ask, seed, 0)
+            for whole in (False, True) if ask.modes == "both" else (False,):
+                with suppress(ConfigError):
+                    body = prepare(profile, adapter, chosen, whole=whole)[1]
+                    planned.append(PlannedRequest(probe, chosen, whole, WrittenRequest.of(body, price)))
+    return planned

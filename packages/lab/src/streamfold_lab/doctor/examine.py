@@ -1,15 +1,20 @@
-"""Runs the probes, one request at a time, and learns on the way: what a probe finds, later requests respect."""
+"""Runs the probes, one request at a time, and learns on the way: what a probe finds, later requests respect.
+
+Every probe is sent twice, as a stream and in one piece, as long as the server answers in one piece at all.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from random import Random
 from typing import Any
 
 from streamfold.config import Profile
 from streamfold.requests import Capabilities
-from streamfold.values import AuthenticationError, PermissionDeniedError
+from streamfold.values import AuthenticationError, ConfigError, PermissionDeniedError
 
+from .confidence import CONFIDENCE, interval
 from .sending import ExaminedEndpoint
 from .values import Answers, Conclusion, Finding, Probe, ProbeRequest, ProbeResponse, Setting
 
@@ -17,6 +22,7 @@ ROUNDS = 3  # how often a model is asked what depends on its mood
 _DROPS = 5  # times that a kept connection may be found closed
 _USELESS = ("no", "fault", "skipped")
 _DECIDED = ("fine", "left", "refused")
+_BAD = ("fault", "unfaithful")
 
 
 @dataclass(slots=True)
@@ -25,21 +31,25 @@ class ProbeRunner:
 
     Attributes:
         endpoint: where the requests go.
-        probes: in the order in which they are asked. Those without requests judge all answers, at the end.
-        budget: the largest number of requests.
+        probes: in the order in which they are sent. Those without requests judge all answers, at the end.
         report: called with each finding as it is made.
+        repeats: how often a probe that one answer can't decide is sent in all; 0: as often as needed.
+        seed: of the values in prompts that are different for each request.
+        whole: whether requests are sent in one piece too. False once the server has not answered one.
     """
 
     endpoint: ExaminedEndpoint
     probes: Sequence[Probe]
-    budget: int
     report: Callable[[Finding], None] = lambda finding: None
+    repeats: int = 0
+    seed: int = 0
+    whole: bool = True
     seen: list[ProbeResponse] = field(default_factory=list)
     findings: dict[str, Finding] = field(default_factory=dict)
     hopeless: str = ""
 
     async def run(self) -> list[Finding]:
-        """Asks all probes of this API. Returns their findings, in the order of the probes."""
+        """Sends all probes of this API. Returns their findings, in the order of the probes."""
         probes = [probe for probe in self.probes if self.endpoint.profile.adapter in probe.wires]
         for probe in sorted(probes, key=lambda probe: not probe.asks):
             finding = await self._examine(probe)
@@ -50,49 +60,88 @@ class ProbeRunner:
 
     async def _examine(self, probe: Probe) -> Finding:
         if not probe.asks:
-            everything = {str(seen.number): seen for seen in self.seen}
-            return _finding(probe, probe.judge(everything), list(everything.values()) if everything else [])
+            judged = [seen for seen in self.seen if probe.both_modes or not seen.whole]
+            return _finding(probe, probe.judge({str(seen.number): seen for seen in judged}), judged)
         if reason := self._reason_to_skip(probe):
             return _finding(probe, Conclusion("skipped", reason), [])
+        outcome, asked, tally = await self._concluded(probe, whole=False)
+        self.endpoint.avoided.update(outcome.avoid)
+        if self.whole and outcome.verdict != "skipped" and any(ask.modes == "both" for ask in probe.asks):
+            in_one_piece, more, _ = await self._concluded(probe, whole=True)
+            outcome, asked = in_both_modes(outcome, in_one_piece), [*asked, *more]
+            if probe.basic and not any(seen.fine for seen in more):
+                self.whole = False
+        if probe.repeated and self.repeats and outcome.verdict not in ("skipped", "no"):
+            outcome, more, tally = await self._repeated(probe, outcome)
+            asked = [*more, *asked]
+        return _finding(probe, outcome, asked, tally)
+
+    async def _concluded(self, probe: Probe, *, whole: bool) -> tuple[Conclusion, list[ProbeResponse], str]:
+        """Sends a probe in one mode, again where the answers don't decide it and depend on the model."""
         outcomes: list[Conclusion] = []
         asked: list[ProbeResponse] = []
         while len(outcomes) < (ROUNDS if probe.whim else 1):
-            answers = await self._round(probe, again=bool(outcomes))
+            answers = await self._round(probe, len(outcomes), whole=whole)
             asked = [*reversed(answers.values()), *asked]
             outcomes.append(self._judged(probe, answers))
-            if outcomes[-1].verdict != "unclear" or self._left() <= 0:
+            if outcomes[-1].verdict != "unclear" or self.hopeless or not answers:
                 break
-        self.endpoint.avoided.update(outcomes[-1].avoid)
         clear = sum(outcome.verdict != "unclear" for outcome in outcomes)
-        tally = f"{clear} of {len(outcomes)}" if len(outcomes) > 1 else ""
-        return _finding(probe, outcomes[-1], asked, tally)
+        return outcomes[-1], asked, f"{clear} of {len(outcomes)}" if len(outcomes) > 1 else ""
 
-    async def _round(self, probe: Probe, *, again: bool) -> dict[str, ProbeResponse]:
-        """Asks a probe. The second time without a temperature: at 0 a model would say the same again."""
+    async def _repeated(self, probe: Probe, first: Conclusion) -> tuple[Conclusion, list[ProbeResponse], str]:
+        """Sends a probe until it was sent `repeats` times. Returns the worst conclusion, and how often it came."""
+        bad = [first] if first.verdict in _BAD else []
+        asked: list[ProbeResponse] = []
+        tries = 1
+        while tries < self.repeats and not self.hopeless:
+            answers = await self._round(probe, ROUNDS + tries, whole=self.whole and tries % 2 == 1)
+            if not answers:
+                break
+            tries += 1
+            asked = [*answers.values(), *asked]
+            outcome = self._judged(probe, answers)
+            bad += [outcome] if outcome.verdict in _BAD else []
+        low, high = interval(len(bad), tries)
+        sure = f"with {CONFIDENCE:.0%} confidence"
+        if not bad:
+            said = f"{first.saw}; {sure}, fewer than {high:.1%} of all requests are answered otherwise"
+            return replace(first, saw=said), asked, f"0 of {tries}"
+        said = f"{bad[0].saw}; {sure}, {low:.1%} to {high:.1%} of all requests are answered so"
+        return replace(bad[0], saw=said, settings=first.settings), asked, f"{len(bad)} of {tries}"
+
+    async def _round(self, probe: Probe, number: int, *, whole: bool) -> dict[str, ProbeResponse]:
+        """Sends a probe. The second time without a temperature: at 0 a model would say the same again."""
         answers: dict[str, ProbeResponse] = {}
         for ask in probe.asks:
-            if self._left() > 0 and not self.hopeless and (ask.when is None or ask.when(answers)):
-                options = {name: value for name, value in ask.options.items() if not (again and name == "temperature")}
-                answers[ask.name] = await self._patiently(probe, replace(ask, options=options))
+            if self.hopeless or (whole and ask.modes != "both") or not (ask.when is None or ask.when(answers)):
+                continue
+            chosen = with_fresh_values(probe, ask, self.seed, number)
+            if number and not chosen.exact:
+                options = {name: value for name, value in chosen.options.items() if name != "temperature"}
+                chosen = replace(chosen, options=options)
+            if self._skipping(chosen, whole=whole):
+                break
+            answers[ask.name] = await self._patiently(probe, chosen, whole=whole)
         return answers
 
-    async def _patiently(self, probe: Probe, ask: ProbeRequest) -> ProbeResponse:
+    async def _patiently(self, probe: Probe, ask: ProbeRequest, *, whole: bool) -> ProbeResponse:
         """Sends a request again if its answer broke off: what fails now and then is no property of the request."""
-        patience = ask.patience * 2 if probe.basic else ask.patience
-        seen = await self._send(probe, ask)
+        patience = ask.patience * 2 if probe.basic and not whole else ask.patience
+        seen = await self._send(probe, ask, whole=whole)
         tries = drops = 0
-        while seen.way not in _DECIDED and self._left() > 0 and not self.hopeless:
+        while seen.way not in _DECIDED and not self._skipping(ask, whole=whole) and not self.hopeless:
             # A kept connection that was closed meanwhile says nothing about the request.
             tries, drops = (tries, drops + 1) if seen.way == "dropped" else (tries + 1, drops)
             if tries >= patience or drops > _DROPS:
                 break
-            seen = await self._send(probe, ask)
-        if seen.way not in _DECIDED and probe.basic:
+            seen = await self._send(probe, ask, whole=whole)
+        if seen.way not in _DECIDED and probe.basic and not whole:
             self.hopeless = f"no whole answer came in {patience} tries: {seen.said}"
         return seen
 
-    async def _send(self, probe: Probe, ask: ProbeRequest) -> ProbeResponse:
-        seen = await self.endpoint.ask(probe.name, ask)
+    async def _send(self, probe: Probe, ask: ProbeRequest, *, whole: bool) -> ProbeResponse:
+        seen = await self.endpoint.ask(probe.name, ask, whole=whole)
         self.seen.append(seen)
         if isinstance(seen.error, AuthenticationError | PermissionDeniedError):
             self.hopeless = f"the server wants another key: {seen.said}"
@@ -109,15 +158,36 @@ class ProbeRunner:
     def _reason_to_skip(self, probe: Probe) -> str:
         if self.hopeless:
             return self.hopeless
-        if self._left() <= 0:
-            return f"the budget of {self.budget} requests is used up"
         needed = self.findings.get(probe.needs)
         if probe.needs and (needed is None or needed.verdict in _USELESS):
             return f"{probe.needs}: {needed.saw if needed else 'not asked'}"
-        return ""
+        return self._skipping(with_fresh_values(probe, probe.asks[0], self.seed, 0)) if probe.asks else ""
 
-    def _left(self) -> int:
-        return self.budget - self.endpoint.requests
+    def _skipping(self, ask: ProbeRequest, *, whole: bool = False) -> str:
+        """Returns why a request can't be sent; empty if it can."""
+        try:
+            return self.endpoint.over_budget(ask, whole=whole)
+        except ConfigError as error:
+            return f"can't be sent: {error}"
+
+
+def with_fresh_values(probe: Probe, ask: ProbeRequest, seed: int, number: int) -> ProbeRequest:
+    """Returns a request with the values of its round, if it has any that are different for each round."""
+    if ask.fresh is None:
+        return ask
+    return ask.fresh(Random(f"{seed}/{probe.name}/{ask.name}/{number}"))  # noqa: S311 - the same ones can be sent again
+
+
+def in_both_modes(streamed: Conclusion, whole: Conclusion) -> Conclusion:
+    """Returns what a probe concludes from both modes. Settings are those of the stream, which is how answers are read.
+
+    What is only unclear or missing in one piece changes no verdict; it is compared where all answers are judged.
+    """
+    if whole.verdict in _BAD and streamed.verdict not in _BAD:
+        return replace(whole, saw=f"in one piece: {whole.saw}", settings=streamed.settings, avoid=streamed.avoid)
+    if whole.verdict == "no" and streamed.verdict in ("ok", "handled", "set"):
+        return replace(streamed, saw=f"{streamed.saw}; in one piece: {whole.saw}")
+    return streamed
 
 
 def _finding(probe: Probe, outcome: Conclusion, seen: Sequence[ProbeResponse], tally: str = "") -> Finding:

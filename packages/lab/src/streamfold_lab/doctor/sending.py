@@ -1,4 +1,4 @@
-"""Sends the requests of an examination, records the answers, and tells how each one went."""
+"""Sends the requests of an examination by the client's own path, records the responses, and says how each one ended."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import httpx
 
 from streamfold.adapters import Adapter, PreparedRequest
 from streamfold.adapters.batches import EndpointRequest
-from streamfold.client import Endpoint, LoopBoundClient, Requester, json_reader
+from streamfold.client import LoopBoundClient, Requester, json_reader
 from streamfold.config import Profile
 from streamfold.engine import StreamDecoder, ToolNameMap
-from streamfold.net import Exchange, HTTPRequest, StreamTimeouts, event_loop, make_client, redact_error
+from streamfold.net import Exchange, make_client
 from streamfold.recording import Recording, expected, recording_client
 from streamfold.requests import Request
 from streamfold.values import (
@@ -34,9 +34,10 @@ from streamfold.values import (
 )
 
 from ..inspection import Inspection, inspect_stream
+from .budget import DEFAULT_BUDGET, Budget, Spending, WrittenRequest, prices_of
 from .values import ProbeRequest, ProbeResponse, Way
 
-_MOST_BYTES = 4 * 2**20  # of one answer; nothing that is asked for here is nearly as long
+_MOST_BYTES = 4 * 2**20  # of one response; nothing that is requested here is nearly as long
 # Statuses that are about the request. A server that can't do something often answers a request for it with a 500.
 _CONNECTS = ("connect_tcp.started", "connect_unix_socket.started")
 _REFUSALS = frozenset({400, 404, 405, 413, 415, 422, 500, 501})
@@ -46,81 +47,118 @@ class ExaminedEndpoint:
     """One API of a server.
 
     Args:
-        profile: how it is asked. `use` replaces it when more is known.
-        folder: where the answers are recorded.
+        profile: how requests are written. `use` replaces it when more is known.
+        folder: where the responses are recorded.
         timeouts: of each request.
         http_client: the client to send with. It remains the caller's.
+        budget: what all requests together may use.
 
     Attributes:
-        requests: how many were sent.
+        spent: what the requests so far have cost: their number, bytes, seconds and money.
         avoided: options that are left out of all requests, because the server refuses them.
     """
 
     def __init__(
-        self, profile: Profile, folder: Path, timeouts: Timeouts, http_client: httpx.AsyncClient | None = None
+        self,
+        profile: Profile,
+        folder: Path,
+        timeouts: Timeouts,
+        http_client: httpx.AsyncClient | None = None,
+        budget: Budget = DEFAULT_BUDGET,
     ) -> None:
-        self.profile = profile
         self.folder = folder
-        self.requests = 0
+        self.budget = budget
         self.avoided: set[str] = set()
         self._timeouts = timeouts
         self._given = http_client
         self._client = http_client or make_client(profile.transport)
-        self._client.event_hooks["request"].append(self._watch)
-        self._client.event_hooks["response"].append(self._note)
-        self._endpoint = Endpoint(profile)
-        self._connects: int | None = None
-        self._headers: Mapping[str, str] = {}
+        self.spent = Spending(began=anyio.current_time())
+        self.use(profile)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._client.event_hooks["request"].remove(self._watch)
-        self._client.event_hooks["response"].remove(self._note)
         if self._given is None:
             await self._client.aclose()
 
-    def use(self, profile: Profile) -> None:
-        """Asks with other settings from here on."""
-        self.profile, self._endpoint = profile, Endpoint(profile)
+    @property
+    def requests(self) -> int:
+        """How many requests were sent."""
+        return self.spent.requests
 
-    async def ask(self, probe: str, ask: ProbeRequest) -> ProbeResponse:
-        """Sends one request and returns what came of it. Network errors are part of the answer."""
-        self.requests += 1
+    def use(self, profile: Profile) -> None:
+        """Sends with other settings from here on."""
+        self.profile, self._price = profile, prices_of(profile)
+
+    def over_budget(self, ask: ProbeRequest, *, whole: bool = False) -> str:
+        """Returns why a request can't be sent within the budget; empty if it can. Raises ConfigError."""
         adapter = self.profile.make_adapter(self.profile.sent_model())
-        prepared, body = prepare(self.profile, adapter, ask, self.avoided)
-        name = f"{self.requests:03}-{probe}-{ask.name}"
+        body = prepare(self.profile, adapter, ask, self.avoided, whole=whole)[1]
+        return self.spent.exceeds(self.budget, WrittenRequest.of(body, self._price), anyio.current_time())
+
+    async def ask(self, probe: str, ask: ProbeRequest, *, whole: bool = False) -> ProbeResponse:
+        """Sends one request and returns what came back. Network errors are part of that.
+
+        Args:
+            whole: request the answer in one piece instead of a stream.
+
+        Raises:
+            ConfigError: the request can't be written for this endpoint.
+        """
+        adapter = self.profile.make_adapter(self.profile.sent_model())
+        prepared, body = prepare(self.profile, adapter, ask, self.avoided, whole=whole)
+        written = WrittenRequest.of(body, self._price)
+        self.spent.requests += 1
+        name = f"{self.requests:03}-{probe}-{ask.name}{'-whole' if whole else ''}"
         client, recorder = recording_client(
             self._client, self.folder, name=name, secrets=self.profile.secrets(), adapter=self.profile.adapter
         )
-        self._connects, self._headers = None, {}
-        request = self._request(adapter, prepared, body)
-        sent = await _exchanged(client, request, self._decoder(adapter, prepared.request), leave=ask.leave)
+        network = _Network(client)
+        most = min(_MOST_BYTES, self.budget.bytes - self.spent.bytes)
+        reader = _Reader(self._decoder(adapter, prepared.request), most, leave=ask.leave)
+        error = await self._send(network, prepared, body, reader, whole=whole)
         recording = self._described(recorder.written[-1], ask) if recorder.written else None
-        return ProbeResponse(
+        seen = ProbeResponse(
             self.requests,
             probe,
             ask.name,
-            _way(sent.error, recording, left=ask.leave, reused=self._reused() is True),
+            _way(error, recording, left=ask.leave, reused=network.reused is True),
+            whole=whole,
             sent=body,
             recording=recording,
             inspection=self._inspected(recording, probe),
-            error=sent.error,
-            headers_after=sent.headers_after,
-            headers=self._headers,
-            reused=self._reused(),
+            error=error,
+            headers_after=network.headers_after,
+            headers=network.headers,
+            reused=network.reused,
         )
+        self.spent.add(written, seen, self._price)
+        return seen
 
     async def get(self, path: str) -> Any:
         """Returns the JSON at a path below the base URL. Raises APIError."""
         return await fetched(self.profile, path, self._timeouts, self._client)
 
-    def _request(self, adapter: Adapter, prepared: PreparedRequest, body: Mapping[str, Any]) -> HTTPRequest:
+    async def _send(
+        self, network: _Network, prepared: PreparedRequest, body: Mapping[str, Any], reader: _Reader, *, whole: bool
+    ) -> APIError | None:
+        """Sends a request once. Returns the error that a caller would get."""
         content = json.dumps(body, ensure_ascii=False).encode()
-        own_client = self._given is None
-        sent = self._endpoint.request(adapter, replace(prepared, body=content), self._timeouts, own_client=own_client)
-        return sent._replace(redactor=sent.redactor.with_secrets((), guess=True))
+        call = EndpointRequest("POST", prepared.path, prepared.headers, content)
+        left = self.spent.began + self.budget.seconds - anyio.current_time()
+        timeouts = replace(self._timeouts, total=min(left, self._timeouts.total or left))
+        if whole:  # the first byte comes when a stream would be at its end
+            timeouts = replace(timeouts, first_event=timeouts.total)
+        connections = LoopBoundClient(self.profile, httpx.AsyncClient(transport=network, timeout=None))
+        requester = Requester(self.profile, connections, ())
+        try:
+            await requester.call(call, reader.read, timeouts, self.profile.limits, 0).send()
+        except APIError as error:
+            return error
+        finally:
+            await connections.aclose()
+        return None
 
     def _decoder(self, adapter: Adapter, request: Request) -> StreamDecoder:
         return StreamDecoder(
@@ -162,32 +200,14 @@ class ExaminedEndpoint:
             about={"origin": recording.origin, "request": recording.request, "question": probe},
         )
 
-    def _reused(self) -> bool | None:
-        """Whether the last request had a connection that was used before; None if that is not known."""
-        return None if self._connects is None else not self._connects
-
-    async def _watch(self, request: httpx.Request) -> None:
-        """Counts the connections that are opened for a request; other transports than those of httpx report none."""
-        listener = request.extensions.get("trace")
-
-        async def trace(step: str, info: dict[str, Any]) -> None:
-            self._connects = (self._connects or 0) + step.endswith(_CONNECTS)
-            if listener is not None:
-                await listener(step, info)
-
-        request.extensions["trace"] = trace
-
-    async def _note(self, response: httpx.Response) -> None:
-        """Notes the headers of a response."""
-        self._headers = {name.lower(): value for name, value in response.headers.items()}
-
 
 def prepare(
-    profile: Profile, adapter: Adapter, ask: ProbeRequest, avoided: Collection[str] = ()
+    profile: Profile, adapter: Adapter, ask: ProbeRequest, avoided: Collection[str] = (), *, whole: bool = False
 ) -> tuple[PreparedRequest, dict[str, Any]]:
-    """Returns a request as the adapter prepares it, and its body with the edit of the probe."""
+    """Returns a request as the adapter prepares it, and its body with the edit of the probe. Raises ConfigError."""
     given = {name: value for name, value in ask.options.items() if name not in avoided}
-    asked = Request.read(profile.sent_model() or "", ask.messages, ask.tools, ask.tool_choice, given)
+    model = profile.sent_model() or ""
+    asked = Request.read(model, ask.messages, ask.tools, ask.tool_choice, given, stream=not whole)
     prepared = adapter.prepare(
         replace(asked, options=asked.options.over(profile.default_options())), repair_history=True
     )
@@ -208,55 +228,72 @@ async def fetched(profile: Profile, path: str, timeouts: Timeouts, http_client: 
         await connections.aclose()
 
 
+class _Network(httpx.AsyncBaseTransport):
+    """Sends one request with a client, and notes what the network tells about it.
+
+    Attributes:
+        headers: of the response, with names in lower case.
+        headers_after: seconds from the request to the head of the response.
+        reused: whether the connection had been used before; None if that is not known, as transports other than those
+            of httpx report nothing.
+    """
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+        self._connects: int | None = None
+        self.headers: Mapping[str, str] = {}
+        self.headers_after: float | None = None
+
+    @property
+    def reused(self) -> bool | None:
+        return None if self._connects is None else not self._connects
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        listener, began = request.extensions.get("trace"), anyio.current_time()
+
+        async def trace(step: str, info: dict[str, Any]) -> None:
+            self._connects = (self._connects or 0) + step.endswith(_CONNECTS)
+            if listener is not None:
+                await listener(step, info)
+
+        request.extensions["trace"] = trace
+        response = await self._client.send(request, stream=True, follow_redirects=False)
+        self.headers_after = anyio.current_time() - began
+        self.headers = {name.lower(): value for name, value in response.headers.items()}
+        return response
+
+
 @dataclass(slots=True)
-class _Sent:
-    """What a request brought beside its recorded answer."""
+class _Reader:
+    """Reads a response to its end, or leaves after its first bytes.
 
-    error: APIError | None = None
-    headers_after: float | None = None
+    Attributes:
+        most: bytes that are read.
+        leave: cancel the request after the first bytes.
+    """
 
+    decoder: StreamDecoder
+    most: int
+    leave: bool = False
 
-async def _exchanged(client: httpx.AsyncClient, request: HTTPRequest, decoder: StreamDecoder, *, leave: bool) -> _Sent:
-    """Reads an answer to its end, or leaves after its first bytes."""
-    sent, began = _Sent(), anyio.current_time()
-    exchange = Exchange(client, request, StreamTimeouts(request.timeouts, began), event_loop())
-    try:
-        await exchange.open()
-        sent.headers_after = anyio.current_time() - began
-        size = 0
-        while not decoder.done and (data := await exchange.read(decoder.events)) is not None and not leave:
-            _check_end(size := size + len(data))
-            with suppress(StreamError):  # all bytes are evidence; `close` raises it
-                decoder.feed(data)
-        if not leave:
-            decoder.close()
-            await exchange.drain()
-    except APIConnectionError as error:
-        sent.error = _unfinished(decoder, error)
-    except APIError as error:
-        sent.error = error
-    finally:
-        await exchange.aclose()
-    if sent.error is not None:
-        redact_error(sent.error, request.redactor)
-    return sent
-
-
-def _check_end(size: int) -> None:
-    """Raises ProtocolError for an answer that may never end. Its time is bound by the clocks."""
-    if size > _MOST_BYTES:
-        raise ProtocolError(f"the answer had no end after {_MOST_BYTES >> 20} MiB; the rest was not read")
-
-
-def _unfinished(decoder: StreamDecoder, error: APIConnectionError) -> APIError | None:
-    """Returns the error of a connection that broke; None if the answer was finished before."""
-    try:
-        decoder.close(interrupted=error.message)
-    except IncompleteStreamError:
-        return error
-    except StreamError as other:
-        return other
-    return None
+    async def read(self, exchange: Exchange) -> None:
+        """Reads a response. Raises APIError."""
+        decoder, size = self.decoder, 0
+        try:
+            while not decoder.done and (data := await exchange.read(decoder.events)) is not None and not self.leave:
+                size += len(data)
+                if size > self.most:
+                    raise ProtocolError(f"the response had no end after {self.most:,} bytes; the rest was not read")
+                with suppress(StreamError):  # all bytes are evidence; `close` raises it
+                    decoder.feed(data)
+            if not self.leave:
+                decoder.close()
+                await exchange.drain()
+        except APIConnectionError as error:
+            try:
+                decoder.close(interrupted=error.message)
+            except IncompleteStreamError:
+                raise error from error.__cause__
 
 
 def _way(error: APIError | None, recording: Recording | None, *, left: bool, reused: bool) -> Way:

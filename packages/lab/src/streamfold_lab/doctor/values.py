@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Literal, TypeAlias
 
 from streamfold.recording import Recording
@@ -13,13 +14,14 @@ from ..inspection import Inspection
 
 WIRES = ("chat", "kimi", "responses", "anthropic", "gemini")
 
-Verdict: TypeAlias = Literal["ok", "handled", "set", "no", "fault", "unclear", "skipped"]
+Verdict: TypeAlias = Literal["ok", "handled", "set", "no", "fault", "unfaithful", "unclear", "skipped"]
 VERDICTS: Mapping[Verdict, str] = {
     "ok": "as documented",
     "handled": "differs, and streamfold handles it without a setting",
     "set": "differs, and the profile has a setting for it",
     "no": "not available here",
     "fault": "a fault of the server, which no setting repairs",
+    "unfaithful": "what came back is not what the model was asked for, or not from that model",
     "unclear": "the answers do not decide it",
     "skipped": "not asked",
 }
@@ -65,6 +67,9 @@ class ProbeRequest:
         when: given what earlier requests of the probe showed, whether this one is needed.
         patience: how often the request is sent if the answer breaks off. A refusal is an answer.
         leave: cancel the request after the first bytes of its answer.
+        modes: how it is sent: as a stream, and in one piece where the server can do that.
+        fresh: returns the request with other values in its prompt, for each round.
+        exact: keep the temperature when it is sent again.
     """
 
     name: str
@@ -77,6 +82,9 @@ class ProbeRequest:
     when: Callable[[Answers], bool] | None = None
     patience: int = 3
     leave: bool = False
+    modes: Literal["both", "streamed"] = "both"
+    fresh: Callable[[Random], ProbeRequest] | None = None
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,7 @@ class ProbeResponse:
         number: of the answer in the examination, from 1.
         probe, ask: the names of what was asked.
         way: how it went.
+        whole: the answer was requested in one piece, not as a stream.
         recording: the answer as it is recorded; None if there was no response.
         inspection: the answer, explained; None if it was refused, or there was none.
         error: the error that a caller would get.
@@ -100,6 +109,7 @@ class ProbeResponse:
     probe: str
     ask: str
     way: Way
+    whole: bool = False
     sent: Mapping[str, Any] = field(default_factory=dict, repr=False)
     recording: Recording | None = field(default=None, repr=False)
     inspection: Inspection | None = field(default=None, repr=False)
@@ -176,6 +186,8 @@ class Probe:
         whim: the answer depends on the model: asked up to three times until it is as hoped.
         basic: if no answer to it is whole, the others have no meaning, and are skipped.
         needs: the probe without which this one has no meaning: if it found "no" or "fault", or was skipped.
+        repeated: one answer can't decide it: an examination that is thorough repeats it.
+        both_modes: a probe without requests is given the answers in one piece too, not only the streams.
     """
 
     name: str
@@ -187,6 +199,8 @@ class Probe:
     whim: bool = False
     basic: bool = False
     needs: str = ""
+    repeated: bool = False
+    both_modes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
