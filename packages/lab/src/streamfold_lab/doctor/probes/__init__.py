@@ -16,6 +16,7 @@ NOT_EXAMINED = {
     "refused_members": "they are asked of frameworks alone, and a server that ignores one answers as if it took it",
     "hosted_tools": "in whose words a server's own tools are written is documented by it; a run of one costs money",
     "refusals": "a server that leaves the member out of the prompt answers as if it took it",
+    "returned_members": "what a server wants back is documented by it; one that misses it answers all the same",
     "reasoning_of_thinkers": "what models that do not think refuse is seen by asking another model, and one is asked",
 }
 
