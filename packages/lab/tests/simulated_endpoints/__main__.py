@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import time
 
-from simulated_endpoints.honest import HONEST, by_name
+from simulated_endpoints.honest import HONEST, MORE_HONEST, by_name
 from simulated_endpoints.serving import Endpoint, serving
-from simulated_endpoints.unfaithful import UNFAITHFUL
+from simulated_endpoints.unfaithful import MORE_UNFAITHFUL, UNFAITHFUL
 
 
 def main(arguments: list[str]) -> int:
-    known = by_name([Endpoint, *HONEST, *UNFAITHFUL])
+    known = by_name([Endpoint, *HONEST, *MORE_HONEST, *UNFAITHFUL, *MORE_UNFAITHFUL])
     if not arguments or arguments[0] not in known:
         for name, kind in known.items():
             sys.stdout.write(f"{name:26} {kind.does} {kind.report}\n")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from simulated_endpoints import model
 from simulated_endpoints.model import Answer, Request, Usage
 from simulated_endpoints.serving import Endpoint
 
@@ -157,6 +158,155 @@ HONEST: tuple[type[Endpoint], ...] = (
     OtherCasing,
     DatedSnapshots,
 )
+
+
+class OneSystemMessage(Endpoint):
+    name = "one_system_message"
+    does = "Refuses a system message that isn't the first message, as Qwen's chat template does."
+    report = "https://github.com/falabellamichael/SignalR.E.A.C.H/pull/78"
+
+    def refuse(self, request: Request) -> str | None:
+        later = any(one.role == "system" for one in request.messages[1:])
+        return "System message must be at the beginning." if later else super().refuse(request)
+
+
+class NoDeveloperRole(Endpoint):
+    name = "no_developer_role"
+    does = "Refuses the developer role."
+    report = "https://github.com/peonist-ai/halogen-flash-server/issues/32"
+
+    def refuse(self, request: Request) -> str | None:
+        if any(one.role == "developer" for one in request.messages):
+            return "chat template rejected the request: Unexpected message role."
+        return super().refuse(request)
+
+
+class WindowSaid(Endpoint):
+    name = "window_said"
+    does = "Has a window of 4,096 tokens, and refuses what doesn't fit with both numbers."
+    report = "https://github.com/ollama/ollama/issues/17889"
+
+    def refuse(self, request: Request) -> str | None:
+        count = model.input_tokens(request, self.tokens)
+        said = f"This model's maximum context length is 4096 tokens. However, your messages resulted in {count} tokens."
+        return said if count > 4096 else super().refuse(request)
+
+
+class PrefixCache(Endpoint):
+    name = "prefix_cache"
+    does = "Caches prefixes of at least 64 tokens, and counts them as cached when they come again, inside the input."
+    report = "https://github.com/kekzl/imp/pull/1984"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._prefixes: set[str] = set()
+
+    def count(self, request: Request, seen: Request, answer: Answer) -> Usage:
+        usage = super().count(request, seen, answer)
+        whole = self.tokens("\n".join(f"{one.role}: {one.text}" for one in seen.messages))
+        prefixes = ["".join(whole[:at]) for at in range(64, len(whole) + 1, 64)]
+        known = [at for at, prefix in enumerate(prefixes, 1) if prefix in self._prefixes]
+        self._prefixes.update(prefixes)
+        return replace(usage, cached=64 * known[-1] if known else 0)
+
+
+class HiddenReasoning(Endpoint):
+    name = "hidden_reasoning"
+    does = "Thinks and counts it, and shows nothing of it in Chat Completions, as OpenAI does."
+    report = "https://github.com/experientiallabs/experiential/pull/954"
+    effort = "low"
+
+    def alter(self, request: Request, answer: Answer) -> Answer:
+        return replace(answer, reasoning="") if request.wire == "chat" else answer
+
+
+class SampledWording(Endpoint):
+    name = "sampled_wording"
+    does = "Words its own prose and greetings differently each time, as a sampling model does, with a seed as well."
+    report = "https://github.com/googleapis/js-genai/issues/310"
+
+    def decide(self, request: Request) -> Answer:
+        answer = super().decide(request)
+        number = int(self.new_id(""), 16)
+        prompt, _ = model.last_prompt(request.messages)
+        words = len(answer.text.split())
+        if words > 20 and answer.text == model.prose(words, prompt):
+            return replace(answer, text=model.prose(words, f"{prompt}{number}"))
+        if answer.text.startswith("Hello!"):
+            greetings = ("Hello! How can I help you today?", "Hello! What can I do for you?", "Hello there! Ask away.")
+            return replace(answer, text=greetings[number % 3])
+        return answer
+
+
+class SpeaksBeforeCalls(Endpoint):
+    name = "speaks_before_calls"
+    does = "Says a sentence before it calls a tool, and never the same one twice in succession."
+    report = "https://github.com/vllm-project/vllm/issues/56263"
+
+    def decide(self, request: Request) -> Answer:
+        answer = super().decide(request)
+        said = ("I'll look that up.", "Let me use the tool for that.", "One moment, please.")
+        return replace(answer, text=said[int(self.new_id(""), 16) % 3]) if answer.calls else answer
+
+
+class NoStructuredOutput(Endpoint):
+    name = "no_structured_output"
+    does = "Refuses a response format."
+    report = "https://github.com/justrach/codegraff/issues/543"
+
+    def refuse(self, request: Request) -> str | None:
+        return "This response_format type is unavailable now" if request.schema is not None else super().refuse(request)
+
+
+class LeastOutput(Endpoint):
+    name = "least_output"
+    does = "Refuses limits below 16 output tokens."
+    report = "https://github.com/vectorize-io/hindsight/issues/58"
+
+    def refuse(self, request: Request) -> str | None:
+        small = request.max_tokens is not None and request.max_tokens < 16
+        return (
+            "Invalid 'max_output_tokens': integer below minimum value. Expected >= 16."
+            if small
+            else super().refuse(request)
+        )
+
+
+class OneCallATurn(Endpoint):
+    name = "one_call_a_turn"
+    does = "Has a model that makes one call a turn, whatever is allowed."
+    report = "https://github.com/vllm-project/vllm/issues/11592"
+
+    def see(self, request: Request) -> Request:
+        return replace(request, parallel=False)
+
+
+class ForgetsEarlierThoughts(Endpoint):
+    name = "forgets_earlier_thoughts"
+    does = "Reads reasoning within a turn, and leaves out that of earlier turns, as its chat template is meant to."
+    report = "https://github.com/tinfoilsh/tinfoil-webapp/issues/564"
+    effort = "low"
+
+    def see(self, request: Request) -> Request:
+        _, begin = model.last_prompt(request.messages)
+        kept = [one if at >= begin else replace(one, reasoning=None) for at, one in enumerate(request.messages)]
+        return replace(request, messages=tuple(kept))
+
+
+MORE_HONEST: tuple[type[Endpoint], ...] = (
+    OneSystemMessage,
+    NoDeveloperRole,
+    WindowSaid,
+    PrefixCache,
+    HiddenReasoning,
+    SampledWording,
+    SpeaksBeforeCalls,
+    NoStructuredOutput,
+    LeastOutput,
+    OneCallATurn,
+    ForgetsEarlierThoughts,
+)
+"""Found in a second reading of the reports."""
 
 
 def by_name(kinds: Iterable[type[Endpoint]]) -> dict[str, type[Endpoint]]:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from simulated_endpoints.honest import HONEST
+from simulated_endpoints.honest import HONEST, MORE_HONEST
 from simulated_endpoints.model import tokens
 from simulated_endpoints.serving import Endpoint, serving
-from simulated_endpoints.unfaithful import UNFAITHFUL
+from simulated_endpoints.unfaithful import MORE_UNFAITHFUL, UNFAITHFUL
 
 Json = Any
 Ask = Callable[..., Json]
@@ -101,7 +101,7 @@ def values_of(ask: Ask, **options: Json) -> Json:
 @pytest.fixture(scope="module")
 def served() -> Iterator[str]:
     """One server for all of them, each below its name."""
-    with serving(*(kind() for kind in (Endpoint, *HONEST, *UNFAITHFUL))) as origin:
+    with serving(*(kind() for kind in (Endpoint, *HONEST, *MORE_HONEST, *UNFAITHFUL, *MORE_UNFAITHFUL))) as origin:
         yield origin + "/"
 
 
@@ -132,11 +132,22 @@ PROBES: dict[str, Callable[[Ask], Json]] = {
     )["text"],
     "hidden_prompt": lambda ask: ask("Hello.")["usage"]["prompt_tokens"],
     "substituted_model": lambda ask: ask("Hello.", stream=True)["model"],
+    "middle_out": lambda ask: ask(
+        "It rains. " * 1500 + "\nThe code is QX-71.\n" + "It rains. " * 1500 + "\nWhat is the code?"
+    )["text"],
+    "numbers_as_text": lambda ask: values_of(ask)["big"],
+    "markup_in_keys": values_of,
+    "results_dropped": lambda ask: ask(loop("pong"), tools=[PING])["text"],
+    "empty_after_results": lambda ask: ask(loop("pong"), tools=[PING])["text"],
+    "effort_ignored": lambda ask: ask("Hello.", reasoning_effort="none")["reasoning"],
+    "no_usage_in_streams": lambda ask: ask("Hello.", stream=True)["usage"],
+    "notice_in_streams": lambda ask: ask("Count from 1 to 90.", max_tokens=8, stream=True)["text"],
+    "calls_for_length": lambda ask: ask('Call echo with "a long text".', tools=[ECHO], max_tokens=8)["finish"],
     "rewritten_commands": lambda ask: ask("Repeat exactly: `pip install requests`")["text"],
 }
 
 
-@pytest.mark.parametrize("kind", UNFAITHFUL, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [*UNFAITHFUL, *MORE_UNFAITHFUL], ids=lambda kind: kind.name)
 def test_an_unfaithful_endpoint_answers_otherwise(served: str, kind: type[Endpoint]) -> None:
     """The honest model and an unfaithful endpoint answer the one question that tells them apart differently."""
 
@@ -167,7 +178,7 @@ def test_the_honest_model_does_as_it_is_told(served: str) -> None:
     assert ask("Call ping.", tools=[PING]) == ask("Call ping.", tools=[PING], stream=True)
 
 
-@pytest.mark.parametrize("kind", [*HONEST, *UNFAITHFUL], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [*HONEST, *MORE_HONEST, *UNFAITHFUL, *MORE_UNFAITHFUL], ids=lambda kind: kind.name)
 def test_each_endpoint_serves_a_valid_answer(served: str, kind: type[Endpoint]) -> None:
     """Whole and streamed answers can be read and have a text, a finish reason and a usage that adds up."""
     for stream in (False, True):
@@ -175,10 +186,14 @@ def test_each_endpoint_serves_a_valid_answer(served: str, kind: type[Endpoint]) 
         assert answer["text"].endswith("ready")
         assert (answer["finish"], answer["calls"]) == ("stop", [])
         usage = answer["usage"]
-        assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"] > 0
+        assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in HONEST if kind.name != "no_tools"], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in (*HONEST, *MORE_HONEST) if kind.name not in ("no_tools", "speaks_before_calls")],
+    ids=lambda kind: kind.name,
+)
 def test_an_honest_server_says_the_same_streamed_and_whole(served: str, kind: type[Endpoint]) -> None:
     """A stream and a whole answer of an honest server have the same call, the same counts and the same model."""
     whole, streamed = (
@@ -192,6 +207,11 @@ HABITS: list[tuple[str, list[Json] | str, dict[str, Json], str]] = [
     ("strict_reasoning", loop("pong"), {}, "reasoning_content is missing"),
     ("no_tools", "Hello.", {"tools": [PING]}, "does not support tools"),
     ("no_seed", "Hello.", {"seed": 1}, "seed"),
+    ("one_system_message", [{"role": "user", "content": "Hi."}, {"role": "system", "content": "Hi."}], {}, "beginning"),
+    ("no_developer_role", [{"role": "developer", "content": "Hi."}], {}, "Unexpected message role"),
+    ("window_said", "It rains. " * 3000, {}, "4096"),
+    ("no_structured_output", "Hello.", {"response_format": {"type": "json_object"}}, "response_format"),
+    ("least_output", "Hello.", {"max_tokens": 9}, ">= 16"),
     ("strict_options", "Hello.", {"seed": 1, "logit_bias": {}}, "seed, logit_bias"),
 ]
 

@@ -272,3 +272,124 @@ UNFAITHFUL: tuple[type[Endpoint], ...] = (
     SubstitutedModel,
     RewrittenCommands,
 )
+
+
+class MiddleOut(Endpoint):
+    name = "middle_out"
+    does = "Above 4,096 tokens messages and text are cut from the middle; the input is counted in full."
+    report = "https://github.com/SillyTavern/SillyTavern/issues/3033"
+
+    def see(self, request: Request) -> Request:
+        whole = [self.tokens(one.text) for one in request.messages]
+        if sum(map(len, whole)) <= 4096:
+            return request
+        left = 3900 // len(whole)
+        cut = [one if len(one) <= left else one[: left // 2] + one[-left // 2 :] for one in whole]
+        pairs = zip(request.messages, cut, strict=True)
+        return replace(request, messages=tuple(replace(one, text="".join(text)) for one, text in pairs))
+
+    def count(self, request: Request, seen: Request, answer: Answer) -> Usage:
+        return super().count(request, request, answer)
+
+
+class NumbersAsText(Endpoint):
+    name = "numbers_as_text"
+    does = "Numbers and booleans of arguments arrive as strings."
+    report = "https://github.com/vllm-project/vllm/issues/47906"
+
+    def alter(self, request: Request, answer: Answer) -> Answer:
+        def text(value: Json) -> Json:
+            return (
+                value if value is None or (isinstance(value, str) and not isinstance(value, Number)) else dumps(value)
+            )
+
+        return with_arguments(answer, lambda arguments: each_value(arguments, text))
+
+
+class MarkupInKeys(Endpoint):
+    name = "markup_in_keys"
+    does = "The second argument is read into the key of the first, with the markup between them."
+    report = "https://github.com/exo-explore/exo/pull/2187"
+
+    def alter(self, request: Request, answer: Answer) -> Answer:
+        def merged(arguments: Json) -> Json:
+            if not isinstance(arguments, dict) or len(arguments) < 2:
+                return arguments
+            (first, value), (second, other), *rest = arguments.items()
+            text = value if isinstance(value, str) else dumps(value)
+            return {f"{first}</arg_key><arg_value>{text}</arg_value><arg_key>{second}": other, **dict(rest)}
+
+        return with_arguments(answer, merged)
+
+
+class ResultsDropped(Endpoint):
+    name = "results_dropped"
+    does = "Tool messages are left out, and the model reads `No result provided`."
+    report = "https://github.com/Nyasers/dsh-hanako/pull/151"
+
+    def see(self, request: Request) -> Request:
+        lost = "No result provided"
+        kept = (replace(one, text=lost) if one.role == "tool" else one for one in request.messages)
+        return replace(request, messages=tuple(kept))
+
+
+class EmptyAfterResults(Endpoint):
+    name = "empty_after_results"
+    does = "Answers a tool's result with nothing, `stop`, and a success."
+    report = "https://github.com/openclaw/openclaw/pull/91403"
+
+    def limit(self, request: Request, answer: Answer) -> Answer:
+        after = request.messages[-1].role == "tool"
+        return super().limit(request, replace(answer, text="") if after else answer)
+
+
+class EffortIgnored(Endpoint):
+    name = "effort_ignored"
+    does = "Accepts every effort, none included, and thinks as much as ever."
+    report = "https://github.com/NousResearch/hermes-agent/issues/67383"
+    effort = "medium"
+
+    def see(self, request: Request) -> Request:
+        return replace(request, effort=None)
+
+
+class NoUsageInStreams(Endpoint):
+    name = "no_usage_in_streams"
+    does = "The usage of a stream is all zeros; that of a whole answer is right."
+    report = "https://github.com/routatic/proxy/pull/165"
+
+    def streamed(self, request: Request, answer: Answer) -> Answer:
+        return replace(answer, usage=Usage())
+
+
+class NoticeInStreams(Endpoint):
+    name = "notice_in_streams"
+    does = "Writes a notice of its own into the text of a stream that the limit of tokens has cut."
+    report = "https://github.com/kekzl/imp/issues/1593"
+
+    def streamed(self, request: Request, answer: Answer) -> Answer:
+        notice = " [Answer truncated: increase max_tokens for a complete answer]"
+        return replace(answer, text=answer.text + notice) if answer.finish == "length" and answer.text else answer
+
+
+class CallsForLength(Endpoint):
+    name = "calls_for_length"
+    does = "Says `tool_calls` where the limit of tokens cut a call in the middle."
+    report = "https://github.com/vllm-project/vllm/issues/58228"
+
+    def alter(self, request: Request, answer: Answer) -> Answer:
+        return replace(answer, finish="tool_calls") if answer.finish == "length" and answer.calls else answer
+
+
+MORE_UNFAITHFUL: tuple[type[Endpoint], ...] = (
+    MiddleOut,
+    NumbersAsText,
+    MarkupInKeys,
+    ResultsDropped,
+    EmptyAfterResults,
+    EffortIgnored,
+    NoUsageInStreams,
+    NoticeInStreams,
+    CallsForLength,
+)
+"""Found in a second reading of the reports."""
