@@ -399,7 +399,16 @@ def peers(session: nox.Session) -> None:
 def engines(session: nox.Session) -> None:
     """Ray Data and Daft ask many rows while their processes are killed; needs 900 MB, and 2 GB of memory."""
     session.install(*DEV, *ENGINES)
-    session.run("pytest", *ALL, "-n", "0", "-s", "tests/engines", "tests/integrations/test_ask.py", *session.posargs)
+    session.run(
+        "pytest",
+        *ALL,
+        "-n",
+        "0",
+        "-s",
+        "packages/jobs/tests/engines",
+        "packages/jobs/tests/test_ask.py",
+        *session.posargs,
+    )
 
 
 @nox.session(python=VERSIONS[0])

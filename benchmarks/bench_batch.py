@@ -89,7 +89,7 @@ async def loop(rows: Path, url: str, concurrency: int) -> None:
 
 async def job(rows: Path, url: str, concurrency: int) -> None:
     from streamfold import Provider
-    from streamfold.jobs import batch, export
+    from streamfold_jobs import batch, export
 
     settings = {"base_url": url, "model": "m", "transport": "aiohttp", "max_retries": 0}
     async with (
@@ -148,7 +148,7 @@ WORK = {"loop": loop, "job": job, "aiohttp": over_aiohttp, "httpx": over_httpx}
 def contestant(name: str, rows: str, url: str, concurrency: str) -> None:
     """Runs one of them and prints what it took, without the time that Python needs to start."""
     if name in ("loop", "job"):
-        import streamfold.jobs  # noqa: F401
+        import streamfold_jobs  # noqa: F401
     began, cpu = time.perf_counter(), time.process_time()
     asyncio.run(WORK[name](Path(rows), url, int(concurrency)))
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
@@ -239,7 +239,7 @@ def kills(count: int = 5000, times: int = 10, concurrency: int = 100) -> None:
 
 def resume(count: int = 100_000) -> None:
     """A job that has done all rows but the last is started again: how long it takes until that row is asked."""
-    from streamfold.jobs import Answer, Ledger
+    from streamfold_jobs import Answer, Ledger
 
     with upstream() as server, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -267,7 +267,7 @@ def resume(count: int = 100_000) -> None:
 async def _nearly_done(folder: Path, url: str, count: int, ledgers: type, answers: type) -> None:
     """Makes the ledger of a job whose last row is missing: one that is stopped at once, and answers of no server."""
     from streamfold import Provider
-    from streamfold.jobs import batch
+    from streamfold_jobs import batch
 
     path = folder / "out.jsonl.ledger"
     provider = Provider.from_config("main", config=folder / "streamfold.toml", max_retries=0)

@@ -1,6 +1,6 @@
 """Asks a model about every row of a Parquet file with Daft, on one machine or on a Ray cluster.
 
-    pip install "streamfold[parquet]" "daft"
+    pip install "streamfold-jobs[parquet]" "daft"
     python daft_job.py rows.parquet answers/ --provider main --answers sqlite:////mnt/jobs/answers.db
 
 Daft does not remember which rows are done. With a store, a job that is started again within an hour asks only what was
@@ -14,7 +14,7 @@ import argparse
 import daft
 from daft import DataType
 
-from streamfold.jobs.ray import Ask  # it needs no Ray
+from streamfold_jobs.ray import Ask  # it needs no Ray
 
 ANSWER = DataType.struct({"text": DataType.string(), "tool_calls": DataType.string(), "error": DataType.string()})
 

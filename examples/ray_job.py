@@ -1,6 +1,6 @@
 """Asks a model about every row of some Parquet files, with as many workers as a Ray cluster can have.
 
-    pip install "streamfold[ray,valkey]"
+    pip install "streamfold-jobs[ray]" "streamfold[valkey]"
     python ray_job.py rows/ answers/ --provider main --checkpoint /mnt/jobs/translate --answers valkey://store:6379
 
 Each row has an `id` and a `prompt`. Start the same command again after anything died: it goes on where it was.
@@ -12,7 +12,7 @@ import argparse
 
 import ray
 
-from streamfold.jobs.ray import ask
+from streamfold_jobs.ray import ask
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Batch APIs of providers on loopback, strict about what they are sent, that count what they create.
 
-They are written from the documentation; `tests/jobs/test_batch_servers.py` has the providers' own SDKs use them.
+They are written from the documentation; `packages/jobs/tests/test_batch_servers.py` has the providers' own SDKs use
+them.
 """
 
 from __future__ import annotations

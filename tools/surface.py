@@ -27,7 +27,7 @@ MODULES: dict[str, list[str]] = {
     "streamfold.engine": [],
     "streamfold.faults": [],
     "streamfold.gateway": ["gateway"],
-    "streamfold.jobs": [],
+    "streamfold_jobs": [],
     "streamfold.limits": [],
     "streamfold.middleware": [],
     "streamfold.net": [],
@@ -56,8 +56,8 @@ WITH_MEMBERS = {
     "ReplayProvider",
 }
 WHOLE = [  # modules with all members
-    *("streamfold.sync", "streamfold_integrations.agui", "streamfold_integrations.aisdk"),
-    *(f"streamfold.{module}" for module in ("jobs", "limits", "middleware", "net", "serving", "stores", "tools")),
+    *("streamfold.sync", "streamfold_integrations.agui", "streamfold_integrations.aisdk", "streamfold_jobs"),
+    *(f"streamfold.{module}" for module in ("limits", "middleware", "net", "serving", "stores", "tools")),
     *("streamfold.turn_cache", "streamfold.types"),
 ]
 KINDS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from folding import DONE, fin, text
-from streamfold import ChatModel, ConfigError, Fallback, Provider
+from streamfold import ChatModel, Fallback, Provider
 from streamfold.answers import get_model_info
 from streamfold.gateway import gateway
 from streamfold.gateway.models import ModelRoute
-from streamfold.jobs import batch
 from streamfold.middleware import Middleware
 from streamfold.testing import ScriptedProvider
 
@@ -105,18 +103,6 @@ async def test_members_that_the_endpoint_does_not_know(wrap: str) -> None:
         await client.post("/v1/chat/completions", json=body)
     assert sent
     assert not {"logit_bias", "verbosity"} & set(sent[0])
-
-
-@pytest.mark.parametrize("wrap", WRAPS)
-async def test_a_job_does_not_go_on_with_another_model(tmp_path: Path, wrap: str) -> None:
-    """The ledger knows the endpoint behind the wrapper."""
-    client, _ = answering(text("hi") + fin("stop") + DONE)
-    rows = [{"prompt": "1"}]
-    async with batch(WRAPS[wrap](provider(model="m1", client=client)), rows, ledger=tmp_path / "ledger") as job:
-        assert [answer.text async for answer in job] == ["hi"]
-    with pytest.raises(ConfigError, match="m2"):
-        async with batch(WRAPS[wrap](provider(model="m2", client=client)), rows, ledger=tmp_path / "ledger"):
-            pass
 
 
 def test_the_wire_is_that_of_the_model_that_is_asked() -> None:

@@ -6,7 +6,6 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,7 +13,6 @@ import pytest
 
 from odd_usage import MEMBERS, ODD, STREAMS
 from streamfold import ProtocolError, Provider
-from streamfold.jobs import JobPausedError, batch
 from streamfold.recording import Recording, ReplayTransport
 from tables import each_row
 
@@ -55,25 +53,3 @@ async def test_an_odd_count_of_tokens(odd: str) -> None:
     async with provided(config, [answer]) as provider:
         with pytest.raises(ProtocolError):
             await provider.count_tokens("Hi")
-
-
-@each_row("odd", ODD)
-async def test_an_odd_count_in_a_job(odd: str, tmp_path: Path) -> None:
-    """It gives no money back: a job asks no more rows than its budget allows."""
-    good = STREAMS["chat"].replace('"cost":3,', "").replace('"completion_tokens":5', '"completion_tokens":1000000')
-    bad = STREAMS["chat"].replace('"cost":3,', "").replace('"completion_tokens":5', f'"completion_tokens":{odd}')
-    answers = [Recording("good", good.encode(), "chat"), Recording("bad", bad.encode(), "chat")]
-    answers += [Recording("good", good.encode(), "chat")] * 8
-    config = {"base_url": "http://u/v1", "model": "m", "prices": {"input": 0.0, "output": 3.0}, "max_retries": 0}
-    rows = [{"id": str(number), "prompt": "Hi"} for number in range(10)]
-    async with provided(config, answers) as provider:
-        job = batch(provider, rows, ledger=tmp_path / f"{abs(hash(odd))}.ledger", max_cost=10)
-
-        async def finish() -> None:
-            async with job as running:
-                async for _ in running:
-                    pass
-
-        with pytest.raises(JobPausedError, match="max_cost is 10, and 9 USD are spent"):
-            await finish()
-        assert (job.summary.done, job.summary.unpriced) == (3, 1)

@@ -10,7 +10,7 @@ import pytest
 ASKED = """
 import gc
 before = gc.get_threshold()
-import streamfold.gateway, streamfold.jobs, streamfold.limits
+import streamfold.gateway, streamfold.limits
 app = streamfold.gateway.gateway({"main": {"base_url": "http://u/v1", "model": "m"}})
 assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
 from streamfold.config import tune_gc_for_server

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from streamfold import ConfigError
-from streamfold.jobs import Ledger, batch
 from streamfold.limits.limit_state import Batch, Reserve
 from streamfold.limits.sqlite import SQLiteLimitStore
 from streamfold.stores import SQLiteStore, threaded
-from streamfold.testing import ScriptedProvider
 
 
 async def used(store: Any) -> None:
@@ -84,41 +79,6 @@ async def test_processes_that_begin_with_a_new_file_at_once(tmp_path: Path, monk
     await used(store)
     await store.aclose()
     assert refused == 3
-
-
-def is_free(path: Path) -> bool:
-    """Whether the next job may use a ledger."""
-    try:
-        Ledger(path).close()
-    except ConfigError:
-        return False
-    return True
-
-
-def test_a_ledger_that_nobody_waits_for_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """asyncio's own cancellation does not wait for a file that is being opened; the next job may use it."""
-    opening, go_on, connect = threading.Event(), threading.Event(), sqlite3.connect
-
-    def slow(*args: Any, **settings: Any) -> sqlite3.Connection:
-        opening.set()
-        go_on.wait(10)
-        return connect(*args, **settings)
-
-    monkeypatch.setattr(sqlite3, "connect", slow)
-
-    async def main() -> None:
-        job = batch(ScriptedProvider(), [{"prompt": "one"}], ledger=tmp_path / "ledger")
-        task = asyncio.create_task(job.__aenter__())
-        await asyncio.to_thread(opening.wait)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        go_on.set()
-        async with asyncio.timeout(10):
-            while not is_free(tmp_path / "ledger"):
-                await asyncio.sleep(0.01)
-
-    asyncio.run(main())
 
 
 OTHER = """

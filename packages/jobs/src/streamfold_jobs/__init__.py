@@ -1,0 +1,19 @@
+"""Jobs over many rows: each has one answer, which is kept in a ledger, and a job that died goes on where it was.
+
+Provisional: a minor version may change or remove a name without a deprecation.
+"""
+
+from .answers import Answer, JobSummary
+from .columns import ANSWER_COLUMNS
+from .errors import JobPausedError
+from .job import BatchJob
+from .ledger import Ledger
+from .output import check_output, export
+from .provider_batches import BatchStore
+from .rows import Rows
+from .schema import schema_check
+from .start import batch
+
+__all__ = ["Answer", "BatchJob", "JobPausedError", "JobSummary", "batch"]
+
+BatchJob.__module__ = JobPausedError.__module__ = __name__  # from where users import them

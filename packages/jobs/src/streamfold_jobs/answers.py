@@ -1,0 +1,152 @@
+"""What a job answers for a row, as it is kept in the ledger and written to the output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from streamfold import APIError, Cost, Reply, Usage
+
+_COUNTS = tuple(member.name for member in fields(Usage) if member.name != "raw")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to one row, or why there is none.
+
+    Attributes:
+        id: the id of the row.
+        number: its place among the rows, from 0.
+        error: `type` and `message` of what went wrong; None for an answer.
+        reply: text, reasoning, tool calls (`id`, `name`, `arguments`, and `error` for arguments that are no JSON
+            object), finish reason, model, request id, usage, cost and warnings; None for an error.
+        tries: how often the row was asked.
+        seconds: how long the last try took.
+    """
+
+    id: str
+    number: int
+    reply: Mapping[str, Any] | None = None
+    error: Mapping[str, Any] | None = None
+    tries: int = 1
+    seconds: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """The text of the answer; empty for an error."""
+        return str(self.reply["text"]) if self.reply else ""
+
+    @property
+    def usage(self) -> Usage:
+        """The token counts; all None where the server sent none. An answer that a check refused has them too."""
+        return Usage(**(self._spent("usage") or {}))
+
+    @property
+    def cost(self) -> Cost | None:
+        """What the answer cost, or None if that is not known. An answer that a check refused has cost something too."""
+        if not (said := self._spent("cost")):
+            return None
+        day = date.fromisoformat(said["date"]) if said.get("date") else None
+        return Cost(Decimal(said["amount"]), said["currency"], said["source"], day, said["estimated"])
+
+    def _spent(self, name: str) -> Mapping[str, Any] | None:
+        reply = self.reply or (self.error or {}).get("reply") or {}
+        found: Mapping[str, Any] | None = reply.get(name)
+        return found
+
+    def as_line(self) -> dict[str, Any]:
+        """Returns the line of the output."""
+        line: dict[str, Any] = {"id": self.id}
+        line |= {"error": dict(self.error)} if self.error else dict(self.reply or {})
+        return line | {"tries": self.tries, "seconds": round(self.seconds, 3)}
+
+
+@dataclass(slots=True)
+class JobSummary:
+    """What a job has done, all runs together.
+
+    Attributes:
+        rows: how many rows there are for this job, or this shard of it.
+        usage: the input and output tokens of all answers.
+        costs: of the answers whose cost is known, by currency; `unpriced` is how many others there are.
+        recorded: answers of earlier runs.
+    """
+
+    rows: int = 0
+    done: int = 0
+    errors: int = 0
+    recorded: int = 0
+    usage: Usage = field(default_factory=lambda: Usage(0, 0))
+    costs: dict[str, Cost] = field(default_factory=dict)
+    unpriced: int = 0
+
+    def add(self, answer: Answer) -> None:
+        """Counts an answer. What errors have used and cost is counted too, where it is known."""
+        if answer.error:
+            self.errors += 1
+        else:
+            self.done += 1
+        usage, cost = answer.usage, answer.cost
+        self.usage += Usage(usage.input_tokens, usage.output_tokens)
+        if cost is not None:
+            self.add_cost(cost)
+        elif not answer.error:
+            self.unpriced += 1
+
+    def add_cost(self, cost: Cost) -> None:
+        """Adds what answers cost to the sum of their currency."""
+        before = self.costs.get(cost.currency)
+        self.costs[cost.currency] = cost if before is None else before + cost
+
+
+def reply_members(reply: Reply, cost: Cost | None) -> dict[str, Any]:
+    """Returns a reply as the members of an answer, as JSON can hold them."""
+    usage = reply.usage
+    counts = {name: getattr(usage, name) for name in _COUNTS} if usage else None
+    return {
+        "text": reply.text,
+        "reasoning": reply.reasoning or None,
+        "refusal": reply.refusal,
+        "tool_calls": [
+            {
+                "id": call.id,
+                "name": call.name,
+                "arguments": call.arguments,
+                **({"error": call.error} if call.error else {}),
+            }
+            for call in reply.tool_calls
+        ],
+        "finish_reason": reply.finish_reason,
+        "model": reply.model,
+        "request_id": reply.request_id,
+        "usage": counts,
+        "cost": cost
+        and {
+            "amount": f"{cost.amount:f}",
+            "currency": cost.currency,
+            "source": cost.source,
+            "date": cost.date.isoformat() if cost.date else None,
+            "estimated": cost.estimated,
+        },
+        "warnings": [{"code": warning.code, "detail": warning.detail} for warning in reply.warnings],
+    }
+
+
+def error_members(error: Exception) -> dict[str, Any]:
+    """Returns an error as the members of an answer."""
+    members: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
+    if isinstance(error, APIError):
+        members |= {"retryable": error.retryable, "status_code": getattr(error, "status_code", None)}
+        partial = error.partial.text if error.partial else ""
+        members |= {"partial": partial} if partial else {}
+    return members
+
+
+def encoded(value: Any) -> str:
+    """Returns JSON text on one line, as people read it unless it holds what is no text: halves of surrogate pairs."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if text.isprintable() else json.dumps(value, separators=(",", ":"))

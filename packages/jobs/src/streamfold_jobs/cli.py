@@ -1,0 +1,264 @@
+"""`streamfold batch`: ask about many rows, and see, export and merge what came back."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, Literal
+
+import anyio
+import typer
+from typer.core import TyperGroup
+
+from streamfold import ConfigError, Provider
+from streamfold.config import tune_gc_for_server
+from streamfold.terminal import File, print_json, print_status, read_json, reported_errors
+
+from . import BatchStore, JobSummary, Ledger, check_output, export, schema_check
+from .cli_run import JobOutcome, run_job
+from .load_tools import read_tools
+
+
+class _RunByDefault(TyperGroup):
+    """`batch rows.jsonl` is `batch run rows.jsonl`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_RunByDefault,
+    help="""Ask about many rows, one answer for each: streamfold batch rows.jsonl -o answers.jsonl -p PROVIDER.
+
+    `streamfold batch run --help` shows the options.""",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Ledgers = Annotated[list[Path], typer.Argument(help="The ledgers of a job, one for each of its shards.")]
+Output = Annotated[Path, typer.Option("-o", "--output", dir_okay=False, help="A .jsonl or .parquet file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
+
+
+RowsPath = Annotated[
+    str,
+    typer.Argument(help="A .jsonl or .parquet file, or - for lines of standard input; OpenAI's batch lines too."),
+]
+Spec = Annotated[str | None, typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL.")]
+Model = Annotated[str | None, typer.Option(help="Another model than the configured one.")]
+LedgerPath = Annotated[
+    Path | None, typer.Option(dir_okay=False, help="The ledger; by default the output's name with .ledger.")
+]
+Concurrency = Annotated[int, typer.Option(min=1, help="How many rows are asked at once.")]
+Tries = Annotated[int, typer.Option(min=1, help="How often a row is asked before it is an error.")]
+Rpm = Annotated[float | None, typer.Option(help="Requests a minute.")]
+Tpm = Annotated[float | None, typer.Option(help="Tokens a minute, of input and output together.")]
+MaxCost = Annotated[float | None, typer.Option(help="Pause before the answers cost more.")]
+SchemaPath = Annotated[
+    Path | None, typer.Option(exists=True, dir_okay=False, help="A JSON schema that each answer must fit.")
+]
+Tools = Annotated[
+    str | None,
+    typer.Option(help="Tools: a .json file, or functions as MODULE, FILE.py, MODULE:NAME,NAME. Calls are recorded."),
+]
+RunTools = Annotated[bool, typer.Option("--run-tools", help="Run the calls, and record the answers to their results.")]
+MaxOutputTokens = Annotated[int | None, typer.Option(min=1, help="The most tokens of an answer.")]
+Temperature = Annotated[float | None, typer.Option(help="The sampling temperature.")]
+Shard = Annotated[str, typer.Option(help="i/n: only every n-th row, from row i on (0 to n-1).")]
+RetryErrors = Annotated[bool, typer.Option("--retry-errors", help="Ask again for rows that were errors.")]
+InFlight = Annotated[
+    Literal["ask", "error"], typer.Option(help="Rows that were under way when a job died: ask again, or errors.")
+]
+Via = Annotated[
+    Literal["live", "provider-batch"],
+    typer.Option(help="Ask by live requests, or by the provider's batch API, which takes hours and costs less."),
+]
+Stream = Annotated[
+    bool | None, typer.Option(help="Stream the answers, or not; by default until they are known to be short.")
+]
+Wait = Annotated[bool, typer.Option(help="Wait for the answers of the provider's batches.")]
+
+
+@app.command()
+def run(
+    rows: RowsPath,
+    output: Output,
+    provider: Spec = None,
+    model: Model = None,
+    config: File = None,
+    ledger: LedgerPath = None,
+    concurrency: Concurrency = 50,
+    tries: Tries = 5,
+    rpm: Rpm = None,
+    tpm: Tpm = None,
+    max_cost: MaxCost = None,
+    schema: SchemaPath = None,
+    tools: Tools = None,
+    run_tools: RunTools = False,
+    max_output_tokens: MaxOutputTokens = None,
+    temperature: Temperature = None,
+    shard: Shard = "0/1",
+    retry_errors: RetryErrors = False,
+    in_flight: InFlight = "ask",
+    via: Via = "live",
+    wait: Wait = True,
+    stream: Stream = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask about every row, and write the answers in the order of the rows.
+
+    Start the same command again to go on after an interruption: nothing that was answered is asked again. The exit code
+    is 0 if every row has an answer, 1 if some are errors, 2 for a mistake in the command, 3 if the job paused, and 130
+    if it was interrupted.
+    """
+    with reported_errors(as_json), ExitStack() as opened:
+        source = _spooled(opened) if rows == "-" else Path(rows)
+        path = ledger or output.with_name(f"{output.name}.ledger")
+        check_output(output)
+        _check_apart(source, output, path)
+        sampling = {"temperature": temperature, "max_output_tokens": max_output_tokens}
+        given: dict[str, Any] = {
+            "concurrency": concurrency, "tries": tries, "rpm": rpm, "tpm": tpm, "max_cost": max_cost,
+            "retry_errors": retry_errors, "in_flight": in_flight, "shard": _read_shard(shard),
+            "via": via, "wait": wait, "stream": stream, "run_tools": run_tools,
+            **{name: value for name, value in sampling.items() if value is not None},
+            **_form(schema), **_tools(tools, to_run=run_tools),
+        }  # fmt: skip
+        asked = Provider.from_config(provider, config=config, model=model, max_retries=0).prefer_aiohttp()
+        tune_gc_for_server()
+        opened.enter_context(_transport_logged())
+        ended = anyio.run(partial(run_job, asked, source, path, given, shown=not as_json))
+        if not ended.paused:
+            with Ledger(path, readonly=True) as written:
+                export([written], output)
+        _report(asked.name, ended, output, as_json)
+        if ended.paused and via == "provider-batch":
+            print_status("Batches that are handed over go on at the provider meanwhile.", err=True)
+        if ended.paused:
+            raise typer.Exit(130 if ended.interrupted else 3)
+        if ended.summary.errors:
+            raise typer.Exit(1)
+
+
+@contextmanager
+def _transport_logged() -> Iterator[None]:
+    """Shows which HTTP library sends, on standard error."""
+    log, handler = logging.getLogger("streamfold.transport"), logging.StreamHandler()
+    before = log.level
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
+
+
+def _form(schema: Path | None) -> dict[str, Any]:
+    if schema is None:
+        return {}
+    form = read_json(schema)
+    return {"response_format": form, "check": schema_check(form, str(schema))}
+
+
+def _tools(tools: str | None, *, to_run: bool) -> dict[str, Any]:
+    if tools is not None:
+        return {"tools": read_tools(tools, to_run=to_run)}
+    if to_run:
+        raise ConfigError("--run-tools: name the functions with --tools MODULE:NAME,NAME")
+    return {}
+
+
+def _spooled(opened: ExitStack) -> Path:
+    """Returns a file with what is on standard input. A job reads its rows more than once."""
+    path = Path(opened.enter_context(TemporaryDirectory())) / "stdin.jsonl"
+    with path.open("wb") as file:
+        copyfileobj(sys.stdin.buffer, file)
+    return path
+
+
+def _check_apart(rows: Path, output: Path, ledger: Path) -> None:
+    """Raises ConfigError if two of a job's files are one."""
+    places = {"the rows": rows.resolve(), "the output": output.resolve(), "the ledger": ledger.resolve()}
+    for (one, first), (other, second) in combinations(places.items(), 2):
+        if first == second:
+            raise ConfigError(f"{first}: {one} and {other} can't be one file")
+
+
+def _report(name: str, ended: JobOutcome, output: Path, as_json: bool) -> None:
+    line, paused = _summary(ended.summary), ended.paused
+    if as_json:
+        print_json({"provider": name, **line, "paused": paused and str(paused), "output": str(output)})
+        return
+    costs = "".join(f", {amount} {currency}" for currency, amount in line["costs"].items())
+    tokens = f"{line['input_tokens']} + {line['output_tokens']} tokens"
+    print_status(f"{line['done']} answers, {line['errors']} errors, {line['rows']} rows; {tokens}{costs}")
+    if paused:
+        print_status(f"{paused}\nStart the same command again to go on.", err=True)
+
+
+def _summary(summary: JobSummary) -> dict[str, Any]:
+    return {
+        "rows": summary.rows, "done": summary.done, "errors": summary.errors, "recorded": summary.recorded,
+        "input_tokens": summary.usage.input_tokens, "output_tokens": summary.usage.output_tokens,
+        "costs": {currency: f"{cost.amount:f}" for currency, cost in summary.costs.items()},
+        "unpriced": summary.unpriced,
+    }  # fmt: skip
+
+
+@app.command()
+def status(ledger: Annotated[Path, typer.Argument(help="The ledger of a job.")], as_json: AsJson = False) -> None:
+    """Print how far a job is. It may be running."""
+    with reported_errors(as_json), Ledger(ledger, readonly=True) as opened:
+        settings, counts = opened.settings(), opened.counts()
+        batches = BatchStore(opened).all()
+        if as_json:
+            print_json({**settings, **counts, "batches": [asdict(found) for found in batches]})
+            return
+        first, step = opened.shard
+        rows = len(range(first, int(settings.get("count", 0)), step))
+        print_status(f"{counts['done']} answers, {counts['error']} errors, {counts['sent']} under way, {rows} rows")
+        print_status(f"model: {settings.get('model', 'unknown')}")
+        for found in batches:
+            said = f"{found.finished} of {found.rows} requests done" + (f", {found.word}" if found.word else "")
+            print_status(f"batch {found.id or found.key}: {found.state}, {said}")
+
+
+@app.command(name="export")
+def export_command(ledgers: Ledgers, output: Output) -> None:
+    """Write what a job has so far, in the order of the rows."""
+    _export(ledgers, output, whole=False)
+
+
+@app.command()
+def merge(ledgers: Ledgers, output: Output) -> None:
+    """Write the answers of all shards of a job into one file, in the order of the rows.
+
+    Nothing is written, and the exit code is 2, if rows are missing or two ledgers have the same rows.
+    """
+    _export(ledgers, output, whole=True)
+
+
+def _export(ledgers: list[Path], output: Path, *, whole: bool) -> None:
+    with reported_errors(), ExitStack() as stack:
+        opened = [stack.enter_context(Ledger(path, readonly=True)) for path in ledgers]
+        count = export(opened, output, whole=whole)
+        total = int(opened[0].settings().get("count", count))
+        print_status(f"{output}: {count} rows" if count == total else f"{output}: {count} of {total} rows")
+
+
+def _read_shard(text: str) -> tuple[int, int]:
+    first, mark, count = text.partition("/")
+    if not (mark and first.isdecimal() and count.isdecimal()):
+        raise ConfigError(f"--shard must look like 3/16, not {text!r}")
+    return int(first), int(count)

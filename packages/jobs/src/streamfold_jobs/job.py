@@ -1,0 +1,219 @@
+"""A job: every row has one answer, and the answers come in the order of the rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from streamfold import ChatModel, StreamfoldError, Tool
+from streamfold.middleware import get_model_info
+
+from .answers import Answer, JobSummary
+from .errors import JobPausedError
+from .ledger import Ledger
+from .row_queue import JobBackend, RowQueue
+from .rows import Rows
+from .settings import JobSettings
+from .tables import DONE, ERROR
+
+_BATCH = 100  # answers that are read from the ledger at once
+
+
+class BatchJob:
+    """A running job: an async context manager, and an async iterator of its answers in the order of the rows."""
+
+    def __init__(
+        self,
+        model: ChatModel,
+        rows: Rows,
+        ledger: str | os.PathLike[str] | None,
+        settings: JobSettings,
+        asker: JobBackend,
+    ) -> None:
+        self._model = model
+        self._rows = rows
+        self._path = ledger
+        self._settings = settings
+        self._asker = asker
+        self._over = False  # nobody asks any more
+        self._next = settings.shard[0]  # the row whose answer comes next
+        self._ready: deque[Answer] = deque()
+        self._read = False  # all answers were handed out
+
+    async def __aenter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory() if self._path is None else None
+        path = Path(self._folder.name) / "ledger" if self._folder else Path(str(self._path))
+        try:
+            ledger = await _opened(path)
+        except BaseException:
+            self._clean_up()
+            raise
+        self._work = RowQueue(self._rows, ledger, self._settings, self._model.name)
+        try:
+            identity = {
+                "model": _described(self._model),
+                "options": _canonical(self._settings.options),
+                "tools": _named(self._settings.tools),
+                "run_tools": str(self._settings.run_tools).lower(),
+                "via": self._asker.via,
+            }
+            await anyio.to_thread.run_sync(self._work.begin, identity, self._priced)
+            self._tasks = anyio.create_task_group()
+            await self._tasks.__aenter__()
+        except BaseException:
+            ledger.close()
+            self._clean_up()
+            raise
+        self._tasks.start_soon(self._ask)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._tasks.cancel_scope.cancel()
+        try:
+            await self._tasks.__aexit__(None, None, None)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self.ledger.close)
+            self._clean_up()
+
+    @property
+    def summary(self) -> JobSummary:
+        """What the job has done so far."""
+        return self._work.summary
+
+    @property
+    def doing(self) -> str:
+        """What is going on, if there is more to say than the summary does: of batches of the provider."""
+        return self._work.doing
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger, while the job runs."""
+        return self._work.ledger
+
+    def stop(self) -> None:
+        """Asks nothing more. Rows that are under way get their answers; `run` raises JobPausedError then."""
+        self._work.stop("the job was stopped")
+
+    async def run(self) -> JobSummary:
+        """Waits until every row has an answer or an error.
+
+        Raises:
+            JobPausedError: the job stopped asking.
+        """
+        while not self._over:
+            await self._work.change()
+        if self._work.stopped is not None and not self._work.complete:
+            raise self._work.stopped
+        return self.summary
+
+    def __aiter__(self) -> Self:
+        if self._read:
+            raise StreamfoldError("the answers of this job have been read: they are in its ledger and its output")
+        return self
+
+    async def __anext__(self) -> Answer:
+        states = self._work.states
+        while not self._ready:
+            if self._next >= len(states):
+                self._read = True
+                raise StopAsyncIteration
+            if states[self._next] in (DONE, ERROR):
+                # On this thread: another one would wait for Python's lock after each row.
+                self._ready = deque(self.ledger.answers(*self._next_group()))
+            elif self._over:
+                raise self._work.stopped or StreamfoldError("the job has ended: leave its block only after its answers")
+            else:
+                await self._work.change()
+        answer = self._ready.popleft()
+        self._next = answer.number + self._settings.shard[1]
+        return answer
+
+    def _next_group(self) -> tuple[int, int]:
+        """Returns the next row, and how many rows from there on have ended, up to a limit."""
+        step = self._settings.shard[1]
+        states = self._work.states[self._next : self._next + _BATCH * step : step]
+        return self._next, next((at for at, state in enumerate(states) if state not in (DONE, ERROR)), len(states))
+
+    async def _ask(self) -> None:
+        """Has all rows asked that have no answer. What is noted in the ledger is committed while this runs."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.ledger.commit)
+            try:
+                await self._asker.ask(self._work)
+                await self.ledger.written()
+            except JobPausedError as error:
+                self._work.stop(str(error), error.__cause__)
+            finally:
+                tasks.cancel_scope.cancel()
+                self._over = True
+                self._work.notice()
+
+    def _priced(self, model: str | None) -> bool:
+        """Returns whether it is known what a model costs, as far as the model that is asked says."""
+        facts = get_model_info(self._model)
+        given = model or self._settings.options.get("model")
+        endpoints = facts.endpoints if facts else ()
+        return all(endpoint.priced(None if at else given) for at, endpoint in enumerate(endpoints))
+
+    def _clean_up(self) -> None:
+        if self._folder is not None:
+            with suppress(OSError):
+                self._folder.cleanup()
+
+
+async def _opened(path: Path) -> Ledger:
+    """Opens a ledger. A task that is cancelled by asyncio's own means does not wait: the thread closes it then."""
+    opened: list[Ledger] = []  # its `pop` is atomic: only one of the two threads closes
+    left = False
+
+    def close() -> None:
+        with suppress(IndexError):
+            opened.pop().close()
+
+    def run() -> None:
+        opened.append(Ledger(path))
+        if left:
+            close()
+
+    try:
+        await anyio.to_thread.run_sync(run)
+    except BaseException:
+        left = True
+        close()
+        raise
+    return opened[0]
+
+
+def _described(model: ChatModel) -> str:
+    """Returns the model as it must be the same when a job goes on."""
+    facts = get_model_info(model)
+    return ", then ".join(map(str, facts.endpoints)) if facts else model.name
+
+
+def _named(tools: Iterable[Tool]) -> str:
+    """Returns the names of tools, and a digest of all that the model is told of them."""
+    told = [[tool.kind, tool.name, tool.description, tool.parameters, tool.strict] for tool in tools]
+    if not told:
+        return "none"
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+    return f"{', '.join(tool.name for tool in tools)} ({digest[:16]})"
+
+
+def _canonical(options: Mapping[str, Any]) -> str:
+    def other(value: Any) -> Any:
+        schema = getattr(value, "model_json_schema", None)
+        return schema() if callable(schema) else str(value)
+
+    return json.dumps(options, sort_keys=True, default=other)

@@ -1,0 +1,141 @@
+"""The answers of ledgers as a file: in the order of the rows, whole or not at all."""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from streamfold import ConfigError
+
+from .answers import Answer
+from .columns import answer_cells, answer_schema
+from .ledger import Ledger
+
+_SHOWN = 5  # missing shards that an error names
+
+
+def check_output(path: str | os.PathLike[str]) -> None:
+    """Raises ConfigError if answers can't be written to this file: a job should know before it asks."""
+    target = Path(path)
+    if target.suffix not in (".jsonl", ".ndjson", ".parquet"):
+        raise ConfigError(f"{path}: answers are written to .jsonl, .ndjson and .parquet files")
+    if target.suffix == ".parquet":
+        _pyarrow(target)
+    if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise ConfigError(f"{path}: can't be written")
+
+
+def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str], *, whole: bool = False) -> int:
+    """Writes the answers and errors of the shards of a job in the order of the rows. Returns how many they are.
+
+    The file is written beside its name and then renamed, so that it is never half there.
+
+    Args:
+        whole: write nothing unless every row of the job is there.
+
+    Raises:
+        ConfigError: the ledgers are not those of one job, or two of them have the same rows, or rows are missing.
+    """
+    shards = list(ledgers)
+    _check_shards(shards)
+    if whole:
+        _check_whole(shards)
+    target = Path(path)
+    check_output(target)
+    if target.suffix == ".parquet":
+        answers = heapq.merge(*(ledger.answers() for ledger in shards), key=lambda answer: answer.number)
+        return _replace(target, lambda draft: _write_parquet(draft, answers))
+    lines = heapq.merge(*(ledger.lines() for ledger in shards))
+    return _replace(target, lambda draft: _write_lines(draft, (line for _, line in lines)))
+
+
+def _replace(target: Path, write: Callable[[Path], int]) -> int:
+    """Writes a file beside its name and renames it, so that it is never half there."""
+    draft = target.with_name(f".{target.name}.{token_hex(8)}.part")  # a name at which nobody can have put a link
+    try:
+        count = write(draft)
+        draft.replace(target)
+    except OSError as error:  # those of a full disk don't say where
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror or str(error), str(target)) from error
+    finally:
+        draft.unlink(missing_ok=True)
+    return count
+
+
+def _check_shards(ledgers: list[Ledger]) -> None:
+    """Raises ConfigError unless the ledgers are those of different shards, of one way to cut one job."""
+    if not ledgers:
+        raise ConfigError("there is no ledger to export")
+    settings = [ledger.settings() for ledger in ledgers]
+    for ledger, own in zip(ledgers, settings, strict=True):
+        if not own:
+            raise ConfigError(f"{ledger.path}: no job was begun with this ledger")
+        for name in ("rows", "count", "model", "options", "tools", "run_tools"):
+            if own.get(name) != settings[0].get(name):
+                raise ConfigError(f"{ledger.path} and {ledgers[0].path} are of different jobs: they differ in {name}")
+    shards = [ledger.shard for ledger in ledgers]
+    names = ", ".join(f"{first}/{step}" for first, step in shards)
+    if len({step for _, step in shards}) > 1:
+        raise ConfigError(f"the ledgers belong to different cuts of the job, and have rows in common: {names}")
+    if len(set(shards)) < len(shards):
+        raise ConfigError(f"two of the ledgers are of the same shard: {names}")
+
+
+def _check_whole(ledgers: list[Ledger]) -> None:
+    """Raises ConfigError if rows are missing: of shards that have not ended, or whose ledgers are not there."""
+    (_, step), count = ledgers[0].shard, int(ledgers[0].settings()["count"])
+    found = {ledger.shard[0]: ledger for ledger in ledgers}
+    missing = [
+        f"shard {first}/{step}, {len(range(first, count, step))} rows"
+        for first in range(min(step, count))
+        if first not in found
+    ]
+    for first, ledger in sorted(found.items()):
+        counts, rows = ledger.counts(), len(range(first, count, step))
+        if (ended := counts["done"] + counts["error"]) < rows:
+            missing.append(f"{ledger.path} has {ended} of its {rows} rows")
+    if missing:
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        raise ConfigError(
+            f"rows are missing: {'; '.join(missing[:_SHOWN])}{more}. `streamfold batch export` writes what there is"
+        )
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> int:
+    count = 0
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for line in lines:
+            file.write(f"{line}\n")
+            count += 1
+        file.flush()
+        os.fsync(file.fileno())
+    return count
+
+
+def _write_parquet(path: Path, answers: Iterator[Answer]) -> int:
+    pyarrow = _pyarrow(path)
+    from pyarrow import parquet
+
+    schema = answer_schema("id")
+    count = 0
+    with parquet.ParquetWriter(path, schema) as writer:
+        while group := list(islice(answers, 1000)):
+            rows = [{"id": answer.id, **answer_cells(answer)} for answer in group]
+            writer.write_table(pyarrow.Table.from_pylist(rows, schema))
+            count += len(group)
+    return count
+
+
+def _pyarrow(path: Path) -> Any:
+    try:
+        import pyarrow
+    except ModuleNotFoundError:
+        raise ConfigError(f'{path}: Parquet needs pyarrow: pip install "streamfold-jobs[parquet]"') from None
+    return pyarrow

@@ -1,0 +1,134 @@
+"""The results of a provider's batch, as answers to the rows of a job."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import anyio
+import anyio.to_thread
+
+from streamfold import ConfigError, ProtocolError, StreamfoldError
+from streamfold.adapters.batches import BatchResult, BatchStatus
+from streamfold.types import BatchClient
+
+from ..answers import Answer, error_members
+from ..row_queue import RowQueue
+from ..rows import Row
+from .pending import request_of, row_name
+from .store import ProviderBatch
+from .submit import with_backoff
+
+_PIECE = 2**18
+
+
+class NotOurBatchError(StreamfoldError):
+    """A batch that was taken for ours has the requests of somebody else."""
+
+
+class Results:
+    """The results of one batch, on disk. A context manager.
+
+    Args:
+        rows: the numbers and ids of its rows, in the order of its requests.
+    """
+
+    def __init__(self, client: BatchClient, batch: ProviderBatch, rows: list[tuple[int, str]]) -> None:
+        self._client = client
+        self._batch = batch
+        self._rows = rows
+        self._names = {row_name(batch.key, number): number for number, _ in rows}
+        self._places: dict[int, int] = {}  # where in the file the result of a row begins
+
+    def __enter__(self) -> Results:
+        self._folder = tempfile.TemporaryDirectory()
+        self._file: IO[bytes] = (Path(self._folder.name) / "results").open("w+b")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._folder.cleanup()
+
+    async def fetch(self, status: BatchStatus) -> None:
+        """Fetches all results.
+
+        Raises:
+            APIError: they can't be fetched.
+            NotOurBatchError: they are answers to requests of somebody else.
+        """
+        path = Path(self._folder.name) / "body"
+        for call in status.results:
+            await with_backoff(partial(self._client.save, call, path))
+            try:
+                await anyio.to_thread.run_sync(self._sort, path)
+            except ValueError as error:
+                raise ProtocolError(f"the results of batch {self._batch.id} can't be read: {error}") from error
+            finally:
+                path.unlink()
+
+    def _sort(self, path: Path) -> None:
+        """Notes where the result of each row is."""
+        with path.open("rb") as body:
+            pieces = iter(lambda: body.read(_PIECE), b"")
+            found = self._client.api.results(pieces, self._names)
+            for count, result in enumerate(found):
+                number = self._names.get(result.name)
+                if number is None and count == 0 and not self._client.api.keyed:
+                    raise NotOurBatchError(f"batch {self._batch.id} is not one of this job")
+                if number is not None and number not in self._places:
+                    self._places[number] = self._file.tell()
+                    self._file.write(json.dumps(asdict(result)).encode() + b"\n")
+
+    def _result(self, number: int) -> BatchResult | None:
+        place = self._places.get(number)
+        if place is None:
+            return None
+        self._file.seek(place)
+        return BatchResult(**json.loads(self._file.readline()))
+
+    def answers(self, work: RowQueue, status: BatchStatus, seconds: float) -> Iterator[Answer]:
+        """Yields the answers to all rows of the batch."""
+        lost = _lost(self._batch, status)
+        for number, raw in self._raw(work):
+            try:
+                row = work.rows.parse(number, raw)
+            except ConfigError as error:
+                yield Answer(str(number), number, error=error_members(error))
+                continue
+            result = self._result(number)
+            if result is None:
+                yield Answer(row.id, number, error=lost, seconds=seconds)
+            else:
+                yield self._answer(work, row, result, seconds)
+
+    def _raw(self, work: RowQueue) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
+        wanted = {number for number, _ in self._rows}
+        return ((number, raw) for number, raw in enumerate(work.rows) if number in wanted)
+
+    def _answer(self, work: RowQueue, row: Row, result: BatchResult, seconds: float) -> Answer:
+        try:
+            reply = request_of(self._client, work.settings, row).reply(result)
+        except StreamfoldError as error:
+            return Answer(row.id, row.number, error=error_members(error), seconds=seconds)
+        return row.answer(reply, reply.cost, 1, seconds, work.settings.check)
+
+
+def _lost(batch: ProviderBatch, status: BatchStatus) -> dict[str, Any]:
+    """The error of a row without a result."""
+    said = f": {_told(status.problem)}" if status.problem else ""
+    if status.state == "failed":
+        return {"type": "BatchFailed", "message": f"the provider's batch {batch.id} failed{said}"}
+    return {
+        "type": "NoResult",
+        "message": f"the provider's batch {batch.id} ended without a result for this row ({status.word}){said}",
+        "retryable": True,
+    }
+
+
+def _told(problem: Any) -> str:
+    return problem if isinstance(problem, str) else json.dumps(problem, ensure_ascii=False)[:500]

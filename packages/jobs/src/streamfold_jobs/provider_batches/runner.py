@@ -1,0 +1,227 @@
+"""The rows of a job handed over to the provider in batches, and their answers fetched when they are done."""
+
+from __future__ import annotations
+
+import time
+
+import anyio
+import anyio.lowlevel
+
+from streamfold import APIError, ConfigError, NotFoundError, StreamfoldError
+from streamfold.adapters import PreparedRequest
+from streamfold.adapters.batches import BatchStatus
+from streamfold.types import BatchClient, DirectModel
+
+from ..answers import Answer, error_members
+from ..errors import JobPausedError
+from ..row_queue import RowQueue
+from ..tables import DONE, ERROR, SENT
+from .pending import BatchBuilder, PendingBatch, lines_of, request_of
+from .results import NotOurBatchError, Results
+from .store import BatchStore, ProviderBatch
+from .submit import BatchSubmitter, Lines
+
+# Seconds between two looks at a batch: at first, and at last.
+_FIRST_LOOK = 1.0
+_LAST_LOOK = 60.0
+_GROWTH = 1.5
+_FAILED_LOOKS = 30  # one after the other, until the job pauses
+_GROUP = 200  # answers that are written at once
+_SETTLED = 600.0  # seconds after which a batch that is not to be found is gone
+
+
+class ProviderBatchBackend:
+    """Asks the rows by batches of the provider.
+
+    Args:
+        wait: wait for the answers; otherwise the job pauses when all rows are handed over.
+
+    Raises:
+        ConfigError: the provider's wire format has no batches.
+    """
+
+    via = "provider-batch"
+
+    def __init__(self, provider: DirectModel, *, wait: bool = True) -> None:
+        self._client: BatchClient = provider.batches()
+        self._wait = wait
+
+    async def ask(self, work: RowQueue) -> None:
+        """See `Asker`."""
+        run = _BatchRun(self._client, work)
+        refused: APIError | None = None
+        try:
+            try:
+                await run.hand_over()
+            except APIError as error:  # of one batch: others may have ended
+                refused = error
+            await run.fetch(wait=self._wait and refused is None)
+        except JobPausedError:
+            raise
+        except StreamfoldError as error:
+            work.stop(f"the job has paused: {error}", error)
+        except Exception as error:  # of the caller's check: what was answered is not lost
+            work.stop(f"the job has stopped: {type(error).__name__}: {error}", error)
+        if refused is not None:
+            work.stop(f"the job has paused: {refused}", refused)
+        elif run.open:
+            names = ", ".join(str(batch.id) for batch in run.open)
+            work.stop(f"the job has paused: {work.doing} ({names})")
+
+
+class _BatchRun:
+    """One run of a job.
+
+    Attributes:
+        open: the batches whose results are still to come.
+    """
+
+    def __init__(self, client: BatchClient, work: RowQueue) -> None:
+        self._client = client
+        self._work = work
+        self._store = BatchStore(work.ledger)
+        self._creator = BatchSubmitter(client, self._store)
+        self.open: list[ProviderBatch] = []
+
+    # --- handing over -------------------------------------------------------------------------------------------------
+
+    async def hand_over(self) -> None:
+        """Gives all rows to the provider that it does not have: those of an earlier run first."""
+        found = self._store.open()
+        if any(batch.account != self._client.account for batch in found):
+            raise ConfigError(
+                "the provider's batches of this job were created with another key or another base_url. Use those to go"
+                " on: batches belong to the account that created them"
+            )
+        taken = {number for batch in found for number, _ in self._store.rows_of(batch)}
+        for batch in found:
+            if batch.state == "created":
+                self._opened(batch)
+        for batch in found:
+            if batch.state == "creating":
+                self._opened(await self._create_again(batch))
+        drafts = BatchBuilder(self._client)
+        for number, raw in self._work.todo():
+            if self._work.stopped:
+                return
+            if number in taken or (row := await self._work.row(number, raw)) is None:
+                continue
+            try:
+                full = drafts.add(row, request_of(self._client, self._work.settings, row))
+            except ConfigError as error:
+                self._work.end(Answer(row.id, number, error=error_members(error)))
+                continue
+            if full is not None:
+                await self._create(full)
+            await anyio.lowlevel.checkpoint()
+        for draft in drafts.rest():
+            await self._create(draft)
+
+    async def _create(self, draft: PendingBatch) -> None:
+        model, account = draft.first.request.model, self._client.account
+        batch = ProviderBatch(draft.key, account, model, len(draft.rows), time.time())
+        await self._store.begin(batch, draft.rows)
+        for number, _ in draft.rows:
+            self._work.states[number] = SENT
+
+        async def lines() -> tuple[bytes, PreparedRequest]:
+            return draft.lines(), draft.first
+
+        self._opened(await self._creator.create(batch, lines, again=False))
+
+    def _opened(self, batch: ProviderBatch) -> None:
+        self.open.append(batch)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Says how far the batches are."""
+        done, rows = sum(batch.finished for batch in self.open), sum(batch.rows for batch in self.open)
+        number = f"{len(self.open)} batches" if len(self.open) > 1 else "1 batch"
+        self._work.doing = f"{number} at the provider, {done:,} of {rows:,} requests done" if self.open else ""
+
+    async def _create_again(self, batch: ProviderBatch) -> ProviderBatch:
+        """Creates a batch that an earlier run noted, unless the provider has it."""
+        return await self._creator.create(batch, self._lines_of(batch), again=True)
+
+    def _lines_of(self, batch: ProviderBatch) -> Lines:
+        work = self._work
+
+        async def lines() -> tuple[bytes, PreparedRequest]:
+            wanted = {number for number, _ in self._store.rows_of(batch)}
+            requests = (
+                (number, request_of(self._client, work.settings, work.rows.parse(number, raw)))
+                for number, raw in enumerate(work.rows)
+                if number in wanted
+            )
+            body, first = lines_of(requests, batch.key)
+            if first is None:
+                raise ConfigError(f"{work.ledger.path}: the batch {batch.key} has no rows")
+            return body, first
+
+        return lines
+
+    # --- fetching -----------------------------------------------------------------------------------------------------
+
+    async def fetch(self, *, wait: bool) -> None:
+        """Fetches the results of all batches as they end; without waiting, those of the ones that have ended."""
+        pause, failed = _FIRST_LOOK, 0
+        while self.open and not self._work.stopped:
+            for batch in list(self.open):
+                try:
+                    await self._look(batch)
+                    failed = 0
+                except APIError as error:
+                    failed += 1
+                    if not error.retryable or failed > _FAILED_LOOKS:
+                        raise
+            self._tell()
+            if not self.open:
+                return
+            if not wait:
+                return
+            with anyio.move_on_after(pause):
+                await self._work.stopping.wait()
+            pause = min(pause * _GROWTH, _LAST_LOOK)
+
+    async def _look(self, batch: ProviderBatch) -> None:
+        """Looks at a batch, and fetches its results if it has ended."""
+        status = await self._status(batch)
+        batch = self._replace(batch, await self._store.save(batch, word=status.word, finished=status.finished))
+        if status.state == "running":
+            return
+        rows = self._store.rows_of(batch)
+        with Results(self._client, batch, rows) as results:
+            try:
+                await results.fetch(status)
+            except NotOurBatchError:
+                self._creator.foreign.add(str(batch.id))
+                batch = self._replace(batch, await self._store.save(batch, id=None, state="creating"))
+                self._replace(batch, await self._create_again(batch))
+                return
+            await self._record(results, status, time.time() - batch.created)
+        await self._store.save(batch, state="done")
+        self.open.remove(batch)
+
+    def _replace(self, old: ProviderBatch, new: ProviderBatch) -> ProviderBatch:
+        self.open[self.open.index(old)] = new
+        return new
+
+    async def _status(self, batch: ProviderBatch) -> BatchStatus:
+        api = self._client.api
+        try:
+            return await self._client.ask(api.status(str(batch.id)), "a batch", api.read)
+        except NotFoundError as error:
+            if time.time() - batch.created < _SETTLED:  # lists and batches may not be the same everywhere at once
+                return BatchStatus(str(batch.id), "running", "not found yet")
+            return BatchStatus(str(batch.id), "failed", "gone", problem=str(error))
+
+    async def _record(self, results: Results, status: BatchStatus, seconds: float) -> None:
+        work, count = self._work, 0
+        for answer in results.answers(work, status, seconds):
+            if work.states[answer.number] in (DONE, ERROR):
+                continue
+            work.end(answer)
+            count += 1
+            if count % _GROUP == 0:
+                await work.ledger.written()
+        await work.ledger.written()

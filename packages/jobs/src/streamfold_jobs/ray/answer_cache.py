@@ -1,0 +1,123 @@
+"""Answers that outlive the worker that asked: a block that is computed again is not paid twice."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Mapping
+from hashlib import sha256
+from typing import Any
+
+import anyio
+
+from streamfold import ConfigError
+from streamfold.config import store_place, store_url
+from streamfold.stores import Retention, Store, StoreError, open_store
+
+from ..answers import Answer
+from ..columns import ANSWER_COLUMNS, answer_cells
+
+_logger = logging.getLogger("streamfold")
+
+
+def fingerprint(*parts: str | bytes) -> str:
+    """Returns a text that is another one if any of the parts is."""
+    found = sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        found.update(b"%d:%b" % (len(data), data))
+    return found.hexdigest()
+
+
+def check_answers(where: str) -> None:
+    """Raises ConfigError if a text does not name a store that all workers reach."""
+    store_place(where, "answers:")
+    if where == "memory" or (where.startswith("sqlite:///") and where[10:11] != "/"):
+        raise ConfigError(
+            f"answers: can't be {where!r}, which other workers don't find. Allowed: valkey://HOST:PORT, or on one"
+            " machine sqlite://// and the rest of an absolute path"
+        )
+
+
+class AnswerCache:
+    """Answers in a store, by fingerprints of what was asked.
+
+    Args:
+        store: where they are kept.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[str, bytes] = {}
+        self._lock = anyio.Lock()
+        self._reached = False
+
+    @classmethod
+    def open(cls, where: str, seconds: float) -> AnswerCache:
+        """Opens a store.
+
+        Args:
+            where: what `check_answers` has seen.
+            seconds: for how long an answer is kept.
+
+        Raises:
+            ConfigError: there is no folder for the file, or a variable is not set.
+        """
+        limits = Retention(entries=10**9, size=2**40, age=seconds)
+        return cls(open_store(store_url(where), limits, table="answers"))
+
+    async def find(self, keys: Collection[str]) -> Mapping[str, Answer]:
+        """Returns the answers that are known. A store that fails later is logged, and the rows are asked.
+
+        So is a row whose answer is damaged.
+
+        Raises:
+            ConfigError: the store could not be reached at all.
+        """
+        try:
+            found = await self._store.get("", list(keys))
+        except StoreError as error:
+            if not self._reached:
+                raise ConfigError(f"answers: the store can't be read: {error}") from None
+            _logger.warning("answers could not be read", exc_info=error)
+            return {}
+        self._reached = True
+        answers = {key: answer for key, value in found.items() if (answer := _read_answer(value)) is not None}
+        if len(answers) < len(found):
+            _logger.warning(
+                "%d answers in the store are damaged: their rows are asked again", len(found) - len(answers)
+            )
+        return answers
+
+    async def keep(self, key: str, answer: Answer) -> None:
+        """Keeps an answer; when it returns, the answer outlives this process. A store that fails is logged."""
+        members = {"reply": answer.reply, "error": answer.error, "tries": answer.tries, "seconds": answer.seconds}
+        self._waiting[key] = json.dumps(members, separators=(",", ":")).encode()
+        async with self._lock:  # one write at a time; it takes along whatever has come meanwhile
+            if key not in self._waiting:
+                return
+            entries, self._waiting = self._waiting, {}
+            with anyio.CancelScope(shield=True):
+                try:
+                    await self._store.put("", entries)
+                except StoreError as error:  # the answers are there
+                    _logger.warning("%d answers could not be kept", len(entries), exc_info=error)
+
+    async def aclose(self) -> None:
+        """Closes the store."""
+        await self._store.aclose()
+
+
+def _read_answer(value: bytes) -> Answer | None:
+    """Returns an answer that was kept; None if it can't have been written here."""
+    try:
+        answer = Answer("", 0, **json.loads(value))
+        cells = answer_cells(answer)
+        counts: list[Any] = [answer.usage.input_tokens, answer.usage.output_tokens, answer.tries]
+        whole = answer.cost is None or answer.cost.amount.is_finite()
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
+        return None
+    parts = isinstance(answer.reply, dict) + isinstance(answer.error, dict)
+    typed = all(cells[name] is None or isinstance(cells[name], kind) for name, kind in ANSWER_COLUMNS.items())
+    small = all(count is None or (isinstance(count, int) and 0 <= count < 2**31) for count in counts)
+    return answer if parts == 1 and typed and small and whole else None

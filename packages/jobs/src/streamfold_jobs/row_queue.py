@@ -1,0 +1,180 @@
+"""What a job has to do and what came of it: all that whoever asks its rows sees of the job.
+
+A job may be asked in several ways: by live requests, or by a provider's batches. Each of them is an `JobBackend`: it
+    takes
+the rows that have no answer from `RowQueue`, marks them as sent before they are, and hands in their answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+import anyio
+
+from streamfold import ConfigError
+
+from .answers import Answer, JobSummary, error_members
+from .errors import JobPausedError
+from .job_budget import JobBudget
+from .ledger import Ledger
+from .rows import Row, Rows
+from .settings import JobSettings
+from .tables import DONE, ERROR, SENT
+
+
+class JobBackend(Protocol):
+    """Asks the rows of a job.
+
+    Attributes:
+        via: the name of this way of asking. A ledger is of one of them.
+    """
+
+    via: str
+
+    async def ask(self, work: RowQueue) -> None:
+        """Asks for every row of `work.todo()`, until all have ended or the work is stopped.
+
+        Whatever is known of a request must be in the ledger before it is sent: this may be killed at any moment, and
+        is called again with what is left.
+        """
+
+
+class RowQueue:
+    """The rows of a job, and what came of each of them.
+
+    Attributes:
+        summary: what the job has done so far.
+        money: what may be spent.
+        states: one byte for each row: 0, `SENT`, `DONE` or `ERROR`. A row has ended when its answer is on disk.
+        stopped: why nothing more is asked, once that is so.
+        doing: what is going on, if there is more to say than the summary does.
+    """
+
+    def __init__(self, rows: Rows, ledger: Ledger, settings: JobSettings, name: str) -> None:
+        self.rows = rows
+        self.ledger = ledger
+        self.settings = settings
+        self.name = name
+        self.summary = JobSummary()
+        self.money = JobBudget(settings.max_cost, self.summary)
+        self.states = bytearray()
+        self.stopped: JobPausedError | None = None
+        self.doing = ""
+        self.stopping = anyio.Event()
+        self._changed: anyio.Event | None = None  # of those who wait
+
+    def begin(self, identity: Mapping[str, str], priced: Callable[[str | None], bool]) -> None:
+        """Checks the rows unless they were checked before, and counts what earlier runs have done.
+
+        Args:
+            priced: returns whether it is known what a model costs; None: the model that is asked by default.
+
+        Raises:
+            ConfigError: the rows are wrong, or the ledger is that of another job, or money is limited and it is not
+                known what a model costs.
+        """
+        if self.settings.max_cost is not None:
+            for model in self.rows.models() or {None}:
+                if not priced(model):
+                    raise ConfigError(f"max_cost: {unpriced(model or self.name)}")
+        first, step = self.settings.shard
+        rows = {"rows": self.rows.digest(), "shard": f"{first}/{step}"}
+        before = self.ledger.settings()
+        count = int(before["count"]) if before.get("rows") == rows["rows"] and "count" in before else None
+        count = self.rows.check() if count is None else count
+        self.ledger.begin({**rows, "count": str(count), **identity})
+        self.states = self.ledger.states(count)
+        self.summary = self.ledger.summary(len(range(first, count, step)))
+        if self.settings.retry_errors:
+            self.states = self.states.replace(bytes([ERROR]), bytes([0]))
+            self.summary.recorded, self.summary.errors = self.summary.done, 0
+        self.money = JobBudget(self.settings.max_cost, self.summary)
+
+    def todo(self) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
+        """Yields the numbers of the rows that have no answer, and the rows as they came."""
+        first, step = self.settings.shard
+        for number, raw in enumerate(self.rows):
+            if number % step == first and self.states[number] not in (DONE, ERROR):
+                yield number, raw
+
+    async def row(self, number: int, raw: bytes | Mapping[str, Any]) -> Row | None:
+        """Returns a row, or None if it is wrong in itself: that is its answer then."""
+        try:
+            return self.rows.parse(number, raw)
+        except ConfigError as error:
+            self.end(Answer(self.rows.name(number, raw), number, error=error_members(error)))
+            await self.ledger.written()
+            return None
+
+    async def sent(self, *rows: Row) -> None:
+        """Marks rows as sent. When it returns, that is on disk."""
+        for row in rows:
+            self.ledger.sent(row.number, row.id)
+            self.states[row.number] = SENT
+        await self.ledger.written()
+
+    async def not_sent(self, *rows: Row) -> None:
+        """Takes the mark back: the server refused to look at them, and it was no try."""
+        for row in rows:
+            self.ledger.not_sent(row.number)
+            self.states[row.number] = 0
+        self.money.not_asked(*(row.number for row in rows))
+        self.notice()
+        await self.ledger.written()
+
+    def end(self, answer: Answer) -> None:
+        """Takes the answer of a row. It counts when it is on disk, which is at the latest when the next mark is."""
+        self.ledger.ended(answer, self._ended)
+
+    def _ended(self, answer: Answer) -> None:
+        self.states[answer.number] = ERROR if answer.error else DONE
+        self.summary.add(answer)
+        self.money.ended(answer)
+        if self.settings.max_cost is not None:
+            if answer.cost is None and not answer.error and not self.money.is_known:
+                self.stop(f"max_cost: {unpriced(self.name)}")
+            elif len(self.summary.costs) > 1:
+                self.stop(f"max_cost: costs are in {' and in '.join(self.summary.costs)}, which can't be added")
+        self.notice()
+
+    async def paid(self, number: int) -> bool:
+        """Waits until a row can be paid, and returns whether it is to be asked. If it can't be, the work is stopped."""
+        while not self.stopped:
+            match self.money.ask(number):
+                case "yes":
+                    return True
+                case "later":
+                    await self.change()
+                case "never":
+                    self.stop(f"the job has paused: {self.money}")
+        return False
+
+    def stop(self, text: str, cause: BaseException | None = None) -> None:
+        """Stops asking. The first reason is the one that is reported."""
+        if self.stopped is None:
+            self.stopped = JobPausedError(text)
+            self.stopped.__cause__ = cause
+            self.stopping.set()
+            self.notice()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row has ended."""
+        return self.summary.done + self.summary.errors >= self.summary.rows
+
+    async def change(self) -> None:
+        """Waits until a row has ended or the work is stopped."""
+        self._changed = self._changed or anyio.Event()
+        await self._changed.wait()
+
+    def notice(self) -> None:
+        """Wakes whoever waits for a change."""
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+
+def unpriced(model: str) -> str:
+    """Returns what is said of a model without prices."""
+    return f"what {model} costs is not known; give its prices in the configuration"

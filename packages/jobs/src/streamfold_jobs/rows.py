@@ -1,0 +1,289 @@
+"""The rows of a job: JSON lines, the lines of OpenAI's Batch API, a Parquet file, or any iterable of mappings."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import json
+import os
+import re
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json
+
+from streamfold import ConfigError, Cost, Reply, ToolChoice
+from streamfold.config import did_you_mean
+from streamfold.serving import parse_chat_request as parse_chat
+from streamfold.serving import parse_responses_request as parse_responses
+from streamfold.types import ChatParams
+
+from .answers import Answer, reply_members
+from .columns import row_members
+
+ROW_MEMBERS = ("id", "prompt", "messages", "system", "model", "options", "tools", "tool_choice")
+"""The members that a row may have."""
+_BODIES = {"/v1/chat/completions": parse_chat, "/v1/responses": parse_responses}
+_CONVERSATION = ("prompt", "messages", "body")
+_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One request.
+
+    Attributes:
+        number: its place among the rows, from 0.
+        id: the caller's name for it; by default its number.
+        options: as for `chat_stream`, the model among them.
+    """
+
+    number: int
+    id: str
+    messages: Any
+    tools: Any = None
+    tool_choice: ToolChoice = "auto"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, number: int, value: Any) -> Row:
+        """Reads a row. Raises ConfigError that says what is wrong in it."""
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"a row must be an object, not {type(value).__name__}")
+        if "body" in value:
+            return _batch_line(number, value)
+        if unknown := next((name for name in value if name not in ROW_MEMBERS), None):
+            raise ConfigError(
+                f"unknown key {unknown!r}{did_you_mean(unknown, ROW_MEMBERS)}. Allowed: {', '.join(ROW_MEMBERS)}"
+            )
+        messages = value.get("messages") if value.get("messages") is not None else value.get("prompt")
+        if not isinstance(messages, str | list | tuple):
+            raise ConfigError("prompt (a string) or messages (a list) is missing")
+        if system := value.get("system"):
+            own = [{"role": "user", "content": messages}] if isinstance(messages, str) else [*messages]
+            messages = [{"role": "system", "content": system}, *own]
+        options = value.get("options") or {}
+        if not isinstance(options, Mapping):
+            raise ConfigError(f"options: must be an object, not {type(options).__name__}")
+        chosen = {"model": value["model"]} if value.get("model") else {}
+        return cls(
+            number,
+            row_id(number, value),
+            messages,
+            value.get("tools"),
+            value.get("tool_choice") or "auto",
+            {**options, **chosen},
+        )
+
+    def answer(
+        self,
+        reply: Reply,
+        cost: Cost | None,
+        tries: int,
+        seconds: float,
+        check: Callable[[Reply], str | None] | None,
+    ) -> Answer:
+        """Returns the answer that a reply is, or the error if the caller's check finds it wrong."""
+        wrong = check(reply) if check else None
+        members = reply_members(reply, cost)
+        if wrong is None:
+            return Answer(self.id, self.number, members, None, tries, seconds)
+        error = {"type": "CheckFailed", "message": wrong, "reply": members}
+        return Answer(self.id, self.number, None, error, tries, seconds)
+
+
+def row_id(number: int, value: Any) -> str:
+    """Returns the name of a row: its `id` or `custom_id`, else its number. Raises ConfigError for another type."""
+    for name in ("id", "custom_id"):
+        found = value.get(name) if isinstance(value, Mapping) else None
+        if isinstance(found, bool) or not isinstance(found, str | int | None):
+            raise ConfigError(f"{name}: must be a string or a whole number, not {type(found).__name__}")
+        if isinstance(found, str) and _HALF.search(found):
+            raise ConfigError(f"{name}: {found!r} holds half of a surrogate pair, which no file can hold")
+        if found is not None:
+            return str(found)
+    return str(number)
+
+
+def _batch_line(number: int, value: Mapping[str, Any]) -> Row:
+    """Reads a line of OpenAI's Batch API: https://platform.openai.com/docs/api-reference/batch/request-input."""
+    url, body = value.get("url", "/v1/chat/completions"), value["body"]
+    if url not in _BODIES:
+        raise ConfigError(f"url: can't be {url!r}. Allowed: {', '.join(_BODIES)}")
+    if not isinstance(body, Mapping):
+        raise ConfigError(f"body: must be an object, not {type(body).__name__}")
+    request = _BODIES[url]({name: member for name, member in body.items() if name not in ("stream", "stream_options")})
+    options: dict[str, Any] = dict(ChatParams(request).given())
+    return Row(number, row_id(number, value), request.messages, request.tools, request.tool_choice, options)
+
+
+class Rows:
+    """The rows of a job, read again from their source each time; nothing of them is kept in memory.
+
+    Args:
+        source: a file (`.jsonl`, `.ndjson`, `.parquet`; the lines of OpenAI's Batch API are JSON lines too), or an
+            iterable of mappings, which is kept.
+
+    Raises:
+        ConfigError: the file is of another kind.
+        OSError: there is no such file.
+    """
+
+    def __init__(self, source: str | os.PathLike[str] | Iterable[Mapping[str, Any]]) -> None:
+        self._kept: list[Mapping[str, Any]] = []
+        self._path: Path | None = None
+        self._in_columns = False
+        if isinstance(source, str | os.PathLike):
+            self._path = Path(source)
+            if self._path.suffix not in (".jsonl", ".ndjson", ".parquet"):
+                raise ConfigError(f"{source}: rows are read from .jsonl, .ndjson and .parquet files")
+            self._path.stat()
+            self._in_columns = self._path.suffix == ".parquet"
+        else:
+            self._kept = list(source)
+
+    def __iter__(self) -> Iterator[bytes | Mapping[str, Any]]:
+        """Yields the rows as they came: lines that are not blank, or mappings."""
+        if self._path is None:
+            yield from self._kept
+        elif self._in_columns:
+            yield from _parquet(self._path)
+        else:
+            with self._path.open("rb") as file:
+                if file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                    raise ConfigError(f"{self._path}: this is UTF-16, and rows are read as UTF-8")
+                yield from (line for line in file if not line.isspace())
+
+    def parse(self, number: int, raw: bytes | Mapping[str, Any]) -> Row:
+        """Returns a row. Raises ConfigError with its place if it is not one."""
+        try:
+            value = _value(raw)
+            return Row.read(number, row_members(value) if self._in_columns else value)
+        except ConfigError as error:
+            raise ConfigError(f"{self.place(number)}: {error}") from None
+
+    def name(self, number: int, raw: bytes | Mapping[str, Any]) -> str:
+        """Returns the id of a row, or its number if it is too wrong to have one."""
+        value = _value_or_none(raw)
+        return (value is not None and _name(number, value)) or str(number)
+
+    def place(self, number: int) -> str:
+        """Returns what errors call a row."""
+        return f"{self._path.name}, row {number + 1}" if self._path else f"row {number + 1}"
+
+    def digest(self) -> str:
+        """Returns a text that is another one if anything in the rows is."""
+        if self._path is not None:
+            with self._path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        found = hashlib.sha256()
+        for row in self._kept:
+            found.update(json.dumps(row, sort_keys=True, default=repr).encode() + b"\n")
+        return found.hexdigest()
+
+    def check(self) -> int:
+        """Counts the rows, and checks what must be right before anything is asked. Returns how many there are.
+
+        A row that is wrong in itself is no reason to stop: it becomes an error in the answers.
+
+        Raises:
+            ConfigError: two rows have one id, or no row has a conversation.
+        """
+        names, count, found = _DuplicateIds(), 0, False
+        for count, value in enumerate(map(_value_or_none, self), 1):
+            if value is None:
+                continue
+            found = found or any(value.get(member) is not None for member in _CONVERSATION)
+            if (name := _name(count - 1, value)) is not None:
+                names.add(name)
+        if again := names.repeated():
+            self._refuse_repeated(again)
+        if count and not found:
+            raise ConfigError(f"{self._path or 'the rows'}: no row has one of: {', '.join(_CONVERSATION)}")
+        return count
+
+    def models(self) -> set[str | None]:
+        """Returns the models that rows name for themselves; None stands for rows that name none."""
+        found: set[str | None] = set()
+        for value in filter(None, map(_value_or_none, self)):
+            body, options = value.get("body"), value.get("options")
+            places = [part for part in (value, body, options) if isinstance(part, Mapping)]
+            named = [name for part in places if isinstance(name := part.get("model"), str) and name]
+            found.add(named[0] if named else None)
+        return found
+
+    def _refuse_repeated(self, hashes: set[int]) -> None:
+        """Raises ConfigError for the first name that two rows have, of those with these hashes."""
+        places: dict[str, int] = {}
+        for number, value in enumerate(map(_value_or_none, self)):
+            name = None if value is None else _name(number, value)
+            if name is not None and hash(name) in hashes and (first := places.setdefault(name, number)) != number:
+                raise ConfigError(f"{self.place(number)}: the id {name!r} is that of row {first + 1} too")
+
+
+class _DuplicateIds:
+    """Finds out whether names are given twice, in eight bytes for each of them."""
+
+    def __init__(self) -> None:
+        self._hashes = [array("q") for _ in range(256)]  # apart from each other, so that few are compared at once
+
+    def add(self, name: str) -> None:
+        found = hash(name)
+        self._hashes[found & 255].append(found)
+
+    def repeated(self) -> set[int]:
+        """Returns the hashes that came more than once."""
+        full = (part for part in self._hashes if len(set(part)) < len(part))
+        return {found for part in full for found, times in Counter(part).items() if times > 1}
+
+
+def _name(number: int, value: Mapping[str, Any]) -> str | None:
+    try:
+        return row_id(number, value)
+    except ConfigError:
+        return None
+
+
+def _value_or_none(raw: bytes | Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Returns the members of a row, or None if it is wrong in itself, which is said when its turn comes."""
+    try:
+        if isinstance(raw, bytes) and isinstance(value := from_json(raw), dict):
+            return value
+    except ValueError:
+        pass  # what this quick parser does not take, `json` may
+    try:
+        return _value(raw)
+    except ConfigError:
+        return None
+
+
+def _value(raw: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(raw, bytes):
+        return raw
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"a row must be an object, not {type(value).__name__}")
+    return value
+
+
+def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ModuleNotFoundError:
+        raise ConfigError(f'{path}: Parquet needs pyarrow: pip install "streamfold-jobs[parquet]"') from None
+    try:
+        # Without `buffer_size`, whole row groups are read at once, and a file may be a single one.
+        with parquet.ParquetFile(path, buffer_size=1 << 20) as file:
+            if not set(file.schema_arrow.names) & set(_CONVERSATION):
+                raise ConfigError(f"{path}: there is no column named {' or '.join(_CONVERSATION)}")
+            for batch in file.iter_batches(batch_size=1000):
+                yield from batch.to_pylist()
+    except ArrowException as error:
+        raise ConfigError(f"{path}: can't be read as Parquet: {error}") from None
