@@ -32,6 +32,7 @@ from streamfold.values.deltas import (
     ExtraPart,
     Failure,
     Finish,
+    ItemSummary,
     Meta,
     PartRef,
     ReasoningDelta,
@@ -60,6 +61,19 @@ RESPONSE: dict[str, Any] = {
 }  # fmt: skip
 WHOLE: list[Delta] = [
     Meta("resp_1", "m", 1),
+    ItemSummary(
+        [
+            [
+                ReasoningDelta("Hm.", PartRef(0, "rs_1", 0, "summary"), whole=True),
+                ExtraPart("output", REASONING, place=0),
+            ],
+            [TextDelta("Hi", PartRef(1, "msg_1"), whole=True), ExtraPart("output", MESSAGE, place=1)],
+            [
+                ToolCallDelta(2, "call_1", "f", X, whole=True, item="fc_1", ended=True),
+                ExtraPart("output", CALL, place=2),
+            ],
+        ]
+    ),
     ReasoningDelta("Hm.", whole=True),
     TextDelta("Hi", whole=True),
     ReasoningDelta("Hm.", PartRef(0, "rs_1", 0, "summary"), whole=True),

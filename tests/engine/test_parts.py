@@ -72,3 +72,18 @@ def test_nothing_that_waits_is_lost():
     assert [chunk.delta for chunk in shown] == ["a", "b"]
     assert [chunk.delta for chunk in decoder.end()] == ["xy"]
     assert decoder.partial().text == "abxy"
+
+
+def test_what_only_the_final_list_has_keeps_its_order():
+    """Texts and calls that a server says only at the end are read item by item, as in an answer that isn't streamed."""
+    items = [
+        {"id": "m_1", "type": "message", "content": [{"type": "output_text", "text": "One"}]},
+        {"id": "fc_1", "type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+        {"id": "m_2", "type": "message", "content": [{"type": "output_text", "text": "Two"}]},
+    ]
+    decoder = StreamDecoder("responses")
+    completed = {"type": "response.completed", "response": {"status": "completed", "output": items}}
+    chunks = decoder.feed(event(completed)) + decoder.close()
+    assert [(chunk.delta, chunk.preceding_calls) for chunk in chunks[:-1]] == [("One", 0), ("Two", 1)]
+    assert [call.id for call in decoder.reply.tool_calls] == ["c1"]
+    assert (decoder.reply.text, decoder.reply.warnings) == ("OneTwo", [])

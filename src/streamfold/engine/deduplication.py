@@ -109,6 +109,10 @@ class TextDeduplicator:
             self._current.clear()  # parts that only the whole has are shown behind all others
         return self._compare(delta, shown, answer)
 
+    def shown(self, kind: type[PartedDelta]) -> str:
+        """Returns all text of a kind that has been shown."""
+        return self._lane(kind).raw
+
     def finish_item(self, output: int | None) -> list[PartedDelta]:
         """Returns the texts that have waited for an item which is done."""
         if output is None:

@@ -14,6 +14,7 @@ from ..values import (
     ExtraPart,
     Failure,
     Finish,
+    ItemSummary,
     Limits,
     MessageStart,
     Meta,
@@ -32,13 +33,14 @@ from ..values import (
     live_part,
 )
 from .accumulator import StreamAccumulator
-from .deduplication import EventDeduplicator, PartedDelta, TextDeduplicator
+from .deduplication import EventDeduplicator, TextDeduplicator
 from .dialects import Dialect, DialectContext, leak_warning
 from .partial_calls import PartialCalls
 from .text_buffer import TextBuffer
 
 _TEXTS = frozenset({TextDelta, ReasoningDelta, RefusalDelta})
 _RARE = frozenset({StreamEnd, ExtraPart, Failure, Finish})
+_ITEMS = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta)  # what items are read for one by one
 _COUNTED = ("text", "reasoning", "call")  # kinds of blocks whose texts have limits of their own
 _NO_PROGRESS = frozenset({MessageStart, Meta, Sequence, Usage, UsageUpdate, Warn})  # never a part of the answer
 _SHOWN = frozenset({TextDelta, ReasoningDelta, ToolCallDelta})  # what pieces of blocks are to the reader
@@ -84,6 +86,7 @@ class Pipeline:
         self.numbers = EventDeduplicator()
         self._finishes: list[Finish] = []  # kept until the dialect has given what came before them
         self._finished = False  # a finish reason has come that nothing should follow
+        self._has_items = False  # some have come that are no texts and no calls, or are done
         self._has_late_text = False  # text came after a finish reason, which a dialect may hold back
         self._passes = dialect is None  # deltas are folded as they are
         self.has_finish_reason = False
@@ -123,6 +126,12 @@ class Pipeline:
                     fold.feed(delta)
             elif kind is UsageUpdate:
                 fold.count_usage(delta)  # type: ignore[arg-type]
+            elif kind is ItemSummary:
+                for fact in self._behind_what_came(delta):  # type: ignore[arg-type]
+                    if isinstance(fact, TextDelta | ReasoningDelta | RefusalDelta) and fact.part is not None:
+                        self._show_texts(self._parts.feed(fact), chunks)
+                    else:
+                        self.feed([fact], "", chunks)  # the list behind it counts the bytes
             elif kind is Block:
                 self._open_block(delta, data, chunks)  # type: ignore[arg-type]
             elif kind is Sequence:
@@ -138,20 +147,46 @@ class Pipeline:
                 if kind is ExtraPart and not kept:
                     is_list = delta.name == "output" and delta.whole  # type: ignore[union-attr]
                     fold.keep(len(data), repeats=is_list)
-                    kept = True
+                    kept = self._has_items = True
                 self._filter(delta, chunks)
                 if kind is ExtraPart and delta.name == "output":  # type: ignore[union-attr]
                     self._show_texts(self._parts.finish_item(delta.place), chunks)  # type: ignore[union-attr]
             elif (chunk := fold.feed(delta)) is not None:
                 chunks.append(chunk)
 
-    def _show_texts(self, texts: Iterable[PartedDelta], chunks: list[StreamChunk]) -> None:
-        """Takes texts that have waited for other parts of the answer."""
+    def _behind_what_came(self, summary: ItemSummary) -> list[Delta]:
+        """Returns the facts of the items behind those that have come: their texts and calls in their order.
+
+        Nothing where the items that have come are not the first ones: then the server's list is compared as a whole.
+        """
+        came = {kind: self._parts.shown(kind) for kind in (TextDelta, ReasoningDelta, RefusalDelta)}
+        calls = len(self._fold.calls)
+        if not (any(came.values()) or calls or self._has_items):
+            return [fact for item in summary.items for fact in item]
+        for number, item in enumerate(summary.items):
+            if not (any(came.values()) or calls):
+                # Items of other kinds may have begun; the whole list says all of them.
+                new = [item for item in summary.items[number:] if any(isinstance(fact, _ITEMS) for fact in item)]
+                left = [fact for item in new for fact in item]
+                if any(isinstance(fact, TextDelta | RefusalDelta) for fact in left):
+                    return [Warn("text_mismatch", "parts of the answer came only with its whole"), *left]
+                return []
+            for fact in item:
+                if isinstance(fact, TextDelta | ReasoningDelta | RefusalDelta):
+                    if not came[type(fact)].startswith(fact.text):
+                        return []
+                    came[type(fact)] = came[type(fact)][len(fact.text) :]
+                elif isinstance(fact, ToolCallDelta):
+                    calls -= 1
+        return []
+
+    def _show_texts(self, texts: Iterable[Delta], chunks: list[StreamChunk]) -> None:
+        """Takes texts that stand elsewhere in the answer than the one before them; their chunks say where."""
         for text in texts:
             shown: list[StreamChunk] = []
             self._filter(text, shown)
             for chunk in shown:
-                if not chunk.silent:
+                if not chunk.silent and isinstance(text, TextDelta | ReasoningDelta):
                     chunk.details = ChunkDetails(chunk.preceding_calls, chunk.marks, part=text.part)
             chunks += shown
 

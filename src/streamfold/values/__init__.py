@@ -17,6 +17,7 @@ from .deltas import (
     ExtraPart,
     Failure,
     Finish,
+    ItemSummary,
     MessageStart,
     Meta,
     PartRef,

@@ -107,6 +107,13 @@ class CallSummary(PicklableSlots):
 
 
 @dataclass(slots=True)
+class ItemSummary(PicklableSlots):
+    """All items of the answer, as the server repeats them at its end: the facts of each one."""
+
+    items: list[list[Delta]]
+
+
+@dataclass(slots=True)
 class ExtraPart(PydanticField, PicklableSlots):
     """A part of the message that is neither text nor a call: an annotation, a piece of audio.
 
@@ -305,6 +312,7 @@ Delta: TypeAlias = (
     | RefusalDelta
     | ToolCallDelta
     | CallSummary
+    | ItemSummary
     | Block
     | BlockPiece
     | BlockEnd

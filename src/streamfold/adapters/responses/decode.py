@@ -114,9 +114,6 @@ class ResponsesEventReader:
         """Returns the facts of a whole response or an error as plain JSON. Raises ValueError for anything else."""
         if isinstance(body, dict) and (body.get("object") == "response" or isinstance(body.get("output"), list)):
             out: list[Delta] = []
-            for place, item in enumerate(body.get("output") or ()):  # each as in a stream, so that its place is known
-                if isinstance(item, dict):
-                    item_done(item, place, out)
             whole_response(body, "", out)
             if body.get("status") in UNFINISHED:  # it goes on in the background
                 out.append(Failure(ErrorInfo(f"the response is not finished: its status is {body['status']}"), body))

@@ -15,6 +15,7 @@ from ...values import (
     Failure,
     Finish,
     FinishReason,
+    ItemSummary,
     Meta,
     PartRef,
     ReasoningDelta,
@@ -50,6 +51,12 @@ def item_done(item: dict[str, Any], output: int | None, out: list[Delta]) -> Non
         out.append(part)
     out += texts
     out.append(ExtraPart("output", non_empty(item), place=output))
+
+
+def _item_facts(item: dict[str, Any], output: int) -> list[Delta]:
+    out: list[Delta] = []
+    item_done(item, output, out)
+    return out
 
 
 def _item_texts(item: dict[str, Any], output: int | None) -> list[TextDelta | ReasoningDelta | RefusalDelta]:
@@ -141,6 +148,7 @@ def response_meta(response: dict[str, Any]) -> Meta:
 
 
 def _whole_output(items: list[dict[str, Any]], out: list[Delta]) -> None:
+    out.append(ItemSummary([_item_facts(item, output) for output, item in enumerate(items)]))
     kinds = [item.get("type") for item in items]
     texts = [text for output, item in enumerate(items) for text in _item_texts(item, output)]
     for kind in (ReasoningDelta, TextDelta, RefusalDelta):

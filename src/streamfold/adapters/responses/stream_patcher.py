@@ -162,7 +162,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             for at, one in enumerate(_dicts(response.get("output"))):
                 if one.get("type") in _WRITTEN_ITEMS:
                     self._see_item(one, {"output_index": at}, done=True)
-                else:
+                elif _key(one) in self._hosted:  # others are written where they stand among the texts
                     self._see_hosted(one, None, done=True)
         elif item and item.get("type") in _WRITTEN_ITEMS:
             self._see_item(item, payload, done=kind.endswith("done"))
@@ -296,9 +296,12 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         super().write_event(kind, **members)
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Everything else that is an extra here was in an event, and was written with it."""
+        """Everything else that is an extra here was in an event, and was written with it, but for items that only the
+        final list has."""
         if name == UNMODELLED:
             self._place_event(value)
+        elif name == "output" and value.get("type") not in _WRITTEN_ITEMS and _key(value) not in self._written_ids:
+            self._see_hosted(value, None, done=True)
 
     def passes_over(self, raw: bytes) -> bool:
         # OpenAI ends a failed answer with `error` and `response.failed`; there are clients that read only the second.

@@ -15,6 +15,7 @@ from streamfold.values import (
     Failure,
     Finish,
     HostedPart,
+    ItemSummary,
     MessageStart,
     Meta,
     RanOnServer,
@@ -39,7 +40,8 @@ _KINDS: dict[type[object], str] = {  # where it is not the name of the class
     Warn: "warning", MessageStart: "message", UsageUpdate: "usage", BlockPiece: "block", BlockEnd: "block",
     HostedPart: "tool", ToolRequests: "requests", ServedBy: "meta", TextDelta: "text",
     ReasoningDelta: "reasoning", RefusalDelta: "refusal", ToolCallDelta: "call", CallSummary: "summary",
-     ExtraPart: "extra",
+    ItemSummary: "items",
+    ExtraPart: "extra",
     RanOnServer: "answered", StopSequenceHit: "stopped", StreamEnd: "done",
 }  # fmt: skip
 
@@ -111,6 +113,8 @@ def delta_words(delta: Delta) -> str:
             return ", ".join(parts) or "nothing"
         case CallSummary(calls):
             return "the server's list of calls: " + (", ".join(call.name or "?" for call in calls) or "none")
+        case ItemSummary(items):
+            return f"the server's list of items: {len(items)}"
         case ExtraPart(name, value):
             return f"{name}: {_cut(repr(value))}"
         case Sequence(number):
