@@ -14,6 +14,7 @@ import pytest
 
 import corpus
 import scale
+from client_readers import so_far
 from folding import DONE, bytewise, call, chunk, entry, fin, text
 from folding import event as sse
 from mirror import payloads, read
@@ -813,3 +814,140 @@ def test_a_servers_own_failure_is_forwarded(ending: dict[str, Any]) -> None:
     repair = RepairSettings().stream("responses", {"model": "m", "stream": True})
     assert repair.feed(body) + repair.close() == body
     assert str(repair.repaired.error) == "too busy"
+
+
+def item_message(item_id: str, said: str, phase: str) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": said, "annotations": []}]
+    about = {"role": "assistant", "status": "completed", "phase": phase}
+    return {"id": item_id, "type": "message", **about, "content": content}
+
+
+FINAL_CALL = {
+    "id": "fc_1",
+    "type": "function_call",
+    "call_id": "c1",
+    "name": "f",
+    "arguments": CITY,
+    "status": "completed",
+}
+FINAL_SEARCH = {
+    "id": "ws_1",
+    "type": "web_search_call",
+    "status": "completed",
+    "action": {"type": "search", "query": "q"},
+}
+FINAL_FIRST, FINAL_LAST = (
+    item_message("m_1", "Let me look.", "commentary"),
+    item_message("m_2", "Done.", "final_answer"),
+)
+
+
+@pytest.mark.parametrize("fragments", [True, False])
+@each_row(
+    ("streamed", "items"),
+    [
+        ([], [FINAL_FIRST, FINAL_CALL, FINAL_LAST]),
+        ([], [FINAL_FIRST, FINAL_SEARCH, FINAL_CALL, FINAL_LAST]),
+        ([FINAL_FIRST], [FINAL_FIRST, FINAL_CALL, FINAL_LAST]),
+    ],
+)
+def test_items_that_only_the_final_list_has(streamed: list[Any], items: list[Any], fragments: bool) -> None:
+    """A stream is written again with the items of its final list in their order, with their ids and phases."""
+    begun = {"id": "r", "object": "response", "status": "in_progress", "model": "m", "output": []}
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]
+    for at, item in enumerate(streamed):
+        events += [
+            {"type": "response.output_item.added", "output_index": at, "item": {**item, "content": []}},
+            {"type": "response.output_text.delta", "output_index": at, "item_id": item["id"], "content_index": 0}
+            | {"delta": item["content"][0]["text"]},
+            {"type": "response.output_item.done", "output_index": at, "item": item},
+        ]
+    events.append({"type": "response.completed", "response": {**begun, "status": "completed", "output": items}})
+    body = b"".join(sse({**one, "sequence_number": number}) for number, one in enumerate(events))
+    made = payloads(written(body, [body], "responses", fragments=fragments))
+    assert made[-1]["response"]["output"] == items
+    done = [one["item"] for one in made if one["type"] == "response.output_item.done"]
+    assert done == items
+    texts = [one["delta"] for one in made if one["type"] == "response.output_text.delta"]
+    assert texts == ["Let me look.", "Done."]
+
+
+def begun_block(at: int, block: dict[str, Any], *pieces: dict[str, Any]) -> list[dict[str, Any]]:
+    deltas = [{"type": "content_block_delta", "index": at, "delta": piece} for piece in pieces]
+    return [{"type": "content_block_start", "index": at, "content_block": block}, *deltas]
+
+
+def output_text(at: int, item: str, said: str, kind: str = "output_text") -> dict[str, Any]:
+    return {"type": f"response.{kind}.delta", "output_index": at, "item_id": item, "content_index": 0, "delta": said}
+
+
+START = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [],
+    "usage": {"input_tokens": 1},
+}
+INPUT = {"type": "input_json_delta", "partial_json": '{"city":"Paris"}'}
+BROKEN_OFF: dict[str, tuple[str, list[dict[str, Any]], tuple[str, str]]] = {  # wire, events, text and refusal
+    "behind a call of Messages": (
+        "anthropic",
+        [
+            {"type": "message_start", "message": START},
+            *begun_block(0, {"type": "tool_use", "id": "c1", "name": "f", "input": {}}, INPUT),
+            {"type": "content_block_stop", "index": 0},
+            *begun_block(1, {"type": "text", "text": ""}, {"type": "text_delta", "text": "After."}),
+        ],
+        ("After.", ""),
+    ),
+    "behind a call of Responses": (
+        "responses",
+        [
+            {"type": "response.created", "response": {"id": "r", "output": []}},
+            {"type": "response.output_item.added", "output_index": 0, "item": {**FINAL_CALL, "arguments": ""}},
+            {"type": "response.function_call_arguments.delta", "output_index": 0, "item_id": "fc_1", "delta": CITY},
+            {"type": "response.output_item.done", "output_index": 0, "item": FINAL_CALL},
+            output_text(1, "m_1", "After."),
+            output_text(2, "m_2", "No.", "refusal"),
+        ],
+        ("After.", "No."),
+    ),
+    "white space alone": (
+        "responses",
+        [{"type": "response.created", "response": {"id": "r", "output": []}}, output_text(0, "m_1", "\n")],
+        ("\n", ""),
+    ),
+    "behind a call of Gemini": (
+        "gemini",
+        [
+            {"candidates": [{"content": {"parts": [{"functionCall": {"name": "f", "args": {"city": "Paris"}}}]}}]},
+            {"candidates": [{"content": {"parts": [{"text": "After."}]}}]},
+        ],
+        ("After.", ""),
+    ),
+    "beside a whole call of Chat Completions": (
+        "chat",
+        [
+            {"id": "x", "object": "chat.completion.chunk", "choices": [
+                {"index": 0, "delta": {"content": "Before.", "tool_calls": [entry(0, "c1", "f", CITY)]}}
+            ]},
+        ],
+        ("Before.", ""),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("first", [b"extra: 1\n", b""], ids=["written again", "as it came"])
+@pytest.mark.parametrize("name", BROKEN_OFF)
+def test_what_came_before_the_connection_broke_is_passed_on(name: str, first: bytes) -> None:
+    """Nothing that was received is missing before the exception, whatever waited for the end of a call."""
+    wire, events, (said, refused) = BROKEN_OFF[name]
+    names = [f"event: {one['type']}\n".encode() if "type" in one else b"" for one in events]
+    body = first + b"".join(line + sse(one) for line, one in zip(names, events, strict=True))
+    repair = RepairSettings().stream(wire, {"model": "m"})
+    came = repair.feed(body)
+    repair.close(interrupted="the connection broke")
+    seen = so_far(wire, came + repair.left)
+    assert (seen.text, seen.refusal) == (said, refused)
+    assert repair.repaired.reply is None

@@ -321,6 +321,14 @@ class Adapter(ABC):
             ValueError: the event is not in this format; the message says why.
         """
 
+    def decode_cut(self, event: ServerSentEvent) -> Iterable[Delta]:
+        """Returns the facts in what came of the last event of a body that broke off, made into JSON.
+
+        Raises:
+            ValueError: too little of it came to tell.
+        """
+        return self.decode(event)
+
     def decode_body(self, body: Any) -> Iterable[Delta]:
         """Returns the facts of a whole JSON answer. Some servers send one although a stream was requested.
 

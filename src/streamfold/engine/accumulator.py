@@ -106,6 +106,7 @@ class StreamAccumulator:
         self._tool_choice = tool_choice
         self._names = names or ToolNameMap()
         self._listener = listener
+        self._shows_refusals = partial_tool_calls
         self._fragments = CallDeltas(tool_names, self._names) if partial_tool_calls and tool_choice != "none" else None
         self._text = TextBuffer(limits.text_chars, "text_chars")
         self._reasoning = TextBuffer(limits.reasoning_chars, "reasoning_chars")
@@ -187,7 +188,7 @@ class StreamAccumulator:
                     self._finish = delta
             case RefusalDelta(text, part):
                 shown = self._refusal.add(text)
-                if shown and self._fragments:
+                if shown and self._shows_refusals:
                     self._begun = True
                     number = part and PartRef(number=part.number)
                     return StreamChunk(details=ChunkDetails(self._calls_begun, part=number, refusal=shown))

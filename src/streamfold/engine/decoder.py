@@ -336,7 +336,7 @@ class StreamDecoder:
         said: list[Delta] = []
         if isinstance(payload, dict):
             with suppress(ValueError):  # too little of it came to tell
-                said = list(self._adapter.decode(type(event)(event.event, json.dumps(payload))))
+                said = list(self._adapter.decode_cut(type(event)(event.event, json.dumps(payload))))
         return certain_text(said, event.data, self._adapter.kind_follows_text)
 
     def _warn_of_bytes(self, sse: SSEDecoder | Framing) -> None:

@@ -84,6 +84,10 @@ class ObservedAdapter(Adapter):
         self._heard(deltas, payload)
         return deltas
 
+    def decode_cut(self, event: ServerSentEvent) -> Iterable[Delta]:
+        """Half an event is not forwarded, and its members are cut anywhere: only its text counts."""
+        return self._adapter.decode_cut(event)
+
     def _heard(self, deltas: Iterable[Delta], payload: Any = None) -> Iterable[Delta]:
         deltas = list(deltas)
         if self.passage is not None:

@@ -158,10 +158,13 @@ class AnthropicSerializer(StreamSerializer):
         managed = {} if self._managed is None else {"context_management": self._managed}
         return {"type": "message_delta", "delta": delta, "usage": usage, **managed}
 
-    def write_failure(self, failure: Failure) -> None:
+    def write_waiting(self) -> None:
         if self.open_call is not None:  # the block of a call that is cut has no end
             self.open_kind = self.open_call = None
-        self._write_texts(self.waiting)
+        waiting, self.waiting = self.waiting, []
+        self._write_all_but_calls(waiting)
+
+    def write_failure(self, failure: Failure) -> None:
         self._write_warnings()
         self.send(anthropic_error_body(failure.info))
 

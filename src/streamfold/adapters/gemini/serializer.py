@@ -148,10 +148,13 @@ class GeminiSerializer(StreamSerializer):
         """The finish reason to write. The API has a word for one that nobody knows."""
         return _written_reason(self.finish_reason)
 
+    def write_waiting(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for part in waiting:
+            if isinstance(part, dict):
+                self._part(part)
+
     def write_failure(self, failure: Failure) -> None:
-        for waiting in self.waiting:
-            if isinstance(waiting, dict):
-                self._part(waiting)
         error = gemini_error_body(failure.info)
         self.send(error)
         if self._framing == "array":

@@ -93,6 +93,7 @@ class ResponsesSerializer(StreamSerializer):
         self._refused = ""  # the refusals that were read in messages of a provider
         self._held: dict[str, Any] | None = None  # one that the client would run at once, for the end
         self.pending_space = ""
+        self._place_of_space: PartRef | None = None
         self._has_text = False  # and not only white space
         self._has_messages = False  # as a provider of this API wrote them, with their citations
 
@@ -136,6 +137,7 @@ class ResponsesSerializer(StreamSerializer):
     def write_text(self, delta: TextDelta) -> None:
         if not delta.text.strip() and not (self.current_item and self.current_item.item["type"] == "message"):
             self.pending_space += delta.text
+            self._place_of_space = delta.part
             return
         text, self.pending_space = self.pending_space + delta.text, ""
         self._has_text = self._has_text or not text.isspace()
@@ -145,7 +147,7 @@ class ResponsesSerializer(StreamSerializer):
         """White space that no text has followed."""
         text, self.pending_space = self.pending_space, ""
         if text and (self._has_text or self._failed or not self.has_calls):
-            self.write_piece(TEXT, text, None)
+            self.write_piece(TEXT, text, self._place_of_space)
 
     def write_refusal(self, delta: RefusalDelta) -> None:
         refused, self._refused = self._refused, ""
@@ -180,7 +182,10 @@ class ResponsesSerializer(StreamSerializer):
         current = self.current_item
         if current is None or current.item["type"] != kind or (key is not None and key != current.key):
             self.close_item()
-            item = begun_item(kind, (place and place.item) or self._made_id(PREFIXES[kind]))
+            item_id = place.item if place else None
+            if not item_id or any(item.get("id") == item_id for item in self.output):  # an id names one item
+                item_id = self._made_id(PREFIXES[kind])
+            item = begun_item(kind, item_id)
             current = self.current_item = OpenItem(item, self.add_item(item), key)
         return current
 
@@ -382,24 +387,25 @@ class ResponsesSerializer(StreamSerializer):
         if self.ended:
             return b""
         self.ended = True
-        self._break_off("cancelled")
+        self.write_waiting()
+        self._write_warnings()
+        self._last("cancelled")
         return self.drain()
 
-    def write_failure(self, failure: Failure) -> None:
-        self._break_off("failed", error=response_error(failure.info))
-
-    def _break_off(self, status: str, error: dict[str, Any] | None = None) -> None:
+    def write_waiting(self) -> None:
         self._failed = True
         self._write_blank()
         self._close_all("incomplete")
         behind, self.waiting = self.waiting, []
-        self._write_texts(behind)
+        self._write_all_but_calls(behind)
         self._write_blank()
         self.close_item("incomplete")
+
+    def write_failure(self, failure: Failure) -> None:
+        error = response_error(failure.info)
         self._write_warnings()
-        if error is not None:
-            self.write_event("error", **error_event(error))
-        self._last(status, **({} if error is None else {"error": error}))
+        self.write_event("error", **error_event(error))
+        self._last("failed", error=error)
 
     def _close_all(self, status: str) -> None:
         """Closes everything that is open, in the order of the output."""

@@ -10,7 +10,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...text import parse_event
-from ...values import ExtraPart, PartRef, ReasoningDelta, RefusalDelta, Reply, TextDelta, int_or_none, str_or_none
+from ...values import (
+    Delta,
+    ExtraPart,
+    PartRef,
+    ReasoningDelta,
+    RefusalDelta,
+    Reply,
+    TextDelta,
+    int_or_none,
+    str_or_none,
+)
 from ..serializing.stream_patcher import UNMODELLED, StreamPatcher
 from .content_parts import REASONING_TEXT, REFUSAL, SUMMARY, TEXT, PartKind
 from .decode import TEXT_EVENTS
@@ -44,7 +54,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
 
     def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
         super().__init__(id="", model=str(request.get("model") or ""), request=request, **others)
-        self._place: PartRef | None = None  # of the last text event
+        self._text_places: dict[type[Delta], PartRef] = {}  # the places of the last texts, by their kinds
         self._rest: dict[str, Any] = {}  # members of the last text event
         self._items: dict[Any, dict[str, Any]] = {}  # by their id, or position there: what the server said of them last
         self._places: dict[int, int | None] = {}  # of written items: their positions there, by those here
@@ -179,7 +189,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
     def _see_text(self, kind: str, payload: dict[str, Any]) -> None:
         number = payload.get("summary_index", payload.get("content_index"))
         form = "text" if kind.startswith("response.reasoning_text.") else ""
-        self._place = PartRef(
+        self._text_places[TEXT_EVENTS[kind].kind] = PartRef(
             int_or_none(payload.get("output_index")),
             str_or_none(payload.get("item_id")),
             int_or_none(number) or 0,
@@ -229,7 +239,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
 
     def _place_of(self, delta: TextDelta | ReasoningDelta | RefusalDelta) -> PartRef | None:
         is_named = delta.part is not None and (delta.part.output is not None or delta.part.item)
-        return delta.part if is_named else self._place
+        return delta.part if is_named else self._text_places.get(type(delta))
 
     def write_text(self, delta: TextDelta) -> None:
         super().write_text(TextDelta(delta.text, self._place_of(delta)))

@@ -36,7 +36,7 @@ from ...values import (
     ToolCallDelta,
 )
 from .call_state import is_complete_object
-from .passthrough_state import CALL_HEADER, FieldProgress, PendingEvent, Released, ends_call
+from .passthrough_state import CALL_HEADER, FieldProgress, PendingEvent, Released
 from .stream_patcher import StreamPatcher
 
 _MOST_HELD = 2**14
@@ -191,7 +191,7 @@ class Passthrough:
                     self._refusals[_place(part)] = self._refusals.get(_place(part), "") + text
                     self._say(self._lanes[RefusalDelta], delta, text)
                 case RefusalDelta(text, part) if self._refusals.get(_place(part)) != text:
-                    event.last = True  # only at the end it is known how much of it is new
+                    event.last = event.has_text = True  # only at the end it is known how much of it is new
                 case Finish(reason, raw):
                     self._said_finish, event.last = reason, True
                     words = self._emitter.end_words
@@ -257,6 +257,7 @@ class Passthrough:
         lane.ahead += text
         lane.said += len(text)
         self._event.deltas.append(delta)
+        self._event.has_text = self._event.has_text or not isinstance(delta, ToolCallDelta)
         if lane is not self._lanes[RefusalDelta]:  # which is shown at the end alone, and in the same words
             self._event.needs.append((lane, lane.said))
 
@@ -305,6 +306,10 @@ class Passthrough:
         self._finished = True
         return b"" if self.passes else self._emitter.finish()
 
+    def release(self) -> bytes:
+        """See `StreamSerializer`. As long as nothing was rewritten, `fail` returns what waits."""
+        return b"" if self.passes else self._emitter.release()
+
     # --- what goes on as it came --------------------------------------------------------------------------------------
 
     def forward(self, raw: bytes) -> bytes:
@@ -326,17 +331,23 @@ class Passthrough:
         Args:
             failed: it failed: the ends of calls that could be run are left out, where pieces alone make a call.
         """
+        left_out = [event for event in self._waiting if failed and not self.keeps_order and event.ends_call]
+        if any(event.has_text for event in left_out):
+            return self.start_rewriting()
         events, self._waiting = self._waiting, deque()
-        leaves_out = failed and not self.keeps_order
-        return b"".join([event.raw for event in events if not (leaves_out and any(map(ends_call, event.needs)))])
+        return b"".join([event.raw for event in events if event not in left_out])
 
     def fail(self) -> bytes:
         """Returns all that waits but an end, and the error with which an answer ends that broke off."""
+        errors = [shown for shown in self._due if isinstance(shown.delta, Failure)]
+        self._due = [shown for shown in self._due if shown not in errors]
+        if any(event.last and event.has_text for event in self._waiting):
+            self.left = self.start_rewriting() + self._emitter.release()
+        else:
+            self._waiting = deque(event for event in self._waiting if not event.last)
+            self.left = self.flush(failed=True)
         self.passes = False
-        self._waiting = deque(event for event in self._waiting if not event.last)
-        errors = [shown.delta for shown in self._due if isinstance(shown.delta, Failure)]
-        self.left = self.flush(failed=True)
-        return self.left + self._emitter.feed_all(errors)
+        return self.left + self._emitter.feed_all([shown.delta for shown in errors])
 
     def start_rewriting(self) -> bytes:
         """Ends the passage: what has gone on is left as it is. Returns what is to be written behind it by now."""

@@ -48,6 +48,7 @@ class PendingEvent:
         payloads: of it; more than one where nothing separates them.
         needs: how far each lane must have been shown before it may go on.
         last: it says how the answer ends, and waits for that.
+        has_text: it says something beside calls.
         raw: its bytes.
     """
 
@@ -55,7 +56,13 @@ class PendingEvent:
     payloads: list[Any] = field(default_factory=list)
     needs: list[tuple[FieldProgress, int]] = field(default_factory=list)
     last: bool = False
+    has_text: bool = False
     raw: bytes = b""
+
+    @property
+    def ends_call(self) -> bool:
+        """Whether it brings the end of a call, behind what may be shown of it."""
+        return any(_ends_call(lane, position) for lane, position in self.needs)
 
 
 class Released(NamedTuple):
@@ -67,7 +74,5 @@ class Released(NamedTuple):
     end: int = 0
 
 
-def ends_call(need: tuple[FieldProgress, int]) -> bool:
-    """Whether an event brings the end of a call, behind what may be shown of it."""
-    lane, position = need
+def _ends_call(lane: FieldProgress, position: int) -> bool:
     return bool(lane.pieces) and position > lane.shown and is_complete_object("".join(lane.pieces))

@@ -57,7 +57,7 @@ class ReplyWriter:
         return self._emitter.feed_all(rest) + self._emitter.finish()
 
     def rest(self, partial: Reply | None) -> bytes:
-        """Returns the events for the text that has not been written of an answer that fails.
+        """Returns the events for what has not been written of an answer that fails, but for calls.
 
         Args:
             partial: what had arrived, with what no chunk has shown: the text of a refusal.
@@ -67,7 +67,7 @@ class ReplyWriter:
             self._emitter.said = (partial.text, partial.reasoning, partial.refusal or "")
             refusal = [RefusalDelta((partial.refusal or "").removeprefix(self._order.refused))]
         self._failed = True
-        return self._emitter.feed_all([*self._order.rest(), *refusal])
+        return self._emitter.feed_all([*self._order.rest(), *refusal]) + self._emitter.release()
 
     def fail(self, info: ErrorInfo, partial: Reply | None = None) -> bytes:
         """Returns the events that end the answer with an error: no client takes it, or a call in it, for whole.

@@ -172,11 +172,8 @@ class StreamSerializer(ABC):
             case ToolCallDelta():
                 if self.tool_choice != "none":
                     (self._custom_call if delta.custom else self._call)(delta)
-            case ExtraPart(name, value, whole):
-                values = value[self._extras.get(name, 0) :] if whole else [value]  # of a list those that are new
-                self._extras[name] = self._extras.get(name, 0) + len(values)
-                for one in values:
-                    self.write_extra(name, one)
+            case ExtraPart():
+                self._extra(delta)
             case Usage():
                 self.usage = delta
             case Finish():
@@ -186,6 +183,7 @@ class StreamSerializer(ABC):
             case Meta():
                 self._meta(delta)
             case Failure():
+                self.write_waiting()
                 self.write_failure(delta)
                 self.ended = True
         return self.drain()
@@ -202,6 +200,12 @@ class StreamSerializer(ABC):
         for call in self.calls.values():
             self._open_at_last(call)
         self.write_end()
+        return self.drain()
+
+    def release(self) -> bytes:
+        """Returns the events for what still waits, in an answer that breaks off. Only a failure may follow."""
+        if not self.ended:
+            self.write_waiting()
         return self.drain()
 
     def serialize_whole(self, deltas: Iterable[Delta]) -> dict[str, Any]:
@@ -311,8 +315,16 @@ class StreamSerializer(ABC):
         first, call.opened = not call.opened, True
         self.write_call_piece(call, piece, first=first)
 
-    def _write_texts(self, deltas: Iterable[object]) -> None:
-        """Writes what there is of text among the deltas that have waited."""
+    def _extra(self, extra: ExtraPart) -> None:
+        values = [extra.value]
+        if extra.whole:  # of a list those that are new
+            values = extra.value[self._extras.get(extra.name, 0) :]
+        self._extras[extra.name] = self._extras.get(extra.name, 0) + len(values)
+        for value in values:
+            self.write_extra(extra.name, value)
+
+    def _write_all_but_calls(self, deltas: Iterable[object]) -> None:
+        """Writes what has waited behind a call that will not be completed."""
         for delta in deltas:
             match delta:
                 case TextDelta():
@@ -321,6 +333,8 @@ class StreamSerializer(ABC):
                     self.write_reasoning(delta)
                 case RefusalDelta():
                     self.write_refusal(delta)
+                case ExtraPart():
+                    self._extra(delta)
 
     @property
     def stem(self) -> str:
@@ -358,9 +372,12 @@ class StreamSerializer(ABC):
     def write_end(self) -> None:
         """Writes the end of the answer: finish reason, usage, warnings."""
 
+    def write_waiting(self) -> None:  # noqa: B027 - see `close_call`
+        """Writes what waits, in an answer that breaks off: for the end of a call, or for more of a text."""
+
     @abstractmethod
     def write_failure(self, failure: Failure) -> None:
-        """Writes the error with which the answer ends."""
+        """Writes the error with which the answer ends, behind all that waited."""
 
     @abstractmethod
     def collect(self, payload: dict[str, Any]) -> None:
