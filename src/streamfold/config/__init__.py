@@ -13,6 +13,7 @@ from ..text import variable_names
 from ..values import did_you_mean, set_public_module
 from .catalogue import catalogue_folder, provider_files
 from .endpoint_models import prices_in
+from .environment import set_variable, variable_is_set, variable_value, variable_values
 from .file import Config, load_profile, load_profiles, read_config, read_profile, read_settings
 from .gateway import GatewayOptions, GatewaySettings, KeyOptions, KeySettings
 from .gc_tuning import tune_gc_for_server
@@ -20,6 +21,7 @@ from .inspection import EffectiveValue, capability_values, describe_key, effecti
 from .package_tables import PackageTable
 from .problems import config_problems
 from .profile import Profile
+from .quirks_and_prices import read_prices
 from .rate_limits import RateLimitSettings
 from .search_path import search_locations
 from .store_settings import StoreName, store_place, store_url
@@ -42,7 +44,7 @@ from .toml_tables import (
 )
 from .trust import trust_file
 from .typed_dicts import BatchesConfig, CapabilitiesConfig, LimitsConfig, ModelConfig, ProviderConfig, RateLimitsConfig
-from .validators import read_prices, set_variable, timeouts_over, variable_is_set, variable_value, variable_values
+from .validators import timeouts_over
 
 __all__ = [
     "Config",

@@ -11,7 +11,7 @@ from ..adapters import Adapter, find_adapter
 from ..requests import CAPABILITIES, Capabilities, Family, ModelTable, merge_facts
 from ..values import NotConfiguredError
 from .families import examples, find_family, is_first_party_host, own_family
-from .validators import read_quirks
+from .quirks_and_prices import read_quirks
 
 # What the chat templates of the models with a dialect want, on whichever server: Mistral's refuse other ids.
 _OF_DIALECTS = {("mistral", "chat"): {"call_ids": "nine_alphanumeric"}}

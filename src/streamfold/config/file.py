@@ -20,6 +20,7 @@ from pydantic import Field, ValidationError, create_model
 from ..text import variable_names
 from ..values import ConfigError, did_you_mean
 from .catalogue import catalogue_layers, provider_files
+from .environment import variable_is_set
 from .layers import Layer, TomlFile, find_layer, locate_errors, merge
 from .package_tables import PackageTable, find_table, package_of_table, table_names
 from .profile import Profile, untrusted
@@ -27,7 +28,7 @@ from .rate_limits import RateLimitSettings
 from .search_path import PROVIDER_VARIABLE, Location, read_file, search_locations
 from .toml_positions import KeyPath, toml_path
 from .toml_tables import Table, allowed_values_hint, validated_by
-from .validators import same_origin, variable_is_set
+from .validators import same_origin
 
 P = TypeVar("P", bound=PackageTable)
 T = TypeVar("T", bound=Table)

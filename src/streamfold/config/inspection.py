@@ -9,12 +9,12 @@ from typing import Any
 
 from ..requests import CAPABILITIES, ModelTable, Support
 from ..text import shown_url, variable_names
+from .environment import variable_is_set
 from .file import Config, build_profile
 from .layers import Layer, find_layer
 from .profile import Profile
 from .toml_positions import KeyPath, toml_path
 from .toml_tables import Table
-from .validators import variable_is_set
 
 _CREDENTIALS = {"sigv4": "AWS credentials", "google": "Google credentials"}
 _URLS = (("base_url",), ("turn_cache",), ("rate_limits", "store"))  # they may have a password

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 
 from ..text import variable_names
+from .environment import variable_is_set
 from .file import Config, check_layers
 from .layers import Layer, find_layer
 from .profile import Profile
 from .search_path import PROVIDER_VARIABLE
 from .toml_positions import KeyPath
-from .validators import variable_is_set
 
 
 def config_problems(config: Config) -> list[str]:

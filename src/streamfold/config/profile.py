@@ -31,6 +31,8 @@ from ..text import check_references, expand_variables, shown_url, variable_names
 from ..values import ConfigError, Limits, NotConfiguredError, Timeouts, did_you_mean
 from .catalogue import provider_files
 from .endpoint_models import EndpointModels
+from .environment import variable_is_set, variable_value
+from .quirks_and_prices import check_models, read_prices, read_quirks
 from .rate_limits import RateLimitSettings
 from .store_settings import StoreName, store_url
 from .toml_tables import (
@@ -44,17 +46,7 @@ from .toml_tables import (
     validated_by,
     validation_error,
 )
-from .validators import (
-    POSITIVE,
-    check_models,
-    check_url,
-    joined_url,
-    read_prices,
-    read_quirks,
-    read_timeouts,
-    variable_is_set,
-    variable_value,
-)
+from .validators import POSITIVE, check_url, joined_url, read_timeouts
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # as a name it would be printed

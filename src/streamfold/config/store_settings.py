@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 
 from ..text import check_references, expand_variables, variable_names
 from ..values import ConfigError, did_you_mean
-from .validators import variable_value
+from .environment import variable_value
 
 STORE_SCHEMES = ("memory", "sqlite", "valkey", "valkeys", "redis", "rediss")
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
@@ -12,45 +11,14 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError
 
-from ..adapters import find_adapter
-from ..requests import ModelTable
 from ..text import shown_url, variable_names
-from ..values import ConfigError, NotConfiguredError, Prices, Timeouts
+from ..values import ConfigError, Timeouts
 from .toml_positions import toml_path
-from .toml_tables import read_table, validation_error, validation_errors
+from .toml_tables import read_table, validation_errors
 
 POSITIVE = Field(gt=0)
 # The last part of a request's URL, in each API.
 _PATH_OF_API = re.compile(r"(/chat/completions|/responses|/messages|/models/[^/]+:(?:stream)?[gG]enerateContent)/*$")
-
-
-def variable_is_set(name: str) -> bool:
-    """Whether an environment variable is set and not blank."""
-    return bool(os.environ.get(name, "").strip())
-
-
-def variable_value(variable: str, where: str) -> str:
-    """Returns the value of an environment variable.
-
-    Args:
-        where: the setting that names it.
-
-    Raises:
-        NotConfiguredError: it is not set; the message begins with `where`.
-    """
-    if not variable_is_set(variable):
-        raise NotConfiguredError(f"{where}: {variable} is not set")
-    return os.environ[variable].strip()
-
-
-def variable_values(names: Iterable[str]) -> list[str | None]:
-    """Returns the values of environment variables; None for one that is not set."""
-    return [os.environ.get(name) for name in names]
-
-
-def set_variable(name: str, value: str) -> None:
-    """Sets an environment variable of this process, for a library that is configured by it."""
-    os.environ[name] = value
 
 
 def check_url(url: str) -> None:
@@ -134,45 +102,3 @@ def _over(configured: Timeouts, names: tuple[str, ...], *seconds: object) -> Tim
     """Reads the timeouts once that many requests have in common."""
     timeouts: Timeouts = read_timeouts({**asdict(configured), **dict(zip(names, seconds, strict=True))})
     return timeouts
-
-
-def read_prices(prices: Mapping[str, Any]) -> Prices:
-    """Returns the `Prices` of a table. Raises ValidationError for mistakes in it."""
-    try:
-        read: Prices = read_table(Prices, prices)
-    except ValueError as exc:
-        if isinstance(exc, ValidationError):
-            raise
-        raise validation_error([((), str(exc))]) from None
-    return read
-
-
-def read_quirks(adapter: str, quirks: Mapping[str, Any]) -> Any:
-    """Returns the typed quirks of an adapter; None if it has none. Raises ValidationError for one that it lacks."""
-    kind = getattr(find_adapter(adapter), "Quirks", None)
-    if kind is not None:
-        return read_table(kind, quirks)
-    if quirks:
-        raise validation_error([((), f"the adapter {adapter!r} has no quirks")])
-    return None
-
-
-def check_models(models: Iterable[ModelTable], adapter: str | None) -> None:
-    """Raises ValidationError for mistakes in the prices and quirks of tables of models.
-
-    Args:
-        adapter: whose quirks they are; None if that is a mistake itself.
-    """
-    mistakes = []
-    for index, table in enumerate(models):
-        try:
-            read_prices(table.prices)
-        except ValidationError as exc:
-            mistakes += [((index, "prices", *path), text) for path, text in validation_errors(exc)]
-        try:
-            if adapter is not None:
-                read_quirks(adapter, table.quirks)
-        except ValidationError as exc:
-            mistakes += [((index, "quirks", *path), text) for path, text in validation_errors(exc)]
-    if mistakes:
-        raise validation_error(mistakes)

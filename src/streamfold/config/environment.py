@@ -1,0 +1,37 @@
+"""Reads and sets environment variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from ..values import NotConfiguredError
+
+
+def variable_is_set(name: str) -> bool:
+    """Whether an environment variable is set and not blank."""
+    return bool(os.environ.get(name, "").strip())
+
+
+def variable_value(variable: str, where: str) -> str:
+    """Returns the value of an environment variable.
+
+    Args:
+        where: the setting that names it.
+
+    Raises:
+        NotConfiguredError: it is not set; the message begins with `where`.
+    """
+    if not variable_is_set(variable):
+        raise NotConfiguredError(f"{where}: {variable} is not set")
+    return os.environ[variable].strip()
+
+
+def variable_values(names: Iterable[str]) -> list[str | None]:
+    """Returns the values of environment variables; None for one that is not set."""
+    return [os.environ.get(name) for name in names]
+
+
+def set_variable(name: str, value: str) -> None:
+    """Sets an environment variable of this process, for a library that is configured by it."""
+    os.environ[name] = value
