@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from streamfold.config.families import find_family
+from streamfold.config.model_facts import find_family
 from streamfold.requests import NO_FAMILY, Family
 
 __all__ = ["WITNESSES", "drift", "ours"]

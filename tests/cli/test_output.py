@@ -19,7 +19,7 @@ import scale
 from commands import COMMAND, Done, environment, run
 from folding import DONE, call, chunk, entry, event, fin, text
 from streamfold import Reply, StreamChunk
-from streamfold.cli.show import renderer_for
+from streamfold.cli.rendering import renderer_for
 from streamfold.terminal import escape_control_characters, prepare_streams
 from terminals import on_terminal
 

@@ -52,7 +52,7 @@ class Upstream:
 def alone(monkeypatch: pytest.MonkeyPatch) -> MemoryLimitStore:
     """What "memory" means is a store of the test's own."""
     store = MemoryLimitStore()
-    monkeypatch.setattr("streamfold.limits.factory.process_store", lambda: store)
+    monkeypatch.setattr("streamfold.limits.rate_limiter.process_store", lambda: store)
     return store
 
 

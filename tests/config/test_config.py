@@ -17,8 +17,7 @@ from scale import some
 from streamfold import APIStatusError, ConfigError, Provider
 from streamfold.config.catalogue import provider_files
 from streamfold.config.file import read_config
-from streamfold.config.inspection import effective_values
-from streamfold.config.problems import config_problems
+from streamfold.config.inspection import config_problems, effective_values
 from streamfold.config.profile import Profile
 from streamfold.config.search_path import search_locations
 from streamfold.config.toml_positions import key_lines, line_of, toml_path

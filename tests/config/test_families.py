@@ -11,9 +11,8 @@ import pytest
 from streamfold import ConfigError, Provider
 from streamfold.adapters import find_adapter
 from streamfold.config import catalogue_folder, effective_values, read_config
-from streamfold.config.families import all_families, find_family, is_first_party_host, read_families
 from streamfold.config.layers import TomlFile
-from streamfold.config.quirks_and_prices import read_quirks
+from streamfold.config.model_facts import all_families, find_family, is_first_party_host, read_families, read_quirks
 from streamfold.requests import EFFORTS, NO_FAMILY, Family
 from tables import each_row
 

@@ -13,8 +13,8 @@ from openresponses_types import types
 from gateways import RESPONSES, behind
 from mirror import check_open_responses, check_response_events
 from streamfold.testing import call, say, usage
-from streamfold.testing.answers import ScriptSerializer
 from streamfold.testing.script import read_answer
+from streamfold.testing.scripted import ScriptSerializer
 from tables import each_row
 
 TOOL = {

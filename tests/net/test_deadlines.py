@@ -28,8 +28,8 @@ from http2_servers import serving as serving_http2
 from servers import STREAM, Connection, answer, certificate, falls_silent, framed, serving
 from streamfold import APITimeoutError, Provider, turn_cache
 from streamfold.net.deadlines import Interrupted, make_steps
-from streamfold.stores import StoreError, ThreadedCalls, threaded, write_behind
-from streamfold.stores.write_behind import WriteBehindStore
+from streamfold.stores import StoreError, ThreadedCalls, persistent, threaded
+from streamfold.stores.persistent import WriteBehindStore
 from tables import each_row
 
 SECONDS = 0.06
@@ -396,7 +396,7 @@ class HangingStore:
 @each_row("who", ["a store", "a store that is closed", "the turn cache", "a request", "an answer"])
 async def test_no_deadline_of_ours_cancels_the_task_of_a_caller(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever runs out, nothing calls `cancel` of the task that waits for it."""
-    for module, name in ((threaded, "PATIENCE"), (write_behind, "PATIENCE"), (turn_cache, "_STORE_TIMEOUT")):
+    for module, name in ((threaded, "PATIENCE"), (persistent, "PATIENCE"), (turn_cache, "_STORE_TIMEOUT")):
         monkeypatch.setattr(module, name, 0.05)
     cancelled, over = [], threading.Event()
 

@@ -49,8 +49,8 @@ from streamfold.net import Backoff, retries
 from streamfold.recording import FaultTransport, Recording, ReplayTransport
 from streamfold.testing import assert_any_cut, say, think, usage
 from streamfold.testing import call as call_step
-from streamfold.testing.answers import ScriptSerializer
 from streamfold.testing.replay_server import serve_replay
+from streamfold.testing.scripted import ScriptSerializer
 from tables import each_row
 
 # httpx leaves generators to the garbage collector when a stream is closed early; trio says so each time.

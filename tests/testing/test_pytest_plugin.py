@@ -17,8 +17,8 @@ import pytest
 # A run in this process forgets what it imported when it ends; what is here before is not imported anew by each.
 import streamfold.adapters.chat
 import streamfold.client.provider
-import streamfold.testing.fixtures
-import streamfold.testing.replayed
+import streamfold.testing.doubles
+import streamfold.testing.pytest_fixtures
 from folding import DONE, call, entry, fin, text
 
 pytest_plugins = ["pytester"]

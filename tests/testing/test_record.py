@@ -108,7 +108,7 @@ async def chunks(base_url: str, transport: httpx.AsyncBaseTransport) -> list[Str
 async def test_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Body and pieces as they came, the headers that matter, the request, where and when, and what it folds to."""
     clock = count(100)
-    monkeypatch.setattr("streamfold.recording.capture.anyio.current_time", lambda: next(clock) / 4)
+    monkeypatch.setattr("streamfold.recording.record.anyio.current_time", lambda: next(clock) / 4)
     kept = {"content-type": "text/event-stream", "x-request-id": "r1"}
     headers = {**kept, "set-cookie": "a=b", "openai-organization": "o", "date": "today"}
     made = [BODY[:100], b"", BODY[100:300], BODY[300:]]
@@ -645,7 +645,7 @@ async def test_long_names(tmp_path: Path) -> None:
 async def test_without_the_package_that_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A recorder says which extra it needs before anything is sent; replaying needs none."""
     Recording("case/x", BODY).save(tmp_path / "x")
-    monkeypatch.setattr("streamfold.recording.description.find_spec", lambda name: None)
+    monkeypatch.setattr("streamfold.recording.recording.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'streamfold\[testing\]'"):
         RecordTransport(Scripted(BODY), tmp_path)
     assert await post(ReplayTransport(tmp_path / "x")) == BODY

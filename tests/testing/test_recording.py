@@ -175,7 +175,7 @@ def test_bundled_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     write(tmp_path / "streamfold/fixtures/demo", 'origin = "wheel"')
     tmp_path.joinpath("fixtures/other").mkdir(parents=True)
     write(tmp_path / "fixtures/other", "")
-    monkeypatch.setattr("streamfold.recording.files.__file__", str(tmp_path / "streamfold/recording/files.py"))
+    monkeypatch.setattr("streamfold.recording.recording.__file__", str(tmp_path / "streamfold/recording/files.py"))
     assert find_recording("demo/case").origin == "wheel"
     with pytest.raises(ConfigError, match=r"Available: demo/case$"):
         find_recording("other/case")

@@ -12,8 +12,8 @@ from examined import examine
 from patients import Patient
 from streamfold.recording import Recording
 from streamfold.testing import call, finish, say, think, usage
-from streamfold.testing.answers import ScriptSerializer
 from streamfold.testing.script import read_answer
+from streamfold.testing.scripted import ScriptSerializer
 from streamfold_lab.conformance import RULES, judge, rulings_to_dict
 from streamfold_lab.doctor import ProbeResponse, ReportCard
 from streamfold_lab.inspection import inspect_stream

@@ -10,9 +10,9 @@ from typer.core import TyperGroup
 
 from ..values import __version__
 from . import config as config_commands
-from .ask import chat, demo, record
-from .providers import providers
-from .replays import replay, serve_replay
+from .chat import chat, demo, record
+from .config import providers
+from .replay import replay, serve_replay
 
 _PACKAGES = {  # the commands of the other distributions of the project
     "streamfold-gateway": ("serve",),

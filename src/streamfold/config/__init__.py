@@ -12,21 +12,26 @@ Provisional: a minor version may change or remove a name without a deprecation.
 from ..text import variable_names
 from ..values import did_you_mean, set_public_module
 from .catalogue import catalogue_folder, provider_files
-from .endpoint_models import prices_in
 from .environment import set_variable, variable_is_set, variable_value, variable_values
 from .file import Config, load_profile, load_profiles, read_config, read_profile, read_settings
 from .gateway import GatewayOptions, GatewaySettings, KeyOptions, KeySettings
 from .gc_tuning import tune_gc_for_server
-from .inspection import EffectiveValue, capability_values, describe_key, effective_values
+from .inspection import EffectiveValue, capability_values, config_problems, describe_key, effective_values
+from .model_facts import prices_in, read_prices
 from .package_tables import PackageTable
-from .problems import config_problems
-from .profile import Profile
-from .quirks_and_prices import read_prices
-from .rate_limits import RateLimitSettings
-from .search_path import search_locations
-from .store_settings import StoreName, store_place, store_url
-from .toml_positions import KeyPath, key_lines, toml_path
-from .toml_tables import (
+from .profile import (
+    BatchesConfig,
+    CapabilitiesConfig,
+    LimitsConfig,
+    ModelConfig,
+    Profile,
+    ProviderConfig,
+    RateLimitsConfig,
+    timeouts_over,
+)
+from .search_path import search_locations, trust_file
+from .store_settings import RateLimitSettings, StoreName, store_place, store_url
+from .tables import (
     Count,
     Flag,
     Names,
@@ -42,9 +47,7 @@ from .toml_tables import (
     validated_by,
     validation_errors,
 )
-from .trust import trust_file
-from .typed_dicts import BatchesConfig, CapabilitiesConfig, LimitsConfig, ModelConfig, ProviderConfig, RateLimitsConfig
-from .validators import timeouts_over
+from .toml_positions import KeyPath, key_lines, toml_path
 
 __all__ = [
     "Config",

@@ -23,12 +23,11 @@ from .catalogue import catalogue_layers, provider_files
 from .environment import variable_is_set
 from .layers import Layer, TomlFile, find_layer, locate_errors, merge
 from .package_tables import PackageTable, find_table, package_of_table, table_names
-from .profile import Profile, untrusted
-from .rate_limits import RateLimitSettings
+from .profile import Profile, same_origin, untrusted
 from .search_path import PROVIDER_VARIABLE, Location, read_file, search_locations
+from .store_settings import RateLimitSettings
+from .tables import Table, allowed_values_hint, validated_by
 from .toml_positions import KeyPath, toml_path
-from .toml_tables import Table, allowed_values_hint, validated_by
-from .validators import same_origin
 
 P = TypeVar("P", bound=PackageTable)
 T = TypeVar("T", bound=Table)

@@ -11,8 +11,8 @@ from ..adapters import chooses_destination
 from .environment import variable_is_set
 from .package_tables import PackageTable
 from .store_settings import StoreName
+from .tables import Count, Flag, Names, PositiveCount, PositiveNumber, Seconds, Table, validated_by
 from .toml_positions import KeyPath
-from .toml_tables import Count, Flag, Names, PositiveCount, PositiveNumber, Seconds, Table, validated_by
 
 
 def _check_passthrough(paths: tuple[str, ...]) -> None:

@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from ..requests import Capabilities
 from ..values import ConfigError
+from .tables import validation_errors
 from .toml_positions import KeyPath, key_lines, line_of, toml_path
-from .toml_tables import validation_errors
 
 
 @dataclass(frozen=True)

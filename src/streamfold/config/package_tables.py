@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from ..values import ConfigError
+from .tables import Table
 from .toml_positions import KeyPath
-from .toml_tables import Table
 
 _PACKAGES = {"gateway": "streamfold-gateway"}  # the tables of the other distributions of the project
 

@@ -1,15 +1,16 @@
-"""The settings of one provider: checked when the profile is made, while keys and variables are read when used."""
+"""The settings of one provider: keys, their types for type checkers, and their checks."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Required, Self, TypedDict
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -18,6 +19,7 @@ from pydantic import (
     Field,
     PlainValidator,
     SecretStr,
+    ValidationError,
     ValidationInfo,
     field_validator,
 )
@@ -30,23 +32,233 @@ from ..requests import HEADER_NAME, NO_OPTIONS, Capabilities, ModelTable, Option
 from ..text import check_references, expand_variables, shown_url, variable_names
 from ..values import ConfigError, Limits, NotConfiguredError, Timeouts, did_you_mean
 from .catalogue import provider_files
-from .endpoint_models import EndpointModels
 from .environment import variable_is_set, variable_value
-from .quirks_and_prices import check_models, read_prices, read_quirks
-from .rate_limits import RateLimitSettings
-from .store_settings import StoreName, store_url
-from .toml_tables import (
+from .model_facts import EndpointModels, check_models, read_prices, read_quirks
+from .store_settings import RateLimitSettings, StoreName, store_url
+from .tables import (
     Count,
     Flag,
     Names,
     PositiveCount,
     PositiveNumber,
     Table,
+    read_table,
     table_field,
     validated_by,
     validation_error,
+    validation_errors,
 )
-from .validators import POSITIVE, check_url, joined_url, read_timeouts
+from .toml_positions import toml_path
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+    from ..requests import ChatOptions, ReasoningEffort, Support, Thinking, TimeoutOptions
+
+
+POSITIVE = Field(gt=0)
+# The last part of a request's URL, in each API.
+_PATH_OF_API = re.compile(r"(/chat/completions|/responses|/messages|/models/[^/]+:(?:stream)?[gG]enerateContent)/*$")
+
+
+def check_url(url: str) -> None:
+    """Raises ValueError if a text can't be the base URL of requests. The error does not quote it."""
+    if not url.startswith(("http://", "https://")):
+        raise ValueError("must begin with http:// or https://")
+    if re.search(r"[\x00-\x20\x7f]", url):
+        raise ValueError("must not contain spaces or control characters")
+    if "#" in url:
+        raise ValueError("must not have a fragment (#...), which is never sent")
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        raise ValueError("must have a valid host") from None
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ValueError("must have a port between 0 and 65535") from None
+    try:
+        host.encode("idna").decode("idna")
+    except UnicodeError:  # an "xn--" that is not an encoded name, a label of more than 63 characters
+        host = ""
+    if not host:
+        raise ValueError("must have a valid host")
+    if found := _PATH_OF_API.search(parts.path):
+        right = shown_url(parts._replace(path=parts.path[: found.start()], query="").geturl())
+        raise ValueError(f"must end before {found[1]}, which is added: {right}")
+
+
+def same_origin(one: Any, other: Any) -> bool:
+    """Returns whether two base URLs surely have the same scheme, host and port; not with a variable in one of them."""
+    if not (isinstance(one, str) and isinstance(other, str)) or variable_names(one) or variable_names(other):
+        return False
+    try:
+        first, second = urlsplit(one), urlsplit(other)
+    except ValueError:
+        return False
+    return (first.scheme, first.netloc) == (second.scheme, second.netloc)
+
+
+def joined_url(base_url: str, path: str) -> str:
+    """Returns the URL of a path below a base URL. Both may have a query."""
+    base, _, query = base_url.partition("?")
+    path, _, more = path.partition("?")
+    queries = "&".join(filter(None, (query, more)))
+    return base + path + ("?" + queries if queries else "")
+
+
+def read_timeouts(value: Any) -> Any:
+    """Returns the `Timeouts` of a table. `inf` switches one off, because TOML has no null."""
+    if isinstance(value, Timeouts):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        value = {name: None if seconds == float("inf") else seconds for name, seconds in value.items()}
+    return read_table(Timeouts, value, POSITIVE)
+
+
+def timeouts_over(configured: Timeouts, given: Timeouts | Mapping[str, object] | None) -> Timeouts:
+    """Returns the timeouts of a request: a `Timeouts` replaces the configured ones, a mapping some of them.
+
+    Raises:
+        ConfigError: an unknown timeout, or a value that is not greater than 0.
+    """
+    if given is None:
+        return configured
+    if not isinstance(given, Timeouts | Mapping):
+        raise ConfigError(f'timeouts must be a Timeouts or a mapping such as {{"read": 5}}, not {type(given).__name__}')
+    members = asdict(given) if isinstance(given, Timeouts) else given
+    numbers = all(isinstance(value, float | int | None) for value in members.values())
+    read = _over if numbers else _over.__wrapped__  # other values may have no hash, and are mistakes
+    try:
+        return read(configured, tuple(members), *members.values())
+    except ValidationError as exc:
+        path, text = validation_errors(exc)[0]
+        raise ConfigError(f"{toml_path(('timeouts', *path))}: {text}") from None
+
+
+@lru_cache(maxsize=64, typed=True)
+def _over(configured: Timeouts, names: tuple[str, ...], *seconds: object) -> Timeouts:
+    """Reads the timeouts once that many requests have in common."""
+    timeouts: Timeouts = read_timeouts({**asdict(configured), **dict(zip(names, seconds, strict=True))})
+    return timeouts
+
+
+class LimitsConfig(TypedDict, total=False):
+    """The fields of `Limits` as a dict. Missing keys keep their default."""
+
+    event_bytes: int
+    text_chars: int
+    reasoning_chars: int
+    other_chars: int
+    arguments_chars: int
+    all_arguments_chars: int
+    tool_calls: int
+    name_chars: int
+    id_chars: int
+    warnings: int
+    error_body_bytes: int
+
+
+class RateLimitsConfig(TypedDict, total=False):
+    """The fields of `RateLimitSettings` as a dict: the table `[rate_limits]`."""
+
+    store: str
+    on_store_error: Literal["local", "refuse"]
+    replicas: int
+
+
+class CapabilitiesConfig(TypedDict, total=False):
+    """The fields of `Capabilities` as a dict. Missing keys keep what the catalogue says."""
+
+    tools: Support
+    forced_choice: Support
+    images: Support
+    structured_output: Support
+    reasoning: Support
+    parallel_calls: Support
+    files: Support
+    audio: Support
+
+
+class BatchesConfig(TypedDict, total=False):
+    """The fields of `BatchSettings` as a dict. Missing keys keep what the catalogue says."""
+
+    rows: int
+    bytes: int
+    window: str
+    purpose: Literal["batch", "batch-api"]
+
+
+class ModelConfig(CapabilitiesConfig, total=False):
+    """A table of `models`: facts about the models whose names match `pattern`."""
+
+    pattern: Required[str]
+    examples: Sequence[str]
+    thinking: Thinking
+    efforts: Sequence[ReasoningEffort]
+    efforts_on_chat: Sequence[ReasoningEffort]
+    default_effort: ReasoningEffort
+    budget: tuple[int, int]
+    none_as: Literal["between_tools"]
+    sampling: Literal["yes", "no", "default", "one_of", "ignored"]
+    samples_while_thinking: bool
+    temperature_max: float
+    stop: Literal["yes", "no"]
+    wires: Sequence[str]
+    tools_on_chat: Literal["yes", "effort_none", "no"]
+    reasoning_back: Literal["loop", "all", "required"]
+    keep: Mapping[str, Any]
+    max_output_tokens: int
+    context_tokens: int
+    quirks: Mapping[str, Any]
+    prices: Mapping[str, Any]
+
+
+class ProviderConfig(TypedDict, total=False):
+    """The keyword arguments of `Provider.from_config`: the keys of a `[providers.NAME]` table.
+
+    `Profile` documents each of them. None is the same as leaving a key out.
+    """
+
+    name: str | None
+    adapter: str | None
+    base_url: str | None
+    api_key: str | SecretStr | None
+    api_key_env: str | Sequence[str] | None
+    key_header: str | None
+    auth: Literal["key", "sigv4", "google"] | None
+    wire: Literal["auto", "chat", "responses"] | None
+    issuer: str | None
+    model: str | None
+    model_family: str | None
+    families: str | None
+    dialect: str | None
+    escape_special_tokens: bool | None
+    renders_templates: bool | None
+    quirks: Mapping[str, Any] | None
+    headers: Mapping[str, str] | None
+    options: ChatOptions | None
+    unsupported_options: Literal["adapt", "strict"] | None
+    extra_body: Mapping[str, Any] | None
+    timeouts: Timeouts | TimeoutOptions | None
+    max_retries: int | None
+    limits: Limits | LimitsConfig | None
+    transport: Literal["httpx", "aiohttp", "httpx2"] | None
+    http2: bool | None
+    coalesce: bool | None
+    rpm: float | None
+    tpm: float | None
+    max_concurrent: int | None
+    max_cost_per_day: float | None
+    rate_limits: RateLimitsConfig | None
+    fallback: str | Sequence[str] | None
+    capabilities: Capabilities | CapabilitiesConfig | None
+    hosted: Sequence[str] | None
+    prices: Mapping[str, Any] | None
+    batches: BatchSettings | BatchesConfig | None
+    models: Sequence[ModelConfig] | None
+
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # as a name it would be printed

@@ -1,15 +1,17 @@
-"""Where something is to be kept: the grammar that providers and the gateway share, `"sqlite:///turns.db"`."""
+"""Store URLs ("memory", "sqlite:///PATH", "valkey://HOST:PORT") and the table [rate_limits]."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator
 
-from ..text import check_references, expand_variables, variable_names
+from ..text import check_references, expand_variables, shown_url, variable_names
 from ..values import ConfigError, did_you_mean
 from .environment import variable_value
+from .tables import PositiveCount, Table, validated_by
 
 STORE_SCHEMES = ("memory", "sqlite", "valkey", "valkeys", "redis", "rediss")
 
@@ -60,3 +62,24 @@ def _read(value: Any) -> Any:
 
 
 StoreName = Annotated[str | bool, BeforeValidator(_read)]
+
+
+class RateLimitSettings(Table):
+    """The `[rate_limits]` table of `streamfold.toml`: where the rate limits of all its providers are counted.
+
+    Attributes:
+        store: "memory": in this process; "sqlite:///limits.db": for the processes of this machine, and the budgets of
+            a day survive them; "valkey://host:6379" or "redis://host:6379": for all machines. May refer to environment
+            variables.
+        on_store_error: what happens while the store can't be used. "local": each process counts by itself, with the
+            limits divided by `replicas`; "refuse": nothing is sent.
+        replicas: how many processes share the store.
+    """
+
+    store: Annotated[str, validated_by(check_store)] = "memory"
+    on_store_error: Literal["local", "refuse"] = "local"
+    replicas: PositiveCount = 1
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, shown_url(value) if name == "store" else value

@@ -12,9 +12,15 @@ Provisional: a minor version may change or remove a name without a deprecation.
 from ..requests import estimated_tokens, text_tokens
 from ..values import failed_before_answer, set_public_module
 from .errors import BudgetExceededError, LimitReachedError, LimitStoreError
-from .factory import count_memory_in, open_limit_store
-from .providers import account_digest, is_limited, provider_limiter
-from .rate_limiter import RateLimiter, Reservation
+from .rate_limiter import (
+    RateLimiter,
+    Reservation,
+    account_digest,
+    count_memory_in,
+    is_limited,
+    open_limit_store,
+    provider_limiter,
+)
 from .sessions import SharedLimitStore
 from .sqlite import SQLiteLimitStore
 from .stores import LimitStore, MemoryLimitStore, check_number

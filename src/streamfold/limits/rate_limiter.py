@@ -1,4 +1,4 @@
-"""A limiter: waits until a request may be sent, and charges what it used."""
+"""RateLimiter and Reservation: waits until a request may be sent, and charges what it used."""
 
 from __future__ import annotations
 
@@ -8,19 +8,71 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from hashlib import sha256
 from types import TracebackType
 from typing import Literal, Self
 
 import anyio
 
+from ..config import Profile, RateLimitSettings, store_place, store_url
 from ..net import Interrupted, run_within
 from ..values import ConfigError, Cost, RateLimit, Usage
 from .adaptive_rate import FIRST_RATE, rates_from_headers
 from .errors import BudgetExceededError, LimitReachedError
-from .factory import shared_store
 from .limit_state import DAY, Charge, Grant, PauseSending, Reserve
 from .sessions import LimitSession, LocalSession, SharedLimitStore, SharedSession
-from .stores import LARGEST_BUDGET, LimitStore, MemoryLimitStore, check_number
+from .sqlite import SQLiteLimitStore
+from .stores import LARGEST_BUDGET, LimitStore, MemoryLimitStore, check_number, process_store
+from .valkey import ValkeyLimitStore
+
+_instead: list[str] = []  # where "memory" is, if it is not this process alone
+
+
+def count_memory_in(where: str) -> None:
+    """Counts elsewhere from now on what this process would count in memory: for processes that serve together.
+
+    Args:
+        where: see `open_limit_store`.
+    """
+    _instead[:] = [where]
+
+
+def open_limit_store(where: str) -> LimitStore:
+    """Returns a store by its name.
+
+    Args:
+        where: "memory": this process; `sqlite:///PATH`, relative to the working directory, with a fourth slash an
+            absolute path: processes of this machine, and later ones; or the URL of a Valkey or Redis server,
+            `valkey://HOST:PORT/DATABASE`, with TLS `valkeys://`.
+
+    Raises:
+        ConfigError: it is none of them.
+    """
+    if where == "memory" and _instead:
+        where = _instead[0]
+    scheme, rest = store_place(where, "the store of limits")
+    if scheme == "memory":
+        return process_store()
+    return SQLiteLimitStore(rest[1:]) if scheme == "sqlite" else ValkeyLimitStore(where)
+
+
+def shared_store(
+    store: LimitStore | SharedLimitStore | str, on_error: Literal["local", "refuse"], replicas: int
+) -> MemoryLimitStore | SharedLimitStore:
+    """Returns a store, or one by its name, with a rule for the time in which it can't be used.
+
+    Raises:
+        ConfigError: a value is not allowed.
+    """
+    if on_error not in ("local", "refuse"):
+        raise ConfigError(f"on_store_error: can't be {on_error!r}. Allowed: local, refuse")
+    if type(replicas) is not int or replicas < 1:
+        raise ConfigError(f"replicas must be a whole number above 0, not {replicas!r}")
+    opened = open_limit_store(store) if isinstance(store, str) else store
+    if isinstance(opened, MemoryLimitStore | SharedLimitStore):
+        return opened
+    return SharedLimitStore(opened, local=on_error == "local", replicas=replicas)
+
 
 MILLION = 1_000_000
 _AHEAD = 1.0  # seconds that a reserved moment may be away: a pause or a new rate counts for all later ones
@@ -472,3 +524,49 @@ def _total_tokens(usage: Usage | None) -> float | None:
         total = usage.input_tokens + (usage.output_tokens or 0)
     known = isinstance(total, int | float) and not isinstance(total, bool) and 0 <= total < _MOST_TOKENS
     return float(total) if known else None  # type: ignore[arg-type]
+
+
+def account_digest(profile: Profile) -> str:
+    """Returns a name for the account that a base URL and a key belong to, which shows neither of them.
+
+    Raises:
+        ConfigError: a variable is not set.
+    """
+    return sha256(f"{profile.sent_url()}\0{profile.key() or ''}".encode()).hexdigest()[:32]
+
+
+def is_limited(profile: Profile) -> bool:
+    """Returns whether the settings of a provider limit anything."""
+    limits = (profile.rpm, profile.tpm, profile.max_concurrent, profile.max_cost_per_day, profile.rate_limits)
+    return any(limit is not None for limit in limits)
+
+
+def provider_limiter(
+    profile: Profile,
+    *,
+    rpm: float | None = None,
+    tpm: float | None = None,
+    store: LimitStore | SharedLimitStore | None = None,
+) -> RateLimiter:
+    """Returns the limiter of a provider. Providers with the same base URL and key share what it counts.
+
+    Args:
+        rpm, tpm: limits instead of those of the settings.
+        store: where they are counted instead.
+
+    Raises:
+        ConfigError: a variable is not set, or the store can't be used.
+    """
+    shared = profile.rate_limits or RateLimitSettings()
+    return RateLimiter(
+        f"account:{account_digest(profile)}",
+        rpm=rpm or profile.rpm,
+        tpm=tpm or profile.tpm,
+        max_concurrent=profile.max_concurrent,
+        max_cost_per_day=profile.max_cost_per_day,
+        store=store_url(shared.store, "rate_limits.store") if store is None else store,
+        adapt=True,
+        on_store_error=shared.on_store_error,
+        replicas=shared.replicas,
+        label=profile.name,
+    )

@@ -7,16 +7,20 @@
 from __future__ import annotations
 
 from ..values import set_public_module
-from .capture import cleaned_body
-from .draft import RecordingDraft, failure_in
 from .expectations import as_expectation, expected
-from .fault_transport import FaultTransport
-from .files import Cut, Recording, SentExchange, Speed, find_recording, open_recording, split_body, with_delays
-from .record import RecordTransport, recording_client
-from .replay import ReplayTransport
+from .record import RecordingDraft, RecordTransport, cleaned_body, failure_in, recording_client
+from .recording import Cut, Recording, SentExchange, Speed, find_recording, open_recording, split_body, with_delays
+from .replay import (
+    FaultTransport,
+    Match,
+    RecordingSelector,
+    ReplayedResponse,
+    ReplayTransport,
+    Source,
+    answer_headers,
+    load_source,
+)
 from .request_matching import RecordedRequest, ReplayMismatch, requested_model
-from .sockets import Connection, serving
-from .store import Match, RecordingSelector, ReplayedResponse, Source, answer_headers, load_source
 
 __all__ = [
     "FaultTransport",

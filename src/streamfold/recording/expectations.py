@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..values import Reply, StreamError, UpstreamError
-from .files import Recording
+from .recording import Recording
 
 _COUNTED = (
     "input_tokens", "output_tokens", "total_tokens", "cached_tokens", "reasoning_tokens", "cache_write_tokens",

@@ -1,29 +1,279 @@
-"""Live answers, recorded on their way through httpx.
-
-Bytes are captured and passed on at once. The files are written when the answer has ended, however it did, because a
-key that the network cut in two can be taken out only where the whole body is known: nothing with a secret in it is on
-the disk at any time, not even for a moment.
-"""
+"""RecordTransport: captures live answers, removes secrets, saves; drafts that replace older files."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator, Iterable
+import shutil
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import count
+from itertools import accumulate, count
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import httpx
 
-from ..adapters import find_adapter
-from ..values import ConfigError
-from .capture import Capture, build_recording, default_name
-from .description import check_writer
-from .files import Recording
+from ..adapters import adapter_by_path, find_adapter
+from ..engine import StreamDecoder
+from ..net import (
+    HIDDEN,
+    Redactor,
+    Replacement,
+    apply_replacements,
+    body_codings,
+    secrets_in_body,
+    secrets_in_headers,
+    unpacked_pieces,
+)
+from ..stores import clear_leftovers, temporary_path
+from ..values import ConfigError, ProtocolError
+from .expectations import expected
+from .recording import Cut, Recording, check_writer
+from .replay import load_source
 from .request_matching import RecordedRequest
+
+# Headers that a reader of the answer may need. Others may identify the account.
+_KEPT = re.compile(
+    r"content-type|cache-control|retry-after(-ms)?|server|openai-(processing-ms|version|model)|x-ratelimit-[a-z-]+"
+    r"|(x-|msh-|apim-)?request-id|x-trace-id",
+    re.IGNORECASE,
+)
+_NO_WIRE = "none"
+_LONGEST_NAME = 100  # characters; file systems allow 255 bytes with all suffixes
+
+
+@dataclass(slots=True, eq=False)
+class Capture:
+    """A request and its answer, as they passed.
+
+    Attributes:
+        address: of the server.
+        path: of the recording that it becomes, without a suffix.
+        write: called once, when the body has ended.
+        pieces: of the body, as they came over the network, each with the seconds since the one before.
+        ended: how the body ended; empty if it came to its end.
+        broken: the network or the server ended it, not the reader.
+    """
+
+    request: RecordedRequest
+    address: str
+    status: int
+    headers: httpx.Headers
+    conversation: str
+    path: Path
+    write: Callable[[Capture], None]
+    pieces: list[tuple[float, bytes]] = field(default_factory=list)
+    ended: str = ""
+    broken: bool = False
+    _last: float = field(default_factory=lambda: anyio.current_time())
+    _over: bool = False
+
+    def came(self, piece: bytes) -> None:
+        """Notes a piece of the body."""
+        now = anyio.current_time()
+        self.pieces.append((now - self._last, piece))
+        self._last = now
+
+    def end(self, how: str = "", *, broken: bool = False) -> None:
+        """The body has come to its end, or else `how` it ended. Only the first call counts."""
+        if not self._over:
+            self._over, self.ended, self.broken = True, how, broken
+            self.write(self)
+
+
+def default_name(request: RecordedRequest) -> str:
+    """Returns a name for an unnamed recording: the model's, else the last part of the path."""
+    text = request.model or request.path.partition("?")[0].rpartition("/")[2]
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", text)[:_LONGEST_NAME].strip("-._") or "answer"
+
+
+def build_recording(capture: Capture, secrets: Sequence[str], adapter: str | None) -> Recording:
+    """Returns the recording of an exchange. `adapter` is used if the path is its own."""
+    request = capture.request
+    cookies = [("set-cookie", value) for value in capture.headers.get_list("set-cookie")]
+    redactor = request.redactor.with_secrets([*secrets, *request.secrets(), *secrets_in_headers(cookies)], guess=True)
+    pieces, encoding, problem = _decoded(capture)
+    body, cuts = cleaned_body(b"".join(piece for _, piece in pieces), _cuts(pieces), redactor)
+    sent = request.sent(redactor)
+    model = f" for the model {request.model!r}" if request.model else ""
+    return _with_expectation(
+        Recording(
+            name="",
+            body=body,
+            adapter=_adapter_of(request.path.partition("?")[0], adapter),
+            status=capture.status,
+            headers={name: redactor.text(text) for name, text in capture.headers.items() if _KEPT.fullmatch(name)},
+            cuts=tuple(Cut(size, round(wait, 6)) for size, wait in cuts),
+            broken=capture.broken,
+            source="recorded",
+            origin=redactor.text(f"{capture.address}, recorded on its way through httpx"),
+            date=datetime.now(UTC).date().isoformat(),
+            request=redactor.text(f"{request.method} {request.path}{model}"),
+            ended=redactor.text(problem or capture.ended),
+            encoding=encoding,
+            conversation=capture.conversation,
+            sent=sent,
+        )
+    )
+
+
+def _with_expectation(recording: Recording) -> Recording:
+    """Returns the recording with `complete` and, if its wire format is known, `expect` filled in."""
+    ended, said_so = recording.ended, False
+    if recording.adapter != _NO_WIRE:
+        decoder = StreamDecoder(recording.adapter, **recording.options())
+        decoder.feed(recording.body)
+        said_so = decoder.done  # then it does not matter who closed it, and when
+    complete = not ended or said_so
+    broken = recording.broken or not complete
+    recording = replace(recording, complete=complete, broken=broken, ended=ended if broken else "")
+    return recording if recording.adapter == _NO_WIRE else replace(recording, expect=expected(recording))
+
+
+def _adapter_of(path: str, adapter: str | None) -> str:
+    if adapter and find_adapter(adapter)().handles_path(path):
+        return adapter
+    return adapter_by_path(path) or _NO_WIRE
+
+
+def _cuts(pieces: Sequence[tuple[float, bytes]]) -> list[Cut]:
+    """Returns the pieces as cuts. An empty piece leaves its delay to the next one."""
+    cuts, waited = [], 0.0
+    for wait, piece in pieces:
+        waited += wait
+        if piece:
+            cuts.append(Cut(len(piece), waited))
+            waited = 0.0
+    return cuts
+
+
+# --- Compressed bodies -----------------------------------------------------------------------------------------------
+
+
+def _decoded(capture: Capture) -> tuple[list[tuple[float, bytes]], str, str]:
+    """Returns the pieces without compression, the compression, and the problem with it if there was one.
+
+    Each piece is what could be read once the network's piece was there, so that the times still hold.
+    """
+    codings = body_codings((name.lower(), value) for name, value in capture.headers.multi_items())
+    encoding, out = ", ".join(reversed(codings)), [(wait, b"") for wait, _ in capture.pieces]
+    try:
+        for number, data in unpacked_pieces((piece for _, piece in capture.pieces), codings):
+            wait, before = out[number]
+            out[number] = (wait, before + data)
+    except ProtocolError as exc:
+        return [], encoding, f"the body is compressed ({encoding}) and can't be read: {exc.message}"
+    except httpx.DecodingError as exc:
+        return out, encoding, f"the body is not {encoding}: {exc}"
+    return out, encoding, ""
+
+
+# --- Secrets ---------------------------------------------------------------------------------------------------------
+
+
+def cleaned_body(body: bytes, cuts: Sequence[Cut], redactor: Redactor) -> tuple[bytes, tuple[Cut, ...]]:
+    """Returns a body without secrets, also those that the network or the events cut in pieces, and its cuts."""
+    found = [Replacement(start, end, HIDDEN.encode()) for start, end in redactor.spans(body.decode("latin-1"))]
+    body, cuts = _changed(body, cuts, found)
+    return _changed(body, cuts, secrets_in_body(body, redactor))
+
+
+def _changed(body: bytes, cuts: Sequence[Cut], splices: Sequence[Replacement]) -> tuple[bytes, tuple[Cut, ...]]:
+    """Makes the changes and moves the cuts along. A cut that vanishes leaves its delay to the next one."""
+    if not splices:
+        return body, tuple(cuts)
+    grown = list(accumulate((len(new) - (end - start) for start, end, new in splices), initial=0))
+    ends = [splice.end for splice in splices]
+
+    def place(offset: int) -> int:
+        number = bisect_left(ends, offset)
+        if number == len(splices) or offset <= splices[number].start:
+            return offset + grown[number]
+        start, end, new = splices[number]
+        return start + grown[number] + (len(new) if offset == end else min(offset - start, len(new)))
+
+    moved: list[Cut] = []
+    before, waited = 0, 0.0
+    for cut, end in zip(cuts, accumulate(cut.size for cut in cuts), strict=True):
+        waited += cut.delay
+        if place(end) > before:
+            moved.append(Cut(place(end) - before, waited))
+            before, waited = place(end), 0.0
+    return apply_replacements(body, splices), tuple(moved)
+
+
+def failure_in(recording: Recording) -> str | None:
+    """Describes the failure of an answer (a status, an early end, an error); None if it succeeded."""
+    answer = f"the answer {recording.name.rpartition('/')[2]}"
+    if recording.status >= 400:
+        return f"{answer} has the status {recording.status}"
+    if not recording.complete:
+        return f"{answer} is not complete ({recording.ended})"
+    error = recording.expect.get("error")
+    return f"{answer} ends with {error}" if error else None
+
+
+class RecordingDraft:
+    """The recordings of one conversation, in a temporary folder beside their target.
+
+    Attributes:
+        folder: where they are recorded meanwhile, under their own name. It is made when there is something to write.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], name: str) -> None:
+        self._directory = Path(directory)
+        self._name = name
+        clear_leftovers(self._directory)
+        self.folder = temporary_path(self._directory / "recording")
+
+    @property
+    def target(self) -> Path:
+        """The path of the first of them, without a suffix."""
+        return self._directory / self._name
+
+    @property
+    def has_older(self) -> bool:
+        """Whether there is a recording at `target`."""
+        return self.target.with_name(f"{self.target.name}.sse").is_file()
+
+    def problem(self) -> str | None:
+        """Describes why these recordings should not replace others: there are none, or an answer failed; else None."""
+        if not (files := self._files()):
+            return "there was no answer, or it is still open"
+        return next(filter(None, (failure_in(Recording.load(file)) for file in files)), None)
+
+    def keep(self) -> list[Path]:
+        """Replaces the older conversation with them. Returns their paths, without a suffix."""
+        try:
+            older = load_source(self.target) if self.has_older else []
+        except ConfigError:  # unreadable: only files of the same names are replaced
+            older = []
+        kept = []
+        for file in self._files():
+            kept.append(self._directory / file.relative_to(self.folder).with_name(file.stem))
+            kept[-1].parent.mkdir(parents=True, exist_ok=True)
+            Recording.load(file).save(kept[-1])
+        names = {place.name for place in kept}
+        for left in {old.name.rpartition("/")[2] for old in older} - names:  # the older one was longer
+            for suffix in (".sse", ".toml"):
+                self.target.with_name(left + suffix).unlink(missing_ok=True)
+        return kept
+
+    def discard(self) -> None:
+        """Removes the temporary folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.rglob("*.sse"))
+
+
+# Live answers, recorded on their way through httpx.
+# Bytes are captured and passed on at once. The files are written when the answer has ended, however it did, because
+# a key that the network cut in two can be taken out only where the whole body is known: nothing with a secret in it
+# is on the disk at any time, not even for a moment.
 
 _SHORTEST = 4  # characters of a secret
 _LONGEST_PART = 180  # characters; with suffixes it must be a file name

@@ -17,7 +17,7 @@ import httpx
 
 from ..net import HIDDEN, Redactor, is_placeholder, secrets_in_headers, secrets_in_json
 from ..values import ConfigError
-from .files import SentExchange
+from .recording import SentExchange
 
 # Headers that a client library sends by itself.
 _HARMLESS = {"user-agent", "traceparent", "tracestate", "anthropic-version", "anthropic-beta", "openai-beta"}

@@ -1,7 +1,7 @@
 """What a model is, whichever endpoint serves it: whether it thinks, which levels of effort it has, what it refuses.
 
 A quirk says how an endpoint writes something; a family says what there is to write. What nobody has written down is
-unknown, and unknown means that it is sent. `providers/families.toml` is the data, `config/families.py` reads it.
+unknown, and unknown means that it is sent. `providers/families.toml` is the data, `config/model_facts.py` reads it.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from time import monotonic, sleep, time
 from typing import TYPE_CHECKING
 
 from ..values import ConfigError
-from .process_liveness import ProcessLiveness
+from .shared_files import ProcessLiveness
 from .store import Retention, by_record, full, split_key
 from .threaded import ThreadedStore
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .cuts import assert_any_cut, assert_any_text_cut, assert_recording
-    from .doubles import ProviderDouble, ScriptError, SentRequest
-    from .fixtures import ReplayFixture, ScriptedFixture
+    from .assertions import assert_any_cut, assert_any_text_cut, assert_recording
+    from .doubles import ProviderDouble, ReplayProvider, ScriptError, SentRequest
+    from .pytest_fixtures import ReplayFixture, ScriptedFixture
     from .replay_server import serve_replay
-    from .replayed import ReplayProvider
     from .script import Answer, Step, call, fail, finish, pause, refuse, say, think, usage
     from .scripted import ScriptedProvider, Turn
 
@@ -42,7 +41,7 @@ __all__ = [
 ]
 
 # Imported when they are needed: folding bytes needs no network code, and pytest starts without any of it.
-_LATER = ("script", "cuts", "doubles", "scripted", "replayed", "replay_server", "fixtures")
+_LATER = ("script", "assertions", "doubles", "scripted", "replay_server", "pytest_fixtures")
 
 
 def __getattr__(name: str) -> Any:

@@ -2,15 +2,11 @@
 
 from ..values import as_tool, as_tools, set_public_module
 from .abandoned import ABANDONED, AbandonedCalls
-from .approval_rules import Approve
-from .approvals import PendingCall
+from .approvals import Approve, PendingCall
 from .journal import CallInDoubtError, CallJournal, FileJournal, StoreJournal
-from .run_events import RunEvents
-from .run_options import RunOptions
-from .run_state import RunState, read_state
-from .tool_loop import in_thread, resume_tools, run_tools
+from .run_state import RunOptions, RunState, read_state
+from .tool_loop import RunEvents, ToolRun, in_thread, resume_tools, run_tools
 from .tool_results import OnToolError, ToolResult
-from .tool_run import ToolRun
 
 __all__ = [
     "ABANDONED",

@@ -1,18 +1,19 @@
-"""The calls of one turn between the model's answer and their results: some run immediately, some wait for approval.
-
-The status of a call moves forward only: new, waiting for an approval or a result, ready, started, done. A call that was
-started is never started again, whatever happens to the process, so that no call runs twice.
-"""
+"""The calls of one turn: their statuses, what they wait for, who approves them."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from inspect import isawaitable
 from typing import Any, Literal, TypeAlias, get_args
 
-from ..values import ConfigError, Message, ToolCall, did_you_mean, tool_result
+from ..values import ConfigError, InvalidToolArgumentsError, Message, Tool, ToolCall, did_you_mean, tool_result
 from .tool_results import ToolResult
+
+# The calls of one turn between the model's answer and their results: some run immediately, some wait for approval.
+# The status of a call moves forward only: new, waiting for an approval or a result, ready, started, done. A call
+# that was started is never started again, whatever happens to the process, so that no call runs twice.
 
 _Status: TypeAlias = Literal["new", "approval", "result", "ready", "started", "done"]
 _Decision: TypeAlias = Literal["approved", "denied"]
@@ -225,3 +226,38 @@ def _now(found: CallState) -> str:
     if found.decision is not None:
         return f"it was {found.decision}"
     return {"result": "it waits for a result", "done": "it has a result"}.get(found.status, "it needs none")
+
+
+Approve: TypeAlias = Callable[[ToolCall], bool | Awaitable[bool]]
+
+
+def checked_approve(approve: Approve | None) -> Approve | None:
+    """Returns the function that decides about calls. Raises ConfigError if it is none."""
+    if approve is not None and not callable(approve):
+        raise ConfigError(f"approve must be a function of a call, not {type(approve).__name__}")
+    return approve
+
+
+async def needs_approval(
+    call: ToolCall, tools: Mapping[str, Tool], external: Container[str]
+) -> Literal["result", "approval", "ready"]:
+    """Returns what a new call waits for, if it waits for anything."""
+    if call.kind == "approval":  # a provider asks whether it may call a tool of an MCP server
+        return "approval"
+    if call.name in external:
+        return "result"
+    tool = tools.get(call.name)
+    if tool is None or tool.needs_approval is False:
+        return "ready"
+    try:
+        tool.bind(call)
+    except InvalidToolArgumentsError:
+        return "ready"  # it can't run: the model is told why, and nobody is asked
+    wanted = tool.needs_approval if isinstance(tool.needs_approval, bool) else tool.needs_approval(call)
+    return "approval" if (await wanted if isawaitable(wanted) else wanted) else "ready"
+
+
+async def decide(approve: Approve, call: ToolCall) -> Literal["approved", "denied"]:
+    """Returns what a program says about a call."""
+    said = approve(call)
+    return "approved" if (await said if isawaitable(said) else said) else "denied"

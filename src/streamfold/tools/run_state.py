@@ -1,12 +1,38 @@
-"""The state of a tool run as JSON text: what another process needs to continue it."""
+"""The options of a run, and its saved state as text."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..values import ConfigError, Message
+from ..requests import ChatOptions
+from ..values import ConfigError, Message, ToolLike
+from .approvals import Approve
+from .journal import CallJournal
+from .tool_results import OnToolError
+
+MAX_TURNS = 10  # where nothing else is said
+
+
+def checked_owner(owner: object) -> str:
+    """Returns the owner of a run. Raises ConfigError if it isn't text: None would be one owner for all without one."""
+    if not isinstance(owner, str):
+        raise ConfigError(f"owner must be text that identifies a user or tenant, not {type(owner).__name__}")
+    return owner
+
+
+class RunOptions(ChatOptions, total=False):
+    """The keywords that `run_tools` and `resume_tools` share; `run_tools` documents them."""
+
+    external: Iterable[ToolLike]
+    max_turns: int
+    on_tool_error: OnToolError | None
+    approve: Approve | None
+    journal: CallJournal | None
+    owner: str
+
 
 _VERSION = 3
 

@@ -1,4 +1,8 @@
-"""The base of middleware: a model that asks another one, with three places to step in."""
+"""What stands before a model: a model around another one that changes what is sent, shown and answered.
+
+`BaseChatModel` is the base of models that are no provider: it needs `stream` alone.
+
+Provisional: a minor version may change or remove a name without a deprecation."""
 
 from __future__ import annotations
 
@@ -6,18 +10,28 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
-from ..answers import (
+from .answers import (
     BaseChatModel,
     ChatModel,
     ChatParams,
     ChatStream,
     ModelInfo,
     WrappedAnswer,
+    forward,
     forward_source,
     get_model_info,
 )
-from ..requests import Request
-from ..values import APIError, Reply, StreamChunk
+from .requests import Request
+from .values import APIError, Reply, StreamChunk, set_public_module
+
+__all__ = [
+    "BaseChatModel",
+    "Middleware",
+    "WrappedAnswer",
+    "forward",
+    "forward_source",
+    "get_model_info",
+]
 
 
 class Middleware(BaseChatModel):
@@ -138,3 +152,6 @@ class _ChangedAnswer(WrappedAnswer):
             async for batch in batches:
                 for chunk in batch:
                     yield chunk
+
+
+set_public_module(__name__, [globals()[name] for name in __all__])

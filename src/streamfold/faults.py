@@ -1,25 +1,191 @@
-"""The faults. Their names are in lower case because they are read as what happens: `faults=[stall(30), reset()]`.
+"""Faults between a provider and its caller, as values: `reset(after_events=3)`, `status(429, times=2)`.
 
-A place in an answer is `after_bytes` or `after_events` (events that have data; comments do not count), and the
-beginning of its body if neither is given. A place that an answer does not reach is never met. Events are numbered from
-1. Several faults act one behind the other, so that each counts what the ones before it have left.
-"""
+`ReplayTransport(..., faults=[...])` and the replay server break recordings with them, and
+`FaultTransport(transport, faults)` breaks live answers. The same fault does the same to the same bytes every time, and
+nothing here waits, so that all of it can be tested as bytes in, bytes out."""
 
 from __future__ import annotations
 
+import ast
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from inspect import signature
 from random import Random
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple, Protocol, TypeAlias
 
 from pydantic import Field
 
-from ..config import Count, PositiveCount, Seconds, check_members
-from ..engine import event_ranges
-from ..values import ConfigError
-from .steps import BodyStep, Delay, Edit, Filter, Insert
+from .config import Count, PositiveCount, Seconds, check_members
+from .engine import EventScanner, event_ranges
+from .values import ConfigError, did_you_mean, set_public_module
+
+__all__ = [
+    "Fault",
+    "corrupt",
+    "cut_after",
+    "drop",
+    "duplicate",
+    "garbage",
+    "hang_up",
+    "keepalive",
+    "reset",
+    "slow",
+    "stall",
+    "status",
+    "truncate_json",
+]
+
+
+# A body as a timed series of steps, and the machines that faults are made of: each takes a step and makes any
+# number.
+# They work on bytes as they come, hold back no more than the event that is changed, and know nothing of HTTP.
+
+Ending: TypeAlias = Literal["end", "cut", "reset"]
+
+
+class BodyStep(NamedTuple):
+    """The next thing that happens to a body.
+
+    Attributes:
+        delay: seconds to wait before; may be infinite.
+        data: the bytes that come then; none, and it is a pause.
+        ending: how the body ends here: in order ("end"), closed without the mark that ends it ("cut"), or the
+            connection is reset ("reset"). Nothing follows.
+    """
+
+    delay: float
+    data: bytes = b""
+    ending: Ending | None = None
+
+
+class Filter(Protocol):
+    """Takes the steps of a body one by one and makes other ones of them."""
+
+    def feed(self, step: BodyStep) -> Iterable[BodyStep]:
+        """Returns the steps that replace this one."""
+        ...
+
+
+class Chain:
+    """Filters one behind the other.
+
+    Attributes:
+        ended: how the body ended; None as long as it goes on.
+    """
+
+    def __init__(self, filters: Iterable[Filter]) -> None:
+        self._filters = list(filters)
+        self.ended: Ending | None = None
+
+    def feed(self, step: BodyStep) -> list[BodyStep]:
+        """Returns the steps that replace this one. After an ending there are none."""
+        steps = [] if self.ended else [step]
+        for each in self._filters:
+            steps = [made for taken in steps for made in each.feed(taken)]
+        for number, made in enumerate(steps, 1):
+            if made.ending:
+                self.ended = made.ending
+                return steps[:number]
+        return steps
+
+
+class Insert:
+    """Puts steps at a place: before the first byte, after so many bytes, or after so many whole events."""
+
+    def __init__(self, steps: Iterable[BodyStep], *, after_bytes: int | None, after_events: int | None) -> None:
+        self._steps = list(steps)
+        self._bytes = after_bytes
+        self._events = 0 if after_events is None else after_events
+        self._scanner = EventScanner()
+        self._met = False
+
+    def feed(self, step: BodyStep) -> Iterator[BodyStep]:
+        if self._met:
+            yield step
+            return
+        place = self._place(step.data)
+        if place is None:
+            yield step
+            return
+        self._met = True
+        delay = step.delay
+        if place:
+            yield BodyStep(delay, step.data[:place])
+            delay = 0.0
+        yield from self._steps
+        if place < len(step.data) or step.ending or not step.data:
+            yield BodyStep(delay, step.data[place:], step.ending)
+
+    def _place(self, data: bytes) -> int | None:
+        """Returns where in these bytes the place is; None if it comes later."""
+        if self._bytes is not None:
+            if self._bytes <= len(data):
+                return self._bytes
+            self._bytes -= len(data)
+            return None
+        if not self._events:
+            return 0
+        place = 0
+        for part, ends in self._scanner.feed(data):
+            place += len(part)
+            self._events -= ends
+            if not self._events:
+                return place
+        return None
+
+
+class Edit:
+    """Changes single events, by their numbers from 1. What is not one of them passes as it comes."""
+
+    def __init__(self, events: Iterable[int], edit: Callable[[int, bytes], bytes]) -> None:
+        self._numbers = frozenset(events)
+        self._edit = edit
+        self._scanner = EventScanner()
+        self._number = 1
+        self._held: list[BodyStep] = []
+
+    def feed(self, step: BodyStep) -> Iterator[BodyStep]:
+        delay = step.delay
+        for part, ends in self._scanner.feed(step.data):
+            if self._number in self._numbers:
+                self._held.append(BodyStep(delay, part))
+                if ends:
+                    yield self._edited()
+            else:
+                yield BodyStep(delay, part)
+            delay = 0.0
+            self._number += ends
+        if step.ending:
+            if self._held and self._scanner.in_event:  # the last event has no blank line
+                yield self._edited()
+            yield from self._held
+            yield BodyStep(delay, b"", step.ending)
+        elif not step.data:
+            yield step
+
+    def _edited(self) -> BodyStep:
+        held, self._held = self._held, []
+        return BodyStep(
+            sum(step.delay for step in held), self._edit(self._number, b"".join(step.data for step in held))
+        )
+
+
+class Delay:
+    """Lets every piece of the body come later."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def feed(self, step: BodyStep) -> Iterator[BodyStep]:
+        yield step._replace(delay=step.delay + self._seconds) if step.data else step
+
+
+# The faults. Their names are in lower case because they are read as what happens: `faults=[stall(30), reset()]`.
+# A place in an answer is `after_bytes` or `after_events` (events that have data; comments do not count), and the
+# beginning of its body if neither is given. A place that an answer does not reach is never met. Events are numbered
+# from 1. Several faults act one behind the other, so that each counts what the ones before it have left.
 
 _WEB_PAGE = "<html><head><title>502 Bad Gateway</title></head><body>The proxy lost its server.</body></html>\n\n"
 
@@ -297,3 +463,93 @@ def _half(number: int, event: bytes) -> bytes:
             if start < end:
                 return event[: start + (end - start) // 2] + event[end:]
     return event
+
+
+def read_fault(text: str) -> Fault:
+    """Reads a fault.
+
+    >>> read_fault("stall(2.5, after_events=1)")
+    stall(after_events=1, seconds=2.5)
+
+    Raises:
+        ConfigError: the text is not a fault; the message has the allowed names.
+    """
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+        if isinstance(call, ast.Name):  # without arguments, the brackets may be left out
+            call = ast.Call(call, [], [])
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise ValueError("it is not written as a call")
+        arguments = [ast.literal_eval(each) for each in call.args]
+        options = {each.arg: ast.literal_eval(each.value) for each in call.keywords if each.arg}
+        if len(options) < len(call.keywords):
+            raise ValueError("options have names")
+    except (ValueError, SyntaxError, RecursionError) as exc:
+        raise ConfigError(f"a fault is written as in Python, as status(429, times=2), not as {text!r}") from exc
+    name = call.func.id
+    if name not in FAULTS:
+        raise ConfigError(f"unknown fault {name!r}{did_you_mean(name, FAULTS)}. Allowed: {', '.join(FAULTS)}")
+    kind: Callable[..., Fault] = FAULTS[name]
+    try:
+        return kind(*arguments, **options)
+    except TypeError as exc:
+        known = list(signature(kind).parameters)
+        wrong = next((f"{option!r}{did_you_mean(option, known)}" for option in options if option not in known), None)
+        why = f"unknown option {wrong}" if wrong else str(exc).partition("__init__() ")[2] or str(exc)
+        raise ConfigError(f"{text!r}: {why}; {name} takes {', '.join(known)}") from exc
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """The faults of one answer.
+
+    Attributes:
+        instead: comes in place of the answer.
+        delay: seconds before its head.
+        body: takes the steps of the body; fresh for each answer.
+        touched: whether any fault happens to the body.
+    """
+
+    instead: status | hang_up | None = None
+    delay: float = 0.0
+    body: Chain = field(default_factory=lambda: Chain([]))
+    touched: bool = False
+
+
+class Injector:
+    """Hands out the faults for one answer after the other.
+
+    A fault that comes in place of an answer (`status`, `hang_up`) leaves the others for the next one.
+
+    Raises:
+        ConfigError: `faults` contains something else.
+    """
+
+    def __init__(self, faults: Iterable[Fault] = ()) -> None:
+        given = None if isinstance(faults, Fault | str | bytes) or not isinstance(faults, Iterable) else list(faults)
+        if given is None or not all(isinstance(fault, Fault) for fault in given):
+            raise ConfigError(f"faults are a list of values of streamfold.faults ({', '.join(FAULTS)}), not {faults!r}")
+        self._faults = given
+        self._happened = [0] * len(given)
+
+    def next(self) -> Injection:
+        """Returns the faults of the next answer."""
+        left = [
+            (number, fault)
+            for number, fault in enumerate(self._faults)
+            if fault.times is None or self._happened[number] < fault.times
+        ]
+        for number, fault in left:
+            if isinstance(fault, status | hang_up):
+                self._happened[number] += 1
+                return Injection(instead=fault)
+        for number, _ in left:
+            self._happened[number] += 1
+        return Injection(
+            delay=sum(fault.head for _, fault in left if isinstance(fault, slow)),
+            body=Chain([each for _, fault in left for each in fault.filters()]),
+            touched=bool(left),
+        )
+
+
+set_public_module(__name__, [globals()[name] for name in __all__])

@@ -1,4 +1,4 @@
-"""Chunks to a terminal, to a pipe, or to lines of JSON."""
+"""Chunks as text on a terminal or a pipe, or as lines of JSON."""
 
 from __future__ import annotations
 

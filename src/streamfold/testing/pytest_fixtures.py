@@ -1,4 +1,4 @@
-"""The values of the pytest fixtures: functions that make test doubles for one test."""
+"""The values of the fixtures `scripted` and `replay`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from ..config import ProviderConfig
 from ..faults import Fault
 from ..recording import Match, Recording, Speed, find_recording, load_source
 from ..values import ConfigError
-from .doubles import ProviderDouble, ScriptError
-from .replayed import RecordingProvider, ReplayProvider
+from .doubles import ProviderDouble, RecordingProvider, ReplayProvider, ScriptError
 from .scripted import ScriptedProvider, Turn
 
 

@@ -1,4 +1,4 @@
-"""`streamfold chat`, `record` and `demo`: ask a model and show its answer."""
+"""`chat` and `record`: asks a model, shows or records its answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..net import make_client
 from ..recording import Recording, RecordingDraft, failure_in, find_recording, recording_client
 from ..terminal import File, console, print_status, read_json, reported_errors
 from ..values import ConfigError, Message, image, system, user
-from .show import ERROR_LINE, Renderer, renderer_for
+from .rendering import ERROR_LINE, Renderer, renderer_for
 
 AsJson = Annotated[
     bool,

@@ -1,4 +1,4 @@
-"""`streamfold replay` and `serve-replay`: recordings in the terminal, and over HTTP."""
+"""`replay`, `serve-replay` and `demo`: plays recordings."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..faults import read_fault
 from ..recording import Speed, load_source, open_recording, with_delays
 from ..terminal import AdapterName, DialectNames, print_status, reported_errors
 from ..values import ConfigError
-from .ask import AsJson
-from .show import ERROR_LINE, renderer_for
+from .chat import AsJson
+from .rendering import ERROR_LINE, renderer_for
 
 Pace = Annotated[str, typer.Option("--speed", help="instant, recorded, or a number of pieces per second.")]
 Cuts = Annotated[str, typer.Option(help="How to cut the bytes: recorded, whole, events, bytes:N or random:SEED.")]

@@ -1,0 +1,303 @@
+"""Facts about a model at an endpoint: families.toml, the user's own file, the tables of a provider."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, replace
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from ..adapters import Adapter, find_adapter
+from ..requests import CAPABILITIES, NO_FAMILY, Capabilities, Family, ModelTable, bare_name, merge_facts
+from ..values import ConfigError, NotConfiguredError, Prices
+from .catalogue import FAMILIES_FILE, catalogue_folder
+from .layers import TomlFile
+from .search_path import user_folder
+from .tables import read_table, validation_error, validation_errors
+
+# `families.toml`: facts about models by the beginnings of their names. Ours, and one of the user's own in front of
+# it.
+# Ours is read when the first model is looked up, and of its rows only those that are looked up are parsed: the
+# whole of it would take longer than a program takes to ask its first question.
+
+_ROW = "\n[[families]]\n"
+_PREFIX = re.compile(r"^prefix = (.+)$", re.MULTILINE)
+_TUPLES = frozenset(each.name for each in fields(Family) if "tuple" in str(each.type))
+
+
+class _Row(NamedTuple):
+    """A row of our file, not parsed yet."""
+
+    text: str
+    line: int
+
+
+class _Index(NamedTuple):
+    rows: Mapping[str, _Row]  # by prefix
+    hosts: Mapping[str, list[str]]  # by vendor
+
+
+def find_family(model: str) -> Family:
+    """Returns the facts of our file about a model; `NO_FAMILY` if it has none."""
+    rows, name = _index().rows, bare_name(model)
+    found = next((row for end in range(len(name), 0, -1) if (row := rows.get(name[:end]))), None)
+    return NO_FAMILY if found is None else _parsed(found)
+
+
+def is_first_party_host(vendor: str | None, host: str) -> bool:
+    """Whether the maker of a model serves it at a host itself."""
+    return any(fnmatchcase(host, pattern) for pattern in _index().hosts.get(vendor or "", ()))
+
+
+def examples(is_served: Callable[[str | None], bool]) -> Iterator[str]:
+    """Yields the example models of all makers for whose name a function returns True."""
+    for row in dict.fromkeys(_index().rows.values()):
+        if "\nexamples = " in row.text and is_served((family := _parsed(row)).vendor):
+            yield from family.examples
+
+
+def all_families() -> list[Family]:
+    """Returns all rows of our file."""
+    return [_parsed(row) for row in dict.fromkeys(_index().rows.values())]
+
+
+def own_family(path: str | None, model: str) -> Family:
+    """Returns the facts of the user's own file about a model; `NO_FAMILY` if it has none.
+
+    Raises:
+        ConfigError: a mistake in the file; or it was named and can't be read.
+    """
+    name = bare_name(model)
+    fitting = [(len(prefix), family) for family in own_families(path) for prefix in family.prefix]
+    fitting = [(length, family) for length, family in fitting if any(map(name.startswith, family.prefix))]
+    return max(fitting, key=lambda found: found[0], default=(0, NO_FAMILY))[1]
+
+
+def own_families(path: str | None) -> tuple[Family, ...]:
+    """Returns the rows of the user's own file: the one that is named, else `families.toml` in the user's directory."""
+    if path is not None:
+        file = Path(path).expanduser()
+    elif (folder := user_folder()) is None:
+        return ()
+    else:
+        file = folder / "streamfold" / FAMILIES_FILE
+    try:
+        changed = file.stat().st_mtime_ns
+    except OSError as exc:
+        if path is None:
+            return ()
+        raise ConfigError(f"families: {file}: can't be read: {exc.strerror}") from exc
+    return _read_own(file, changed)
+
+
+@lru_cache(maxsize=8)
+def _read_own(file: Path, changed: int) -> tuple[Family, ...]:
+    try:
+        content = file.read_bytes()
+    except OSError as exc:
+        raise ConfigError(f"families: {file}: can't be read: {exc.strerror}") from exc
+    return read_families(TomlFile.parse(str(file), content))
+
+
+def read_families(file: TomlFile) -> tuple[Family, ...]:
+    """Returns the rows of a file. Raises ConfigError for the first mistake in it, with its place."""
+    rows = file.data.get("families", [])
+    if unknown := next((key for key in file.data if key not in ("families", "sources", "hosts")), None):
+        raise ConfigError(f"{file.place((unknown,))}: unknown key {unknown!r}. A row is written below [[families]]")
+    if not isinstance(rows, list):
+        raise ConfigError(f"{file.place(('families',))}: families: must be a list: write [[families]]")
+    return tuple(_checked(file, at, row) for at, row in enumerate(rows))
+
+
+def _checked(file: TomlFile, at: int, row: Any) -> Family:
+    place = file.place(("families", at))
+    try:
+        given = dict(row)
+        given["prefix"] = _listed(given.get("prefix", ()))
+        if "place" in given or not given["prefix"] or not all(given["prefix"]):
+            raise ConfigError(f"{place}: a row has a prefix, which is not empty, and no place")
+        family: Family = read_table(Family, given)
+    except ValidationError as exc:
+        path, text = validation_errors(exc)[0]
+        key = ".".join(map(str, path))
+        raise ConfigError(f"{file.place(('families', at, *path))}: families[{at}].{key}: {text}") from None
+    return replace(family, prefix=tuple(bare_name(prefix) for prefix in family.prefix), place=place)
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+@cache
+def _index() -> _Index:
+    text = (catalogue_folder() / FAMILIES_FILE).read_text("utf-8")
+    head, *bodies = text.split(_ROW)
+    rows, line = {}, head.count("\n") + 2
+    for body in bodies:
+        if found := _PREFIX.search(body):
+            row = _Row(body, line)
+            rows.update(dict.fromkeys(_listed(json.loads(found[1])), row))
+        line += body.count("\n") + 2
+    return _Index(rows, tomllib.loads("[hosts]" + head.partition("\n[hosts]")[2])["hosts"])
+
+
+@cache
+def _parsed(row: _Row) -> Family:
+    values = tomllib.loads(row.text) | {"place": f"{FAMILIES_FILE}:{row.line}"}
+    values["prefix"] = _listed(values["prefix"])
+    given: dict[str, Any] = {name: tuple(value) if name in _TUPLES else value for name, value in values.items()}
+    return Family(**given)
+
+
+def read_prices(prices: Mapping[str, Any]) -> Prices:
+    """Returns the `Prices` of a table. Raises ValidationError for mistakes in it."""
+    try:
+        read: Prices = read_table(Prices, prices)
+    except ValueError as exc:
+        if isinstance(exc, ValidationError):
+            raise
+        raise validation_error([((), str(exc))]) from None
+    return read
+
+
+def read_quirks(adapter: str, quirks: Mapping[str, Any]) -> Any:
+    """Returns the typed quirks of an adapter; None if it has none. Raises ValidationError for one that it lacks."""
+    kind = getattr(find_adapter(adapter), "Quirks", None)
+    if kind is not None:
+        return read_table(kind, quirks)
+    if quirks:
+        raise validation_error([((), f"the adapter {adapter!r} has no quirks")])
+    return None
+
+
+def check_models(models: Iterable[ModelTable], adapter: str | None) -> None:
+    """Raises ValidationError for mistakes in the prices and quirks of tables of models.
+
+    Args:
+        adapter: whose quirks they are; None if that is a mistake itself.
+    """
+    mistakes = []
+    for index, table in enumerate(models):
+        try:
+            read_prices(table.prices)
+        except ValidationError as exc:
+            mistakes += [((index, "prices", *path), text) for path, text in validation_errors(exc)]
+        try:
+            if adapter is not None:
+                read_quirks(adapter, table.quirks)
+        except ValidationError as exc:
+            mistakes += [((index, "quirks", *path), text) for path, text in validation_errors(exc)]
+    if mistakes:
+        raise validation_error(mistakes)
+
+
+# What the chat templates of the models with a dialect want, on whichever server: Mistral's refuse other ids.
+_OF_DIALECTS = {("mistral", "chat"): {"call_ids": "nine_alphanumeric"}}
+
+
+def prices_in(common: Mapping[str, Any], tables: Iterable[ModelTable], model: str) -> dict[str, Any]:
+    """Returns the prices of a model: those of its tables win over the common ones, key by key."""
+    return dict(ChainMap(*(dict(table.prices) for table in reversed([*tables]) if table.fits(model)), dict(common)))
+
+
+class EndpointModels:
+    """The part of a `Profile` that is about models."""
+
+    if TYPE_CHECKING:
+        adapter: str
+        base_url: str
+        dialect: str | None
+        wire: str | None
+        model_family: str | None
+        families: str | None
+        quirks: dict[str, Any]
+        prices: dict[str, Any]
+        capabilities: Capabilities
+        models: tuple[ModelTable, ...]
+
+        def _filled(self, key: str, text: str) -> str: ...
+
+    def make_adapter(self, model: str | None = None) -> Adapter:
+        """Returns the adapter with the quirks of this endpoint, and of a model where they differ for it."""
+        name = self.adapter_of(model)
+        kind, quirks = find_adapter(name), read_quirks(name, self.quirks_of(model))
+        adapter = kind() if quirks is None else kind(quirks)  # type: ignore[call-arg]
+        adapter.family = adapter.known_family(self.family_of(model))
+        return adapter
+
+    def adapter_of(self, model: str | None) -> str:
+        """Returns the wire format on which a model is asked. It is the same for all requests of a conversation."""
+        if self.wire is None or self.adapter not in ("chat", "responses"):
+            return self.adapter
+        return self.wire if self.wire != "auto" else "chat" if self.family_of(model).takes_chat else "responses"
+
+    def capabilities_of(self, model: str | None) -> Capabilities:
+        """Returns the known capabilities of a model; without one, those of all models of the endpoint."""
+        return self.family_of(model).capabilities
+
+    def family_of(self, model: str | None) -> Family:
+        """Returns what is known of a model at this endpoint.
+
+        Key by key: what `models` says of it, `capabilities`, the user's own families, those of the catalogue.
+        """
+        own, found = self.families_of(model)
+        can = {each: said for each in CAPABILITIES if (said := self.capabilities.of(each)) != "unknown"}
+        quirks = {adapter: {**found.quirks.get(adapter, {}), **table} for adapter, table in own.quirks.items()}
+        known = {**own.known(), **can, **merge_facts(self.models, model or "")}
+        return found.over({**known, "quirks": {**found.quirks, **quirks}} if quirks else known)
+
+    def families_of(self, model: str | None) -> tuple[Family, Family]:
+        """Returns what the user's own families say of a model, and what those of the catalogue say of it here."""
+        name = self.model_family or model or ""
+        found = find_family(name)
+        return own_family(self.families, name), found if self._is_makers_own(found.vendor) else found.elsewhere()
+
+    def quirks_of(self, model: str | None) -> dict[str, Any]:
+        """Returns those for a model: of its dialect, of its family, of this endpoint, and of its tables in `models`."""
+        tables = [table.quirks for table in self.models if table.fits(model or "")]
+        adapter = self.adapter_of(model)
+        quirks: dict[str, Any] = {}
+        for name in (self.dialect or "").split("+"):
+            quirks |= _OF_DIALECTS.get((name.strip(), adapter), {})
+        quirks |= self.family_of(model).quirks.get(adapter, {})
+        for table in (self.quirks, *tables) if adapter == self.adapter else ():
+            quirks |= table
+        return quirks
+
+    def prices_of(self, model: str | None) -> dict[str, Any]:
+        """Returns the known prices of a model as a table; those of `models` win over those of all, key by key."""
+        return prices_in(self.prices, self.models, model or "")
+
+    def models_with(self, capability: str) -> list[str]:
+        """Returns the example models that are known to have a capability."""
+        return [name for name in self.examples() if self.capabilities_of(name).of(capability) == "yes"]
+
+    def examples(self) -> list[str]:
+        """Returns some models of this endpoint of which something is known."""
+        own = (name for table in self.models for name in table.examples)
+        return list(dict.fromkeys([*examples(self._is_makers_own), *own]))
+
+    def _is_makers_own(self, vendor: str | None) -> bool:
+        """Whether the maker of a model serves it here itself: a matter of the host, unless the adapter is its own."""
+        if vendor is not None and find_adapter(self.adapter).maker == vendor:
+            return bool(self.quirks.get("hosted", True))
+        host = self._host()
+        if host is None:  # not known yet: an endpoint with both of OpenAI's APIs is OpenAI's own, or Azure
+            return self.wire is not None
+        return is_first_party_host(vendor, host)
+
+    def _host(self) -> str | None:
+        """Returns the host of the base URL; None if a variable in it is not set."""
+        try:
+            return (urlsplit(self._filled("base_url", self.base_url)).hostname or "").lower()
+        except (NotConfiguredError, ValueError):
+            return None

@@ -1,0 +1,168 @@
+"""What commands share: output that is exact on a pipe and harmless on a terminal, options, and how failures end.
+
+Provisional: a minor version may change or remove a name without a deprecation."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .values import APIError, ConfigError, StreamError, StreamfoldError
+
+__all__ = [
+    "AdapterName",
+    "DialectNames",
+    "File",
+    "console",
+    "escape_control_characters",
+    "prepare_streams",
+    "print_error",
+    "print_json",
+    "print_rows",
+    "print_status",
+    "read_json",
+    "reported_errors",
+]
+
+
+File = Annotated[
+    Path | None,
+    typer.Option("-c", "--config", help="The configuration file; by default the one that `config path` shows."),
+]
+AdapterName = Annotated[str | None, typer.Option(help="The wire format; by default that of FILE.toml, else chat.")]
+DialectNames = Annotated[
+    str | None, typer.Option(help="How the model writes calls in its text; by default as in FILE.toml.")
+]
+
+
+def read_json(path: Path) -> Any:
+    """Returns the JSON value in a file, with or without a byte-order mark. Raises ConfigError for anything else."""
+    try:
+        return json.loads(path.read_text("utf-8-sig"))
+    except (ValueError, RecursionError) as exc:
+        raise ConfigError(f"{path}: not JSON: {exc}") from exc
+
+
+_PIPE_WIDTH = 100_000  # columns: on a pipe no line is wrapped and no name is cut
+
+# Characters that steer a terminal: control characters, and those that change the direction of writing.
+_CONTROLS = [*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F]
+_ESCAPES = {code: repr(chr(code))[1:-1] for code in _CONTROLS if chr(code) not in "\t\n"}
+
+
+def prepare_streams() -> None:
+    """Makes standard output write UTF-8 without newline translation on a pipe; nothing that is written raises.
+
+    The text of a model must arrive byte for byte, also on Windows, where a pipe is cp1252 with CRLF by default. A
+    terminal keeps its encoding, and shows characters that it does not have as escapes.
+    """
+    if not isinstance(sys.stdout, io.TextIOWrapper):
+        return
+    if sys.stdout.isatty():
+        sys.stdout.reconfigure(errors="backslashreplace")
+    else:
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console for standard output or standard error. It has colours and a width only on a terminal."""
+    file = sys.stderr if stderr else sys.stdout
+    terminal = file.isatty()
+    return Console(file=file, force_terminal=terminal, width=None if terminal else _PIPE_WIDTH, highlight=False)
+
+
+def escape_control_characters(text: str) -> str:
+    r"""The text with control characters as escapes, so that it can't steer a terminal.
+
+    >>> harmless("one\n\x1b]0;two\x07")
+    'one\n\\x1b]0;two\\x07'
+    """
+    return text.translate(_ESCAPES)
+
+
+def print_status(text: str, *, err: bool = False) -> None:
+    """Prints a line."""
+    typer.echo(escape_control_characters(text), err=err)
+
+
+def print_json(value: Any) -> None:
+    """Prints one line of JSON, in ASCII: any encoding can carry it, and half of a surrogate pair stays what it is."""
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def print_rows(target: Console, heads: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+    """Prints a table; where it does not fit, each row as lines under its first cell. No cell is cut."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    if target.measure(table, options=target.options.update(width=_PIPE_WIDTH)).maximum <= target.width:
+        target.print(table)
+        return
+    for first, *others in rows:
+        target.print(Text.assemble((first.plain, "bold")), soft_wrap=True)
+        for head, cell in zip(heads[1:], others, strict=True):
+            if cell.plain:
+                target.print(Text.assemble("  ", (f"{head} " if head else "", "dim"), cell), soft_wrap=True)
+
+
+_SHOWN = ("retryable", "status_code", "code", "request_id", "retry_after")
+
+
+@contextmanager
+def reported_errors(as_json: bool = False, line: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Reports errors of streamfold and of files, and exits.
+
+    The exit code is 2 for a mistake in the request, 130 for Ctrl-C, and 1 for everything else.
+
+    Args:
+        as_json: also print the error on standard output, as a line of JSON with the member `error`.
+        line: the other members of that line.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        console(stderr=True).print("\ninterrupted", style="dim")
+        raise typer.Exit(130) from None
+    except StreamfoldError as error:
+        if as_json:
+            print_json({**(line or {}), "error": _data(error)})
+        print_error(error)
+        raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None
+    except OSError as error:
+        if error.filename is None:  # standard output itself failed: `main` reports that
+            raise
+        if as_json:
+            print_json({**(line or {}), "error": {"type": type(error).__name__, "message": str(error)}})
+        _print_line(f"error: {error.filename}: {error.strerror}")
+        raise typer.Exit(2) from None
+
+
+def print_error(error: StreamfoldError) -> None:
+    """Prints one of our errors on standard error."""
+    began = isinstance(error, StreamError) and sys.stderr.isatty()  # text may stand there without a line end
+    _print_line("\n" * began + f"error: {error}")
+    if isinstance(error, APIError) and error.retryable:
+        console(stderr=True).print("The same request may succeed later.", style="dim")
+
+
+def _print_line(text: str) -> None:
+    console(stderr=True).print(escape_control_characters(text), style="red", markup=False, soft_wrap=True)
+
+
+def _data(error: StreamfoldError) -> dict[str, Any]:
+    members = {name: getattr(error, name, None) for name in _SHOWN}
+    known = {name: value for name, value in members.items() if value is not None}
+    return {"type": type(error).__name__, "message": str(error), **known}
