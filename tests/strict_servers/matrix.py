@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import httpx
@@ -32,6 +32,7 @@ ENVIRONMENT = {
     "AWS_BEARER_TOKEN_BEDROCK": "key",
     "AWS_REGION": "eu-west-1",
     "AZURE_OPENAI_ENDPOINT": "https://example.openai.azure.com",
+    "DATABRICKS_HOST": "https://example.cloud.databricks.com",
     "GOOGLE_ACCESS_TOKEN": "key",
     "GOOGLE_CLOUD_LOCATION": "europe-west1",
     "GOOGLE_CLOUD_PROJECT": "project",
@@ -51,6 +52,16 @@ KINDS = (
 )
 
 
+class Row(Protocol):
+    """What a row says of its endpoint."""
+
+    name: str
+    wire: str
+    model: str
+    profile: str
+    settings: Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What became of a conversation at an endpoint.
@@ -67,16 +78,21 @@ class Outcome:
     turns: int = 0
 
 
-def provider_of(endpoint: Endpoint, transport: httpx.MockTransport | None = None) -> Provider:
-    """Returns a provider for a row: from the catalogue, or by its address where the catalogue has no such name."""
+PATHS = {"chat": "/chat/completions", "responses": "/responses", "anthropic": "", "gemini": ""}
+
+
+def provider_of(row: Row, transport: httpx.MockTransport | None = None) -> Provider:
+    """Returns a provider for a row: from the catalogue, or by its address where it has no such name and wire format."""
     client = httpx.AsyncClient(transport=transport) if transport else None
-    shared: dict[str, Any] = {"model": endpoint.model, "api_key": "key", "max_retries": 0, "http_client": client}
+    shared: dict[str, Any] = {"model": row.model, "api_key": "key", "max_retries": 0, "http_client": client}
     try:
-        return Provider.from_config(endpoint.profile, **shared)
+        made = Provider.from_config(row.profile, **shared)
+        if PATHS[row.wire] in made.preview("x").url:
+            return made
     except ConfigError:
-        if "base_url" not in endpoint.settings:
+        if "base_url" not in row.settings:
             raise
-        return Provider.from_config({"name": endpoint.name, **endpoint.settings}, **shared)
+    return Provider.from_config({"name": row.name, "adapter": row.wire, **row.settings}, **shared)
 
 
 async def _from_provider(wire: str, turn: Turn) -> Message:
@@ -128,16 +144,16 @@ async def send(conversation: Conversation, endpoint: Endpoint) -> Outcome:
         if transport.received:
             return outcome("failed", f"ConfigError after sending: {error}")
         kind = {"refuse": "rightly refused", "either": "may be refused", "send": "refused by us"}[allowed]
-        return outcome(kind, _stem(str(error)))
+        return outcome(kind, stem(str(error)))
     except StreamfoldError as error:
         refusals = [each for _, each in transport.received if each]
         if not refusals:
-            return outcome("failed", f"{type(error).__name__}: {_stem(str(error))}")
+            return outcome("failed", f"{type(error).__name__}: {stem(str(error))}")
         if allowed == "either":
             return outcome("may be refused", refusals[-1].rule.check)
         return outcome("refused by the server", refusals[-1].rule.check, refusals[-1].rule.basis)
     except Exception as error:
-        return outcome("failed", f"{type(error).__name__}: {_stem(str(error))}")
+        return outcome("failed", f"{type(error).__name__}: {stem(str(error))}")
     if allowed == "refuse":
         return outcome("sent although wrong", verdict(conversation)[1])
     body = transport.received[-1][0]
@@ -156,7 +172,7 @@ async def send(conversation: Conversation, endpoint: Endpoint) -> Outcome:
 QUIET = {"reasoning lost", "refusal lost", "image lost", "words added"}
 
 
-def _stem(text: str) -> str:
+def stem(text: str) -> str:
     """The kind of a message: without numbers, names and ids."""
     return re.sub(r"\s+", " ", re.sub(r"[\"'`][^\"'`]*[\"'`]|\d+", "_", text))[:90]
 

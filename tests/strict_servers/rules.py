@@ -107,7 +107,7 @@ def load_endpoints(*paths: Path) -> dict[str, Endpoint]:
         for name, row in table["rows"].items():
             listed = [rule for group in row.get("groups", ()) for rule in groups[group]] + row.get("rules", [])
             without = row.get("without", ())
-            rules = tuple(_rule(rule, row) for rule in listed if rule["check"] not in without)
+            rules = tuple(read_rule(rule, row) for rule in listed if rule["check"] not in without)
             rows[name] = Endpoint(
                 name,
                 row["wire"],
@@ -122,7 +122,8 @@ def load_endpoints(*paths: Path) -> dict[str, Endpoint]:
     return rows
 
 
-def _rule(rule: Mapping[str, Any], row: Mapping[str, Any]) -> Rule:
+def read_rule(rule: Mapping[str, Any], row: Mapping[str, Any]) -> Rule:
+    """Reads a rule; what it doesn't say is that of its row."""
     params = {key: value for key, value in rule.items() if key not in PLAIN}
     source = rule.get("source", row["docs"])
     reported = re.search(r"/(issues|pull)/\d+|err\.dmxapi", source) is not None
