@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +47,10 @@ counts = st.none() | st.integers(0, 10**6)
 
 
 def _counts_reasoning_beside(usage: Usage) -> bool:
-    """Whether the total has the reasoning beside the output, by which xAI's answers are told from others."""
+    """Whether the reasoning can only be beside the output: by the total (xAI), or because it is more (DeepInfra)."""
     reasoning = usage.reasoning_tokens or 0
     both = (usage.input_tokens or 0) + (usage.output_tokens or 0)
-    return reasoning > 0 and usage.total_tokens == both + reasoning
+    return reasoning > 0 and (usage.total_tokens == both + reasoning or reasoning > (usage.output_tokens or inf))
 
 
 usages = st.builds(Usage, counts, counts, counts, counts, counts, counts).filter(

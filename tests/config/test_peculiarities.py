@@ -10,7 +10,9 @@ import httpx
 import pytest
 
 from streamfold import Provider, Reply, WebSearch, tool_result, user
+from streamfold.config.file import read_profile
 from streamfold.recording import Recording
+from tables import each_row
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 TIDE: dict[str, Any] = {
@@ -23,8 +25,8 @@ TIDE: dict[str, Any] = {
 def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Addresses and keys of nobody."""
     monkeypatch.setenv("DATABRICKS_HOST", "https://acme.cloud.databricks.com")
-    for name in ("DATABRICKS_TOKEN", "PERPLEXITY_API_KEY", "NVIDIA_API_KEY", "COPILOT_GITHUB_TOKEN"):
-        monkeypatch.setenv(name, "k-test")
+    for row in (*REQUESTS, "nvidia"):
+        monkeypatch.setenv(read_profile(row).api_key_env[0], "k-test")
 
 
 async def answered(row: str, fixture: str, **options: Any) -> tuple[Reply, dict[str, Any]]:
@@ -124,3 +126,135 @@ async def test_sources_beside_choices() -> None:
         ("https://town.example/port", "The port", None),
     ]
     assert "citations" not in sent["messages"][1]
+
+
+# What each row sends of one request: the address, the role of a developer's message, and the members beside messages
+# and tools. They are those of its documentation.
+CHAT: dict[str, Any] = {
+    "model": "some-model",
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "tool_choice": "required",
+    "max_tokens": 100,
+    "stop": ["x"],
+    "reasoning_effort": "high",
+    "response_format": {"type": "json_object"},
+}
+RENAMED = {**{name: value for name, value in CHAT.items() if name != "max_tokens"}, "max_completion_tokens": 100}
+SWITCHED = {**CHAT, "reasoning": {"enabled": True}}
+GLM = {name: value for name, value in CHAT.items() if name != "stream_options"} | {
+    "tool_choice": "auto",
+    "thinking": {"type": "enabled"},
+}
+RESPONSES: dict[str, Any] = {
+    "model": "some-model",
+    "stream": True,
+    "max_output_tokens": 100,
+    "reasoning": {"effort": "high"},
+    "store": False,
+}
+REQUESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "perplexity": (
+        "https://api.perplexity.ai/v1/responses",
+        "developer",
+        {**RESPONSES, "response_format": {"type": "json_object"}},
+    ),
+    "databricks": ("${DATABRICKS_HOST}/serving-endpoints/chat/completions", "system", CHAT),
+    "nvidia": ("https://integrate.api.nvidia.com/v1/chat/completions", "developer", CHAT),
+    "github-copilot": ("https://api.githubcopilot.com/chat/completions", "developer", RENAMED),
+    "github-copilot-responses": (
+        "https://api.githubcopilot.com/responses",
+        "developer",
+        {
+            **RESPONSES,
+            "tool_choice": "required",
+            "text": {"format": {"type": "json_object"}},
+            "include": ["reasoning.encrypted_content"],
+        },
+    ),
+    "deepinfra": ("https://api.deepinfra.com/v1/openai/chat/completions", "system", SWITCHED),
+    "vercel": ("https://ai-gateway.vercel.sh/v1/chat/completions", "developer", SWITCHED),
+    "vercel-anthropic": (
+        "https://ai-gateway.vercel.sh/v1/messages",
+        "user",
+        {
+            "model": "some-model",
+            "max_tokens": 100,
+            "system": [{"type": "text", "text": "Be brief.\n\nAnswer with one JSON object, and with nothing else."}],
+            "stream": True,
+            "tool_choice": {"type": "any"},
+            "stop_sequences": ["x"],
+            "thinking": {"type": "adaptive"},
+            "output_config": {"effort": "high"},
+        },
+    ),
+    "sambanova": ("https://api.sambanova.ai/v1/chat/completions", "system", CHAT),
+    "nebius": ("https://api.tokenfactory.nebius.com/v1/chat/completions", "developer", CHAT),
+    "cohere": ("https://api.cohere.ai/compatibility/v1/chat/completions", "developer", CHAT),
+    "cloudflare": (
+        "https://api.cloudflare.com/client/v4/accounts/${CLOUDFLARE_ACCOUNT_ID}/ai/v1/chat/completions",
+        "developer",
+        CHAT,
+    ),
+    "baseten": ("https://inference.baseten.co/v1/chat/completions", "developer", CHAT),
+    "zai-coding": ("https://api.z.ai/api/coding/paas/v4/chat/completions", "system", GLM),
+    "bigmodel-coding": ("https://open.bigmodel.cn/api/coding/paas/v4/chat/completions", "system", GLM),
+    "meta": ("https://api.meta.ai/v1/chat/completions", "developer", {**CHAT, "tool_choice": "auto"}),
+}
+
+
+@each_row("row", REQUESTS)
+def test_a_request(row: str) -> None:
+    """Address, role and members are those that the endpoint documents."""
+    url, role, members = REQUESTS[row]
+    provider = Provider.from_config(row, model="some-model")
+    preview = provider.preview(
+        [{"role": "developer", "content": "Be brief."}, user("How is the tide?")],
+        [TIDE],
+        tool_choice="required",
+        reasoning_effort="high",
+        max_output_tokens=100,
+        response_format="json",
+        stop=["x"],
+    )
+    body = json.loads(preview.body)
+    first = (body.pop("messages", None) or body.pop("input"))[0]
+    assert len(body.pop("tools")) == 1
+    assert (preview.url, first["role"], body) == (url, role, members)
+
+
+def test_a_provider_without_the_choice_none() -> None:
+    """The tools are left out, which means the same."""
+    body = json.loads(Provider.from_config("meta:m").preview("x", [TIDE], tool_choice="none").body)
+    assert not {"tools", "tool_choice"} & body.keys()
+
+
+async def test_what_deepinfra_charged() -> None:
+    """The cost is the provider's own, and output counts the reasoning that the server has beside it."""
+    reply, _ = await answered("deepinfra", "deepinfra/reasoning_beside_usage")
+    assert reply.cost is not None
+    assert reply.usage is not None
+    assert (float(reply.cost.amount), reply.usage.output_tokens) == (0.0000421, 86)
+
+
+async def test_details_of_vercel() -> None:
+    """They go back joined, with their signature, instead of the reasoning's text."""
+    _, sent = await answered("vercel", "vercel/signed_details")
+    turn = sent["messages"][1]
+    assert turn["reasoning_details"] == [
+        {
+            "type": "reasoning.text",
+            "format": "anthropic-claude-v1",
+            "index": 0,
+            "text": "The station knows.",
+            "signature": "sig-1",
+        }
+    ]
+    assert "reasoning" not in turn
+
+
+@each_row("row", ["deepinfra", "baseten"])
+async def test_reasoning_content_goes_back(row: str) -> None:
+    """In the field that it came in, while the calls are answered."""
+    _, sent = await answered(row, f"{row}/reasoning_and_call")
+    assert sent["messages"][1]["reasoning_content"] == "The station knows."

@@ -27,6 +27,9 @@ def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
     # https://docs.x.ai/docs/key-information/consumption-and-rate-limits
     if output is not None and reasoning and total == (given or 0) + output + reasoning:
         output += reasoning
+    elif output and reasoning and reasoning > output:  # DeepInfra has it beside both (fixtures/deepinfra)
+        total = total + reasoning if total == (given or 0) + output else total
+        output += reasoning
     return Usage(
         input_tokens=given,
         output_tokens=output,
