@@ -249,7 +249,8 @@ class _Values:
         self.blocks = blocks(text)
         self.arrays = list(_arrays(text))
         self.names = re.findall(
-            r"\b(?:in|for|to|about|of|from|at|near|with|and|,)\s+((?:[A-Z][\w'’-]*)(?: [A-Z][\w'’-]*)*)", text
+            r"\b(?:in|for|to|about|of|from|at|near|with|and|named|called|,)\s+((?:[A-Z][\w'’-]*)(?: [A-Z][\w'’-]*)*)",
+            text,
         )
 
     def string(self) -> str:
@@ -338,6 +339,9 @@ def fill(schema: dict[str, Json], text: str, names: set[str], *, answer: str | N
     return _fill(schema, schema, text, _Values(text, names | set(properties)), answer)
 
 
+_WORDS_OF_ANSWERS = ("answer", "text", "reply", "response", "message", "result", "summary", "content", "output")
+
+
 def _without_objects(text: str) -> str:
     for start, end, _ in reversed(objects(text)):
         text = text[:start] + text[end:]
@@ -397,9 +401,8 @@ def _fill(
         return not re.search(r"\b(?:false|no|off|disabled)\b", text, re.IGNORECASE)
     if kind == "null":
         return None
-    if answer is not None and not values.strings:
-        return answer
-    return values.string()
+    found = values.string() if values.strings or path not in _WORDS_OF_ANSWERS else None
+    return answer if answer is not None and found in (None, "example") else found or "example"
 
 
 def _named(name: str, text: str, schema: dict[str, Json]) -> Json:
@@ -455,6 +458,8 @@ def _spans(text: str) -> Iterator[tuple[int, Json]]:
 
 
 def _plausible(value: Json, schema: dict[str, Json]) -> bool:
+    if value is None:
+        return "null" in (schema.get("type") or "null")
     if schema.get("enum"):
         return value in schema["enum"]
     kind = _type(schema)
@@ -472,7 +477,9 @@ def _plausible(value: Json, schema: dict[str, Json]) -> bool:
 
 
 def _keys(text: str) -> set[str]:
-    return {word.lower()[:5] for word in _WORD.findall(text) if word.lower() not in _STOP}
+    """Returns what the words of a text have in common with others: five letters, without a plural's s."""
+    words = (word.lower() for word in _WORD.findall(text))
+    return {(word.removesuffix("s") if len(word) > 3 else word)[:5] for word in words if word not in _STOP}
 
 
 def last_prompt(messages: tuple[Message, ...]) -> tuple[str, int]:
@@ -505,6 +512,8 @@ def planned(prompt: str, tools: tuple[Tool, ...]) -> list[Call]:
     for tool in tools:
         for number, match in enumerate(re.finditer(rf"(?<![\w-]){re.escape(tool.name)}(?![\w-])", prompt)):
             before = prompt[max(0, match.start() - 100) : match.start()]
+            if re.match(r"\s*=", prompt[match.end() : match.end() + 3]):
+                continue
             if re.search(r"\b(?:not|instead of|rather than|never)\s*(?:the\s+)?(?:tool\s+)?[\"'`]?$", before, re.I):
                 continue
             if number and not _VERB.search(before) and prompt[match.end() : match.end() + 1] != "(":
@@ -594,8 +603,14 @@ _KNOWN = {
     "capital of italy": "Rome",
     "capital of japan": "Tokyo",
     "capital of spain": "Madrid",
-    "colour of the sky": "blue",
-    "color of the sky": "blue",
+    "the sky": "Blue",
+    "yes or no": "Yes",
+    "introduce yourself": "I am a small language model that does as it is told.",
+    "fruits": "apple, banana, cherry",
+    "colours": "red, green, blue",
+    "colors": "red, green, blue",
+    "animals": "cat, dog, horse",
+    "joke": "Two tests walk into a bar. Both pass.",
 }
 
 
@@ -633,7 +648,9 @@ def recall(ask: str, told: list[str]) -> list[str]:
     if not scored:
         return []
     best = max(score for score, _, _ in scored)
-    if re.search(r"\b(?:all|both|every|each|list|codes|words|values|facts|numbers|secrets|tokens|names)\b", ask, re.I):
+    if re.search(
+        r"\b(?:all|both|every|each|list|two|three|codes|words|values|facts|numbers|secrets|tokens|names)\b", ask, re.I
+    ):
         kept = [one for one in scored if one[0] >= best * 0.5]
         return list(dict.fromkeys(value_of(sentence, asked) for _, _, sentence in kept))
     top = max(scored)
@@ -816,7 +833,7 @@ def _speak(request: Request, prompt: str, ask: str, results: list[str]) -> str:
         if 0 <= last - first <= 20000:
             spell = re.search(r"\b(?:in words|as words|spelled|in english|written out)\b", ask, re.I)
             return _joined([_spelled(one) if spell else str(one) for one in range(first, last + 1)], ask)
-    if re.search(r"\balphabet\b", ask, re.I):
+    if re.search(r"\balphabet\b|\bletters\b[^.\n]*\ba (?:to|through|-) z\b", ask, re.I):
         letters = [chr(one) for one in range(ord("a"), ord("z") + 1)]
         return _joined([one.upper() for one in letters] if re.search(r"upper|capital", ask, re.I) else letters, ask)
     repeated = _repeated(prompt, ask, strings)
@@ -836,6 +853,13 @@ def _speak(request: Request, prompt: str, ask: str, results: list[str]) -> str:
     known = next((value for name, value in _KNOWN.items() if name in ask.lower()), None)
     if known:
         return known
+    if re.search(r"\brandom(?:ly)?\b", ask, re.I):
+        chance = number_of(prompt + _salt(request))
+        return (
+            _NOUNS[chance % len(_NOUNS)]
+            if re.search(r"\brandom(?:ly)?\b.*\b(?:word|name)\b", ask, re.I)
+            else str(chance)
+        )
     if secret(prompt):
         return "Done, I have thought of one."
     if re.search(
@@ -847,7 +871,22 @@ def _speak(request: Request, prompt: str, ask: str, results: list[str]) -> str:
         return prose(min(int(amount[1]), 20000) if amount else 400, prompt)
     if re.search(r"\b(?:remember|note|memori[sz]e|keep in mind)\b", ask, re.I):
         return "Noted."
+    said = set(sentences(ask))
+    values = recall(ask, [one for one in _told(request, prompt, ask) if one not in said])
+    if values:
+        return ", ".join(values)
     return "I don't know that." if "?" in ask else "Hello! How can I help you today?"
+
+
+_CHANCE = itertools.count()
+
+
+def _salt(request: Request) -> str:
+    """Returns what chance depends on: the seed, or else the number of the request, unless the temperature is 0."""
+    settings = request.body.get("generationConfig") or request.body
+    if settings.get("seed") is not None:
+        return f"seed {settings['seed']}"
+    return "" if str(settings.get("temperature")) in ("0", "0.0") else f"chance {next(_CHANCE)}"
 
 
 def _without_results(ask: str) -> str:
@@ -881,6 +920,9 @@ def _repeated(prompt: str, ask: str, strings: list[str]) -> str | None:
             return parts[0]
     if bare and bare[1].lower() not in _STOP:
         return bare[1]
+    noun = re.match(r"\s+(?:with\s+)?(?:the\s+)?(?:single\s+|one\s+)?(?:word|token)\s+([\w-]+)[.!]?(?:\s|$)", rest)
+    if noun and noun[1].lower() not in _STOP:
+        return noun[1]
     simple = re.match(r"\s+([a-z][\w-]*)[.!]?\s*\Z", rest)
     return simple[1] if simple and simple[1] not in _STOP else None
 
@@ -937,7 +979,9 @@ def decide(request: Request) -> Answer:
             if re.search(r"\b(?:its|the|that|returned|result|output)\b", prompt, re.I) and "example" in dumps(
                 wanted[0].arguments
             ):
-                wanted[0] = Call(tool.name, fill(tool.schema, results, set()))
+                said = json.dumps(value_of(sentences(results)[-1], _keys(prompt)))
+                filled = dumps(fill(tool.schema, results, set())).replace('"example"', said)
+                wanted[0] = Call(tool.name, loads(filled))
         several = len({call.name for call in wanted}) > 1 and _THEN.search(prompt)
         if wanted and (several or not request.parallel):
             wanted = wanted[:1]
