@@ -196,6 +196,17 @@ def _quoted_at(text: str, at: int) -> tuple[str, int] | None:
     return (text[at + 1 : close.start()], close.end()) if close and close.start() > at + 1 else None
 
 
+def announced(text: str) -> str | None:
+    """Returns the text that a line with a colon at its end announces, unless it is one quoted text."""
+    tail = re.search(r":[ \t]*\n+(.+)\Z", text, re.DOTALL)
+    if tail is None:
+        tail = re.search(r"\b(?:exactly|verbatim|following|unchanged)\b[^\n:]{0,80}:\s+(\S[^\n]*)\Z", text)
+    first = next(iter(quoted(text)), None)
+    if tail is None or "```" in tail[1] or re.match(r"<[A-Za-z][\w-]*>", tail[1]) or objects(tail[1]):
+        return None
+    return None if first is None or first[0] <= tail.start(1) else tail[1]
+
+
 def blocks(text: str) -> list[str]:
     """Returns texts between fences or tags, and what follows a colon at the end of a line."""
     found = re.findall(r"```[\w-]*\n(.*?)\n?```", text, re.DOTALL)
@@ -242,6 +253,9 @@ class _Values:
     def __init__(self, text: str, names: set[str]) -> None:
         self.text = text
         self.strings = [value for _, _, value in quoted(text) if value not in names]
+        whole = announced(text)
+        if whole is not None and not re.search(r"^\s*[-*]?\s*[\w-]+\s*[:=]", whole):
+            self.strings.insert(0, whole)
         outside = text
         for start, end, _ in reversed([*quoted(text)]):
             outside = outside[:start] + " " * (end - start) + outside[end:]
@@ -401,6 +415,8 @@ def _fill(
         return not re.search(r"\b(?:false|no|off|disabled)\b", text, re.IGNORECASE)
     if kind == "null":
         return None
+    if answer is not None and "?" in text and not values.strings and not answer.startswith(("Hello!", "I don't")):
+        return answer
     found = values.string() if values.strings or path not in _WORDS_OF_ANSWERS else None
     return answer if answer is not None and found in (None, "example") else found or "example"
 
@@ -567,7 +583,9 @@ def _calls(tool: Tool, text: str, names: set[str]) -> list[Call]:
     only = _resolve(properties.get(required[0], {}), schema) if len(required) == 1 else None
     if not given and only is not None and _type(only) == "string" and not only.get("enum"):
         strings = [value for _, _, value in quoted(text) if value not in names | set(properties)]
-        places = re.search(r"\b(?:in|for|of)\s+([A-Z][\w'’-]*(?:(?:,\s*(?:and\s+)?|\s+and\s+)[A-Z][\w'’-]*)+)", text)
+        places = re.search(
+            r"\b(?:in|for|of)\s+([A-Z][\w'’-]*(?:(?:,\s*(?:and\s+)?|\s+and\s+)(?:in\s+|for\s+)?[A-Z][\w'’-]*)+)", text
+        )
         if len(strings) > 1 and _EACH.search(text):
             return [Call(tool.name, {required[0]: one}) for one in strings]
         if not strings and places:
@@ -586,7 +604,7 @@ _REPEAT = re.compile(r"\b(?:repeat|say|echo|output|print|write|reply|respond|ans
 _SEQUENCE = re.compile(
     r"\b(?:from\s+)?(\d+)\s*(?:to|through|until|-|–|up to)\s*(\d+)\b|\bcount\b[^.\n]{0,30}?\bto\s+(\d+)\b", re.I
 )
-_TIMES = re.compile(r"(\d+)\s+times", re.I)
+_TIMES = re.compile(r"(\d+)\s+times\b(?!\s*\d)", re.I)
 _SUM = re.compile(r"(-?\d+)\s*(\+|plus|-|minus|\*|x|×|times|multiplied by)\s*(-?\d+)(?!\s*times)", re.I)
 _ASK = re.compile(
     r"\?|\b(?:what|which|who|where|tell me|recall|remember(?:ed)?|find|name the|list|give me|look up|state)\b", re.I
@@ -833,26 +851,32 @@ def _speak(request: Request, prompt: str, ask: str, results: list[str]) -> str:
         if 0 <= last - first <= 20000:
             spell = re.search(r"\b(?:in words|as words|spelled|in english|written out)\b", ask, re.I)
             return _joined([_spelled(one) if spell else str(one) for one in range(first, last + 1)], ask)
+    listed = _listed(ask)
+    if listed:
+        return _joined(listed, ask)
     if re.search(r"\balphabet\b|\bletters\b[^.\n]*\ba (?:to|through|-) z\b", ask, re.I):
         letters = [chr(one) for one in range(ord("a"), ord("z") + 1)]
         return _joined([one.upper() for one in letters] if re.search(r"upper|capital", ask, re.I) else letters, ask)
+    if "?" in ask or not strings:
+        sum_ = _SUM.search(ask)
+        if sum_:
+            left, right = int(sum_[1]), int(sum_[3])
+            sign = sum_[2].lower()
+            return str(
+                left + right if sign in ("+", "plus") else left - right if sign in ("-", "minus") else left * right
+            )
+        known = next((value for name, value in _KNOWN.items() if name in ask.lower()), None)
+        if known:
+            return known
     repeated = _repeated(prompt, ask, strings)
     if repeated is not None:
         return repeated
-    sum_ = _SUM.search(ask)
-    if sum_:
-        left, right = int(sum_[1]), int(sum_[3])
-        sign = sum_[2].lower()
-        return str(left + right if sign in ("+", "plus") else left - right if sign in ("-", "minus") else left * right)
     if re.search(r"\b(?:which|what) model are you|who are you|your name\b|identify yourself", ask, re.I):
         return f"I am {request.model}."
     if _ASK.search(ask):
         values = recall(ask, _told(request, prompt, ask))
         if values:
             return ", ".join(values)
-    known = next((value for name, value in _KNOWN.items() if name in ask.lower()), None)
-    if known:
-        return known
     if re.search(r"\brandom(?:ly)?\b", ask, re.I):
         chance = number_of(prompt + _salt(request))
         return (
@@ -889,6 +913,22 @@ def _salt(request: Request) -> str:
     return "" if str(settings.get("temperature")) in ("0", "0.0") else f"chance {next(_CHANCE)}"
 
 
+_LISTS = {
+    "days": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
+    "months": "January February March April May June July August September October November December",
+    "planets": "Mercury Venus Earth Mars Jupiter Saturn Uranus Neptune",
+}
+
+
+def _listed(ask: str) -> list[str]:
+    """Returns the days, months or planets that are asked for."""
+    match = re.search(r"\b(?:write|list|name|say|give)\b[^.\n]{0,40}?\b(days of the week|months|planets)\b", ask, re.I)
+    if not match:
+        return []
+    items = _LISTS[match[1].split()[0].lower()].split()
+    return [one.lower() for one in items] if re.search(r"\blower[- ]?case\b", ask, re.I) else items
+
+
 def _without_results(ask: str) -> str:
     return re.sub(r"\b(?:tool|result|call|returned)\b", " ", ask, flags=re.I)
 
@@ -898,6 +938,9 @@ def _repeated(prompt: str, ask: str, strings: list[str]) -> str | None:
     verb = _REPEAT.search(ask)
     if verb is None:
         return None
+    whole = announced(prompt)
+    if whole is not None:
+        return whole
     question = bool(_ASK.search(ask))
     rest = ask[verb.end() :]
     asked = re.search(
@@ -986,7 +1029,11 @@ def decide(request: Request) -> Answer:
         if wanted and (several or not request.parallel):
             wanted = wanted[:1]
         if wanted:
-            return Answer(calls=tuple(wanted), finish="tool_calls")
+            before = re.match(
+                r"\s*(?:please\s+)?(?:first,?\s+)?(?:write|say|tell)\b[^.\n]*?\b(?:then|before)\b", prompt, re.I
+            )
+            words = "I will use a tool for this." if before and not made else ""
+            return Answer(words, calls=tuple(wanted), finish="tool_calls")
     if request.schema is not None:
         return Answer(text=dumps(_structured(request, prompt)))
     return Answer(text=speak(request))
@@ -998,7 +1045,8 @@ def _structured(request: Request, prompt: str) -> Json:
     )
     said = _speak(replace(request, schema=None), prompt, prompt[-700:], [])
     if not request.schema:
-        return _any_object(prompt) or {"answer": said}
+        keys = re.findall(r"\bkeys?\s+[\"'`](\w+)[\"'`]", prompt)
+        return _any_object(prompt) or {keys[0] if keys else "answer": said}
     return fill(request.schema, told if len(told) < 20000 else prompt[-4000:], set(), answer=said)
 
 

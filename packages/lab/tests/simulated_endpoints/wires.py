@@ -85,8 +85,12 @@ class Chat:
             if one.get("type") == "function"
         )
         choice = body.get("tool_choice") or "auto"
+        if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+            allowed = [one["function"]["name"] for one in choice["allowed_tools"]["tools"]]
+            tools = tuple(one for one in tools if one.name in allowed)
+            choice = choice["allowed_tools"].get("mode", "auto")
         if isinstance(choice, dict):
-            choice = "=" + choice["function"]["name"] if "function" in choice else choice.get("mode", "auto")
+            choice = "=" + choice["function"]["name"]
         stop = body.get("stop") or ()
         effort = body.get("reasoning_effort") or (body.get("reasoning") or {}).get("effort")
         if effort is None and isinstance(body.get("thinking"), dict):
@@ -213,8 +217,12 @@ class Responses:
             if one.get("type") == "function"
         )
         choice = body.get("tool_choice") or "auto"
+        if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+            allowed = [one["name"] for one in choice["tools"]]
+            tools = tuple(one for one in tools if one.name in allowed)
+            choice = choice.get("mode", "auto")
         if isinstance(choice, dict):
-            choice = "=" + choice["name"] if choice.get("type") == "function" else choice.get("mode", "auto")
+            choice = "=" + choice["name"]
         form = (body.get("text") or {}).get("format") or {}
         schema = (
             form.get("schema")
