@@ -204,7 +204,7 @@ def sbom(session: nox.Session) -> None:
 @nox.session(python=VERSIONS[0])
 def audit(session: nox.Session) -> None:
     """Looks for known vulnerabilities in what an installation has in it; it asks a public database."""
-    session.install(".[cli,gateway]")
+    session.install(".[cli]", "./packages/gateway")
     session.install("pip-audit")
     session.run("pip-audit", "--skip-editable", "--progress-spinner", "off")
 
@@ -303,7 +303,7 @@ def clients(session: nox.Session) -> None:
         words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(node)]
         session.run(*words, *NODE_CLIENTS, AIMOCK, external=True)
         env["STREAMFOLD_AIMOCK"] = str(node / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js")
-    session.run("pytest", *ALL, "-n", "0", "tests/clients/test_clients.py", *session.posargs, env=env)
+    session.run("pytest", *ALL, "-n", "0", "packages/gateway/tests/clients/test_clients.py", *session.posargs, env=env)
 
 
 @nox.session(python=VERSIONS[0])
@@ -320,7 +320,7 @@ def scenes(session: nox.Session) -> None:
         words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder / name)]
         session.run(*words, *packages, "zod@4.6.7", external=True)
     env = {"STREAMFOLD_CLIENTS": str(folder)}
-    session.run("pytest", *ALL, "-n", "0", "tests/clients/test_scenes.py", *session.posargs, env=env)
+    session.run("pytest", *ALL, "-n", "0", "packages/gateway/tests/clients/test_scenes.py", *session.posargs, env=env)
 
 
 @nox.session(python=VERSIONS[0])
@@ -354,7 +354,15 @@ def agents(session: nox.Session) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
     session.run(*words, *AGENTS, external=True)
-    session.run("pytest", *ALL, "-n", "0", "tests/agents", *session.posargs, env={"STREAMFOLD_AGENTS": str(folder)})
+    session.run(
+        "pytest",
+        *ALL,
+        "-n",
+        "0",
+        "packages/gateway/tests/agents",
+        *session.posargs,
+        env={"STREAMFOLD_AGENTS": str(folder)},
+    )
 
 
 @nox.session(python=VERSIONS[0])

@@ -32,7 +32,7 @@ ROOT = HERE.parent
 FOLDER = Path(os.environ.get("STREAMFOLD_BENCH_VENVS") or HERE / ".venvs")
 
 REQUIREMENTS: dict[str, list[str]] = {
-    "streamfold": ["-e", f"{ROOT}[aiohttp,cli,gateway]"],
+    "streamfold": ["-e", f"{ROOT}[aiohttp,cli]", "-e", f"{ROOT}/packages/gateway"],
     "openai": ["openai"],
     "anthropic": ["anthropic"],
     "google-genai": ["google-genai"],

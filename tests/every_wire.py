@@ -9,7 +9,6 @@ from typing import Any
 import httpx
 
 from streamfold import Provider
-from streamfold.gateway import gateway
 from streamfold.testing import ScriptedProvider
 
 __all__ = ["MODELS", "PAIRS", "WIRES", "Wiretap", "scripted", "through"]
@@ -42,6 +41,8 @@ class Wiretap(httpx.AsyncBaseTransport):
 @asynccontextmanager
 async def through(client: str, script: ScriptedProvider, **options: Any) -> AsyncIterator[tuple[Provider, Wiretap]]:
     """A client of this API of a gateway before a scripted provider."""
+    from streamfold_gateway import gateway  # a distribution of its own
+
     tap = Wiretap(gateway({"main": script.provider}, **options))
     base_url = "http://gateway/v1beta" if client == "gemini" else "http://gateway/v1"
     config = {"adapter": client, "base_url": base_url, "model": "main", "api_key": "k", "max_retries": 0}

@@ -26,7 +26,7 @@ MODULES: dict[str, list[str]] = {
     "streamfold.config": [],
     "streamfold.engine": [],
     "streamfold.faults": [],
-    "streamfold.gateway": ["gateway"],
+    "streamfold_gateway": ["gateway"],
     "streamfold_jobs": [],
     "streamfold.limits": [],
     "streamfold.middleware": [],

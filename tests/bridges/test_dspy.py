@@ -15,10 +15,10 @@ pytest.importorskip("dspy_lm", reason="the examples are not part of what is inst
 import dspy
 from dspy_lm import StreamfoldLM
 
-from gateways import serving_app
+from served_apps import serving_app
 from streamfold import ChatModel, IncompleteStreamError, Provider
-from streamfold.gateway import gateway
 from streamfold.testing import ScriptedProvider, call, fail, say, think, usage
+from streamfold_gateway import gateway
 
 # DSPy 3.4 warns of classes like this one and of its own adapters' messages.
 pytestmark = [

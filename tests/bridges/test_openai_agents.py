@@ -11,10 +11,10 @@ from openai_agents import StreamfoldModel, StreamfoldModelProvider
 from pydantic import BaseModel
 
 from agents import Agent, ModelSettings, RunConfig, Runner, function_tool, handoff, set_tracing_disabled
-from gateways import serving_app
+from served_apps import serving_app
 from streamfold import IncompleteStreamError, Provider
-from streamfold.gateway import gateway
 from streamfold.testing import ScriptedProvider, call, fail, say, think, usage
+from streamfold_gateway import gateway
 
 pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 each_provider = pytest.mark.parametrize(

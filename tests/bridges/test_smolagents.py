@@ -16,10 +16,10 @@ from smolagents.agents import AgentError
 from smolagents.models import ChatMessage, ChatMessageStreamDelta, MessageRole, agglomerate_stream_deltas
 from smolagents_model import StreamfoldModel
 
-from gateways import serving_app
+from served_apps import serving_app
 from streamfold import ChatModel, IncompleteStreamError, Provider
-from streamfold.gateway import gateway
 from streamfold.testing import ScriptedProvider, call, fail, say, think, usage
+from streamfold_gateway import gateway
 
 PROVIDERS = ["openai:gpt-5", "openai-responses:gpt-5", "anthropic:claude-sonnet-4-5", "gemini:gemini-3-pro-preview"]
 WEATHER = [think("Hm."), say("Let me ", "see."), call("get_weather", city="Paris"), usage(10, 5)]

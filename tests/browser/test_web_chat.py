@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("selenium", reason="selenium is not installed: nox -s browser brings it")
 
 from browsing import Browser
-from gateways import serving_app
+from served_apps import serving_app
 
 FOLDER = Path(__file__).parents[2] / "examples" / "web_chat"
 

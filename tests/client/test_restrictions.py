@@ -11,10 +11,9 @@ import httpx
 import pytest
 
 from folding import DONE, fin, text
-from gateways import client_of
+from served_apps import client_of
 from servers import Connection, Server, answer, serving
 from streamfold.client.restrictions import RestrictionCache, Restrictions, combination_of
-from streamfold.gateway import gateway
 from streamfold.limits import RateLimiter
 from streamfold.middleware import Middleware
 from streamfold.requests import LearnedRestriction, Request
@@ -132,6 +131,7 @@ class Plain(Middleware):
 
 @asynccontextmanager
 async def two_keys(server: Server, *, wrapped: bool) -> AsyncIterator[Any]:
+    gateway = pytest.importorskip("streamfold_gateway").gateway
     provider = server.provider()
     model = Plain(provider) if wrapped else provider
     async with provider, gateway({"main": model}, keys=["key-a", "key-b"]) as app, client_of(app) as client:

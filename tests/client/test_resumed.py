@@ -14,7 +14,6 @@ from scale import pick
 from servers import END, STREAM, Connection, framed, sends, serving
 from streamfold import Hooks, IncompleteStreamError, Provider, Reply, StreamfoldError
 from streamfold.adapters.responses import ResponsesSerializer
-from streamfold.gateway import gateway
 from streamfold.values import Finish, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 from tables import each_row
 
@@ -233,6 +232,7 @@ async def connection_request(connection: Connection) -> bytes:
 
 async def test_our_own_gateway_keeps_them() -> None:
     """A client of this library before a gateway of this library: the rest comes from there."""
+    gateway = pytest.importorskip("streamfold_gateway").gateway
     cut = Store(len(WHOLE) // 2)
 
     async with serving(sends(STREAM, framed(WHOLE), END)) as upstream, upstream.provider(adapter="responses") as main:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streamfold import ConfigError, NotConfiguredError, Provider
-from streamfold.config import GatewayOptions, GatewaySettings, effective_values, read_config
+from streamfold.config import effective_values, read_config
 from tables import each_row
 
 URL = 'base_url = "http://x/v1"\nmodel = "m"\n'
@@ -31,17 +31,14 @@ def test_a_file_and_a_variable(file: Path, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_password_is_not_shown(file: Path) -> None:
-    """Neither in the profile, nor in the settings of the gateway, nor by `config show`."""
+    """Neither in the profile nor by `config show`."""
     where = "valkey://me:geheim@127.0.0.1:6379/0"
     file.write_text(f'[providers.main]\n{URL}turn_cache = "{where}"\n')
     pytest.importorskip("valkey")
     provider = Provider.from_config("main", config=file)
     shown = [value.shown for value in effective_values(read_config(file), "main") if value.key == "turn_cache"]
     assert shown == ['"valkey://***@127.0.0.1:6379/0"']
-    assert (
-        "geheim"
-        not in f"{provider!r} {provider.profile!r} {provider.turn_cache!r} {GatewayOptions(turn_cache=where)!r}"
-    )
+    assert "geheim" not in f"{provider!r} {provider.profile!r} {provider.turn_cache!r}"
 
 
 @each_row(
@@ -60,10 +57,3 @@ def test_mistakes(file: Path, written: str, message: str) -> None:
         Provider.from_config("main", config=file)
     assert ":4: providers.main.turn_cache: " in str(caught.value)
     assert message in str(caught.value)
-
-
-def test_the_gateway_reads_the_same(file: Path) -> None:
-    """One grammar for the table of a provider and that of the gateway."""
-    file.write_text(f'[providers.main]\n{URL}[gateway]\nturn_cache = "sqlite://x"\n')
-    with pytest.raises(ConfigError, match=r"gateway\.turn_cache: must be memory, or sqlite:///"):
-        read_config(file).package_table("gateway", GatewaySettings)

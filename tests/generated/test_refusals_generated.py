@@ -17,7 +17,6 @@ from client_readers import READERS
 from provider_streams import WIRES, WRITERS, Answer, Item
 from scale import pick
 from streamfold import Message, Provider, StreamDecoder, ToolCall, assistant, tool_result, user
-from streamfold.gateway import gateway
 
 CASES = pick(500, 25, 5000)  # of each wire format
 
@@ -256,7 +255,7 @@ async def of_a_client(wire: str, api: str, seed: int) -> None:
         provider = Provider.from_config(
             {"adapter": wire, "base_url": "http://test/v1", "api_key": "k", "model": "m"}, http_client=network
         )
-        app = gateway({"main": provider})
+        app = pytest.importorskip("streamfold_gateway").gateway({"main": provider})
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
             if api == "chat":
                 path, said = "/v1/chat/completions", {"messages": [chat_message(turn, random) for turn in turns]}
@@ -310,7 +309,7 @@ async def sent_back(wire: str, api: str, seed: int) -> None:
         provider = Provider.from_config(
             {"adapter": wire, "base_url": "http://test/v1", "api_key": "k", "model": "m"}, http_client=network
         )
-        app = gateway({"main": provider})
+        app = pytest.importorskip("streamfold_gateway").gateway({"main": provider})
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
             messages: list[Any] = [said(api, "user", turns[0].text)]
             streamed = random.random() < 0.5

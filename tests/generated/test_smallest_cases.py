@@ -10,7 +10,6 @@ import pytest
 
 from client_readers import read_chat, read_gemini, read_responses
 from streamfold import IncompleteStreamError, Provider, StreamDecoder, user
-from streamfold.gateway import gateway
 
 
 def partial(wire: str, body: bytes) -> tuple[str, str]:
@@ -61,6 +60,7 @@ def test_a_special_token_across_turns_of_a_user(adapter: str, member: str) -> No
 
 async def through_the_gateway(output: list[dict[str, Any]], path: str, body: dict[str, Any]) -> bytes:
     """Returns what the gateway makes of a streamed answer of the Responses API that lists these items."""
+    gateway = pytest.importorskip("streamfold_gateway").gateway
     events: list[dict[str, Any]] = [
         {"type": "response.created", "response": {"id": "r", "status": "in_progress", "output": []}}
     ]

@@ -20,7 +20,6 @@ from client_readers import READERS
 from provider_streams import WIRES
 from scale import pick
 from streamfold import Message, Provider, ToolCall, assistant, file, system, tool_result, user
-from streamfold.gateway import gateway
 from streamfold.types import TextPart
 
 JOINER = "\u2060"  # put behind the first character of a token, so that no tokenizer matches it
@@ -351,7 +350,9 @@ async def of_a_client(api: str, seed: int) -> None:
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as network:
         settings = {"adapter": "chat", "base_url": "http://test/v1", "api_key": "k", "model": "m", "dialect": dialect}
-        app = gateway({"main": Provider.from_config(settings, http_client=network)})
+        app = pytest.importorskip("streamfold_gateway").gateway(
+            {"main": Provider.from_config(settings, http_client=network)}
+        )
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
             response = await client.post(*asked(api, pieces)[:1], json=asked(api, pieces)[1])
     assert response.status_code == 200, (seed, response.text)

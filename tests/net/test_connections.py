@@ -11,7 +11,6 @@ import pytest
 import servers
 from folding import DONE, fin, text
 from servers import END, STREAM, Connection, falls_silent, framed, serving
-from streamfold.gateway import gateway
 from streamfold.net import stale_connections
 from tables import each_row
 
@@ -86,6 +85,7 @@ async def test_an_unused_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.slow
 async def test_no_more_connections_through_the_gateway() -> None:
     """The gateway needs no more connections to the provider than it has streams at once."""
+    gateway = pytest.importorskip("streamfold_gateway").gateway
     async with serving(answers) as server, server.provider() as provider:
         app = gateway({"main": provider})
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:

@@ -30,7 +30,6 @@ from streamfold import (
     Provider,
     __version__,
 )
-from streamfold.gateway import gateway
 from streamfold.net import make_client
 from tables import each_row
 
@@ -199,6 +198,7 @@ async def test_a_request_that_respx_does_not_know_is_refused() -> None:
 
 async def test_respx_sees_every_request_of_a_gateway_around_a_provider() -> None:
     """The gateway sends with the provider's own transport, httpx, and nothing gets past the mocks."""
+    gateway = pytest.importorskip("streamfold_gateway").gateway
     async with serving(hello) as server, server.provider(transport="httpx") as provider:
         app = gateway({"main": provider})
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway") as client:

@@ -16,10 +16,11 @@ ISSUE = re.compile(r"\[([\w./-]+)#(\d+)\]\(https://github\.com/\1/issues/\2\)")
 def test_each_id_of_a_test_is_an_entry_with_its_file() -> None:
     """The files that an entry names are those that have tests of its id, and no id is without an entry."""
     named = defaultdict(set)
-    for file in TESTS.rglob("test_*.py"):
+    for file in [*TESTS.rglob("test_*.py"), *TESTS.parent.glob("packages/*/tests/**/test_*.py")]:
+        path = file.relative_to(TESTS if file.is_relative_to(TESTS) else TESTS.parent).as_posix()
         for ids in NAMED.findall(file.read_text("utf-8")):
             for name in ids.strip("_").split("_"):
-                named[name.upper()].add(file.relative_to(TESTS).as_posix())
+                named[name.upper()].add(path)
     entries = {name: set(re.findall(r"`([^`]+)`", files)) for name, _, _, files in ROW.findall(PAGE.read_text("utf-8"))}
     assert entries == named
     assert len(named) > 300

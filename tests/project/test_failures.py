@@ -18,7 +18,8 @@ from folding import DONE, call, entry, event, fin, text
 from streamfold import APIError, Fallback, Provider
 from streamfold.net import Backoff, retries
 
-PAGE = Path(__file__).parents[2] / "docs" / "failures.md"
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "docs" / "failures.md"
 Handler = Callable[[httpx.Request], Any]
 PING = b": ping\n\n"
 
@@ -152,7 +153,9 @@ def test_every_test_that_is_named_exists() -> None:
     assert len(names) > len(FAILURES)
     for name in names:
         file, _, function = name.partition("::")
-        text = next(Path(__file__).parents[1].rglob(file)).read_text("utf-8")
+        [text, *_] = [
+            found.read_text("utf-8") for found in [*TESTS.rglob(file), *TESTS.parent.glob(f"packages/*/tests/{file}")]
+        ]
         assert not function or re.search(rf"^(async )?def {function}\(", text, re.MULTILINE), name
 
 

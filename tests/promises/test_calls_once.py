@@ -38,7 +38,7 @@ BOUND_BY = [
     "net/test_cuts.py::test_cut_at_every_byte",  # over real sockets, by FIN and by RST
     "net/test_leaks.py::test_k11_ended_at_every_turn_of_the_event_loop",
     "engine/test_bugs_ends.py::test_c2_every_beginning_of_an_answer",
-    "gateway/test_fragments.py::test_an_answer_that_breaks_off_anywhere",
+    "../packages/gateway/tests/test_fragments.py::test_an_answer_that_breaks_off_anywhere",
 ]
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FIXTURES.glob("*/*.sse"))

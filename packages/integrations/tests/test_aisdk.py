@@ -473,11 +473,11 @@ async def test_a_denial_is_for_good() -> None:
 
 def test_streams_ask_proxies_not_to_hold_them_back() -> None:
     """Every stream that we serve says what stops proxies from collecting or compressing it."""
-    from streamfold.gateway.response_stream import _HEADERS as OF_THE_GATEWAY
+    of_the_gateway = pytest.importorskip("streamfold_gateway.response_stream")._HEADERS
     from streamfold_integrations import agui, aisdk
 
     for name in ("cache-control", "x-accel-buffering"):
-        assert dict(OF_THE_GATEWAY)[name] == aisdk.HEADERS[name] == agui.HEADERS[name]
+        assert of_the_gateway[name] == aisdk.HEADERS[name] == agui.HEADERS[name]
 
 
 async def test_signed_approvals_need_a_journal(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,8 +13,8 @@ from patients import Patient
 from streamfold import Provider, Timeouts
 from streamfold.config import Profile, read_profile
 from streamfold.faults import Fault
-from streamfold.gateway import gateway
 from streamfold.recording import FaultTransport
+from streamfold_gateway import gateway
 from streamfold_lab.doctor import Doctor, ReportCard
 
 TIMEOUTS = Timeouts(10, 30, 20, 30, 90)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from gateways import serving_app
 from patients import Patient, serving_patient
+from served_apps import serving_app
 from streamfold import Provider
-from streamfold.gateway import gateway
+from streamfold_gateway import gateway
 
 LLM_COMPLY = shutil.which("llm-comply", path=str(Path(sys.executable).parent))
 

@@ -14,8 +14,8 @@ import httpx
 
 from gateways import CHAT, asking, serve_command
 from servers import END, STREAM, Connection, framed, serving
-from streamfold.gateway import gateway
 from streamfold.recording import Recording
+from streamfold_gateway import gateway
 from streamfold_lab.live import LivePage
 
 KEY = "sk-upstream-0123456789abcdef"

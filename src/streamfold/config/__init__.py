@@ -14,7 +14,6 @@ from ..values import did_you_mean, set_public_module
 from .catalogue import catalogue_folder, provider_files
 from .environment import set_variable, variable_is_set, variable_value, variable_values
 from .file import Config, load_profile, load_profiles, read_config, read_profile, read_settings
-from .gateway import GatewayOptions, GatewaySettings, KeyOptions, KeySettings
 from .gc_tuning import tune_gc_for_server
 from .inspection import EffectiveValue, capability_values, config_problems, describe_key, effective_values
 from .model_facts import prices_in, read_prices

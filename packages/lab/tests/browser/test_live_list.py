@@ -20,9 +20,9 @@ from starlette.routing import Route
 
 from browsing import Browser
 from folding import DONE, call, chunk, entry, fin, text
-from gateways import serving_app
-from streamfold.gateway import gateway
+from served_apps import serving_app
 from streamfold.recording import Recording
+from streamfold_gateway import gateway
 from streamfold_lab.live import LivePage
 
 HOSTILE = "</script><script>window.owned = 1</script><!--<img src=x onerror='window.owned = 1'>\u2028&lt;\u202e\x1b[2J"

@@ -1,6 +1,6 @@
 """A page that shows the last answers of the gateway's providers while they stream, each in the inspector's timeline.
 
-    from streamfold.gateway import gateway
+    from streamfold_gateway import gateway
     from streamfold_lab.live import LivePage
 
     page = LivePage()

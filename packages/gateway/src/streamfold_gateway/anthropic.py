@@ -1,0 +1,151 @@
+"""Anthropic's Messages API, for clients that speak it: https://docs.anthropic.com/en/api/messages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from time import gmtime, strftime
+from typing import Any
+
+from streamfold import APIError, Message
+from streamfold.serving import (
+    MESSAGES_MEMBERS,
+    AnthropicSerializer,
+    StreamSerializer,
+    anthropic_error_body,
+    parse_anthropic_request,
+    sse_event,
+)
+from streamfold.types import ErrorInfo, Request
+
+from .api import ClientAPI, ClientRequest, ImmediateAnswer, Warnings, functions_of, listed, not_sent
+from .context_length import prompt_too_long
+from .conversation import text_of, with_one_system
+from .http_errors import HTTPError
+from .models import ModelRoute
+from .token_counts import counted_tokens
+
+# Claude Code puts this before its instructions. It may change with every request, and then no server finds a prefix
+# in its cache (ggml-org/llama.cpp#21793).
+_BILLING = "x-anthropic-billing-header:"
+
+
+class AnthropicAPI(ClientAPI):
+    """The Messages API."""
+
+    path = "/v1/messages"
+    adapter = "anthropic"
+    id_prefix = "msg_"
+    continues = True
+    says_types = False
+    client_ids = ("metadata",)  # Claude Code names its device, account and session there
+    members = MESSAGES_MEMBERS
+    keep_alive = sse_event({"type": "ping"}, "ping")
+
+    @classmethod
+    def owns(cls, path: str, headers: Mapping[str, str]) -> bool:
+        return "anthropic-version" in headers or path.startswith("/v1/messages")
+
+    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
+        return parse_anthropic_request(self._complete(body))
+
+    def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
+        return parse_anthropic_request(self._complete(body), native=True)
+
+    @staticmethod
+    def _complete(body: Any) -> Any:
+        """Returns a body with all that a request for an answer must have."""
+        return body
+
+    def emitter(self, asked: ClientRequest) -> StreamSerializer:
+        return AnthropicSerializer(
+            id=asked.id,
+            model=asked.model,
+            tool_choice=asked.request.tool_choice,
+            thinking=self._thinking(asked),
+            opaque=not asked.turns_cached,
+            mend_finish=True,
+        )
+
+    def _thinking(self, asked: ClientRequest) -> bool:
+        """Whether the client is told what the model thinks: one that did not ask may not expect such blocks."""
+        thinking = asked.body.get("thinking")
+        wanted = isinstance(thinking, Mapping) and thinking.get("type") != "disabled"
+        return wanted or self.options.unasked_thinking
+
+    def headers(self, answer_id: str) -> dict[str, str]:
+        return {**super().headers(answer_id), "request-id": answer_id}
+
+    @staticmethod
+    def model_entry(name: str, began: int) -> dict[str, Any]:
+        created_at = strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(began))
+        return {"type": "model", "id": name, "display_name": name, "created_at": created_at}
+
+    @classmethod
+    def model_list(cls, names: Sequence[str], began: int) -> dict[str, Any]:
+        entries = [cls.model_entry(name, began) for name in names]
+        return {"data": entries, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+
+    def info(self, refusal: HTTPError) -> ErrorInfo:
+        info = replace(refusal.info, status=refusal.info.status or refusal.status)
+        if message := prompt_too_long(info):
+            return replace(info, message=message, type="invalid_request_error", code=None, status=400)
+        if info.quota:
+            info = replace(info, status=402)
+        cause = refusal.__cause__
+        if isinstance(cause, APIError):
+            if cause.provider:  # the client shows the message, and nothing else says who failed
+                info = replace(info, message=f"{cause.provider}: {info.message}")
+        elif info.status == 503:
+            info = replace(info, status=529)  # what clients of this API know as "busy, come back later"
+        return info
+
+    def error(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any]]:
+        info = self.info(refusal)
+        return info.status or refusal.status, {**anthropic_error_body(info), "request_id": answer_id}
+
+    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
+        if set(adapters) == {self.adapter}:
+            return replace(asked, request=_for_anthropic(asked)), []
+        request = asked.request
+        warnings = not_sent(request.options.extra_body, "the Messages API")
+        options = replace(request.options, extra_body={})
+        messages = with_one_system(tuple(each for each in request.messages if not _is_billing(each)))
+        tools, plain = functions_of(request.tools, "the Messages API")
+        request = replace(request, options=options, messages=messages, tools=tools)
+        return replace(asked, request=request), [*warnings, *plain]
+
+
+class AnthropicCountAPI(AnthropicAPI):
+    """The count of a request's tokens, by the provider's own count where it has one. No model is asked."""
+
+    path = "/v1/messages/count_tokens"
+    asks_model = False
+    id_prefix = "count_"
+
+    @staticmethod
+    def _complete(body: Any) -> Any:
+        return {"max_tokens": 1, **body} if isinstance(body, Mapping) else body
+
+    async def at_once(self, asked: ClientRequest, served: ModelRoute) -> ImmediateAnswer:
+        return await counted_tokens(self, "input_tokens", asked, served)
+
+
+def _for_anthropic(asked: ClientRequest) -> Request:
+    """The request for a provider that speaks this API: with the members that only this API has."""
+    request = asked.request
+    options, extra = request.options, dict(request.options.extra_body)
+    betas = [beta.strip() for beta in asked.headers.get("anthropic-beta", "").split(",")]
+    if any(betas):  # some members are refused without the header that allows them
+        extra["betas"] = [*listed(extra, "betas"), *filter(None, betas)]
+    thinking = asked.body.get("thinking")
+    if isinstance(thinking, Mapping) and (details := {name: thinking[name] for name in thinking if name != "type"}):
+        extra["thinking"] = details  # how it is shown, and the exact budget
+    options = replace(options, extra_body=extra)
+    if isinstance(thinking, Mapping) and thinking.get("type") == "adaptive" and options.reasoning_effort is None:
+        options = replace(options, reasoning_effort="high")  # what the API itself takes for no effort
+    return replace(request, options=options)
+
+
+def _is_billing(message: Message) -> bool:
+    return message.role == "system" and (text_of(message) or "").startswith(_BILLING)

@@ -1,0 +1,281 @@
+"""What the gateway needs to know of an API that clients speak: how a request is read, and how an answer is written."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
+
+from streamfold import APIConnectionError, IncompleteStreamError, ReplyWarning, Tool, UpstreamError
+from streamfold.serving import (
+    KnownMembers,
+    ResponsesSerializer,
+    SerializedEvent,
+    StreamSerializer,
+    openai_error_body,
+    wants_stream,
+)
+from streamfold.types import ErrorInfo, Request
+
+from .config import GatewayOptions
+from .http_errors import HTTPError
+from .models import ModelRoute
+
+Warnings: TypeAlias = list[ReplyWarning]
+
+_TEMPORARY = re.compile(
+    "overloaded|rate.?limit|too many requests|(server|internal|connection) error|service unavailable", re.IGNORECASE
+)
+
+# Values of members of tools that ask for nothing: to be called by the model alone is to be called directly.
+_ASK_NOTHING: tuple[Any, ...] = (None, [], {}, False, ["direct"])
+_GRANTED = ("eager_input_streaming", "cache_control")  # arguments are sent as they come; the mark is the tool's `cache`
+
+
+class ResponseRecorder(Protocol):
+    """Keeps an answer of the Responses API while it is written.
+
+    Attributes:
+        about: members of the response that say how it is kept.
+        emitter: what writes it, from its beginning on.
+        waits: whether it goes on without its client, and so is all that gets the events.
+    """
+
+    waits: bool
+    about: Mapping[str, Any]
+    emitter: ResponsesSerializer | None
+
+    def note(self, event: SerializedEvent) -> None:
+        """Takes an event that has been written."""
+        ...
+
+    async def save(self) -> str:
+        """Keeps what was written. Returns what the client is to be told of that."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRequest:
+    """A request of a client.
+
+    Attributes:
+        body: the JSON body, as it was sent.
+        request: the same, parsed.
+        stream: whether the answer is to be streamed.
+        id: the id of the answer.
+        created: when the request came, in seconds since 1970.
+        headers: the headers of the request, with names in lower case.
+        params: the parameters in its path and its query.
+        keeper: keeps the answer; None: nobody does.
+        dropped: warnings about members of the request that were removed before it was parsed.
+        end_user: whom the request names, as `named_end_user` says it.
+        turns_cached: whether a turn cache keeps what only the provider can read of the answer.
+    """
+
+    body: Mapping[str, Any]
+    request: Request
+    stream: bool
+    id: str
+    created: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
+    keeper: ResponseRecorder | None = None
+    dropped: tuple[ReplyWarning, ...] = ()
+    end_user: str = ""
+    turns_cached: bool = False
+
+    @property
+    def model(self) -> str:
+        """The name that the client used for the model."""
+        return self.request.model
+
+    def with_extra_body(self, extra: Mapping[str, Any]) -> Self:
+        """Returns the request with other members that only some providers know."""
+        return replace(self, request=replace(self.request, options=replace(self.request.options, extra_body=extra)))
+
+
+@dataclass(frozen=True, slots=True)
+class ImmediateAnswer:
+    """An answer that no model gave.
+
+    Attributes:
+        note: how it came about, for the log, and for the client where it is not what was asked for.
+        exact: whether it is what was asked for.
+    """
+
+    body: dict[str, Any]
+    note: str
+    exact: bool = True
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that tell the client about an answer that is not exact."""
+        return {} if self.exact else {"x-streamfold-warnings": self.note}
+
+
+class ClientAPI(ABC):
+    """One API.
+
+    Attributes:
+        path: where its requests are sent, with the names of parameters in braces.
+        adapter: the name of the adapter that speaks it to a provider.
+        asks_model: whether a model gives its answers.
+        streams_partial_calls: whether its streams have calls in fragments.
+        returns_ids: whether all its clients send the ids of earlier calls.
+        says_types: whether an error has the type that its provider gave it.
+        continues: whether a last turn of the assistant is the beginning of the answer.
+        id_prefix: how the ids of its answers begin.
+        client_ids: members of its requests that identify an installation, a session or a user.
+        members: the members of its requests that may reach a provider.
+        keep_alive: what is written into a stream that has been silent for a while.
+    """
+
+    path: ClassVar[str]
+    adapter: ClassVar[str]
+    asks_model: ClassVar[bool] = True
+    streams_partial_calls: ClassVar[bool] = True
+    returns_ids: ClassVar[bool] = True
+    says_types: ClassVar[bool] = True
+    continues: ClassVar[bool] = False
+    id_prefix: ClassVar[str]
+    client_ids: ClassVar[tuple[str, ...]] = ()
+    members: ClassVar[KnownMembers]
+    # There are no `id:` lines in our streams: with one, a comment makes an event to some readers.
+    keep_alive: ClassVar[bytes] = b": keepalive\n\n"
+
+    def __init__(self, options: GatewayOptions) -> None:
+        self.options = options
+
+    @classmethod
+    def owns(cls, path: str, headers: Mapping[str, str]) -> bool:
+        """Returns whether a request to another path than that of an answer is one of this API."""
+        return False
+
+    def read(
+        self, body: Any, *, params: Mapping[str, str], adapters: Collection[str] = (), **rest: Any
+    ) -> ClientRequest:
+        """Parses a request. Raises ConfigError with the path to what is wrong in it.
+
+        Args:
+            params: the parameters in its path and its query.
+            adapters: the wire formats of the providers that will be asked.
+            rest: `id`, `created`, `headers`, `dropped` and `end_user` of the request.
+        """
+        native = set(adapters) == {self.adapter}
+        request = self.parse_native(body, params) if native else self.parse(body, params)
+        return ClientRequest(body, request, self.streams(body), params=params, **rest)
+
+    def streams(self, body: Any) -> bool:
+        """Returns whether the answer is to be streamed. Raises ConfigError if that can't be read."""
+        return wants_stream(body)
+
+    def model(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Any:
+        """Returns the name of the model in a request that may be anything yet."""
+        return body.get("model")
+
+    @abstractmethod
+    def parse(self, body: Any, params: Mapping[str, str]) -> Request:
+        """Parses a request. Raises ConfigError with the path to what is wrong in it."""
+
+    def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
+        """Parses a request for providers that speak this API themselves, and so can take all that it has."""
+        return self.parse(body, params)
+
+    @abstractmethod
+    def emitter(self, asked: ClientRequest) -> StreamSerializer:
+        """Returns the writer of a streamed answer."""
+
+    async def at_once(self, asked: ClientRequest, served: ModelRoute) -> ImmediateAnswer | None:
+        """Returns the answer to a request that no model answers; None for one that a model does.
+
+        Raises:
+            HTTPError: the provider refused what it was asked for.
+        """
+        return None
+
+    def headers(self, answer_id: str) -> dict[str, str]:
+        """Returns the headers that every response to a request has, by the id of its answer."""
+        return {"x-request-id": answer_id}
+
+    def stream_headers(self, asked: ClientRequest) -> dict[str, str]:
+        """Returns the further headers of a stream."""
+        return {}
+
+    def info(self, refusal: HTTPError) -> ErrorInfo:
+        """Returns an error as this API's clients understand it."""
+        meaning = refusal.info.meaning()
+        if meaning is not None and meaning.kind == "context_length":  # by the code, Codex compacts a conversation
+            return replace(refusal.info, code="context_length_exceeded")
+        return refusal.info
+
+    def stream_info(self, refusal: HTTPError) -> ErrorInfo:
+        """Returns an error for a stream that has begun. Clients read from the words of its message whether to retry.
+
+        "server error" is such a word to agents (pi 0.73, opencode 1.18). What a provider says itself stays as it is if
+        its type is said, too.
+        """
+        info, cause = self.info(refusal), refusal.__cause__
+        kinds = (APIConnectionError, IncompleteStreamError, *(() if self.says_types else (UpstreamError,)))
+        if not isinstance(cause, kinds) or not cause.retryable or _TEMPORARY.search(info.message):
+            return info
+        return replace(info, message=f"{info.message} (server error)")
+
+    def writes(self, failure: bytes) -> list[bytes]:
+        """Returns the end of a stream that failed in the pieces that clients have to get one by one."""
+        return [failure]
+
+    def error(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any]]:
+        """Returns status and body of an error response."""
+        return refusal.status, openai_error_body(replace(self.info(refusal), status=None))
+
+    @staticmethod
+    def model_entry(name: str, began: int) -> dict[str, Any]:
+        """Returns what a client is told of a model. `began` is when the server started, in seconds since 1970."""
+        return {"id": name, "object": "model", "created": began, "owned_by": "streamfold"}
+
+    @classmethod
+    def model_list(cls, names: Sequence[str], began: int) -> dict[str, Any]:
+        """Returns the list of all models."""
+        return {"object": "list", "data": [cls.model_entry(name, began) for name in names]}
+
+    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
+        """Returns the request for providers that may speak other APIs, and warnings about what they can't be asked.
+
+        Raises:
+            ConfigError: they can't be asked at all.
+        """
+        return asked, []
+
+    def without_client_ids(self, asked: ClientRequest) -> ClientRequest:
+        """Returns the request without what identifies the client's installation and user, unless that is to be sent."""
+        extra = asked.request.options.extra_body
+        if self.options.forward_client_ids or not extra.keys() & set(self.client_ids):
+            return asked
+        return asked.with_extra_body({name: value for name, value in extra.items() if name not in self.client_ids})
+
+
+def functions_of(tools: tuple[Tool, ...], api: str) -> tuple[tuple[Tool, ...], Warnings]:
+    """Returns the tools of a request without what only this API has, and the warning about that."""
+    asked = [
+        (name, value)
+        for tool in tools
+        for name, value in {**tool.extra, **tool.extra.get("function", {}), "function": None}.items()
+        if value not in _ASK_NOTHING
+    ]
+    members = {f"tools[].{name}": value for name, value in asked if name not in _GRANTED}
+    return tuple(replace(tool, extra={}) for tool in tools), not_sent(members, api)
+
+
+def not_sent(members: Mapping[str, Any], api: str) -> Warnings:
+    """Returns the warning about members of a request that only this API has; none if they ask for nothing."""
+    lost = [name for name, value in members.items() if value not in (None, [], {}, False)]
+    detail = f"{' and '.join(lost)}: only {api} has this; it was not sent to the provider"
+    return [ReplyWarning("option_dropped", detail)] if lost else []
+
+
+def listed(value: Mapping[str, Any], name: str) -> list[Any]:
+    """Returns a member that should be a list; an empty list if it is something else."""
+    found = value.get(name)
+    return found if isinstance(found, list) else []

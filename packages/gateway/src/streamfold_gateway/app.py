@@ -1,0 +1,277 @@
+"""The ASGI app: its paths, and what is opened and closed with it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from secrets import token_hex
+from time import time
+from types import TracebackType
+from typing import Any, Self
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as HTTPRequest
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from streamfold import ChatModel, Hooks
+from streamfold.config import Config, RateLimitSettings, read_settings, store_url
+from streamfold.limits import LimitStore
+from streamfold.serving import openai_error_body
+from streamfold.stores import Retention, WriteBehindStore, persistent_store
+from streamfold.turn_cache import TurnCache, TurnStore, read_turn_cache
+
+from .api import ClientAPI
+from .apis import WIRES, ChatAPI, ResponsesAPI
+from .auth import Authenticator
+from .background import AppTaskGroup
+from .config import GatewayOptions
+from .gateway_keys import GatewayKey, read_keys
+from .handler import APIRoute, RequestHandler
+from .http_errors import HTTPError, http_error
+from .keys import KeyRateLimits
+from .logs import one_line
+from .metrics import Metrics
+from .models import ModelRouter
+from .stored_responses import ResponseStore, StoredResponses
+
+log = logging.getLogger("streamfold.gateway")
+
+_VERSIONS = ("v1", "v1beta")  # the second one is Gemini's
+
+
+def gateway(
+    providers: Mapping[str, Any] | ChatModel | None = None,
+    *,
+    config: str | os.PathLike[str] | Config | None = None,
+    keys: Collection[str | GatewayKey] | Mapping[str, Any] = (),
+    rate_limits: RateLimitSettings | LimitStore | str | None = None,
+    turn_cache: TurnCache | TurnStore | str | bool = True,
+    hooks: Hooks | Iterable[Hooks] = (),
+    **options: Any,
+) -> Gateway:
+    """Returns an ASGI app that answers at the paths of Chat Completions, Responses, Messages and Gemini.
+
+    Serve it with any ASGI server, or mount it: `app.mount("/llm", gateway(...))`. Providers that it makes are closed
+    when the server stops. A mounted app is not told of that: use it as an async context manager, or call `aclose()`.
+
+    Args:
+        providers: the providers by the name that clients use as the model; each is a provider or an argument of
+            `Provider.from_config`. One model is served under its own name; None: all of `streamfold.toml`.
+            `"NAME:MODEL"` asks one of them for another model.
+        config: the file to read, or one that was read; None: the one that is found.
+        keys: the keys of clients, who send one of them as a bearer token, in `x-api-key` or in `x-goog-api-key`.
+            Without any, every client that reaches the server may use it, except web pages of other hosts. A mapping
+            gives them names, and what they may do: `{"alice": {"key": KEY, "models": ["main"], "rpm": 60}}`; see
+            `KeyOptions`.
+        rate_limits: where the limits of keys are counted: a store by its name, see `RateLimiter`, or the settings of
+            the table `[rate_limits]`. Default: in this app.
+        turn_cache: where turns are kept, to give back what clients leave out of them: see `GatewayOptions`. A cache or
+            a store is closed with the app.
+        hooks: of the providers that are made here, to observe their answers; see `Hooks`.
+        options: see `GatewayOptions`.
+
+    Returns:
+        The app, which is also an async context manager.
+
+    Raises:
+        ConfigError: there is nothing to serve, or something in the arguments can't be used.
+    """
+    if providers is not None and not isinstance(providers, Mapping):
+        providers = {providers.name: providers}
+    named = {"turn_cache": turn_cache} if isinstance(turn_cache, str | bool) else {}
+    read = read_settings(GatewayOptions, {**options, **named}, "gateway")
+    sizes = Retention(3 * read.turn_cache_turns, read.turn_cache_bytes, read.turn_cache_age)
+    kept = read_turn_cache((store_url(turn_cache) if isinstance(turn_cache, str) else turn_cache), sizes)
+    responses = _responses(read)
+    models, clients = ModelRouter(providers, read, config, hooks), read_keys(keys)
+    for client in clients:
+        models.check_key(client)
+    return Gateway(
+        models, Authenticator(clients, read.hosts), read, kept, responses, KeyRateLimits(clients, rate_limits)
+    )
+
+
+class Gateway:
+    """The app that `gateway` returns.
+
+    Attributes:
+        draining: set it when the server is going to stop: `/readyz` answers 503 then, so that no new clients come.
+    """
+
+    def __init__(
+        self,
+        models: ModelRouter,
+        access: Authenticator,
+        options: GatewayOptions,
+        turn_cache: TurnCache | None = None,
+        responses: ResponseStore | None = None,
+        rate_limits: KeyRateLimits | None = None,
+    ) -> None:
+        self.models = models
+        self.access = access
+        self.draining = False
+        self._turn_cache = turn_cache
+        self._responses = responses
+        self._rate_limits = rate_limits or KeyRateLimits(())
+        self._background = AppTaskGroup()
+        metrics = Metrics(models.names) if options.metrics else None
+        self._handler = RequestHandler(models, access, options, turn_cache, self._rate_limits, metrics)
+        self._began = int(time())
+        self._app = Starlette(
+            routes=[
+                Route("/", self._health, methods=["GET"]),  # and HEAD: the first request of Claude Code
+                *[Route(path, self._health, methods=["GET"]) for path in ("/healthz", "/livez")],
+                Route("/readyz", self._ready, methods=["GET"]),
+                *([Route("/metrics", metrics.endpoint(access), methods=["GET"])] if metrics else []),
+                *[Route(f"/{version}/models", self._list, methods=["GET"]) for version in _VERSIONS],
+                *[Route(f"/{version}/models/{{name:path}}", self._one, methods=["GET"]) for version in _VERSIONS],
+                Route("/v1/responses/compact", self._compact, methods=["POST"]),
+                *[route for wire in WIRES for route in self._routes(wire(options))],
+            ],
+            exception_handlers={HTTPException: _http_error, HTTPError: _refusal},  # type: ignore[dict-item]
+            lifespan=self._lifespan,
+        )
+        # Found by their paths alone: starlette would look at one route after the other, and wrap every `send` twice.
+        self._direct = {
+            route.path: route.endpoint.answer
+            for route in self._app.routes
+            if isinstance(route, Route) and isinstance(route.endpoint, APIRoute) and route.methods == {"POST"}
+        }
+
+    @property
+    def running(self) -> int:
+        """How many requests are being answered."""
+        return self._handler.running
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "websocket":
+            await _refuse_websocket(scope, receive, send)
+        elif scope["type"] == "http" and scope["method"] == "POST" and (answer := self._direct.get(_path(scope))):
+            scope.setdefault("path_params", {})
+            await answer(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def aclose(self) -> None:
+        """Closes the providers that were made for this app, and what it keeps."""
+        async with AsyncExitStack() as stack:
+            if self._turn_cache is not None:
+                stack.push_async_callback(self._turn_cache.aclose)
+            if self._responses is not None:
+                stack.push_async_callback(self._responses.aclose)
+            stack.push_async_callback(self._rate_limits.aclose)
+            await self.models.aclose()
+
+    async def __aenter__(self) -> Self:
+        self.draining = False
+        await self._background.__aenter__()
+        for store in (self._turn_cache and self._turn_cache.store, self._responses and self._responses.store):
+            if isinstance(store, WriteBehindStore):
+                self._background.start(store.keep_trying)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.draining = True
+        try:
+            await self._background.__aexit__(kind, error, traceback)
+        finally:
+            await self.aclose()
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Any) -> AsyncIterator[None]:
+        if self._background.entered:  # it is used as a context manager too
+            yield
+            return
+        async with self:
+            yield
+
+    def _routes(self, wire: ClientAPI) -> list[Route]:
+        if self._responses is not None and isinstance(wire, ResponsesAPI):
+            return StoredResponses(self._handler, self._background, wire, self._responses).routes()
+        return [Route(wire.path, APIRoute(partial(self._handler.answer, wire)), methods=["POST"])]
+
+    async def _health(self, _: HTTPRequest) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def _ready(self, _: HTTPRequest) -> Response:
+        if self.draining:
+            return JSONResponse({"status": "draining"}, 503)
+        return JSONResponse({"status": "ok"})
+
+    async def _compact(self, _: HTTPRequest) -> Response:
+        # Not the 405 of a response whose id is "compact": clients take a 404 for an endpoint that is not there.
+        raise HTTPException(404, "Conversations are not compacted here")
+
+    async def _list(self, request: HTTPRequest) -> Response:
+        client = self.access.check(request.scope)
+        return JSONResponse(_wire_of(request).model_list(self.models.names_for(client), self._began))
+
+    async def _one(self, request: HTTPRequest) -> Response:
+        client = self.access.check(request.scope)
+        name = request.path_params["name"]
+        self.models.find(name, client)
+        return JSONResponse(_wire_of(request).model_entry(name, self._began))
+
+
+def _responses(options: GatewayOptions) -> ResponseStore | None:
+    """Returns where responses are kept; None if nowhere."""
+    where = options.responses
+    if where is False:
+        return None
+    retention = Retention(options.responses_number, options.responses_bytes, options.responses_age)
+    place = "memory" if where is True else store_url(where, "responses")
+    return ResponseStore(persistent_store(place, retention, table="responses", present=True), options.responses_bytes)
+
+
+def _path(scope: Any) -> str:
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+def _wire_of(request: HTTPRequest) -> type[ClientAPI]:
+    """The API that a request belongs to, where its path does not say it."""
+    path = _path(request.scope)
+    return next((wire for wire in WIRES if wire.owns(path, request.headers)), ChatAPI)
+
+
+async def _refusal(request: HTTPRequest, refusal: HTTPError) -> Response:
+    wire = _wire_of(request)(GatewayOptions())
+    request_id = wire.id_prefix + token_hex(16)
+    status, body = wire.error(refusal, request_id)
+    path = one_line(request.url.path[:200])
+    log.info("%s %s: refused (HTTP %d): %s", request.method, path, status, one_line(refusal.info.message))
+    return JSONResponse(body, status, {**wire.headers(request_id), **refusal.headers})
+
+
+async def _http_error(request: HTTPRequest, error: HTTPException) -> Response:
+    if request.headers.get("upgrade", "").lower() == "websocket":
+        return await _refusal(request, _no_websockets())
+    paths = (wire.path.replace("{version}/{model:path}", "v1beta/models/{model}") for wire in WIRES)
+    served = ", ".join([*(f"POST {path}" for path in paths), "GET /v1/models", "GET /healthz"])
+    message = f"{error.detail}: {request.method} {request.url.path[:200]}. Served here: {served}"
+    return await _refusal(request, http_error(error.status_code, message))
+
+
+def _no_websockets() -> HTTPError:
+    """Returns the refusal. Codex goes on with plain requests after a 426; after any other it tries seven times."""
+    return http_error(426, "WebSockets are not served here: send a POST", connection="close")
+
+
+async def _refuse_websocket(scope: Any, receive: Any, send: Any) -> None:
+    """Refuses a WebSocket that the server is ready to open."""
+    await receive()
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1000, "reason": ""})  # a 403
+        return
+    refusal = _no_websockets()
+    response = JSONResponse(openai_error_body(refusal.info), refusal.status)
+    head = {"type": "websocket.http.response.start", "status": refusal.status, "headers": response.raw_headers}
+    await send(head)
+    await send({"type": "websocket.http.response.body", "body": response.body})

@@ -1,0 +1,112 @@
+"""Who may use the gateway: clients with a key, or programs on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import lru_cache
+from hmac import compare_digest
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.datastructures import Headers
+
+from streamfold.net import is_loopback
+
+from .gateway_keys import ANYBODY, GatewayKey
+from .http_errors import http_error
+
+_KEY_HEADERS = ("x-api-key", "x-goog-api-key")  # of clients of the Messages API, and of Gemini's
+
+
+class Authenticator:
+    """Decides whether a request is allowed, by its head alone.
+
+    Google's clients may send their key as `?key=` of the URL, which is not logged here.
+
+    Args:
+        clients: those that have a key. Without any, no key is needed; then web pages of other hosts are refused,
+            whoever has them open.
+        hosts: the allowed names in `Host`; empty: see `GatewayOptions.hosts`.
+
+    Attributes:
+        loopback_only: whether requests must have arrived on a loopback address, where no key is needed.
+    """
+
+    def __init__(self, clients: Collection[GatewayKey], hosts: Collection[str]) -> None:
+        self._clients = list(clients)
+        self._hosts = {host.lower() for host in hosts}
+        self.loopback_only = False
+
+    def check(self, scope: Any) -> GatewayKey:
+        """Returns who asks; where no key is needed, that is `ANYBODY`.
+
+        Raises:
+            Refused: the request is not allowed.
+        """
+        headers = Headers(scope=scope)
+        self._check_host(headers.get("host"), scope.get("server"))
+        if self._clients:
+            return self._check_key(headers, scope)
+        if self.loopback_only and not _arrived_here(scope.get("server")):
+            raise http_error(
+                403, "the server asks for no key, and is for its own machine: set api_key_env, or open = true"
+            )
+        if is_foreign_page(origin := headers.get("origin")):
+            raise http_error(
+                403, f"web pages of {origin:.200} may not use a server that asks for no key; configure a key"
+            )
+        return ANYBODY
+
+    def _check_host(self, header: str | None, server: Any) -> None:
+        host = _name(header or "")
+        if self._hosts:
+            allowed = host in self._hosts or "*" in self._hosts
+        else:  # without keys: who asks a loopback address for another name was led here by that name's owner
+            local = bool(server) and is_loopback(str(server[0]))
+            allowed = bool(self._clients) or not local or not header or is_loopback(host)
+        if not allowed:
+            raise http_error(403, f"the host {host[:200]!r} is not allowed here; add it to `hosts`, or configure a key")
+
+    def _check_key(self, headers: Headers, scope: Any) -> GatewayKey:
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        given = [token if kind.lower() == "bearer" else ""]
+        given += [headers[name] for name in _KEY_HEADERS if name in headers]  # beside a bearer token, if both are set
+        query = parse_qsl(scope.get("query_string", b"").decode("latin-1"), encoding="latin-1")
+        given += [value for name, value in query if name == "key"]
+        keys = [key.strip().encode("latin-1") for key in given]  # the very bytes that were sent
+        # All are compared, each in constant time: how long it takes tells nothing of any of them.
+        fits = [client for key in keys for client in self._clients if compare_digest(key, client.key)]
+        if not fits:
+            needed = "an API key is needed: send it as a bearer token, in x-api-key or in x-goog-api-key"
+            why = "unknown API key" if any(keys) else needed
+            # Claude Code asks for minutes after a 401 without the second header.
+            raise http_error(401, why, "invalid_api_key", www_authenticate="Bearer", x_should_retry="false")
+        return fits[0]
+
+
+@lru_cache(maxsize=64)
+def _name(host: str) -> str:
+    """The name in a `Host` header, without port and brackets; an empty one for something else."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _arrived_here(server: Any) -> bool:
+    """Whether a request came by a loopback address, or by a socket that is a file."""
+    return not server or "/" in str(server[0]) or is_loopback(str(server[0]))
+
+
+def is_foreign_page(origin: str | None) -> bool:
+    """Returns whether an `Origin` header names a web page of another machine. Browsers send it with every POST.
+
+    >>> is_foreign_page("https://example.com"), is_foreign_page("http://localhost:3000"), is_foreign_page(None)
+    (True, False, False)
+    """
+    if origin is None:
+        return False
+    try:
+        return not is_loopback(urlsplit(origin).hostname or "")
+    except ValueError:
+        return True

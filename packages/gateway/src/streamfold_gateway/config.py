@@ -1,0 +1,218 @@
+"""Settings of the gateway: one model for the `[gateway]` table, the command line and the arguments of `gateway()`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from streamfold.config import (
+    Count,
+    Flag,
+    KeyPath,
+    Names,
+    PackageTable,
+    PositiveCount,
+    PositiveNumber,
+    Seconds,
+    StoreName,
+    Table,
+    validated_by,
+    variable_is_set,
+)
+from streamfold.serving import chooses_destination
+
+
+def _check_passthrough(paths: tuple[str, ...]) -> None:
+    for path in paths:
+        if chooses_destination(path):
+            raise ValueError(f"{path!r} chooses a model, an address or a key, and such members are never sent")
+
+
+class KeyOptions(Table):
+    """What a client may do with its key.
+
+    Attributes:
+        models: the models that it may ask for, as names and as patterns: `["main", "kimi:*"]`. Others are not listed
+            for it, and get a 404. An alias is a name of its own.
+        rpm: requests per minute; further ones get a 429, as with the other limits.
+        tpm: tokens per minute, of input and output together. They are known when an answer has ended: before it, the
+            mean of earlier ones is reserved.
+        max_concurrent: requests at once.
+        max_cost_per_day: money per day (UTC), in the currency of the providers' prices. When it is spent, nothing is
+            sent to a provider until the next day.
+        passthrough_members: undocumented members of requests that are sent to providers all the same: `["plugins"]`,
+            or `["text.tone"]` for a nested one. A key with `models` or a budget may only send members that its API
+            documents, or a server such as vLLM does. Members that choose a model, an address or a key are never sent.
+    """
+
+    models: Names = ("*",)
+    rpm: PositiveCount | None = None
+    tpm: PositiveCount | None = None
+    max_concurrent: PositiveCount | None = None
+    max_cost_per_day: PositiveNumber | None = None
+    passthrough_members: Annotated[Names, validated_by(_check_passthrough)] = ()
+
+    def rate_limits(self) -> dict[str, Any]:
+        """Returns the limits that are set."""
+        limits = {name: getattr(self, name) for name in ("rpm", "tpm", "max_concurrent", "max_cost_per_day")}
+        return {name: value for name, value in limits.items() if value is not None}
+
+    @property
+    def any_model(self) -> bool:
+        """Whether the key may ask for every model."""
+        return "*" in self.models
+
+    @property
+    def only_known_members(self) -> bool:
+        """Whether requests may only have documented members: others may choose what is sent, or what it costs."""
+        return not self.any_model or self.max_cost_per_day is not None
+
+
+class KeySettings(KeyOptions):
+    """A table `[gateway.keys.NAME]`.
+
+    Attributes:
+        key_env: the environment variable that holds the key.
+    """
+
+    required: ClassVar[Mapping[str, str]] = {"key_env": "required: the environment variable that holds the key"}
+
+    key_env: str
+
+    def options(self) -> dict[str, Any]:
+        """Returns what the key may do."""
+        return {name: getattr(self, name) for name in KeyOptions.model_fields}
+
+
+def _key_name(name: str) -> None:
+    if not name.strip() or not name.isprintable():
+        raise ValueError("the name of a key must have printable characters")
+
+
+class GatewayOptions(Table):
+    """Options of the gateway as an ASGI app; `gateway(...)` takes them as keywords.
+
+    Attributes:
+        aliases: further names for models, such as `{"gpt-4o": "main"}` or `{"small": "main:kimi-k2"}`. A name with a
+            date finds the one without: `gpt-4o-2024-08-06`. One with `*` is a pattern: `{"claude-*": "main"}`.
+        allow_models: which other models of a provider clients may ask for, as patterns for `PROVIDER:MODEL`. The
+            default `["*"]` allows every model; `["main:kimi-*"]` some of one provider; `[]` only the configured ones.
+        hosts: names that a request's `Host` header may have, without a port; `"*"` allows any. Without `hosts`, a
+            server that listens on a loopback address and asks for no key accepts loopback names only, so that no web
+            page can reach it under a name of its own (DNS rebinding).
+        repair_history: repair conversations that a provider would refuse, with a warning (see `ChatOptions`).
+        keepalive: seconds of silence after which a stream gets a comment (on the Messages API: a ping), so that proxies
+            keep it open; 0: never.
+        turn_cache: where turns of the model are kept, to give back what clients leave out of them (reasoning,
+            signatures, encrypted items): `true` or "memory", "sqlite:///turns.db", "valkey://host:6379"; `false`:
+            nowhere. What clients with one key get back is never given to those with another, nor to another end user.
+        turn_cache_turns: how many turns are kept.
+        turn_cache_bytes: size of all turns together.
+        turn_cache_age: seconds for which a turn is kept since it was last used.
+        responses: where responses of the Responses API are kept, to be continued, fetched, resumed and cancelled: named
+            as for `turn_cache`, by default in the process; `false`: nowhere.
+        responses_number: how many responses are kept. When there is no room, the client who keeps most gives up first.
+        responses_bytes: size of all responses together.
+        responses_age: seconds for which a response is kept since it was last used.
+        metrics: serve `/metrics` in Prometheus' text format (extra `metrics`). It needs a client's key, where there are
+            keys.
+        json_log: write one line of JSON for each request to the logger `streamfold.gateway.requests`: outcome, tokens,
+            provider, warnings.
+        unasked_thinking: send the model's reasoning on the Messages and Gemini APIs to clients that did not ask for
+            thinking, too.
+        forward_client_ids: send members of requests that identify an installation, a session or a user on to providers:
+            `user`, `safety_identifier`, `prompt_cache_key` and `client_metadata` on OpenAI's APIs, `metadata` on the
+            Messages API.
+        max_requests: requests that are answered at the same time; further ones get a 503.
+        max_body_bytes: size of one request body, and of its lists and objects once it is parsed; larger ones get a 413.
+        max_total_body_bytes: size of all request bodies in memory together; further ones get a 503.
+        body_timeout: seconds in which a request body must arrive, plus one second for each 64 KiB received; then 408.
+        send_timeout: seconds for which a client may take nothing of its answer; then it counts as gone.
+        max_objects: JSON objects in one request, such as messages, parts, calls, tools and what is in their schemas.
+    """
+
+    aliases: dict[str, str] = Field(default={})
+    allow_models: Names = ("*",)
+    hosts: Names = ()
+    repair_history: Flag = False
+    keepalive: Seconds = 15.0
+    turn_cache: StoreName = Field(default=True, repr=False)  # may have a password
+    turn_cache_turns: PositiveCount = 20_000
+    turn_cache_bytes: PositiveCount = 64 * 2**20
+    turn_cache_age: PositiveNumber = 24 * 3600.0
+    responses: StoreName = Field(default=True, repr=False)
+    responses_number: PositiveCount = 1000
+    responses_bytes: PositiveCount = 256 * 2**20
+    responses_age: PositiveNumber = 24 * 3600.0
+    metrics: Flag = False
+    json_log: Flag = False
+    unasked_thinking: Flag = False
+    forward_client_ids: Flag = False
+    max_requests: PositiveCount = 256
+    max_body_bytes: PositiveCount = 32 * 2**20
+    max_total_body_bytes: PositiveCount = 256 * 2**20
+    body_timeout: PositiveNumber = 15.0
+    send_timeout: PositiveNumber = 300.0
+    max_objects: PositiveCount = 100_000
+
+
+class GatewaySettings(GatewayOptions, PackageTable):
+    """Everything that the `[gateway]` table of `streamfold.toml` may set: the app's options, and the server's.
+
+    Attributes:
+        host: address to listen on.
+        port: port to listen on; 0: a free one.
+        workers: processes that serve the port together. What is kept or counted in the process is then in files that
+            they share, and that are removed at the end; `max_requests` is for each of them.
+        providers: names of the providers to serve; empty: all of the file.
+        api_key_env: environment variables that hold the keys of clients. Without any, and without `keys`, no key is
+            needed.
+        keys: further keys by their names, which are in the log, with what each may do: see `KeyOptions`.
+        open: allow other machines to use a server that asks for no key.
+        head_timeout: seconds in which the head of a request must arrive on a connection.
+        drain: seconds for which the server goes on to accept requests when it is told to stop, while `/readyz` answers
+            503, so that a load balancer finds out before connections are refused.
+        shutdown: seconds that running answers get when the server is told to stop.
+        ui: serve a page at `/ui` that shows the last answers while they stream.
+        ui_key_env: environment variables that hold keys for that page. It shows the answers of all clients: without a
+            key it is for the machine that the server runs on, and for nobody behind a proxy.
+        ui_answers: how many answers the page shows.
+        ui_fixtures: folder in which the page saves answers as fixtures.
+    """
+
+    store_keys: ClassVar[tuple[str, ...]] = ("turn_cache", "responses")
+
+    host: str = "127.0.0.1"
+    port: Annotated[Count, Field(le=65535)] = 8100
+    workers: Annotated[PositiveCount, Field(le=256)] = 1
+    providers: Names = ()
+    api_key_env: Names = ()
+    keys: dict[Annotated[str, validated_by(_key_name)], KeySettings] = Field(default={})
+    open: Flag = False
+    head_timeout: PositiveNumber = 10.0
+    drain: Seconds = 0.0
+    shutdown: Seconds = 30.0
+    ui: Flag = False
+    ui_key_env: Names = ()
+    ui_answers: PositiveCount = 50
+    ui_fixtures: str = "fixtures/gateway"
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether clients need a key."""
+        return bool(self.api_key_env or self.keys)
+
+    def problems(self, unknown: Callable[[str], str | None]) -> Iterator[tuple[KeyPath, str]]:
+        """Yields names that no provider has, and variables that are not set."""
+        for index, name in enumerate(self.providers):
+            if text := unknown(name):
+                yield ("providers", index), text
+        for variable in self.api_key_env:
+            if not variable_is_set(variable):
+                yield ("api_key_env",), f"{variable} is not set"
+
+    def options(self) -> dict[str, Any]:
+        """Returns the options of the app alone."""
+        return {name: getattr(self, name) for name in GatewayOptions.model_fields}

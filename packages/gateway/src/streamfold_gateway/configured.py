@@ -1,0 +1,105 @@
+"""The gateway that `streamfold.toml` describes: its settings, checked, and the app that is made from them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from streamfold import ConfigError, Hooks
+from streamfold.config import Config, RateLimitSettings, variable_value
+from streamfold.net import is_loopback, make_client
+
+from .app import Gateway, gateway
+from .config import GatewaySettings
+from .gateway_keys import GatewayKey, read_keys
+
+
+def settings(config: Config, **overrides: Any) -> GatewaySettings:
+    """Returns the settings of a file with the overrides that are not None on top.
+
+    Raises:
+        ConfigError: a mistake in them; or other machines could use the server without a key.
+    """
+    made = config.package_table("gateway", GatewaySettings, **overrides)
+    if not made.needs_key and not made.open and not is_loopback(made.host):
+        raise ConfigError(
+            f"other machines could use a server on {made.host}, and it asks for no key: set api_key_env in [gateway],"
+            " or open = true if that is intended"
+        )
+    if made.workers > 1 and made.ui:
+        raise ConfigError(
+            f"ui: the page shows the answers of one process, and workers is {made.workers}; set one of them"
+        )
+    if made.workers > 1 and os.name != "posix":
+        raise ConfigError("workers: several processes can share a port on POSIX systems only; start several gateways")
+    return made
+
+
+def with_shared_stores(chosen: GatewaySettings, folder: Path) -> GatewaySettings:
+    """Returns settings by which several processes keep in files what one would keep in its memory."""
+    in_process = (True, "memory")
+    kept: dict[str, Any] = {}
+    if chosen.turn_cache in in_process:
+        kept["turn_cache"] = f"sqlite:///{folder / 'turns.db'}"
+    if chosen.responses in in_process:
+        kept["responses"] = f"sqlite:///{folder / 'responses.db'}"
+    return chosen.model_copy(update=kept)
+
+
+class GatewayPage(Protocol):
+    """A page beside the gateway."""
+
+    @property
+    def hooks(self) -> Hooks:
+        """What it wants to know of the providers' answers."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Where it is, with what an address needs to open it."""
+        ...
+
+    def around(self, app: Any) -> Any:
+        """Returns an ASGI app that serves the page, and everything else by `app`."""
+        ...
+
+
+def app_from_settings(config: Config, chosen: GatewaySettings, page: GatewayPage | None = None) -> Gateway:
+    """Returns the app that settings describe.
+
+    Args:
+        page: the page that is shown beside it.
+
+    Raises:
+        ConfigError: there is nothing to serve, or something in the settings can't be used.
+    """
+    made = gateway(
+        {name: name for name in chosen.providers} or None,
+        config=config,
+        keys=_clients(chosen),
+        rate_limits=config.rate_limits() or RateLimitSettings(),
+        hooks=page.hooks if page else (),
+        **chosen.options(),
+    )
+    made.access.loopback_only = not chosen.needs_key and not chosen.open
+    return made
+
+
+async def preload(app: Gateway) -> None:
+    """Loads what the first requests would wait for: the packages that read from providers, and the prices."""
+    for transport in ("httpx", "aiohttp"):
+        with suppress(ConfigError):  # a provider that can't do without it says so
+            await make_client(transport).aclose()
+    app.models.price()
+
+
+def _clients(chosen: GatewaySettings) -> list[GatewayKey]:
+    """Whose keys the environment holds."""
+    named = {
+        name: {"key": variable_value(given.key_env, f"gateway.keys.{name}.key_env"), **dict(given.options())}
+        for name, given in chosen.keys.items()
+    }
+    keys = [variable_value(variable, "gateway: api_key_env") for variable in chosen.api_key_env]
+    return read_keys(keys) + read_keys(named)

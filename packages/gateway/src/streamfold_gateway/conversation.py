@@ -1,0 +1,93 @@
+"""Conversations of clients of one API, as most models of other providers want them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any
+
+from streamfold import Message, ReplyWarning
+from streamfold.serving import CONTINUE_PROMPT, GO_ON_MESSAGE, is_blank_message
+from streamfold.types import TextPart
+
+_REASONING = ("reasoning", "thinking", "redacted_thinking")
+_GO_ON_WITH_TEXTS = {"anthropic", "gemini"}  # adapters of APIs that continue a last text of the assistant, or refuse it
+_ROLES = ("system", "developer")  # two words for the same; only OpenAI's newer models know the second
+
+
+def for_providers(
+    messages: tuple[Message, ...], adapters: Collection[str], *, own: str, continues: bool
+) -> tuple[tuple[Message, ...], list[ReplyWarning]]:
+    """Returns a conversation without what clients leave in one, and most providers refuse; and what was mended.
+
+    Of an answer that broke off there stays a turn of nothing but reasoning (Codex 0.169; Claude Code 2.1 after it has
+    summarised a conversation), an empty turn, or a last turn with half a text (opencode 1.18).
+
+    Args:
+        own: the adapter of the client's API. Only its providers can read a turn of nothing but reasoning.
+        continues: whether a last turn of the assistant is the beginning of the answer in that API.
+    """
+    warnings: list[ReplyWarning] = []
+    kept = messages
+    if set(adapters) != {own}:
+        kept = tuple(message for message in messages if not _is_lone_reasoning(message))
+    if len(kept) < len(messages):
+        detail = "a turn of nothing but reasoning was not sent: its answer broke off, or was left out by the client"
+        warnings.append(ReplyWarning("reasoning_dropped", detail))
+    said = tuple(message for message in kept if not _is_empty(message))
+    repaired = ["turns without content were not sent"] if len(said) < len(kept) else []
+    unasked = repaired and not any(message.role == "user" for message in said)
+    if unasked or (said and not continues and _GO_ON_WITH_TEXTS & {*adapters} and _is_text(said[-1])):
+        said = (*said, GO_ON_MESSAGE)
+        repaired.append(f'"{CONTINUE_PROMPT}" was added')
+    if repaired:
+        warnings.append(ReplyWarning("history_repaired", "; ".join(repaired)))
+    return said, warnings
+
+
+def with_one_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Returns the conversation with its first instructions joined, and the role `system` for all of them."""
+    first = [text_of(message) for message in takewhile(_is_instruction, messages)]
+    rest = tuple(replace(each, role="system") if each.role in _ROLES else each for each in messages[len(first) :])
+    text = "\n\n".join(filter(None, first))
+    return (Message("system", text), *rest) if text else rest
+
+
+def text_of(message: Message) -> str | None:
+    """Returns the text of a message; None if there is anything else in it."""
+    content = message.content
+    if isinstance(content, str | None):
+        return content or ""
+    return _joined(content)
+
+
+def _is_lone_reasoning(message: Message) -> bool:
+    if message.role != "assistant" or message.content or message.tool_calls or message.refusal:
+        return False
+    parts = [*_list(message.extras.get("output")), *_list(message.extras.get("blocks"))]
+    thoughts = [isinstance(part, Mapping) and (part.get("thought") or part.get("type") in _REASONING) for part in parts]
+    return bool(thoughts or message.reasoning) and all(thoughts)
+
+
+def _is_empty(message: Message) -> bool:
+    more = message.tool_calls or message.reasoning or message.extras
+    return message.role != "tool" and not more and is_blank_message(message)
+
+
+def _is_text(message: Message) -> bool:
+    meant = message.partial or message.paused or message.extras.get("prefix")  # as a beginning, by what clients call it
+    return message.role == "assistant" and not (message.tool_calls or meant)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _is_instruction(message: Message) -> bool:
+    return message.role in _ROLES and text_of(message) is not None
+
+
+def _joined(parts: Iterable[object]) -> str | None:
+    texts = [part.text if isinstance(part, TextPart) else None for part in parts]
+    return None if None in texts else "\n\n".join(text for text in texts if text)

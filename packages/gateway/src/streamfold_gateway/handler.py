@@ -1,0 +1,309 @@
+"""The way of each request from its head to its answer, whatever its path."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from secrets import token_hex
+from time import time
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeVar
+
+import anyio.to_thread
+from starlette.datastructures import Headers, QueryParams
+
+from streamfold import ConfigError, ReplyWarning
+from streamfold.client import requests_of
+from streamfold.serving import parse_object
+from streamfold.turn_cache import TurnCache, named_end_user
+
+from .answering import Answering
+from .api import ClientAPI, ClientRequest, ResponseRecorder
+from .auth import Authenticator
+from .config import GatewayOptions
+from .conversation import for_providers
+from .gateway_keys import GatewayKey
+from .http_errors import HTTPError, http_error
+from .keys import KeyRateLimits
+from .logs import RequestLog
+from .members import permitted_members, with_operator_members
+from .metrics import Metrics
+from .models import ModelRoute, ModelRouter
+from .request_body import AccountedBody, BodyBudget, ClientGone, Receive, parsed_size
+from .request_outcome import log_json
+from .response_stream import GuardedSend, Send, Sink, send_json
+
+T = TypeVar("T")
+
+_LONGEST_NAME = 256  # characters, of a model
+_LARGE = 2**18  # bytes of a body above which it is parsed beside the event loop
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingRequest:
+    """A request, and the client that it comes from."""
+
+    wire: ClientAPI
+    scope: Any
+    receive: Receive
+    send: GuardedSend
+    client: GatewayKey
+    log: RequestLog
+
+
+Handler: TypeAlias = Callable[[IncomingRequest], Awaitable[None]]
+
+
+class APIRoute:
+    """What answers at one path, as an ASGI app. Starlette would call a function with a request that it has read."""
+
+    def __init__(self, answer: Callable[[Any, Receive, Send], Awaitable[None]]) -> None:
+        self.answer = answer
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        await self.answer(scope, receive, send)
+
+
+class RequestBodyJSON(AccountedBody):
+    """The body of a request, which is read and parsed when this is entered. The request counts as running inside.
+
+    Attributes:
+        value: what the JSON says.
+    """
+
+    __slots__ = ("_counted", "_handler", "_incoming", "value")
+
+    def __init__(self, handler: RequestHandler, incoming: IncomingRequest) -> None:
+        super().__init__(handler.bodies)
+        self.value: Any = None
+        self._handler = handler
+        self._incoming = incoming
+        self._counted = False
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._handler.check_room()
+            raw = await self.read(Headers(scope=self._incoming.scope), self._incoming.receive)
+            self._handler.check_room()  # one whose body is still on its way takes nobody's place
+            self._handler.count(1)
+            self._counted = True
+            self.hold_structure(await _beside(len(raw), partial(parsed_size, raw, self._options.max_body_bytes)))
+            self.value = await _beside(len(raw), partial(_parsed, raw))
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        self.release()
+        if self._counted:
+            self._handler.count(-1)
+
+
+class RequestHandler:
+    """Answers the requests of clients, within the bounds of the options.
+
+    Attributes:
+        running: how many requests are being answered.
+    """
+
+    def __init__(
+        self,
+        models: ModelRouter,
+        access: Authenticator,
+        options: GatewayOptions,
+        turn_cache: TurnCache | None,
+        rate_limits: KeyRateLimits,
+        metrics: Metrics | None,
+    ) -> None:
+        self.access = access
+        self.bodies = BodyBudget(options)
+        self.options = options
+        self.running = 0
+        self._models = models
+        self._turn_cache = turn_cache
+        self._rate_limits = rate_limits
+        self._metrics = metrics
+        self._observers = [*([metrics.observe] if metrics else []), *([log_json] if options.json_log else [])]
+
+    async def answer(self, wire: ClientAPI, scope: Any, receive: Receive, send: Send) -> None:
+        """Answers one request of a client: with the provider's answer, or with an error in the API's form."""
+        await self.handle(self._answer, wire, scope, receive, send)
+
+    async def handle(self, handle: Handler, wire: ClientAPI, scope: Any, receive: Receive, send: Send) -> None:
+        """Does with a request what `handle` does, if its client may use the server. What that refuses is the answer."""
+        log = RequestLog(wire.id_prefix + token_hex(16), wire.adapter, self._observers)
+        guarded = GuardedSend(send, self.options.send_timeout)
+        try:
+            try:
+                client = self.access.check(scope)
+                log.key = client.name
+                await handle(IncomingRequest(wire, scope, receive, guarded, client, log))
+            except HTTPError as refusal:
+                log.failed(refusal)
+                await send_json(guarded, *wire.error(refusal, log.id), {**wire.headers(log.id), **refusal.headers})
+        except ClientGone:
+            log.disconnected()
+
+    async def _answer(self, incoming: IncomingRequest) -> None:
+        async with RequestBodyJSON(self, incoming) as body:
+            await self.reply(incoming, body)
+
+    @contextmanager
+    def place(self, size: int) -> Iterator[None]:
+        """Counts an answer that goes on without its client: it takes the place of its request, and of its body."""
+        self.bodies.add(size)
+        self.count(1)
+        try:
+            yield
+        finally:
+            self.count(-1)
+            self.bodies.add(-size)
+
+    async def reply(self, incoming: IncomingRequest, body: RequestBodyJSON) -> None:
+        """Answers a request whose body has been read."""
+        if (exchange := await self._begun(incoming, body)) is not None:
+            await self.run(exchange, incoming.client, incoming.receive, incoming.send, None)
+
+    async def _begun(self, incoming: IncomingRequest, body: RequestBodyJSON) -> Answering | None:
+        """Answers a request that no model answers; returns the answer to any other."""
+        asked, served = await self._read(incoming, body)
+        if (answer := await incoming.wire.at_once(asked, served)) is not None:
+            headers = {**incoming.wire.headers(incoming.log.id), **answer.headers}
+            await send_json(incoming.send, 200, answer.body, headers)
+            incoming.log.answered(answer.note)
+            return None
+        return self._exchange(incoming, asked, served)
+
+    async def exchange(
+        self, incoming: IncomingRequest, body: RequestBodyJSON, keeper: ResponseRecorder | None = None
+    ) -> Answering:
+        """Returns the answer to a request that a model will give. Raises Refused where that can't be.
+
+        Args:
+            keeper: keeps the answer.
+        """
+        asked, served = await self._read(incoming, body)
+        return self._exchange(incoming, replace(asked, keeper=keeper), served)
+
+    async def run(
+        self, exchange: Answering, client: GatewayKey, receive: Receive, send: GuardedSend, sink: Sink | None
+    ) -> None:
+        """Has an answer made, within the limits of the client's key. Raises Refused, ClientGone; see
+        `Answering.run`."""
+        if exchange.charge is None:
+            await self.reserve(exchange, client)
+        try:
+            with requests_of(client.id):
+                await exchange.run(receive, send, sink)
+        finally:
+            await exchange.settle()
+
+    async def reserve(self, exchange: Answering, client: GatewayKey) -> None:
+        """Reserves what an answer may use, within the limits of the client's key; `run` settles it. Raises Refused."""
+        exchange.charge = await self._rate_limits.charge(client, exchange.served, exchange.asked.request)
+
+    async def _read(self, incoming: IncomingRequest, body: RequestBodyJSON) -> tuple[ClientRequest, ModelRoute]:
+        return await _beside(body.size, partial(self._parse, incoming, body))
+
+    def _parse(self, incoming: IncomingRequest, body: RequestBodyJSON) -> tuple[ClientRequest, ModelRoute]:
+        wire, scope, log, client = incoming.wire, incoming.scope, incoming.log, incoming.client
+        value, most = body.value, self.options.max_objects
+        if body.size > 2 * most and (count := _objects_in(value)) > most:  # the shortest object has two bytes
+            raise http_error(400, f"too many JSON objects: {count}; allowed are {most}")
+        headers, params = Headers(scope=scope), scope["path_params"]
+        if query := scope["query_string"]:
+            params = {**QueryParams(query), **params}
+        model = wire.model(value, params) if isinstance(value, Mapping) else None
+        if isinstance(model, str):
+            if len(model) > _LONGEST_NAME:
+                raise http_error(400, f"the model's name has {len(model)} characters; allowed are {_LONGEST_NAME}")
+            log.model = model
+        dropped: tuple[ReplyWarning, ...] = ()
+        user = named_end_user(value, headers) if isinstance(value, Mapping) else ""  # also by members that are not sent
+        any_model = client.may_ask_anything and "*" in self.options.allow_models
+        try:
+            if isinstance(value, Mapping):
+                value, dropped = permitted_members(value, wire.members, client.options, any_model=any_model)
+            # What may stand in a request depends on who is asked. Without a name, that is what is wrong with it.
+            named = self._models.find(model, client) if isinstance(model, str) else None
+            adapters = named.adapters if named else ()
+            asked = wire.read(
+                value,
+                params=params,
+                adapters=adapters,
+                id=log.id,
+                created=int(time()),
+                headers=headers,
+                dropped=dropped,
+                end_user=user,
+            )
+        except ConfigError as error:
+            raise http_error(400, error.problem) from error
+        except RecursionError:
+            raise http_error(400, "the request body is nested too deeply") from None
+        return asked, named or self._models.find(asked.model, client)
+
+    def _exchange(self, incoming: IncomingRequest, asked: ClientRequest, served: ModelRoute) -> Answering:
+        wire = incoming.wire
+        user = asked.end_user
+        try:
+            asked, dropped = wire.for_provider(wire.without_client_ids(asked), served.adapters)
+        except ConfigError as error:
+            raise http_error(400, error.problem) from error
+        asked, replaced = with_operator_members(asked, served.endpoints)
+        messages, mended = for_providers(
+            asked.request.messages, served.adapters, own=wire.adapter, continues=wire.continues
+        )
+        if messages != asked.request.messages:
+            asked = replace(asked, request=replace(asked.request, messages=messages))
+        cache = self._turn_cache
+        if cache is not None and served.takes_arguments:
+            cache = cache.of(incoming.client.id, end_user=user, ids=wire.returns_ids)
+            asked = replace(asked, turns_cached=True)
+        warnings = [*asked.dropped, *dropped, *replaced, *mended]
+        return Answering(wire, asked, served, self.options, incoming.log, warnings, cache)
+
+    def check_room(self) -> None:
+        """Raises Refused if there are as many requests as there may be."""
+        if self.running >= self.options.max_requests:
+            message = f"{self.running} requests are being answered already; try again later"
+            raise http_error(503, message, "overloaded", retry_after="1")
+
+    def count(self, more: int) -> None:
+        """Counts so many more requests as running."""
+        self.running += more
+        if self._metrics is not None:
+            self._metrics.running(self.running)
+
+
+async def _beside(size: int, work: Callable[[], T]) -> T:
+    """Does something with a body; with a large one in a thread, so that other clients do not wait for it."""
+    return await anyio.to_thread.run_sync(work) if size > _LARGE else work()
+
+
+def _objects_in(value: Any) -> int:
+    """Counts the JSON objects in a value."""
+    count, todo = 0, [value]
+    while todo:
+        found = todo.pop()
+        if isinstance(found, dict):
+            count += 1
+            todo += found.values()
+        elif isinstance(found, list):
+            todo += found
+    return count
+
+
+def _parsed(raw: bytes) -> Any:
+    try:
+        return parse_object(raw.decode("utf-8-sig"))
+    except ValueError as error:
+        raise http_error(400, f"the request body is not JSON: {error}") from None

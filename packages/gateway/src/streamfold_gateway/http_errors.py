@@ -1,0 +1,71 @@
+"""Errors as a client sees them: an HTTP status, an error object and headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from streamfold import APIError, APIStatusError, APITimeoutError, ReplyWarning, UpstreamError
+from streamfold.serving import error_delta
+from streamfold.types import ErrorInfo
+
+LONGEST_HEADER = 2000  # characters of warnings
+
+
+class HTTPError(Exception):
+    """A request that gets an error instead of an answer.
+
+    Attributes:
+        status: the HTTP status.
+        info: the error object.
+        headers: further headers of the response.
+    """
+
+    def __init__(self, status: int, info: ErrorInfo, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(info.message)
+        self.status = status
+        self.info = info
+        self.headers = headers or {}
+
+
+def http_error(status: int, message: str, code: str | None = None, **headers: str) -> HTTPError:
+    """Returns a refusal of the gateway's own; a header is written `retry_after="1"`."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    written = {name.replace("_", "-"): value for name, value in headers.items()}
+    return HTTPError(status, ErrorInfo(message, kind, code), written)
+
+
+# Clients send a request again after these; https://github.com/openai/openai-python and anthropic-sdk-python do, and
+# Claude Code after a 401 too. Both obey this header.
+_SENT_AGAIN = (401, 408, 409, 429, *range(500, 600))
+_NO_RETRY = {"x-should-retry": "false"}
+
+
+def from_provider_error(error: APIError) -> HTTPError:
+    """Returns the refusal for a provider's failure.
+
+    The provider's status and error object are passed on unchanged, so that a client of the provider itself understands
+    them; secrets have been removed from them. Its 401 and 403 become 502: they are about the gateway's key for the
+    provider, and the client's own key was good.
+    """
+    info = error_delta(error).info
+    status, headers = 502, {}
+    match error:
+        case APIStatusError(status_code=code, retry_after=retry_after):
+            status = code if code >= 400 else 502
+            headers = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
+        case UpstreamError(status_code=int(code)):
+            status = code
+        case APITimeoutError():
+            status = 504
+    if status in (401, 403):
+        status = 502
+    headers |= warning_header(error.warnings)
+    headers |= _NO_RETRY if status in _SENT_AGAIN and not error.retryable else {}
+    return HTTPError(status, info if info.status is None else replace(info, status=status), headers)
+
+
+def warning_header(warnings: Iterable[ReplyWarning], *others: str) -> dict[str, str]:
+    """Returns the header that lists the warnings of an answer; no header if there are none."""
+    text = "; ".join([*(f"{warning.code}: {warning.detail}" for warning in warnings), *filter(None, others)])
+    return {"x-streamfold-warnings": text[:LONGEST_HEADER]} if text else {}

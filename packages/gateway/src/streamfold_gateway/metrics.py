@@ -1,0 +1,136 @@
+"""Metrics in Prometheus' text format, through its own client library. Needs the extra `metrics`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request as HTTPRequest
+from starlette.responses import Response
+
+from streamfold import ConfigError
+from streamfold.config import variable_is_set
+
+from .request_outcome import RequestOutcome
+
+if TYPE_CHECKING:
+    from .auth import Authenticator
+
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable by which processes share their counts. prometheus-client looks for it when it is imported."""
+
+_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0)
+_KINDS = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cached": "cached_tokens",
+    "cache_write": "cache_write_tokens",
+    "reasoning": "reasoning_tokens",
+}
+
+
+class Metrics:
+    """Counts outcomes, in a registry of its own, or together with other processes in the folder that they share.
+
+    Clients may ask for any name of a model, so that only the configured names become labels; others are "other".
+
+    Args:
+        names: the names of the models that are served.
+
+    Raises:
+        ConfigError: the extra is missing.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        try:
+            from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+        except ImportError as exc:
+            raise ConfigError("metrics need an extra: pip install 'streamfold-gateway[metrics]'") from exc
+        self._names = frozenset(names)
+        self._registry = registry = CollectorRegistry()
+        self._requests = Counter(
+            "streamfold_requests", "Requests, by how they ended.", ["api", "model", "provider", "outcome", "status"],
+            registry=registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "streamfold_request_seconds", "Seconds from a request to its end.", ["api", "model"],
+            buckets=_SECONDS, registry=registry,
+        )  # fmt: skip
+        self._first = Histogram(
+            "streamfold_first_chunk_seconds", "Seconds until a provider's answer began.", ["model", "provider"],
+            buckets=_SECONDS, registry=registry,
+        )  # fmt: skip
+        self._tokens = Counter(
+            "streamfold_tokens", "Tokens, as the providers count them.", ["model", "provider", "kind"],
+            registry=registry,
+        )  # fmt: skip
+        self._cost = Counter(
+            "streamfold_cost", "What answers cost, where that is known.", ["model", "provider", "currency"],
+            registry=registry,
+        )  # fmt: skip
+        self._estimated = Counter(
+            "streamfold_cost_estimated", "The part of the cost for which something had to be assumed.",
+            ["model", "provider", "currency"], registry=registry,
+        )  # fmt: skip
+        self._warnings = Counter("streamfold_warnings", "Answers with this warning.", ["code"], registry=registry)
+        self._attempts = Counter(
+            "streamfold_failed_attempts", "Attempts that failed before an answer.", ["provider"], registry=registry
+        )
+        self._running = Gauge(
+            "streamfold_requests_running", "Requests that are being answered.", registry=registry,
+            multiprocess_mode="livesum",
+        )  # fmt: skip
+
+    def running(self, number: int) -> None:
+        """Says how many requests are being answered now."""
+        self._running.set(number)
+
+    def observe(self, outcome: RequestOutcome) -> None:
+        """Counts a request that has ended."""
+        model, provider = self._model(outcome.model), outcome.provider or ""
+        self._requests.labels(outcome.api, model, provider, outcome.how, str(outcome.status)).inc()
+        self._seconds.labels(outcome.api, model).observe(outcome.seconds)
+        if outcome.first is not None:
+            self._first.labels(model, provider).observe(outcome.first)
+        for kind, name in _KINDS.items():
+            if count := getattr(outcome.usage, name, None):
+                self._tokens.labels(model, provider, kind).inc(count)
+        if (cost := outcome.cost) is not None:
+            for counter in [self._cost, *([self._estimated] if cost.estimated else [])]:
+                counter.labels(model, provider, cost.currency).inc(float(cost.amount))
+        for code in outcome.warnings:
+            self._warnings.labels(code).inc()
+        for name in outcome.attempts:
+            self._attempts.labels(name).inc()
+
+    def endpoint(self, access: Authenticator) -> Callable[[HTTPRequest], Response]:
+        """Returns the endpoint that shows them, to those who may use the server."""
+        from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+        from prometheus_client.multiprocess import MultiProcessCollector
+
+        def metrics(request: HTTPRequest) -> Response:
+            access.check(request.scope)
+            registry = self._registry
+            if variable_is_set(METRICS_FOLDER):  # all processes in one: each has written its counts to a file
+                MultiProcessCollector(registry := CollectorRegistry())  # type: ignore[no-untyped-call]
+            return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_LATEST})
+
+        return metrics
+
+    def _model(self, name: str) -> str:
+        known = next((each for each in (name, name.partition(":")[0]) if each in self._names), None)
+        return known or "other"
+
+
+def forget_dead_processes(folder: Path) -> None:
+    """Drops what killed processes were doing at the end; what they have counted stays."""
+    from prometheus_client.multiprocess import mark_process_dead
+
+    for file in folder.glob("gauge_live*.db"):
+        pid = int(file.stem.rpartition("_")[2])
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]

@@ -1,0 +1,176 @@
+"""The response to one request: JSON, or a stream of events that starts with its first bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
+from typing import Any, Protocol
+
+import anyio
+
+from streamfold.serving import json_text
+
+from .request_body import ClientGone
+
+Send = Callable[[Any], Awaitable[None]]
+
+_UNFIT = re.compile(r"[^ -~]")
+_HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-cache, no-transform",  # a proxy that compresses a stream also holds it back
+    "x-accel-buffering": "no",
+}
+
+
+class GuardedSend:
+    """A `send` that raises ClientGone for a client that has left, or does not read for so many seconds."""
+
+    __slots__ = ("_send", "seconds")
+
+    def __init__(self, send: Send, seconds: float) -> None:
+        self._send = send
+        self.seconds = seconds
+
+    async def __call__(self, message: Any) -> None:
+        """Sends a message."""
+        try:
+            # In the server's task for this request. A cancellation that is left over if the server cancels it at the
+            # same moment ends no more than that request, whose client can't be reached any more.
+            with anyio.fail_after(self.seconds):
+                await self._send(message)
+        except OSError as exc:  # TimeoutError is one
+            raise ClientGone from exc
+
+    async def untimed(self, message: Any) -> None:
+        """Sends a message, for a caller that somebody watches."""
+        try:
+            await self._send(message)
+        except OSError as exc:
+            raise ClientGone from exc
+
+
+async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, str]) -> None:
+    """Sends a response with a JSON body."""
+    data = json_text(body).encode()
+    head = {"content-type": "application/json", "content-length": str(len(data)), "cache-control": "no-store"}
+    await send({"type": "http.response.start", "status": status, "headers": _encoded({**head, **headers})})
+    await send({"type": "http.response.body", "body": data, "more_body": False})
+
+
+class Sink(Protocol):
+    """Where the events of an answer go.
+
+    Attributes:
+        ended: whether nothing more can be written.
+    """
+
+    ended: bool
+
+    @property
+    def started(self) -> bool:
+        """Whether something has been written, so that the request can't be refused any more."""
+        ...
+
+    async def write(self, data: bytes, *, last: bool = False) -> None:
+        """Sends events."""
+        ...
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the client has read nothing for too long."""
+        ...
+
+    def rest(self) -> float:
+        """Returns the seconds until the client has to be looked after; infinite: never."""
+        ...
+
+    async def send_keepalive(self) -> None:
+        """Says that the answer is still being made."""
+        ...
+
+
+class SSEResponse:
+    """Sends the events of an answer.
+
+    Until something is written there is no status, so that a request may still be refused with one. A deadline for each
+    piece would cost a tenth of a whole answer: who watches the client looks at `overdue` instead.
+
+    Args:
+        headers: further headers.
+        keepalive: seconds of silence after which `sign` is sent; 0: never.
+        sign: what tells the client, and the proxies on the way, that the answer is still being made.
+
+    Attributes:
+        started: whether the response has started.
+        ended: whether it has ended.
+    """
+
+    __slots__ = ("_headers", "_keepalive", "_last", "_send", "_sign", "_signed", "_since", "ended", "started")
+
+    def __init__(self, send: GuardedSend, headers: Mapping[str, str], keepalive: float, sign: bytes) -> None:
+        self._send = send
+        self._headers = {**_HEADERS, **headers}
+        self._keepalive = keepalive
+        self._sign = sign
+        self._last = monotonic()
+        self._since: float | None = None  # when the piece that is being sent was begun
+        self._signed: anyio.Event | None = None  # set when a sign is out that is being sent
+        self.started = False
+        self.ended = False
+
+    async def write(self, data: bytes, *, last: bool = False) -> None:
+        """Sends bytes; the head of the response goes before the first ones."""
+        if not (data or last):
+            return
+        if self._signed is not None:
+            await self._signed.wait()
+        self._since = monotonic()
+        try:
+            await self._write(self._send.untimed, data, last)
+        finally:
+            self._since = None
+
+    async def _write(self, send: Send, data: bytes, last: bool) -> None:
+        if self.ended:
+            return
+        if not self.started:
+            self.started = True
+            await send({"type": "http.response.start", "status": 200, "headers": _encoded(self._headers)})
+        self.ended = last
+        await send({"type": "http.response.body", "body": data, "more_body": not last})
+        self._last = monotonic()
+
+    @property
+    def overdue(self) -> bool:
+        """Whether a piece has waited for the client for too long."""
+        return self._since is not None and self.rest() <= 0
+
+    def rest(self) -> float:
+        """Returns the seconds until the client is `overdue`, or it is time to say that the answer is still being made.
+
+        At most those that a piece may take: one may be begun at any time.
+        """
+        if self._since is not None:
+            return self._since + self._send.seconds - monotonic()
+        if not self._keepalive or self.ended:
+            return self._send.seconds
+        return min(self._send.seconds, self._last + self._keepalive - monotonic())
+
+    async def send_keepalive(self) -> None:
+        """Says that the answer is still being made."""
+        self._signed = anyio.Event()
+        try:
+            await self._write(self._send, self._sign, False)
+        except ClientGone:
+            self._keepalive = 0.0  # who writes the answer learns of it with its next piece, or from the server
+        finally:
+            self._signed.set()
+            self._signed = None
+
+
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """Headers in ASGI's form; characters that a header can't carry are replaced."""
+    return [
+        (name.encode("latin-1"), _UNFIT.sub("?", " ".join(text.split())).encode()) for name, text in headers.items()
+    ]

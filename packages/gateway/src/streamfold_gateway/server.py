@@ -1,0 +1,183 @@
+"""`streamfold serve`: the gateway in one or several worker processes of granian, which serve one port together.
+
+Each worker makes its own app, from the configuration that was valid last: a reload is a new worker.
+"""
+
+from __future__ import annotations
+
+import logging
+import logging.config
+import multiprocessing
+import os
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Any
+
+import anyio
+from granian import Granian
+from granian.constants import HTTPModes, Interfaces, RuntimeModes
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+
+from streamfold import ConfigError
+from streamfold.config import Config, read_config, set_variable, tune_gc_for_server
+from streamfold.limits import count_memory_in
+
+from .config import GatewaySettings
+from .configured import GatewayPage, app_from_settings, preload, settings, with_shared_stores
+from .metrics import METRICS_FOLDER
+from .worker import METRICS, STOPPING, Worker, log_config, stop_signals
+
+_CONNECTIONS = 2**20  # of a worker: the files that it may open are the bound, and `max_requests` that of answers
+_FAILED = 3  # the exit code of a server that can't listen on its port
+_LATE = 10  # seconds that a worker gets beyond `drain` and `shutdown` before it is killed
+
+log = logging.getLogger("streamfold.gateway")
+
+
+def run_server(
+    path: str | os.PathLike[str] | None,
+    page: Callable[[GatewaySettings], GatewayPage] | None,
+    overrides: Mapping[str, Any],
+) -> None:
+    """Serves until the process is told to stop. SIGHUP reads the configuration again.
+
+    Raises:
+        ConfigError: there is nothing to serve, or something in the settings can't be used.
+        SystemExit: the port can't be listened on, or workers keep dying; the log says why.
+    """
+    with TemporaryDirectory(prefix="streamfold-serve-", ignore_cleanup_errors=True) as folder:
+        shared = Path(folder)
+        (shared / METRICS).mkdir()
+        set_variable(METRICS_FOLDER, str(shared / METRICS))  # before prometheus-client is imported
+        factory = WorkerFactory(path, page, overrides, shared)
+        factory.read()
+        chosen = factory.settings
+        server = Granian(
+            "streamfold_gateway",
+            address=chosen.host,
+            port=chosen.port,
+            interface=Interfaces.ASGI,
+            workers=chosen.workers,
+            runtime_mode=RuntimeModes.st,
+            http=HTTPModes.http1,
+            websockets=False,
+            backlog=2048,
+            backpressure=_CONNECTIONS,
+            http1_settings=HTTP1Settings(header_read_timeout=ceil(chosen.head_timeout * 1000)),
+            log_level=LogLevels.warning,
+            log_dictconfig=log_config(),
+            respawn_failed_workers=True,
+            respawn_interval=0,  # a worker that is told to stop waits for the one that replaces it
+            workers_kill_timeout=ceil(chosen.drain + chosen.shutdown) + _LATE,
+        )
+        server.on_startup(factory.handle_signals)
+        server.on_reload(factory.read_again)
+        tune_gc_for_server()
+        try:
+            server.serve(target_loader=factory, wrap_loader=False)
+        except SystemExit:
+            if not stop_signals(shared):
+                raise
+
+
+@dataclass
+class WorkerFactory:
+    """Makes the app of a worker in the worker's process, which granian forks, or sends this to.
+
+    Attributes:
+        path: the configuration file, if one was named.
+        page: makes the page that is served if the settings say so.
+        overrides: settings on top of the file's.
+        shared: the folder that the workers share while the server runs.
+        generation: how often the configuration was read again.
+        config: the configuration that was valid last.
+        settings: of the server, by that configuration, with an address as its `host`, and a `port` that isn't 0.
+    """
+
+    path: str | os.PathLike[str] | None
+    page: Callable[[GatewaySettings], GatewayPage] | None
+    overrides: Mapping[str, Any]
+    shared: Path
+    generation: int = 0
+    config: Config = field(init=False)
+    settings: GatewaySettings = field(init=False)
+
+    def __call__(self) -> Worker:
+        """Returns the app of the worker in whose process this is called. Raises SystemExit if the server stops."""
+        if stop_signals(self.shared):
+            raise SystemExit
+        if self.settings.workers > 1:
+            count_memory_in(f"sqlite:///{self.shared / 'limits.db'}")
+        page = self.page(self.settings) if self.page is not None and self.settings.ui else None
+        gateway = app_from_settings(self.config, self.settings, page)
+        tune_gc_for_server()
+        return Worker(gateway, self.settings, self.shared, self.generation, page)
+
+    def read(self) -> None:
+        """Reads the configuration, and tries it. Raises ConfigError, and changes nothing then."""
+        config = read_config(self.path)
+        chosen = settings(config, **self.overrides)
+        if self.generation:
+            bound = {name: getattr(self.settings, name) for name in ("host", "port", "workers")}
+        else:
+            bound = dict(zip(("host", "port"), _free_address(chosen.host, chosen.port), strict=True))
+        chosen = chosen.model_copy(update=bound)
+        if chosen.workers > 1:
+            chosen = with_shared_stores(chosen, self.shared)
+        app = app_from_settings(config, chosen)
+
+        async def try_app() -> None:
+            await preload(app)  # forked workers share what this loads
+            await app.aclose()
+
+        anyio.run(try_app)
+        self.config, self.settings = config, chosen
+
+    def read_again(self) -> None:
+        """Reads the configuration for the workers that are started from now on. A mistake in it changes nothing."""
+        self.generation += 1
+        try:
+            self.read()
+            log.info("the configuration was read again, and new workers start with it")
+        except ConfigError as exc:
+            log.error("the configuration stays as it was: %s", exc)
+
+    def handle_signals(self) -> None:
+        """Has signals to stop reach the workers at once, also while a reload waits for one of them."""
+        stops: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            with (self.shared / STOPPING).open("ab") as signals:
+                signals.write(b".")
+            stops[number](number, frame)
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+
+        for number in stops:
+            signal.signal(number, stop)
+
+
+def _free_address(host: str, port: int) -> tuple[str, int]:
+    """Returns the address and the port to listen on. Raises SystemExit if another server does.
+
+    granian's sockets share their port with others of the same user, so that it doesn't notice.
+    """
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, *_, address = min(found, key=lambda each: each[0] != socket.AF_INET)  # granian takes one
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            if os.name == "posix":
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            return str(address[0]), int(probe.getsockname()[1])
+    except OSError as exc:
+        logging.config.dictConfig(log_config())
+        log.error("%s:%d can't be listened on: %s", host, port, exc)
+        raise SystemExit(_FAILED) from None

@@ -1,0 +1,323 @@
+"""An answer that goes on without its client, and those who read along."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import anyio
+
+from streamfold.adapters import Failure
+from streamfold.serving import SerializedEvent
+from streamfold.stores import StoreError
+from streamfold.types import ErrorInfo
+
+from ..http_errors import HTTPError
+from .events import StoredEvent, interrupted_response
+from .recorders import NO_EVENTS, TOO_LONG, Recorder, RecorderMemory
+from .store import ResponseStore, StoredResponse
+
+_BACKLOG = 2**20  # bytes that may wait for clients that read slowly, of an answer whose events are not kept
+
+
+class Subscriber:
+    """Who reads along.
+
+    Attributes:
+        at: the number of the last event that it has got.
+    """
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+
+class BackgroundResponse(Recorder):
+    """An answer that goes on without its client: whoever wants to may read along, or end it.
+
+    An event is told when it is kept. The store does not hold up the provider: while it takes some, others gather. It
+    stands where the client would: `receive`, and the attributes and methods of a sink.
+
+    Attributes:
+        forgotten: whether nothing of it is to be kept.
+        refused: why there is no answer; None too where nobody waits for it.
+        done: whether nothing more will come.
+        warnings: those of the answer, at its end.
+        storage_warning: what else whoever reads is to be told at its end.
+    """
+
+    waits = True
+
+    def __init__(
+        self, responses: ResponseStore, memory: RecorderMemory, kept: StoredResponse, about: Mapping[str, Any]
+    ) -> None:
+        super().__init__(responses, memory, kept, about)
+        self._followers: set[Subscriber] = set()
+        self._users = 0
+        self._closed = False
+        self._told = -1
+        self._last = -1  # the number of the last event
+        self._shown: bytes | memoryview = b""  # the state that is told
+        self._gone = anyio.Event()
+        self._news = anyio.Event()
+        self._changed = anyio.Event()
+        self._saving = anyio.Lock()
+        self._saved: tuple[bytes | memoryview, bool] = (
+            b"",
+            True,
+        )  # the state that is kept, and whether it says that events are
+        self.forgotten = self._unkept = False
+        self.ended = False
+        self.warnings: list[str] = []
+        self.storage_warning = ""
+        self.refused: HTTPError | None = None
+        self.done = False
+
+    async def begin(self) -> bool:
+        """Keeps the response before its answer has begun. Returns whether it is kept."""
+        self._unkept = not await self._put(self.state_of(self.kept.response), [], ended=False)
+        return not self._unkept
+
+    def close(self) -> None:
+        """Counts it no more, and forgets what has come as soon as nobody uses it."""
+        super().close()
+        self._closed = True
+        with self.used():
+            pass
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Leaves what has come there for as long as somebody uses it, though it has been closed."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if self._closed and not self._users:  # a cancelled task may refer to it until it is collected
+                self.emitter, self.events, self.state, self._shown = None, [], b"", b""
+
+    @staticmethod
+    def state_of(response: Mapping[str, Any]) -> bytes:
+        """Returns the JSON of a response."""
+        return json.dumps(response).encode()
+
+    # --- for who makes it ---------------------------------------------------------------------------------------------
+
+    def note(self, event: SerializedEvent) -> None:
+        """Takes an event that has been written."""
+        if self.over:
+            return
+        self._last = event.number
+        if event.last:
+            comments = [block[2:].decode() for block in event.data.split(b"\n\n") if block.startswith(b": ")]
+            self.warnings = [text.removeprefix("streamfold warning ") for text in comments]
+        super().note(event)
+        if not (self.resumable or self._followers):
+            self._release()
+        self._news.set()
+
+    @property
+    def _holds(self) -> bool:
+        return True
+
+    def _release(self) -> None:
+        """Forgets the events that nobody waits for."""
+        left = self._behind(min((follower.at for follower in self._followers), default=self._last))
+        freed, self.events = self.events[: len(self.events) - len(left)], left
+        self._count(-sum(len(event.data) for event in freed))
+
+    def _behind(self, number: int) -> list[StoredEvent]:
+        """Returns the events with a higher number."""
+        return self.events[max(0, number + 1 - self.events[0].number) :] if self.events else []
+
+    async def receive(self) -> Any:
+        """Waits until the answer is to be given up, and says that the client is gone."""
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a response to go on with."""
+        return bool(self.state)
+
+    async def write(self, data: bytes, *, last: bool = False) -> None:
+        """Takes note that events have been written; `note` has them."""
+        while not self.done:
+            stuck, self.stuck = self.stuck, not self.resumable and self.held > _BACKLOG
+            if self.stuck and not stuck:
+                self._memory.wake()  # others may go on instead
+            elif self._memory.has_room(self) and not self.stuck:
+                return
+            else:
+                await self._changed.wait()
+
+    @property
+    def overdue(self) -> bool:
+        """False: no client has to read."""
+        return False
+
+    def rest(self) -> float:
+        """Returns infinity: there is no connection to keep alive."""
+        return inf
+
+    async def send_keepalive(self) -> None:
+        """Does nothing."""
+
+    async def keep_saving(self) -> None:
+        """Keeps and tells events as they come, until it is cancelled."""
+        while True:
+            await self._news.wait()
+            self._news = anyio.Event()
+            await self.save()
+
+    # --- its end ------------------------------------------------------------------------------------------------------
+
+    async def refuse(self, refusal: HTTPError) -> None:
+        """Ends it before it has begun."""
+        if self.about["background"]:
+            info = refusal.info
+            await self.fail(ErrorInfo(info.message, code=info.code or info.type or "server_error"))
+            return
+        self.forgotten = True
+        await self._delete()  # first: whoever is told may ask for it
+        self.refused = refusal
+        self._tell()
+
+    async def fail(self, info: ErrorInfo) -> None:
+        """Ends it as it is, if it has no end yet."""
+        if self.emitter is not None:
+            self.emitter.feed(Failure(info))
+        elif self.refused is None:
+            self._end_unbegun("failed", error={"code": info.code, "message": info.message})
+        await self.save()
+
+    async def cancel(self) -> None:
+        """Gives the answer up, with what had come of it, and closes the provider's connection."""
+        if self.emitter is not None:
+            self.emitter.cancel()
+        elif self.refused is None:
+            self._end_unbegun("cancelled")
+        self._gone.set()
+        await self.save()
+
+    async def forget(self) -> None:
+        """Gives the answer up, and keeps nothing of it."""
+        self.forgotten = True
+        await self.cancel()
+
+    def _end_unbegun(self, status: str, **members: Any) -> None:
+        response, last = interrupted_response(self.kept.response, [], status, **members)
+        self.note(SerializedEvent(last.number, last.data, self.state_of(response), last=True))
+
+    # --- keeping and telling ------------------------------------------------------------------------------------------
+
+    async def save(self) -> str:
+        """Keeps what has come, and tells it. Its readers are told the rest: see `storage_warning`."""
+        async with self._saving:
+            while (last := self._last) > self._told:
+                state = self.state
+                await self._keep(self._behind(self._told))
+                self._told, self._shown = last, state
+                self._tell()
+        return ""
+
+    async def _keep(self, events: list[StoredEvent]) -> None:
+        state, over = self.state, self.over
+        if self.forgotten or self._unkept:
+            self.storage_warning = TOO_LONG if self._unkept else ""
+            return
+        new = state if over or state is not self._saved[0] else b""
+        head = over or self.resumable != self._saved[1]
+        if head and self._saved[1] and not self.resumable:  # what is kept of its events is of no use, but takes room
+            await self._delete()
+            new = state
+        self._saved = state, self.resumable
+        fits = len(state) <= self._responses.most
+        if not (fits and await self._put(new, events, ended=over, head=head)) and over:
+            await self._keep_less(state, fits=fits)
+        elif over and not self.resumable:
+            self.storage_warning = NO_EVENTS
+
+    async def _keep_less(self, state: bytes | memoryview, *, fits: bool) -> None:
+        """Keeps the end of a response that is too long to keep all of it, or says that it is."""
+        self.forget_events()
+        await self._delete()
+        if fits and await self._put(state, [], ended=True):
+            self.storage_warning = NO_EVENTS
+            return
+        self.storage_warning = TOO_LONG
+        if self.about["background"]:
+            error = {"code": "response_too_long", "message": "the answer is too long to be kept"}
+            response, _ = interrupted_response(self.kept.response, [], "failed", error=error)
+            await self._put(self.state_of(response), [], ended=True)
+
+    async def _delete(self) -> None:
+        with suppress(StoreError):  # it is out of reach: what it has of this answer is the beginning, without an end
+            await self._responses.delete(self.kept.id, self.kept.owner)
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """The response as far as it is told: other processes know as much."""
+        read: dict[str, Any] = json.loads(str(self._shown, "utf-8")) if self._shown else self.kept.response
+        return read
+
+    @contextmanager
+    def followed(self, after: int) -> Iterator[Subscriber]:
+        """Gives what stands for a reader of the events behind a number, for as long as it reads."""
+        follower = Subscriber(after)
+        self._followers.add(follower)
+        try:
+            with self.used():
+                yield follower
+        finally:
+            self._followers.discard(follower)
+            if not self.resumable:
+                self._release()
+            self.wake()
+
+    async def next_events(self, follower: Subscriber) -> list[StoredEvent]:
+        """Waits for events that a reader has not got, or for the end. Returns some of them: none at the end."""
+        while True:
+            found, size = list[StoredEvent](), 0
+            for event in self._behind(follower.at):
+                if event.number > self._told or size > _BACKLOG:
+                    break
+                found.append(event)
+                size += len(event.data)
+            if found or self.done:
+                return found
+            await self._changed.wait()
+
+    def done_by(self, event: StoredEvent) -> bool:
+        """Returns whether nothing more will come behind an event."""
+        return self.done and event.number == self._last
+
+    async def until_done(self) -> None:
+        """Waits for the end."""
+        while not self.done:
+            await self._changed.wait()
+
+    def as_kept(self) -> StoredResponse:
+        """Returns the response as it is so far."""
+        return replace(self.kept, response=self.response, resumable=self.resumable)
+
+    def got(self, follower: Subscriber, events: list[StoredEvent]) -> None:
+        """Notes that a reader has got events."""
+        follower.at = events[-1].number
+        if not self.resumable:
+            self._release()
+            self.wake()
+
+    def _tell(self) -> None:
+        self.done = self.refused is not None or (self.over and self._told == self._last)
+        if not self.resumable:
+            self._release()
+        self.wake()
+
+    def wake(self) -> None:
+        """Looks whether it may go on, and so do its readers."""
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()

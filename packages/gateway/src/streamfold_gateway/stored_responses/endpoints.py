@@ -1,0 +1,393 @@
+"""The paths of kept responses: https://platform.openai.com/docs/api-reference/responses.
+
+A request is changed as little as possible and then answered as any other: what it refers to is written into its input,
+and what says how it is to be kept is taken out. Its body is parsed once, and each event of its answer written once.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
+from functools import partial
+from math import inf
+from typing import Any
+
+import anyio
+from starlette.datastructures import Headers, QueryParams
+from starlette.routing import Route
+
+from streamfold.serving import new_response_object, sse_comment
+from streamfold.stores import StoreError
+from streamfold.turn_cache import named_end_user
+from streamfold.types import ErrorInfo
+
+from ..answering import Answering
+from ..api import ClientAPI
+from ..background import AppTaskGroup
+from ..disconnects import until_left
+from ..gateway_keys import GatewayKey
+from ..handler import APIRoute, Handler, IncomingRequest, RequestBodyJSON, RequestHandler
+from ..http_errors import LONGEST_HEADER, HTTPError, http_error
+from ..request_body import ClientGone, Receive
+from ..response_stream import GuardedSend, Send, Sink, SSEResponse, send_json
+from .background import BackgroundResponse
+from .recorders import AttachedRecorder, RecorderMemory
+from .references import ReferenceResolver, input_items, listed_item, not_found
+from .store import ResponseStore, StoredResponse
+
+_POLL = 0.25  # seconds between two looks at an answer that another process makes
+_WATCH = 1.0  # seconds between two looks whether another process has given an answer up
+_PATIENCE = 20  # looks at an answer that another process was asked to give up
+_LOST = 120  # looks in vain at a store that fails, while a client reads along
+_PAGE = 20  # items, unless the client says otherwise
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_OURS = ("previous_response_id", "background")  # members that say how a response is kept
+
+_logger = logging.getLogger("streamfold.gateway")
+
+
+class StoredResponses:
+    """Answers the requests of the Responses API, and keeps what it answered.
+
+    Responses are kept unless a request says `store: false`. One that says `store: true` or `background: true` goes on
+    when its client has left; any other is given up, as everywhere.
+    """
+
+    def __init__(
+        self, handler: RequestHandler, background: AppTaskGroup, wire: ClientAPI, responses: ResponseStore
+    ) -> None:
+        self._handler = handler
+        self._background = background
+        self._wire = wire
+        self._responses = responses
+        self._memory = RecorderMemory(responses.size)
+        self._running: dict[str, BackgroundResponse] = {}
+
+    def routes(self) -> list[Route]:
+        """Returns the paths that are served."""
+        one = f"{self._wire.path}/{{response_id}}"
+        return [
+            Route(self._wire.path, APIRoute(partial(self.answer, self._create)), methods=["POST"]),
+            Route(one, APIRoute(partial(self.answer, self._get)), methods=["GET"]),
+            Route(one, APIRoute(partial(self.answer, self._delete)), methods=["DELETE"]),
+            Route(f"{one}/cancel", APIRoute(partial(self.answer, self._cancel)), methods=["POST"]),
+            Route(f"{one}/input_items", APIRoute(partial(self.answer, self._input_items)), methods=["GET"]),
+        ]
+
+    async def answer(self, handle: Handler, scope: Any, receive: Receive, send: Send) -> None:
+        """Answers one request, with an error in the API's form if need be."""
+
+        async def guarded(incoming: IncomingRequest) -> None:
+            try:
+                await handle(incoming)
+            except StoreError as error:
+                message = "kept responses can't be read or written now; try again later"
+                raise http_error(503, message, retry_after="1") from error
+
+        await self._handler.handle(guarded, self._wire, scope, receive, send)
+
+    # --- new responses ------------------------------------------------------------------------------------------------
+
+    async def _create(self, incoming: IncomingRequest) -> None:
+        async with RequestBodyJSON(self._handler, incoming) as body:
+            made = await self._begun(incoming, body)
+        if made is not None:
+            await self._detached(incoming, *made, body.size)
+
+    async def _begun(
+        self, incoming: IncomingRequest, body: RequestBodyJSON
+    ) -> tuple[Answering, BackgroundResponse] | None:
+        """Answers a request; or returns an answer that is to be made without its client."""
+        asked = body.value
+        if not isinstance(asked, dict) or (asked.get("store") is False and not any(asked.get(name) for name in _OURS)):
+            await self._handler.reply(incoming, body)
+            return None
+        stored, background = asked.get("store"), bool(asked.get("background"))
+        if background and stored is False:
+            raise http_error(400, "background needs store: true: nobody waits for the answer, so it has to be kept")
+        user = named_end_user(asked, Headers(scope=incoming.scope), explicit=True)
+        items = await self._expand(body, asked, incoming.client.id, user)
+        if stored is False:
+            await self._handler.reply(incoming, body)
+            return None
+        previous = asked.get("previous_response_id")
+        about = {"store": True, "background": background, "previous_response_id": previous}
+        streams = bool(asked.get("stream"))
+        kept = StoredResponse(
+            incoming.log.id, incoming.client.id, items, previous, {}, streams or bool(stored or background), user=user
+        )
+        if stored or background:
+            return await self._running_for(incoming, body, kept, about)
+        making = AttachedRecorder(self._responses, self._memory, kept, about)
+        try:
+            exchange = await self._handler.exchange(incoming, body, making)
+            await self._handler.run(exchange, incoming.client, incoming.receive, incoming.send, None)
+        finally:
+            making.close()
+        return None
+
+    async def _running_for(
+        self, incoming: IncomingRequest, body: RequestBodyJSON, kept: StoredResponse, about: Mapping[str, Any]
+    ) -> tuple[Answering, BackgroundResponse]:
+        """Returns an answer that is to be made without its client. Mistakes of its request are raised at once."""
+        exchange = await self._handler.exchange(incoming, body)
+        asked = exchange.asked
+        head = {"id": kept.id, "created_at": asked.created, "model": asked.model, "status": "queued"}
+        kept = replace(kept, response={**new_response_object(asked.body), **head, **about})
+        running = BackgroundResponse(self._responses, self._memory, kept, about)
+        return replace(exchange, asked=replace(asked, keeper=running, stream=True), log=replace(incoming.log)), running
+
+    async def _expand(self, body: RequestBodyJSON, asked: Mapping[str, Any], caller: str, user: str) -> list[Any]:
+        """Writes what a request refers to into its body. Returns the request's own items."""
+        conversation = ReferenceResolver(self._responses, caller, user, body.grow)
+        sent = {name: value for name, value in asked.items() if name not in (*_OURS, "store")}
+        items = await conversation.resolved(input_items(asked.get("input")))
+        previous = asked.get("previous_response_id")
+        if previous is not None and not isinstance(previous, str):
+            raise http_error(400, "previous_response_id must be a string")
+        if previous:
+            sent["input"] = [*await conversation.before(previous), *items]
+        elif isinstance(asked.get("input"), list):
+            sent["input"] = items
+        body.value = {**sent, "store": False}
+        return items
+
+    async def _detached(
+        self, incoming: IncomingRequest, exchange: Answering, running: BackgroundResponse, size: int
+    ) -> None:
+        """Has the answer made by a task of its own, and reads along for as long as the client is there."""
+        try:
+            await self._handler.reserve(exchange, incoming.client)  # what is beyond the limits is not queued
+            if not await running.begin() and running.about["background"]:
+                raise http_error(413, "background: the request is too large to be kept")
+        except BaseException:
+            running.close()
+            await exchange.settle()
+            raise
+        self._running[running.kept.id] = running
+        async with self._background.tasks() as tasks:
+            tasks.start_soon(self._make, running, exchange, incoming.client, size)
+            if exchange.asked.body.get("stream"):
+                await self._follow(incoming, running.kept.id, -1)
+            elif running.about["background"]:
+                await send_json(incoming.send, 200, running.kept.response, self._wire.headers(running.kept.id))
+            else:
+                await _while_there(incoming.receive, self._wait(running, incoming))
+
+    async def _make(self, running: BackgroundResponse, exchange: Answering, client: GatewayKey, size: int) -> None:
+        try:
+            with self._handler.place(size):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(running.keep_saving)
+                    tasks.start_soon(self._watch, running)
+                    await self._run(running, exchange, client)
+                    tasks.cancel_scope.cancel()
+        except Exception:  # it is the task of nobody: its failure must not end the answers of others
+            _logger.exception("%s: failed: unexpected error", running.kept.id)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await running.fail(ErrorInfo("the answer broke off", code="server_error"))
+            running.close()
+            del self._running[running.kept.id]
+
+    async def _run(self, running: BackgroundResponse, exchange: Answering, client: GatewayKey) -> None:
+        try:
+            await self._handler.run(exchange, client, running.receive, GuardedSend(_nobody, inf), running)
+        except HTTPError as refusal:
+            exchange.log.failed(refusal)
+            await running.refuse(refusal)
+        except ClientGone:
+            exchange.log.disconnected()
+
+    async def _watch(self, running: BackgroundResponse) -> None:
+        """Gives the answer up if another process asks for it."""
+        wanted = None
+        while wanted is None:
+            await anyio.sleep(_WATCH)
+            wanted = await self._responses.wanted(running.kept)
+        await (running.cancel() if wanted == "cancelled" else running.forget())
+
+    async def _wait(self, running: BackgroundResponse, incoming: IncomingRequest) -> None:
+        with running.used():
+            await running.until_done()
+            response, headers = running.response, self._wire.headers(running.kept.id)
+        if running.refused is not None:
+            await self._refuse(incoming, running.refused)
+            return
+        if response["status"] == "failed":
+            status = _number(response["error"].get("status")) or 502
+            await send_json(incoming.send, status, {"error": response["error"]}, headers)
+            return
+        warnings = "; ".join([*running.warnings, *([running.storage_warning] if running.storage_warning else [])])
+        headers |= {"x-streamfold-warnings": warnings[:LONGEST_HEADER]} if warnings else {}
+        await send_json(incoming.send, 200, response, headers)
+
+    # --- responses that are kept --------------------------------------------------------------------------------------
+
+    async def _get(self, incoming: IncomingRequest) -> None:
+        kept, query = await self._kept(incoming), QueryParams(incoming.scope["query_string"])
+        if query.get("stream") not in ("true", "1"):
+            await send_json(incoming.send, 200, kept.response, self._wire.headers(incoming.log.id))
+            return
+        if not kept.resumable:
+            raise http_error(
+                400, "stream: the events of this response were not kept: it was not streamed, or is too long"
+            )
+        after = query.get("starting_after", "-1")
+        if not _NUMBER.fullmatch(after):
+            raise http_error(400, f"starting_after must be a whole number, not {after[:100]!r}")
+        await self._follow(incoming, kept.id, int(after))
+
+    async def _delete(self, incoming: IncomingRequest) -> None:
+        kept, late = await self._kept(incoming), False
+        if (running := self._running.get(kept.id)) is not None:
+            await running.forget()
+        elif not kept.ended:
+            late = not (await self._cancelled(incoming, kept)).ended
+        await self._responses.delete(kept.id, kept.owner)
+        if late:
+            await self._responses.cancel(kept)  # who makes it is to keep nothing more of it
+        body = {"id": kept.id, "object": "response", "deleted": True}
+        await send_json(incoming.send, 200, body, self._wire.headers(incoming.log.id))
+
+    async def _cancel(self, incoming: IncomingRequest) -> None:
+        kept = await self._kept(incoming)
+        if (running := self._running.get(kept.id)) is not None:
+            with running.used():
+                await running.cancel()
+                kept = running.as_kept()
+        elif not kept.ended:
+            kept = await self._cancelled(incoming, kept)
+        await send_json(incoming.send, 200, kept.response, self._wire.headers(incoming.log.id))
+
+    async def _cancelled(self, incoming: IncomingRequest, kept: StoredResponse) -> StoredResponse:
+        """Asks the process that makes a response to give it up, and waits for it a while."""
+        await self._responses.cancel(kept)
+        for _ in range(_PATIENCE):
+            await anyio.sleep(_POLL)
+            if (kept := await self._kept(incoming)).ended:
+                break
+        return kept
+
+    async def _input_items(self, incoming: IncomingRequest) -> None:
+        kept, query = await self._kept(incoming), QueryParams(incoming.scope["query_string"])
+        conversation = ReferenceResolver(self._responses, incoming.client.id, kept.user)
+        before = await conversation.before(kept.previous) if kept.previous else []
+        items = [listed_item(item, f"item_{kept.id}_{at}") for at, item in enumerate([*before, *kept.items])]
+        if query.get("order", "desc") == "desc":
+            items.reverse()
+        ids = [item["id"] for item in items]
+        start = ids.index(query["after"]) + 1 if query.get("after") in ids else 0
+        limit = min(100, max(1, _number(query.get("limit")) or _PAGE))
+        page = items[start : start + limit]
+        ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {"first_id": None, "last_id": None}
+        body = {"object": "list", "data": page, **ends, "has_more": start + limit < len(items)}
+        await send_json(incoming.send, 200, body, self._wire.headers(incoming.log.id))
+
+    async def _kept(self, incoming: IncomingRequest) -> StoredResponse:
+        response_id, scope = incoming.scope["path_params"]["response_id"], incoming.scope
+        # The API has no place for an end user in these requests: who has the owner's key and our id may see it.
+        user = named_end_user(QueryParams(scope["query_string"]), Headers(scope=scope), explicit=True) or None
+        running = self._running.get(response_id)
+        if running is not None and running.kept.owner == incoming.client.id and not running.forgotten:
+            kept: StoredResponse | None = running.as_kept() if user in (None, running.kept.user) else None
+        else:
+            kept = await self._responses.get(response_id, incoming.client.id, user)
+        if kept is None:
+            raise not_found(response_id)
+        return kept
+
+    async def _follow(self, incoming: IncomingRequest, response_id: str, after: int) -> None:
+        """Writes the events of a response to a client, those that are there and those that come."""
+        headers = self._wire.headers(response_id)
+        sink = SSEResponse(incoming.send, headers, self._handler.options.keepalive, self._wire.keep_alive)
+        running = self._running.get(response_id)
+        reads = self._read(sink, incoming, response_id, after)
+        if running is not None:
+            reads.close()
+            reads = self._read_along(running, sink, incoming, after)
+        await _while_there(incoming.receive, reads, sink)
+
+    async def _read_along(
+        self, running: BackgroundResponse, sink: SSEResponse, incoming: IncomingRequest, after: int
+    ) -> None:
+        """Reads the events of an answer that this process makes."""
+        with running.followed(after) as follower:
+            while events := await running.next_events(follower):
+                data = b"".join([event.data for event in events])
+                last = running.done_by(events[-1])
+                note = (
+                    sse_comment(f"streamfold warning {running.storage_warning}")
+                    if last and running.storage_warning
+                    else b""
+                )
+                await sink.write(note + data, last=last)
+                running.got(follower, events)
+        if running.refused is not None:
+            await self._refuse(incoming, running.refused)
+        else:
+            await sink.write(b"", last=True)
+
+    async def _read(self, sink: SSEResponse, incoming: IncomingRequest, response_id: str, after: int) -> None:
+        """Reads the events of an answer that is kept, or that another process makes."""
+        at, looks = after, 0
+        while not sink.ended:
+            try:
+                kept = await self._responses.get(response_id, incoming.client.id)  # first: it may end in between
+                events = await self._responses.events(kept, at) if kept is not None else []
+            except StoreError:
+                if not sink.started:
+                    raise
+                kept, events, looks = None, [], looks + 1
+                if looks < _LOST:  # it may be back soon, and this is no answer that has ended
+                    await anyio.sleep(_POLL)
+                    continue
+            if events:
+                at = events[-1].number
+                await sink.write(b"".join([event.data for event in events]))
+            if kept is None or kept.ended:
+                await sink.write(b"", last=True)
+            elif not events:
+                await anyio.sleep(_POLL)
+
+    async def _refuse(self, incoming: IncomingRequest, refusal: HTTPError) -> None:
+        status, body = self._wire.error(refusal, incoming.log.id)
+        await send_json(incoming.send, status, body, {**self._wire.headers(incoming.log.id), **refusal.headers})
+
+
+async def _nobody(message: Any) -> None:
+    """Stands for a client that does not wait."""
+
+
+async def _while_there(receive: Receive, work: Coroutine[Any, Any, None], sink: Sink | None = None) -> None:
+    """Does something for as long as the client is there. Raises ClientGone if it leaves before the end.
+
+    Args:
+        sink: what keeps the connection alive meanwhile.
+    """
+    done, failure = False, None
+
+    async def watch(scope: anyio.CancelScope) -> None:
+        await until_left(receive, sink)
+        scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch, tasks.cancel_scope)
+        try:
+            await work
+            done = True
+        except Exception as error:  # raised below: a task group would wrap it
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    if not done:
+        raise ClientGone
+
+
+def _number(value: object) -> int | None:
+    """Returns a whole number that is not negative, also from its digits; None for anything else."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

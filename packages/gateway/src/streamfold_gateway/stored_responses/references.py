@@ -1,0 +1,133 @@
+"""What a request refers to, written into its input: the conversation that it continues, and items by their ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+
+from streamfold.serving import json_text
+
+from ..http_errors import HTTPError, http_error
+from .store import ResponseStore, StoredResponse
+
+_LONGEST = 1000  # responses of one conversation
+_PATIENCE = 10.0  # seconds to read what a request refers to
+_ITEM_ID = re.compile(r"[a-z]+_([A-Za-z0-9]+)_[0-9]+")  # of an item that an emitter has named after its response
+
+
+def not_found(response_id: str) -> HTTPError:
+    """Returns the refusal for a response that does not exist, or belongs to somebody else."""
+    return http_error(404, f"there is no response {response_id[:200]!r} here: it has expired, or was never kept")
+
+
+def input_items(given: Any) -> list[Any]:
+    """Returns the input of a request as items."""
+    if isinstance(given, str) and given:
+        return [{"type": "message", "role": "user", "content": given}]
+    return list(given) if isinstance(given, list) else []
+
+
+def listed_item(item: Any, item_id: str) -> dict[str, Any]:
+    """Returns an input item as the API lists it: with an id, and its text as a part."""
+    made = {"id": item_id, "type": "message", **item} if isinstance(item, Mapping) else {"id": item_id}
+    if made.get("type") == "message" and isinstance(text := made.get("content"), str):
+        kind = "output_text" if made.get("role") == "assistant" else "input_text"
+        made["content"] = [{"type": kind, "text": text}]
+    return made
+
+
+class ReferenceResolver:
+    """Finds what requests of one client refer to.
+
+    Args:
+        owner: the client.
+        user: the end user that they name.
+        count: is told how many bytes a reference stands for before it is written out, and may refuse them.
+    """
+
+    def __init__(
+        self, responses: ResponseStore, owner: str, user: str, count: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self._responses = responses
+        self._owner = owner
+        self._user = user
+        self._count = count
+
+    async def before(self, response_id: str) -> list[Any]:
+        """Returns the items of a response and of all that it continues: inputs and outputs, the first ones first.
+
+        Raises:
+            HTTPError: one of them is not kept here, or is still under way; or they are too many together.
+        """
+        turns: list[list[Any]] = []
+        wanted: str | None = response_id
+        with _within_reason():
+            while wanted is not None:
+                kept = await self._responses.get(wanted, self._owner, self._user)
+                if kept is None or len(turns) == _LONGEST:
+                    raise http_error(
+                        400,
+                        f"previous_response_id: there is no response {wanted[:200]!r} here: it has expired, was never"
+                        " kept, or belongs to somebody else; send the whole conversation as input",
+                        "previous_response_not_found",
+                    )
+                if not kept.ended:
+                    raise http_error(400, f"previous_response_id: the response {wanted!r} is still under way")
+                turns.append([*kept.items, *_answered(kept)])
+                self._count(_size(turns[-1]))
+                wanted = kept.previous
+        return [item for turn in reversed(turns) for item in turn]
+
+    async def resolved(self, items: list[Any]) -> list[Any]:
+        """Returns items with those in the place of references that are kept here. Other references stay.
+
+        Raises:
+            HTTPError: they are too many together.
+        """
+        outputs: dict[str, dict[str, Any]] = {}  # by response and item: each is read and measured once
+        sizes: dict[str, int] = {}
+        made = list(items)
+        with _within_reason():
+            for at, item in enumerate(items):
+                item_id = item.get("id") if isinstance(item, Mapping) and item.get("type") == "item_reference" else None
+                if not isinstance(item_id, str):
+                    continue
+                named = _ITEM_ID.fullmatch(item_id)
+                response_id = f"resp_{named[1]}" if named else await self._responses.response_of(item_id, self._owner)
+                if response_id is None:
+                    continue
+                if response_id not in outputs:
+                    kept = await self._responses.get(response_id, self._owner, self._user)
+                    outputs[response_id] = {found.get("id"): found for found in kept.response["output"]} if kept else {}
+                if (found := outputs[response_id].get(item_id)) is not None:
+                    sizes[item_id] = sizes.get(item_id) or _size(found)
+                    self._count(sizes[item_id])
+                    made[at] = found
+        return made
+
+
+@contextmanager
+def _within_reason() -> Iterator[None]:
+    """Refuses what takes too long to read."""
+    try:
+        with anyio.fail_after(_PATIENCE):
+            yield
+    except TimeoutError:
+        raise http_error(
+            503, "what the request refers to can't be read now; try again later", retry_after="1"
+        ) from None
+
+
+def _size(value: Any) -> int:
+    return len(json_text(value))
+
+
+def _answered(kept: StoredResponse) -> list[Any]:
+    """The output of a response, without calls that were cut off: they can't be answered."""
+    calls = ("function_call", "custom_tool_call")
+    output: list[Any] = kept.response["output"]
+    return [item for item in output if not (item["type"] in calls and item.get("status") == "incomplete")]

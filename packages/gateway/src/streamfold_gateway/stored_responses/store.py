@@ -1,0 +1,192 @@
+"""How responses are kept in a store: each is a record, with its state and its events as parts.
+
+A record is the request's own items and who makes the response; `state` is the object of the API; `event/NUMBER` holds
+the events up to that number; `cancelled` asks whoever makes the response to give it up. A record `item-ID` says which
+response has an item whose id a provider made. A response whose maker is gone
+has no end of its own: it is `failed` for whoever looks at it, with what had come of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import anyio.to_thread
+from pydantic_core import from_json
+
+from streamfold.serving import json_text
+from streamfold.stores import Store, StoreError
+
+from .events import FINAL, StoredEvent, cut_events, interrupted_response
+
+_ID = re.compile(r"[\w-]{1,200}", re.ASCII)
+# Found in the bytes: parsing would hold a long answer once more. In a text the quotation marks are escaped. An id that
+# is not an item's stands for nothing: the item is looked up in the response then.
+_ID_IN_JSON = re.compile(rb'"id": ?"([\w-]{1,200})"')
+_ITEM = "item-"  # begins the name of a record that says which response has an item
+_AHEAD = 3600.0  # seconds for which an answer under way stays, although it may be silent for long
+_LARGE = 2**18  # bytes of JSON above which it is parsed beside the event loop
+_logger = logging.getLogger("streamfold.gateway")
+_STOPPED = {
+    "code": "server_error",
+    "message": "the gateway was stopped while the answer was under way; this is what had come of it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """A response, and what it answers.
+
+    Attributes:
+        owner: whose it is: nobody else gets it.
+        user: which of the owner's end users it is for, as `named_end_user` says it.
+        items: the input items of its own request.
+        previous: the response whose conversation it continues.
+        response: the object of the API, as it is so far.
+        resumable: whether its events are kept too.
+        last: the event that ends it, if its maker is gone.
+    """
+
+    id: str
+    owner: str
+    items: Sequence[Any]
+    previous: str | None
+    response: dict[str, Any]
+    resumable: bool = True
+    last: StoredEvent | None = None
+    user: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing more to come."""
+        return self.response["status"] in FINAL
+
+
+class ResponseStore:
+    """Keeps responses in a store. All methods but `running` raise StoreError.
+
+    Args:
+        size: bytes of all responses together.
+
+    Attributes:
+        most: bytes of one state, and of the events of one answer, so that one does not push out all others.
+    """
+
+    def __init__(self, store: Store, size: int) -> None:
+        self.store = store
+        self.size = size
+        self.most = size // 2
+
+    async def put(
+        self,
+        kept: StoredResponse,
+        state: bytes | memoryview,
+        events: Sequence[StoredEvent] = (),
+        *,
+        ended: bool,
+        head: bool = True,
+    ) -> bool:
+        """Keeps a response, or what is new of it. Returns whether it is kept.
+
+        Args:
+            state: the JSON of the response; empty if there is nothing new of it.
+            events: further events, one behind the other.
+            head: with the request's own items.
+        """
+        values: dict[str, bytes] = {}
+        if head:
+            about: dict[str, Any] = {"previous": kept.previous, "resumable": kept.resumable, "user": kept.user}
+            about["maker"] = self.store.name
+            values[kept.id] = json_text({**about, "items": list(kept.items)}).encode()
+        if state:
+            values[f"{kept.id}/state"] = bytes(state)
+            if ended:  # ids that a provider made don't say which response they belong to
+                ids = {found[1].decode() for found in _ID_IN_JSON.finditer(state)}
+                values |= {f"{_ITEM}{item_id}": kept.id.encode() for item_id in ids if kept.id[5:] not in item_id}
+        if events:
+            values[f"{kept.id}/event/{events[-1].number:012}"] = b"".join([each.data for each in events])
+        return await self.store.put(kept.owner, values, ahead=0.0 if ended else _AHEAD)
+
+    async def get(self, response_id: str, owner: str, user: str | None = None) -> StoredResponse | None:
+        """Returns a response of this owner; None if there is none.
+
+        Args:
+            user: only one that is for this end user; None: for any of them.
+        """
+        if not _ID.fullmatch(response_id):
+            return None
+        state = f"{response_id}/state"
+        found = await self.store.get(owner, [response_id, state])
+        if len(found) < 2:
+            return None
+        try:
+            head, response = await _parsed(found[response_id]), await _parsed(found[state])
+            kept = StoredResponse(
+                response_id, owner, head["items"], head["previous"], response, head["resumable"], user=head["user"]
+            )
+            under_way = not kept.ended and await self._is_made(head["maker"])
+        except (ValueError, LookupError, TypeError) as error:
+            _logger.warning("%r: the response %s is damaged, and counts as lost: %s", self.store, response_id, error)
+            return None
+        if user is not None and kept.user != user:
+            return None
+        if kept.ended or under_way:
+            return kept
+        ended, last = interrupted_response(response, await self.events(kept), "failed", error=_STOPPED)
+        return replace(kept, response=ended, last=last)
+
+    async def response_of(self, item_id: str, owner: str) -> str | None:
+        """Returns the id of the response that has an item; None if no response of this owner is known to."""
+        name = f"{_ITEM}{item_id}"
+        found = await self.store.get(owner, [name]) if _ID.fullmatch(item_id) else {}
+        return found[name].decode() if name in found else None
+
+    async def events(self, kept: StoredResponse, after: int = -1) -> list[StoredEvent]:
+        """Returns the events of a response with a higher number."""
+        parts = await self.store.parts(kept.owner, kept.id, f"event/{after:012}" if after >= 0 else "event/")
+        found = [
+            event
+            for part, data in parts.items()
+            if part.startswith("event/")
+            for event in cut_events(data, int(part.removeprefix("event/")))
+        ]
+        return [event for event in (*found, *([kept.last] if kept.last else [])) if event.number > after]
+
+    async def delete(self, response_id: str, owner: str) -> bool:
+        """Forgets a response. Returns whether there was one."""
+        return await self.store.delete(owner, response_id)
+
+    async def cancel(self, kept: StoredResponse) -> None:
+        """Asks the process that makes a response to give it up."""
+        await self.store.put(kept.owner, {f"{kept.id}/cancelled": b""}, ahead=_AHEAD)
+
+    async def wanted(self, kept: StoredResponse) -> Literal["cancelled", "deleted"] | None:
+        """Returns whether another process wants a response that is made here to end; None if not."""
+        cancelled = f"{kept.id}/cancelled"
+        try:
+            found = await self.store.get(kept.owner, [kept.id, cancelled])
+        except StoreError:  # whoever wants to end it can't say so now
+            return None
+        if cancelled not in found:
+            return None
+        return "cancelled" if kept.id in found else "deleted"
+
+    async def aclose(self) -> None:
+        """Closes the store."""
+        await self.store.aclose()
+
+    async def _is_made(self, maker: str) -> bool:
+        try:
+            return await self.store.runs(maker)
+        except StoreError:  # nobody knows
+            return True
+
+
+async def _parsed(data: bytes) -> Any:
+    """Returns a stored value. Raises ValueError, also where it is nested too deeply: `json` would recurse until Python
+    stops it, and a finalizer that the garbage collector runs down there fails.
+    """
+    return await anyio.to_thread.run_sync(from_json, data) if len(data) > _LARGE else from_json(data)
