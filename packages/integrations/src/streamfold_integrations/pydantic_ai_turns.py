@@ -31,9 +31,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_core import to_json
 
-from streamfold import Message, ToolCall
-from streamfold.types import AudioPart, FilePart, ImagePart
-from streamfold.types import TextPart as Text
+from streamfold import Message, ToolCall, types
 
 KEPT = "streamfold"  # the member of `provider_details`
 
@@ -84,7 +82,7 @@ def _answer(message: ModelResponse) -> Message:
         who = message.provider_name or "another model"
         why = f"of an answer that {who} gave{' and that was changed' if own else ''}, streamfold can't send the parts"
         warnings.warn(f"{why} {', '.join(lost)}: they are left out", UserWarning, stacklevel=2)
-    said = texts[0] if len(texts) == 1 else tuple(map(Text, texts))
+    said = texts[0] if len(texts) == 1 else tuple(map(types.TextPart, texts))
     reasoning = "".join(thoughts) if thoughts else None
     return Message("assistant", said or None, calls, reasoning=reasoning, origin=own.origin if own else None)
 
@@ -139,11 +137,11 @@ def _content(content: str | Sequence[Any]) -> Any:
 def _part(item: Any) -> Any:
     match item:
         case str():
-            return Text(item)
+            return types.TextPart(item)
         case TextContent():
-            return Text(item.content)
+            return types.TextPart(item.content)
         case BinaryContent():
-            kind = ImagePart if item.is_image else AudioPart if item.is_audio else FilePart
+            kind = types.ImagePart if item.is_image else types.AudioPart if item.is_audio else types.FilePart
             return kind(data=item.data, media_type=item.media_type)
         case FileUrl():
             return _kind_of(item)(url=item.url)
@@ -154,4 +152,4 @@ def _part(item: Any) -> Any:
 
 def _kind_of(item: FileUrl | UploadedFile) -> Any:
     kind = "image" if isinstance(item, ImageUrl) else item.media_type.partition("/")[0]
-    return {"image": ImagePart, "audio": AudioPart}.get(kind, FilePart)
+    return {"image": types.ImagePart, "audio": types.AudioPart}.get(kind, types.FilePart)

@@ -24,5 +24,3 @@ __all__ = [
     "read_request",
     "stream",
 ]
-
-AGUIWriter.__module__ = __name__  # from where users import them

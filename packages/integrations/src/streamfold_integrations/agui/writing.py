@@ -17,7 +17,7 @@ from streamfold.tools import PendingCall
 from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
 
 from ..hosted_steps import HostedCall, HostedStep
-from ..ui import NONE, OnError, OnPause, Signatures, UIEvent, UIWriter, is_shown_as, last_calls, run_events, server_sent
+from ..ui import OnError, OnPause, Signatures, UIEvent, UIWriter, is_shown_as, last_calls, run_events, server_sent
 from .reading import REASONING, AgentRequest
 
 HEADERS: Mapping[str, str] = MappingProxyType(
@@ -152,7 +152,7 @@ class AGUIWriter(UIWriter):
         """Returns the events of the rest of a call, and its end."""
         begun = self._calls.get(call.id)
         yield from self.call_piece(call.id, call.name, text[begun.written :] if begun else text)
-        shown = self.shown(call.id)
+        shown = self.client_call_id(call.id)
         yield {"type": "TOOL_CALL_END", "toolCallId": shown}
         kept: dict[str, Any] = {"extra": call.extra} if call.extra is not None else {}
         if call.kind != "function":
@@ -194,19 +194,22 @@ class AGUIWriter(UIWriter):
         yield {
             "type": "TOOL_CALL_RESULT",
             "messageId": f"{self._run['runId']}-result-{self._results}",
-            "toolCallId": self.shown(result.call.id),
+            "toolCallId": self.client_call_id(result.call.id),
             "content": _content(result.message),
             "role": "tool",
         }
 
-    def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] = NONE) -> Iterator[UIEvent]:
+    def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] | None = None) -> Iterator[UIEvent]:
         """Returns the end of the run: an interrupt if somebody must approve a call."""
         outcome: dict[str, Any] = {"type": "success"}
         if approvals := [waiting for waiting in pending if waiting.waits_for == "approval"]:
-            asked = [_interrupt(one, self.shown(one.call.id), signatures.get(one.call.id)) for one in approvals]
+            asked = [
+                _interrupt(one, self.client_call_id(one.call.id), (signatures or {}).get(one.call.id))
+                for one in approvals
+            ]
             outcome = {"type": "interrupt", "interrupts": asked}
         elif pending:
-            outcome["pendingToolCallIds"] = [self.shown(waiting.call.id) for waiting in pending]
+            outcome["pendingToolCallIds"] = [self.client_call_id(waiting.call.id) for waiting in pending]
         yield {"type": "RUN_FINISHED", **self._run, "outcome": outcome, **self._spent()}
 
     def abort(self) -> Iterator[UIEvent]:
@@ -238,7 +241,7 @@ class AGUIWriter(UIWriter):
             yield {"type": "REASONING_MESSAGE_END", "messageId": self._thought}
             yield {"type": "REASONING_END", "messageId": self._thought}
 
-    def shown(self, call_id: str) -> str:
+    def client_call_id(self, call_id: str) -> str:
         """Returns the id of a call as the client knows it."""
         if begun := self._calls.get(call_id):
             return begun.id

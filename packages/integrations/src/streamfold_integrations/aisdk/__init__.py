@@ -23,5 +23,3 @@ __all__ = [
     "read_request",
     "stream",
 ]
-
-UIMessageWriter.__module__ = __name__  # from where users import them

@@ -17,7 +17,7 @@ from streamfold.tools import PendingCall
 from streamfold.types import AudioPart, FilePart, ImagePart, MediaPart, TextPart
 
 from ..hosted_steps import HostedCall, HostedStep
-from ..ui import NONE, OnError, OnPause, Signatures, UIEvent, UIWriter, run_events, server_sent
+from ..ui import OnError, OnPause, Signatures, UIEvent, UIWriter, run_events, server_sent
 from .tool_metadata import argument_metadata
 
 HEADERS: Mapping[str, str] = MappingProxyType(
@@ -175,12 +175,12 @@ class UIMessageWriter(UIWriter):
         else:
             yield {"type": "tool-output-available", **call, "output": _output(result.value)}
 
-    def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] = NONE) -> Iterator[UIEvent]:
+    def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] | None = None) -> Iterator[UIEvent]:
         """Returns the requests for approvals, and the end of the message."""
         for waiting in pending:
             if waiting.waits_for == "approval":
                 call_id = waiting.call.id
-                signed = {"signature": signatures[call_id]} if call_id in signatures else {}
+                signed = {"signature": signatures[call_id]} if signatures and call_id in signatures else {}
                 asked = {"approvalId": waiting.approval_id or call_id, "toolCallId": call_id}
                 yield {"type": "tool-approval-request", **asked, **signed}
         yield from self._end_step()

@@ -12,4 +12,4 @@ from .requests import (
     without_provider_approvals,
 )
 from .signing import Signatures, checked_decisions
-from .streams import NONE, OnError, OnPause, UIEvent, UIWriter, error_text, run_events, server_sent
+from .streams import OnError, OnPause, UIEvent, UIWriter, error_text, run_events, server_sent

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from streamfold import (
@@ -34,8 +33,6 @@ from .signing import Signatures
 UIEvent: TypeAlias = dict[str, Any]
 OnError: TypeAlias = Callable[[Exception], str]
 OnPause: TypeAlias = Callable[[ToolRun], Awaitable[None] | None]
-
-NONE: Mapping[str, str] = MappingProxyType({})  # no signatures
 
 _logger = logging.getLogger("streamfold")
 
@@ -86,14 +83,14 @@ class UIWriter(ABC):
         """Returns the events of the result of a call."""
 
     @abstractmethod
-    def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] = NONE) -> Iterable[UIEvent]:
+    def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] | None = None) -> Iterable[UIEvent]:
         """Returns the events of an end in order; `pending` has the calls for which the run waits.
 
         Args:
             signatures: of those calls, by their ids.
         """
 
-    def shown(self, call_id: str) -> str:
+    def client_call_id(self, call_id: str) -> str:
         """Returns the id by which readers know a call."""
         return call_id
 
@@ -209,7 +206,7 @@ async def run_events(
                         await _told(on_end, source)
                     except Exception as failure:  # the answer is whole
                         _report(failure)
-                signed = await signatures.of(source, writer.shown) if signatures else signed
+                signed = await signatures.of(source, writer.client_call_id) if signatures else signed
         last = writer.end(pending, signed) if finished or pending else writer.abort()
     except Exception as error:
         _report(error)
