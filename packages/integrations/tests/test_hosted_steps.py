@@ -16,7 +16,7 @@ from streamfold import HostedPart, Message, StreamDecoder
 from streamfold.recording import Recording
 from streamfold.testing import ReplayProvider
 from streamfold_integrations import agui, aisdk
-from streamfold_integrations.hosted_steps import HostedCall, HostedSteps
+from streamfold_integrations.hosted_tools import HostedCall, HostedSteps
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 PAGE = {"type": "web_search_result", "url": "https://rivers.example/length", "title": "How long rivers are"}

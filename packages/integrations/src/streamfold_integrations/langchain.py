@@ -1,21 +1,33 @@
-"""streamfold as a chat model of LangChain.
+"""A chat model for LangChain: messages, content blocks, tools, structured output.
 
-model = ChatStreamfold(model="kimi:kimi-k2.6")
-agent = create_agent(model, [get_weather])
+    model = ChatStreamfold(model="kimi:kimi-k2.6")
+    agent = create_agent(model, [get_weather])
+
+It needs the extra `langchain`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+import warnings
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, Literal
 
 from langchain_core import output_parsers as parsers
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
@@ -27,12 +39,10 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 import streamfold
 import streamfold.sync
 import streamfold.types
-from streamfold import ChatOptions, Reply, ToolCall
-from streamfold.types import Options, ResponseFormat, ServerTool
+from streamfold import ChatOptions, Message, Reply, ToolCall
+from streamfold.types import AudioPart, FilePart, ImagePart, Options, ResponseFormat, ServerTool, TextPart
 
-from .hosted_steps import HostedSteps
-from .langchain_blocks import citations, file_blocks, server_blocks
-from .langchain_turns import KEPT, to_messages
+from .hosted_tools import HostedCall, HostedStep, HostedSteps
 from .model_settings import NAMES, as_body_members, token_details, unsupported_settings
 
 __all__ = ["ChatStreamfold"]
@@ -41,6 +51,7 @@ _OF_FUNCTIONS = (None, "function", "object")  # types of dicts that describe a f
 _OPTIONS = ("temperature", "top_p", "seed", "reasoning_effort", "extra_body")
 _NOT_IN_BODIES = {*NAMES, *(ChatOptions.__annotations__.keys() - Options.__dataclass_fields__.keys())}
 _CHOICES = {"any": "required", True: "required", False: "none"}
+_LANGCHAINS_OWN = ("stream", "stream_usage", "strict", "ls_structured_output_format")
 
 
 class ChatStreamfold(BaseChatModel):
@@ -136,7 +147,7 @@ class ChatStreamfold(BaseChatModel):
         if any(options.get(name) is not None for name in NAMES):
             options["extra_body"] = {**as_body_members(self._async, options), **(options.get("extra_body") or {})}
         options = {name: value for name, value in options.items() if name not in NAMES}
-        return {"messages": [made for message in messages for made in to_messages(message)], **options}
+        return {"messages": [made for message in messages for made in _to_messages(message)], **options}
 
     def _options(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the options of a call, with those that only some APIs have."""
@@ -258,15 +269,15 @@ class ChatStreamfold(BaseChatModel):
         return self.bind(response_format=form, **bound), parser
 
 
+# --- tools and forms of answers ---------------------------------------------------------------------------------------
+
+
 def _form(schema: Any, strict: bool | None) -> ResponseFormat:
     """Returns the form of an answer, with the name and the description that a schema has beside it."""
     made = convert_to_json_schema(schema)
     about = convert_to_openai_tool(schema)["function"]
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", about["name"])[:64]
     return ResponseFormat(made, name, strict, is_basemodel_subclass(schema), about.get("description") or None)
-
-
-_LANGCHAINS_OWN = ("stream", "stream_usage", "strict", "ls_structured_output_format")
 
 
 def _bound_tool(tool: Any, strict: bool | None) -> Any:
@@ -285,12 +296,110 @@ def _choice(choice: str | bool | dict[str, Any]) -> Any:
     return _CHOICES.get(choice) or {"type": "function", "function": {"name": choice}}
 
 
+# --- messages of LangChain as turns -----------------------------------------------------------------------------------
+
+
+_KEPT = "streamfold"  # the member of `additional_kwargs` that has the message as streamfold keeps it
+_SAID = {"text", "tool_use", "tool_call", "function_call", "invalid_tool_call", "reasoning", "thinking"}
+
+
+def _to_messages(message: BaseMessage) -> Iterator[Message]:
+    match message:
+        case AIMessage():
+            yield _answer(message)
+        case HumanMessage():
+            blocks = _blocks(message)
+            results = [block for block in blocks if block.get("type") == "tool_result"]  # as Anthropic writes them
+            for result in results:
+                yield _tool(result.get("content"), str(result.get("tool_use_id")), failed=bool(result.get("is_error")))
+            rest = [block for block in blocks if block not in results]
+            if rest or not results:
+                yield Message("user", _read_content(rest if results else message.content), name=message.name)
+        case SystemMessage():
+            developer = message.additional_kwargs.get("__openai_role__") == "developer"
+            yield Message("developer" if developer else "system", _read_content(message.content))
+        case ToolMessage():
+            yield _tool(message.content, message.tool_call_id, failed=message.status == "error")
+        case ChatMessage():
+            role: Any = message.role  # any text; `Message` checks it
+            yield Message(role, _read_content(message.content))
+        case _:
+            raise TypeError(f"a message of LangChain was expected, not {type(message).__name__}")
+
+
+def _tool(content: Any, call_id: str, *, failed: bool) -> Message:
+    return Message("tool", _read_content(content), tool_call_id=call_id, error=failed)
+
+
+def _answer(message: AIMessage) -> Message:
+    """Returns an answer as streamfold keeps it, if it made it and nobody has changed it."""
+    blocks = _blocks(message)
+    calls = [_call_of(call["id"], call["name"], call["args"]) for call in message.tool_calls]
+    known = {call.id for call in calls}
+    for block in blocks:  # as Anthropic writes them
+        if block.get("type") == "tool_use" and block.get("id") not in known:
+            calls.append(_call_of(block.get("id"), block["name"], block.get("input") or {}))
+    text = "".join(str(block.get("text") or "") for block in blocks)
+    if isinstance(kept := message.additional_kwargs.get(_KEPT), dict):
+        own = Message.from_dict(kept)
+        runnable = [(call.id, call.name, call.arguments) for call in own.tool_calls if call.error is None]
+        if (own.content or "") == text and runnable == [(call.id, call.name, call.arguments) for call in calls]:
+            return own
+    reasoning = message.additional_kwargs.get("reasoning_content")
+    if reasoning is None:
+        thoughts = [block.get("reasoning") or block.get("thinking") for block in blocks]
+        reasoning = "".join(thought for thought in thoughts if isinstance(thought, str)) or None
+    if lost := sorted({str(block.get("type")) for block in blocks} - _SAID):
+        why = "of an answer that another model gave, streamfold can't send the blocks"
+        warnings.warn(f"{why} {', '.join(lost)}: they are left out", UserWarning, stacklevel=2)
+    texts = [block["text"] for block in blocks if block.get("type") == "text" and block.get("text")]
+    said = tuple(map(TextPart, texts)) if len(texts) > 1 else text or None
+    return Message("assistant", said, tuple(calls), reasoning=reasoning)
+
+
+def _call_of(call_id: str | None, name: str, arguments: dict[str, Any]) -> ToolCall:
+    return ToolCall(call_id or "", name, arguments, json.dumps(arguments, ensure_ascii=False))
+
+
+def _blocks(message: BaseMessage) -> list[dict[str, Any]]:
+    content = message.content if isinstance(message.content, list) else [message.content]
+    return [{"type": "text", "text": block} if isinstance(block, str) else block for block in content]
+
+
+_PARTS = {"image": ImagePart, "file": FilePart, "audio": AudioPart}
+
+
+def _read_content(content: Any) -> Any:
+    """Returns the content of a message of LangChain as streamfold takes it."""
+    if not isinstance(content, list):
+        return content
+    return tuple(_media_part(block) if isinstance(block, dict) else block for block in content)
+
+
+def _media_part(block: dict[str, Any]) -> Any:
+    """Returns a part of a message. LangChain has had two shapes for media, and passes on those of Anthropic."""
+    part = _PARTS.get(str(block.get("type")))
+    source = block.get("source") or {}
+    data = block.get("base64") or block.get("data") or source.get("data")
+    url = block.get("url") or source.get("url")
+    file_id = (
+        block.get("file_id") or source.get("file_id") or (block.get("source_type") == "id" and block["id"]) or None
+    )
+    if part is None or not (data or url or file_id):
+        return block
+    if file_id and "://" in file_id:  # Google's ids are addresses
+        url, file_id = file_id, None
+    named = {"name": block.get("filename") or block.get("name")} if part is FilePart else {}
+    media_type = block.get("mime_type") or source.get("media_type")
+    return part(data=b64decode(data) if data else None, url=url, file_id=file_id, media_type=media_type, **named)
+
+
 # --- answers to LangChain ---------------------------------------------------------------------------------------------
 
 
 def _result(reply: Reply) -> ChatResult:
     message = AIMessage(
-        content=_whole_content(reply),
+        content=_content(reply),
         tool_calls=[_call(call) for call in reply.tool_calls if call.error is None],
         invalid_tool_calls=[_invalid(call) for call in reply.tool_calls if call.error is not None],
         additional_kwargs={
@@ -307,11 +416,11 @@ def _result(reply: Reply) -> ChatResult:
 def _chunk(chunk: streamfold.StreamChunk, steps: HostedSteps, reply: Reply | None) -> ChatGenerationChunk:
     said: dict[str, Any] = {"reasoning_content": chunk.reasoning} if chunk.reasoning else {}
     if reply is None:
-        blocks = [*server_blocks(steps.feed(chunk.hosted))] if chunk.hosted else []
+        blocks = [*_server_blocks(steps.feed(chunk.hosted))] if chunk.hosted else []
         content: Any = [*([chunk.delta] if chunk.delta else []), *blocks] if blocks else chunk.delta
         return ChatGenerationChunk(message=AIMessageChunk(content=content, additional_kwargs=said))
-    cited = [{"type": "text", "text": "", "annotations": citations(reply)}] if reply.citations else []
-    rest = [*server_blocks(steps.feed(reply.hosted, last=True)), *cited, *file_blocks(reply)]
+    cited = [{"type": "text", "text": "", "annotations": _citations(reply)}] if reply.citations else []
+    rest = [*_server_blocks(steps.feed(reply.hosted, last=True)), *cited, *_file_blocks(reply)]
     message = AIMessageChunk(
         content=[*([chunk.delta] if chunk.delta else []), *rest] if rest else chunk.delta,
         tool_call_chunks=[_call_chunk(number, call) for number, call in enumerate(reply.tool_calls)],
@@ -324,12 +433,12 @@ def _chunk(chunk: streamfold.StreamChunk, steps: HostedSteps, reply: Reply | Non
     return ChatGenerationChunk(message=message)
 
 
-def _whole_content(reply: Reply) -> Any:
+def _content(reply: Reply) -> Any:
     """Returns the text, or the blocks of an answer that has more than text."""
-    cited = {"annotations": citations(reply)} if reply.citations else {}
+    cited = {"annotations": _citations(reply)} if reply.citations else {}
     text = [{"type": "text", "text": reply.text, **cited}] if reply.text else []
-    more = [*server_blocks(HostedSteps().feed(reply.hosted, last=True))]
-    files = [*file_blocks(reply)]
+    more = [*_server_blocks(HostedSteps().feed(reply.hosted, last=True))]
+    files = [*_file_blocks(reply)]
     return [*more, *text, *files] if more or cited or files else reply.text
 
 
@@ -350,14 +459,14 @@ def _call_chunk(number: int, call: ToolCall) -> Any:
 
 def _additional_kwargs(reply: Reply) -> dict[str, Any]:
     """Returns what a whole answer has beside its content: the message as streamfold keeps it, and a refusal."""
-    return {**_kept(reply), **({"refusal": reply.refusal} if reply.refusal else {})}
+    return {**_provider_data(reply), **({"refusal": reply.refusal} if reply.refusal else {})}
 
 
-def _kept(reply: Reply) -> dict[str, Any]:
+def _provider_data(reply: Reply) -> dict[str, Any]:
     """Returns what LangChain has no place for: the text of arguments as the model wrote it, signatures, items."""
     message = reply.message
     more = message.tool_calls or message.extras or message.refusal or message.reasoning is not None
-    return {KEPT: message.to_dict()} if more else {}
+    return {_KEPT: message.to_dict()} if more else {}
 
 
 def _metadata(reply: Reply) -> dict[str, Any]:
@@ -387,3 +496,42 @@ def _usage(usage: streamfold.Usage | None) -> UsageMetadata | None:
         if details := {name: count for name, count in counts.items() if count is not None}:
             made[side] = details  # type: ignore[literal-required]
     return made
+
+
+def _server_blocks(steps: Iterable[HostedStep]) -> Iterator[dict[str, Any]]:
+    """Yields what tools of the provider did."""
+    for step in steps:
+        if isinstance(step, HostedCall):
+            yield {"type": "server_tool_call", "id": step.id, "name": step.name, "args": step.input}
+        else:
+            said = {"status": "error" if step.error else "success", "output": step.output}
+            more = {"extras": {"error": step.error}} if step.error else {}
+            yield {"type": "server_tool_result", "tool_call_id": step.call.id, **said, **more}
+
+
+def _citations(reply: Reply) -> list[dict[str, Any]]:
+    """Returns the sources that an answer names; positions are those of its whole text."""
+    return [
+        {
+            "type": "citation",
+            **_given(url=cited.url, title=cited.title, cited_text=cited.cited_text),
+            **_given(start_index=cited.start, end_index=cited.end),
+        }
+        for cited in reply.citations
+    ]
+
+
+def _file_blocks(reply: Reply) -> Iterator[dict[str, Any]]:
+    """Yields the files of an answer."""
+    for file in reply.files:
+        kind = (file.media_type or "").partition("/")[0]
+        data = None if file.data is None else b64encode(file.data).decode()
+        more = _given(filename=file.name, container_id=file.container_id)
+        yield {
+            "type": kind if kind in ("image", "audio", "video") else "file",
+            **_given(base64=data, url=file.url, file_id=file.file_id, mime_type=file.media_type, extras=more or None),
+        }
+
+
+def _given(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}

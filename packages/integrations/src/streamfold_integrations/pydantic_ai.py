@@ -1,48 +1,85 @@
-"""streamfold as a model of pydantic-ai.
+"""A model for pydantic-ai: messages, native tools, settings, streamed responses.
 
-agent = Agent(StreamfoldModel("kimi:kimi-k2.6"), output_type=City)
+    agent = Agent(StreamfoldModel("kimi:kimi-k2.6"), output_type=City)
+
+It needs the extra `pydantic-ai`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+import json
+import warnings
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 
 from pydantic_ai import RunContext
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UserError
 from pydantic_ai.messages import (
+    BaseToolCallPart,
+    BinaryContent,
+    CachePoint,
+    CompactionPart,
+    FilePart,
+    FileUrl,
+    ImageUrl,
     ModelMessage,
     ModelResponse,
     ModelResponsePart,
     ModelResponseStreamEvent,
+    NativeToolCallPart,
+    NativeToolReturnPart,
+    SystemPromptPart,
+    TextContent,
     TextPart,
     ThinkingPart,
     ToolCallPart,
+    ToolReturnPart,
+    UploadedFile,
+    UserPromptPart,
 )
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, check_allow_model_requests
-from pydantic_ai.native_tools import AbstractNativeTool
+from pydantic_ai.native_tools import (
+    AbstractNativeTool,
+    CodeExecutionTool,
+    FileSearchTool,
+    MCPServerTool,
+    WebFetchTool,
+    WebSearchTool,
+)
 from pydantic_ai.profiles import ModelProfile
-from pydantic_ai.settings import ModelSettings
+from pydantic_ai.settings import ModelSettings, ToolOrOutput
+from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
+from pydantic_core import to_json
 
-from streamfold import APIError, APIStatusError, ChatModel, ChatStream, Message, Provider, Reply, Usage
+from streamfold import (
+    APIError,
+    APIStatusError,
+    ChatModel,
+    ChatStream,
+    CodeExecution,
+    ConfigError,
+    FileSearch,
+    HostedMcpServer,
+    Message,
+    NamedTool,
+    Provider,
+    Reply,
+    ToolCall,
+    UrlContext,
+    Usage,
+    WebSearch,
+    types,
+    user,
+)
 from streamfold.types import ResponseFormat
 
-from .hosted_steps import HostedSteps
+from .hosted_tools import HostedCall, HostedStep, HostedSteps
 from .model_settings import NAMES, as_body_members, token_details, unsupported_settings
-from .pydantic_ai_tools import (
-    NATIVE_TOOLS,
-    function,
-    hosted_tools,
-    native_parts,
-    other_parts,
-    select_tools,
-    supported_native_tools,
-)
-from .pydantic_ai_turns import kept, to_messages
 
 __all__ = ["StreamfoldModel"]
 
@@ -65,6 +102,14 @@ _OPTIONS = {
 # pydantic-ai's own, for any model:
 _THEIRS = {"request_timeout", "first_event_timeout", "framing_announcement", "cache"}
 _SETTINGS = {*_OPTIONS, *NAMES, *_THEIRS, "timeout", "tool_choice", "thinking"}
+_EXAMPLES: dict[type[AbstractNativeTool], Any] = {
+    WebSearchTool: WebSearch(),
+    WebFetchTool: UrlContext(),
+    CodeExecutionTool: CodeExecution(),
+    FileSearchTool: FileSearch(["store"]),
+    MCPServerTool: HostedMcpServer("server", "https://example.com/mcp"),
+}
+_NATIVE_TOOLS = frozenset(_EXAMPLES)
 
 
 class StreamfoldModel(Model[Any]):
@@ -109,7 +154,7 @@ class StreamfoldModel(Model[Any]):
         }
         if wrong := sorted({*(settings or {})} - _SETTINGS | {*(settings or {})} & unsupported_settings(self.client)):
             raise UserError(f"{self.system} can't be sent the settings {', '.join(wrong)} through streamfold")
-        if (runs := supported_native_tools(self.client)) is not None:
+        if (runs := _supported_native_tools(self.client)) is not None:
             can["supported_native_tools"] = runs
         super().__init__(settings=settings, profile={**can, **(profile or {})})
 
@@ -126,7 +171,7 @@ class StreamfoldModel(Model[Any]):
     @classmethod
     def supported_native_tools(cls) -> frozenset[type[AbstractNativeTool]]:
         """The tools of providers that have a word here. Whether this provider runs them is known when it is asked."""
-        return NATIVE_TOOLS
+        return _NATIVE_TOOLS
 
     @property
     def provider(self) -> None:
@@ -188,27 +233,271 @@ class StreamfoldModel(Model[Any]):
             request["response_format"] = ResponseFormat(
                 form.json_schema, form.name or "answer", form.strict, description=form.description
             )
-        tools, request["tool_choice"] = select_tools(given.get("tool_choice"), parameters)
-        request["tools"] = [*map(function, tools), *hosted_tools(parameters.native_tools)]
+        tools, request["tool_choice"] = _select_tools(given.get("tool_choice"), parameters)
+        request["tools"] = [*map(_function, tools), *hosted_tools(parameters.native_tools)]
         instructions = self._get_instruction_parts(messages, parameters) or ()
-        history = [turn for message in messages for turn in to_messages(message)]
+        history = [turn for message in messages for turn in _to_messages(message)]
         at = next((at for at, turn in enumerate(history) if turn.role != "system"), len(history))
         history[at:at] = [Message("system", part.content) for part in instructions]
         return {"messages": history, "repair_history": True, **request}
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
+# --- tools: https://ai.pydantic.dev/builtin-tools/ --------------------------------------------------------------------
+
+
+def hosted_tools(tools: Sequence[AbstractNativeTool]) -> list[Any]:
+    """Returns the tools that an agent has beside its functions.
+
+    Raises:
+        UserError: a kind that has no word here.
+    """
+    return [_hosted(tool) for tool in tools]
+
+
+def _hosted(tool: AbstractNativeTool) -> Any:
+    match tool:
+        case WebSearchTool():
+            size = None if tool.search_context_size == "medium" else tool.search_context_size  # their default
+            location: Any = tool.user_location
+            return WebSearch(tool.max_uses, tool.allowed_domains, tool.blocked_domains, location, size)
+        case WebFetchTool():
+            said: Any = (tool.provider_settings or {}).get("anthropic", {})
+            limit, citations = said.get("max_content_tokens"), said.get("enable_citations")
+            return UrlContext(tool.max_uses, tool.allowed_domains, tool.blocked_domains, citations, limit)
+        case CodeExecutionTool():
+            files = [file.file_id for file in tool.files or ()]
+            return CodeExecution(files or None)
+        case FileSearchTool():
+            return FileSearch(list(tool.file_store_ids), tool.max_num_results)
+        case MCPServerTool():
+            return HostedMcpServer(
+                tool.id, tool.url, tool.authorization_token, tool.headers, tool.allowed_tools, "never"
+            )
+    raise UserError(f"{type(tool).__name__} can't be used with streamfold: write it as HostedTool of a provider")
+
+
+def _supported_native_tools(model: ChatModel) -> frozenset[type[AbstractNativeTool]] | None:
+    """Returns the tools that a provider runs, so that an agent can use its own in their place; None: it can't say."""
+    if not isinstance(model, Provider):
+        return None
+    return frozenset(kind for kind, tool in _EXAMPLES.items() if _is_run(model, tool))
+
+
+def _is_run(model: Provider, tool: Any) -> bool:
+    try:
+        model.preview([user("?")], tools=[tool])
+    except ConfigError:
+        return False
+    return True
+
+
+def _function(tool: ToolDefinition) -> dict[str, Any]:
+    """Returns a tool that an agent runs, as the core takes it."""
+    said = {"name": tool.name, "description": tool.description or "", "parameters": tool.parameters_json_schema}
+    strict = {} if tool.strict is None else {"strict": tool.strict}
+    return {"type": "function", "function": {**said, **strict}}
+
+
+def _select_tools(choice: Any, parameters: ModelRequestParameters) -> tuple[list[ToolDefinition], Any]:
+    """Returns the tools that may be called, and the tool choice: output tools are what ends an agent's run."""
+    tools, outputs = parameters.declared_tool_defs, {tool.name for tool in parameters.output_tools}
+    plain = "auto" if parameters.allow_text_output or parameters.allow_image_output else "required"
+    match choice:
+        case None | "auto":
+            allowed, mode = set(tools), plain
+        case "none" | []:
+            allowed, mode = (outputs, plain) if outputs else (set(tools), "none")
+        case "required":
+            allowed, mode = set(tools) - outputs, "required"
+        case ToolOrOutput():
+            allowed, mode = {*choice.function_tools, *outputs}, plain
+        case list() | tuple():
+            allowed, mode = set(choice), "required"
+        case _:
+            raise UserError(
+                f"tool_choice is 'auto', 'none', 'required', names of tools, or ToolOrOutput, not {choice!r}"
+            )
+    kept = [tool for name, tool in tools.items() if name in allowed]
+    if not kept:
+        return [], "auto"
+    return kept, NamedTool(kept[0].name) if mode == "required" and len(kept) == 1 < len(tools) else mode
+
+
+# --- messages of pydantic-ai as turns ---------------------------------------------------------------------------------
+
+
+_KEPT = "streamfold"  # the member of `provider_details`
+
+
+def _to_messages(message: ModelMessage) -> Iterator[Message]:
+    """Yields the turns of one message: a request may be several."""
+    if isinstance(message, ModelResponse):
+        yield _answer(message)
+        return
+    files: list[Any] = []
+    for part in message.parts:
+        match part:
+            case SystemPromptPart():
+                yield Message("system", part.content)
+            case UserPromptPart():
+                yield Message("user", _content(part.content))
+            case ToolReturnPart():
+                text, content = part.model_response_str_and_user_content()
+                files += content
+                yield Message("tool", text, tool_call_id=part.tool_call_id, error=part.outcome != "success")
+            case _:
+                raise UserError(f"a {type(part).__name__} can't be sent: let an Agent prepare the messages")
+    if files:
+        yield Message("user", _content(files))
+
+
+def kept(message: Message, parts: Sequence[ModelResponsePart]) -> dict[str, Any]:
+    """Returns what `provider_details` of an answer has of streamfold: its message, and a hash of the parts shown."""
+    return {_KEPT: {"message": message.to_dict(), "shown": _fingerprint(parts)}}
+
+
+def _answer(message: ModelResponse) -> Message:
+    """Returns an answer as a turn: the message that streamfold kept if no part has changed since, else its parts.
+
+    Of changed parts, the calls that are still the same keep their kind and what the provider wants back with them. What
+    tools of a provider did can't be sent then, nor for another model's answer; a warning says so.
+    """
+    own: Message | None = None
+    if isinstance(details := (message.provider_details or {}).get(_KEPT), dict):
+        own = Message.from_dict(details["message"])
+        if details["shown"] == _fingerprint(message.parts):
+            return own
+    texts = [part.content for part in message.parts if isinstance(part, TextPart) and part.content]
+    thoughts = [part.content for part in message.parts if isinstance(part, ThinkingPart)]
+    calls = tuple(_call(part, own) for part in message.parts if isinstance(part, ToolCallPart))
+    known = (TextPart, ThinkingPart, ToolCallPart)
+    if lost := sorted({type(part).__name__ for part in message.parts if not isinstance(part, known)}):
+        who = message.provider_name or "another model"
+        why = f"of an answer that {who} gave{' and that was changed' if own else ''}, streamfold can't send the parts"
+        warnings.warn(f"{why} {', '.join(lost)}: they are left out", UserWarning, stacklevel=2)
+    said = texts[0] if len(texts) == 1 else tuple(map(types.TextPart, texts))
+    reasoning = "".join(thoughts) if thoughts else None
+    return Message("assistant", said or None, calls, reasoning=reasoning, origin=own.origin if own else None)
+
+
+def _call(part: ToolCallPart, own: Message | None) -> ToolCall:
+    """Returns a call: the kept one if it has the same name and arguments."""
+    before = next((call for call in (own.tool_calls if own else ()) if call.id == part.tool_call_id), None)
+    if before and (before.name, _value(before.arguments_json)) == (part.tool_name, _value(part.args)):
+        return before
+    return ToolCall(part.tool_call_id, part.tool_name, part.args_as_dict(), part.args_as_json_str())
+
+
+def _fingerprint(parts: Sequence[ModelResponsePart]) -> str:
+    """Returns a hash of what parts show. Empty texts show nothing, and arguments are compared as JSON values."""
+    seen = [_content_of(part) for part in parts if not (isinstance(part, TextPart) and not part.content)]
+    return sha256(to_json(seen, bytes_mode="base64", fallback=repr)).hexdigest()
+
+
+def _content_of(part: ModelResponsePart) -> tuple[Any, ...]:
+    match part:
+        case BaseToolCallPart():
+            return part.part_kind, part.tool_call_id, part.tool_name, _value(part.args)
+        case NativeToolReturnPart():
+            return part.part_kind, part.tool_call_id, part.tool_name, part.content
+    content = part.content
+    return part.part_kind, content.data if isinstance(content, BinaryContent) else content
+
+
+def _value(arguments: str | Mapping[str, Any] | None) -> str:
+    """Returns arguments as JSON text that is the same for the same value; a text that isn't JSON unchanged."""
+    try:
+        value = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return str(arguments)
+    return json.dumps(value or {}, sort_keys=True)
+
+
+def _content(content: str | Sequence[Any]) -> Any:
+    if isinstance(content, str):
+        return content
+    parts: list[Any] = []
+    for item in content:
+        if not isinstance(item, CachePoint):
+            parts.append(_part(item))
+        elif parts:  # it marks what stands before it
+            parts[-1] = replace(parts[-1], cache=item.ttl)
+        else:
+            raise UserError("a CachePoint can't be the first content of a user prompt: it marks what stands before it")
+    return tuple(parts)
+
+
+def _part(item: Any) -> Any:
+    match item:
+        case str():
+            return types.TextPart(item)
+        case TextContent():
+            return types.TextPart(item.content)
+        case BinaryContent():
+            kind = types.ImagePart if item.is_image else types.AudioPart if item.is_audio else types.FilePart
+            return kind(data=item.data, media_type=item.media_type)
+        case FileUrl():
+            return _kind_of(item)(url=item.url)
+        case UploadedFile():  # Google's ids are addresses
+            return _kind_of(item)(**{"url" if "://" in item.file_id else "file_id": item.file_id})
+    raise UserError(f"streamfold can't send a {type(item).__name__}")
+
+
+def _kind_of(item: FileUrl | UploadedFile) -> Any:
+    kind = "image" if isinstance(item, ImageUrl) else item.media_type.partition("/")[0]
+    return {"image": types.ImagePart, "audio": types.AudioPart}.get(kind, types.FilePart)
+
+
+# --- answers to pydantic-ai -------------------------------------------------------------------------------------------
 
 
 def _parts(reply: Reply, provider: str) -> list[ModelResponsePart]:
     calls = [ToolCallPart(call.name, call.arguments_json, tool_call_id=call.id) for call in reply.tool_calls]
     return [
         *([ThinkingPart(reply.reasoning)] if reply.reasoning else []),
-        *native_parts(HostedSteps().feed(reply.hosted, last=True), provider),
+        *_native_parts(HostedSteps().feed(reply.hosted, last=True), provider),
         *([TextPart(reply.text)] if reply.text else []),
-        *other_parts(reply, provider),
+        *_other_parts(reply, provider),
         *calls,
     ]
+
+
+def _native_parts(steps: Iterable[HostedStep], provider: str) -> Iterator[ModelResponsePart]:
+    """Yields what tools of the provider did. It is for showing: the message goes back as streamfold keeps it."""
+    for step in steps:
+        if isinstance(step, HostedCall):
+            yield NativeToolCallPart(_name(step), _arguments(step), step.id, provider_name=provider)
+        else:
+            output = {"error": step.error} if step.error and not step.output else step.output
+            yield NativeToolReturnPart(
+                _name(step.call),
+                output,
+                step.call.id,
+                outcome="failed" if step.error else "success",
+                provider_name=provider,
+            )
+
+
+def _other_parts(reply: Reply, provider: str) -> Iterator[ModelResponsePart]:
+    """Yields the files of an answer that are here already, and what a compaction says."""
+    for file in reply.files:
+        if file.data is not None:
+            media_type = file.media_type or "application/octet-stream"
+            yield FilePart(BinaryContent(file.data, media_type=media_type), provider_name=provider)
+    for part in reply.hosted:
+        if part.kind == "compaction":
+            said = part.raw.get("content")
+            yield CompactionPart(said if isinstance(said, str) else None, id=part.id, provider_name=provider)
+
+
+def _name(call: HostedCall) -> str:
+    return f"mcp_server:{call.part.server or 'unknown'}" if call.part.kind == "mcp" else call.part.kind
+
+
+def _arguments(call: HostedCall) -> dict[str, Any]:
+    if call.part.kind != "mcp":
+        return call.input
+    return {"action": "call_tool", "tool_name": call.part.name, "tool_args": call.input}
 
 
 def _finish_reason(reply: Reply) -> Any:
@@ -274,11 +563,11 @@ class _Streamed(StreamedResponse):
                     # One part, whatever tools of the provider come between: an agent joins parts by blank lines.
                     for event in parts.handle_text_delta(vendor_part_id="text", content=chunk.delta):
                         yield event
-                for part in native_parts(steps.feed(chunk.hosted), self.provider_name):
+                for part in _native_parts(steps.feed(chunk.hosted), self.provider_name):
                     yield parts.handle_part(vendor_part_id=None, part=part)
             reply = self._stream.reply
-        rest = native_parts(steps.feed(reply.hosted, last=True), self.provider_name)
-        for part in [*rest, *other_parts(reply, self.provider_name)]:
+        rest = _native_parts(steps.feed(reply.hosted, last=True), self.provider_name)
+        for part in [*rest, *_other_parts(reply, self.provider_name)]:
             yield parts.handle_part(vendor_part_id=None, part=part)
         for call in reply.tool_calls:
             yield parts.handle_tool_call_part(

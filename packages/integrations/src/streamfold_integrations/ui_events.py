@@ -1,4 +1,4 @@
-"""A stream or a tool run as the events of a protocol, whatever happens to it."""
+"""A stream or a tool run as events of a UI protocol."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from streamfold.serving import DeltaOrder, json_text, replace_non_finite, sse_ev
 from streamfold.stores import StoreError
 from streamfold.tools import CallInDoubtError, PendingCall
 
-from ..hosted_steps import HostedStep, HostedSteps
-from .signing import Signatures
+from .hosted_tools import HostedStep, HostedSteps
+from .ui_requests import Signatures
 
 UIEvent: TypeAlias = dict[str, Any]
 OnError: TypeAlias = Callable[[Exception], str]

@@ -1,4 +1,4 @@
-"""What the tools of a provider did, as the calls and results that frameworks know: each told once, and in order."""
+"""Steps of provider-run tools as the calls and results of frameworks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model's own text of arguments, where a user interface would change it by reading and writing JSON."""
+"""Keeps a call as the provider sent it in the metadata of a framework's message."""
 
 from __future__ import annotations
 

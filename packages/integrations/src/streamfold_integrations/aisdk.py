@@ -1,0 +1,524 @@
+"""The AI SDK's UI message stream: reads requests of `useChat`, writes its events.
+
+    from streamfold_integrations import aisdk
+
+    @app.post("/api/chat")
+    async def chat(request: Request) -> StreamingResponse:
+        received = aisdk.read_request(await request.json())
+        return StreamingResponse(aisdk.stream(received.run(model, [get_weather])), headers=aisdk.HEADERS)
+
+An assistant message has the turns of a whole run, with `step-start` between them. Results are inside the parts of their
+calls, and so are the decisions of a person: https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message.
+
+Every answer of the model is a step of one assistant message. A call is `tool-input-available` only after the answer has
+ended in order. What only the provider can read is in `data-streamfold` parts, which user interfaces ignore and send
+back: https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol#data-stream-protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from streamfold import ChatStream, ConfigError, Message, Reply, ToolCall, ToolResult, ToolRun, tool_result
+from streamfold.config import did_you_mean
+from streamfold.serving import ObjectReader, to_base64
+from streamfold.tools import PendingCall
+from streamfold.types import AudioPart, ContentPart, FilePart, ImagePart, MediaPart, TextPart
+
+from .hosted_tools import HostedCall, HostedStep
+from .provider_data import argument_metadata, read_call
+from .ui_events import OnError, OnPause, UIEvent, UIWriter, error_text, run_events, server_sent
+from .ui_requests import (
+    Decision,
+    ExternalResult,
+    Signatures,
+    UIRequest,
+    checked_decisions,
+    client_extras,
+    close_open_calls,
+    last_calls,
+    media_part,
+    without_provider_approvals,
+)
+
+__all__ = [
+    "HEADERS",
+    "ChatRequest",
+    "Decision",
+    "ExternalResult",
+    "UIMessageWriter",
+    "error_text",
+    "read_messages",
+    "read_request",
+    "stream",
+]
+
+
+HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "content-type": "text/event-stream",
+        "cache-control": "no-cache, no-transform",  # a proxy that compresses a stream also holds it back
+        "x-vercel-ai-ui-message-stream": "v1",
+        "x-accel-buffering": "no",
+    }
+)
+_ROLES = ("system", "user", "assistant")
+_DENIED = "not run: the call was denied"
+_UNFINISHED = ("input-streaming", None)
+_REASONS = {"tool_calls": "tool-calls", "content_filter": "content-filter", "unknown": "other"}
+_PARTS = (TextPart, ImagePart, FilePart, AudioPart)
+_UNKNOWN = "application/octet-stream"
+Metadata = Callable[[ToolRun | ChatStream], Mapping[str, Any] | None]
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest(UIRequest):
+    """A request of `useChat`.
+
+    Attributes:
+        message_id: the id of the assistant message that the answer continues; None if it begins a new one.
+    """
+
+    message_id: str | None = field(default=None, kw_only=True)
+
+
+def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust_client: bool = False) -> ChatRequest:
+    """Reads the body that `DefaultChatTransport` sends.
+
+    Args:
+        secret: with which `stream` signed the calls: then only these can be approved or denied, by the same owner, with
+            these arguments, each once.
+        owner: the user or tenant who sent it, as your application knows them. Nothing that is kept of the run is found
+            by another one. By default all requests have one owner.
+        trust_client: the client may call the tools with any arguments: its decisions are not checked.
+
+    Raises:
+        ConfigError: it is something else; the error names the place. Or a decision is not signed.
+    """
+    fields = ObjectReader(body, "the request")
+    given, chat = fields.must("messages", list), fields.text("id") or ""
+    turns = _MessageReader(given)
+    last = given[-1] if given else None
+    continued = last.get("id") if isinstance(last, Mapping) and last.get("role") == "assistant" else None
+    return ChatRequest(
+        id=chat,
+        messages=tuple(turns.messages),
+        decisions=checked_decisions(
+            turns.decisions,
+            last_calls(turns.messages),
+            None if secret is None else Signatures(secret, owner, chat),
+            "messages",
+        ),
+        results=tuple(turns.results),
+        body=body,
+        owner=owner,
+        signed=secret is not None,
+        trust_client=trust_client,
+        message_id=continued,
+    )
+
+
+def read_messages(messages: Iterable[Any]) -> list[Message]:
+    """Reads UI messages. Raises ConfigError that names the place of anything else."""
+    return _MessageReader(list(messages)).messages
+
+
+class _MessageReader:
+    """The turns of UI messages, and what was decided about the calls of the last one."""
+
+    def __init__(self, given: list[Any]) -> None:
+        self.decisions: list[Decision] = []
+        self.results: list[ExternalResult] = []
+        read: list[Message] = []
+        for at, message in enumerate(given):
+            read += self._message(message, f"messages[{at}]")
+            if read and read[-1].role == "user":
+                self.decisions = []  # the person went on instead
+        self.messages = without_provider_approvals(close_open_calls(read), keep_last=True)
+
+    def _message(self, message: Any, where: str) -> Iterator[Message]:
+        fields = ObjectReader(message, where)
+        role, parts = fields.string("role"), fields.must("parts", list)
+        if role not in _ROLES:
+            raise ConfigError(f"{where}.role is {role!r}{did_you_mean(role, _ROLES)}. Allowed: {', '.join(_ROLES)}")
+        if role == "assistant":
+            yield from self._steps(parts, where)
+        elif role == "system":
+            yield Message(
+                "system", "".join(text.text for text in _contents(parts, where) if isinstance(text, TextPart))
+            )
+        else:
+            contents = list(_contents(parts, where))
+            single = contents[0] if len(contents) == 1 else None
+            yield Message("user", single.text if isinstance(single, TextPart) else tuple(contents))
+
+    def _steps(self, parts: list[Any], where: str) -> Iterator[Message]:
+        step = _StepReader()
+        for at, part in enumerate(parts):
+            kind = ObjectReader(part, f"{where}.parts[{at}]").string("type")
+            if kind == "step-start":
+                yield from self._turn(step)
+                step = _StepReader()
+            else:
+                step.add(kind, part, f"{where}.parts[{at}]")
+        yield from self._turn(step)
+
+    def _turn(self, step: _StepReader) -> Iterator[Message]:
+        if not (step.text or step.calls or step.refusal):
+            return
+        self.decisions, self.results = step.decisions, step.results
+        yield Message(
+            "assistant",
+            step.text or None,
+            tuple(step.calls),
+            reasoning=step.reasoning,
+            refusal=step.refusal,
+            extras=step.extras,
+        )
+        yield from step.answers
+
+
+class _StepReader:
+    """One turn of the model."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.reasoning: str | None = None
+        self.refusal: str | None = None
+        self.extras: dict[str, Any] = {}
+        self.calls: list[ToolCall] = []
+        self.answers: list[Message] = []
+        self.decisions: list[Decision] = []
+        self.results: list[ExternalResult] = []
+
+    def add(self, kind: str, part: Mapping[str, Any], where: str) -> None:
+        """Adds a part. Sources, files and data of the application are not for the model."""
+        if kind == "text":
+            self._say(ObjectReader(part, where).string("text"), _kept(part, "providerMetadata"))
+        elif kind == "reasoning":
+            self.reasoning = (self.reasoning or "") + ObjectReader(part, where).string("text")
+        elif kind == "data-streamfold":
+            self.extras |= client_extras(ObjectReader(part, where).inner("data").mapping("extras") or {})
+        elif kind == "dynamic-tool":
+            self._call(ObjectReader(part, where).string("toolName"), part, where)
+        elif kind.startswith("tool-"):
+            self._call(kind.removeprefix("tool-"), part, where)
+
+    def _say(self, text: str, kept: Mapping[str, Any]) -> None:
+        if kept.get("refusal"):
+            self.refusal = (self.refusal or "") + text
+        else:
+            self.text += text
+
+    def _call(self, name: str, part: Mapping[str, Any], where: str) -> None:
+        state = part.get("state")
+        if part.get("providerExecuted"):  # what the provider wants of it is in the extras
+            return
+        if state in _UNFINISHED or part.get("preliminary"):  # cut off while it was written: never a call
+            return
+        value = part["input"] if part.get("input") is not None else part.get("rawInput")
+        kept = _kept(part, "callProviderMetadata") or _kept(part, "resultProviderMetadata")
+        call = read_call(ObjectReader(part, where).string("toolCallId"), name, {} if value is None else value, kept)
+        self.calls.append(call)
+        approval = ObjectReader(part, where).object("approval") or ObjectReader({}, f"{where}.approval")
+        if state == "approval-responded":
+            reason = approval.any("reason")
+            self.decisions.append(
+                Decision(
+                    call.id,
+                    approval.must("approved", bool),
+                    reason if isinstance(reason, str) else None,
+                    approval.text("signature"),
+                    approval.text("id"),
+                )
+            )
+        elif state == "output-available":
+            self._answer(call, _result(part.get("output"), where), error=False)
+        elif state == "output-error":
+            self._answer(call, ObjectReader(part, where).string("errorText"), error=True)
+        elif state == "output-denied":
+            reason = approval.any("reason")
+            self.answers.append(tool_result(call, f"{_DENIED}: {reason}" if reason else _DENIED, error=True))
+
+    def _answer(self, call: ToolCall, content: Any, *, error: bool) -> None:
+        self.answers.append(tool_result(call, content, error=error))
+        self.results.append(ExternalResult(call.id, content, error))
+
+
+def _kept(part: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Returns what the writer left in the metadata of a part."""
+    metadata = part.get(name)
+    found = metadata.get("streamfold") if isinstance(metadata, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _contents(parts: list[Any], where: str) -> Iterator[ContentPart]:
+    for at, part in enumerate(parts):
+        place = f"{where}.parts[{at}]"
+        fields = ObjectReader(part, place)
+        kind = fields.string("type")
+        if kind == "text":
+            yield TextPart(fields.string("text"))
+        elif kind == "file":
+            media_type, name = fields.string("mediaType"), fields.text("filename")
+            yield media_part(place, _kind(media_type), media_type, url=fields.string("url"), name=name)
+
+
+def _result(output: Any, where: str) -> Any:
+    """Returns the content of a result: text, JSON data, or the parts that the writer wrote."""
+    match output:
+        case {"type": "content", "value": list(items)}:
+            return [_result_part(item, f"{where}.output.value[{at}]") for at, item in enumerate(items)]
+    return output
+
+
+def _result_part(item: Any, where: str) -> ContentPart:
+    match item:
+        case {"type": "text", "text": str(text)}:
+            return TextPart(text)
+        case {"type": "file-data" | "image-data" | "media", "data": str(data), "mediaType": str(media_type)}:
+            return media_part(where, _kind(media_type), media_type, data=data)
+        case {"type": "file-url" | "image-url", "url": str(url), **rest}:
+            media_type = ObjectReader(rest, where).text("mediaType") or ("image" if item["type"] == "image-url" else "")
+            return media_part(where, _kind(media_type), media_type, url=url)
+        case {"type": "file-id", "fileId": str(file_id)}:
+            return media_part(where, "document", None, file_id=file_id)
+    raise ConfigError(f"{where} is not a part of a result: {item!r:.80}")
+
+
+def _kind(media_type: str) -> str:
+    return media_type.partition("/")[0].lower()
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+def stream(
+    source: ToolRun | ChatStream,
+    *,
+    message_id: str | None = None,
+    reasoning: bool = True,
+    metadata: Metadata | None = None,
+    secret: str | None = None,
+    on_pause: OnPause | None = None,
+    on_end: OnPause | None = None,
+    on_error: OnError | None = None,
+) -> AsyncIterator[bytes]:
+    """Returns a run or an answer as the body of a response with `HEADERS`.
+
+    A failure is an `error` event, so that nothing is raised: what went wrong is logged. Leaving the iteration closes
+    the connection to the provider.
+
+    Args:
+        message_id: the id of the assistant message. To continue one, pass `UIRequest.message_id`.
+        reasoning: whether reasoning is sent.
+        metadata: called at the end with the source; returns the metadata of the message.
+        secret: signs the calls that a person must approve, for `read_request` with the same secret and owner. Each
+            approval is good once: the journal of the run keeps that.
+        on_pause: called with a run that waits for an approval or a result, before the client is told, so that its state
+            can be saved; also with a run that failed because its journal's store could not be used, which can then be
+            resumed with the same decisions. May be async. If it raises, the client gets an error and is asked nothing.
+        on_end: called with a run that has ended with an answer, so that its saved state can be deleted; with it nothing
+            can be approved any more. May be async. What it raises is logged.
+        on_error: returns what the user interface shows of an error. Default: `error_text`, the provider's message, and
+            no more than "see its log" for errors of the server itself.
+    """
+    writer = UIMessageWriter(
+        message_id,
+        reasoning=reasoning,
+        metadata=metadata and (lambda: metadata(source)),
+    )
+    signatures = None
+    if secret is not None and isinstance(source, ToolRun):
+        signatures = Signatures(secret, source.owner, source.chat_id)
+    return server_sent(run_events(source, writer, on_error, signatures, on_pause, on_end), b"data: [DONE]\n\n")
+
+
+class UIMessageWriter(UIWriter):
+    """Writes the chunks of a UI message stream. For the arguments see `stream`."""
+
+    whole_calls_replace = True
+
+    def __init__(
+        self,
+        message_id: str | None = None,
+        *,
+        reasoning: bool = True,
+        metadata: Callable[[], Mapping[str, Any] | None] | None = None,
+    ) -> None:
+        self._message_id = message_id
+        self._reasoning = reasoning
+        self._metadata = metadata
+        self._in_step = False
+        self._begun: set[str] = set()  # calls of this step of which pieces were written
+        self._open: str | None = None  # "text" or "reasoning", the part that grows
+        self._parts = 0
+        self._turns = 0
+        self._reason: str | None = None
+
+    def start(self) -> Iterator[UIEvent]:
+        """Returns the `start` of the message."""
+        yield {"type": "start"} | ({"messageId": self._message_id} if self._message_id else {})
+
+    def turn(self) -> Iterator[UIEvent]:
+        """Returns the start of a step, and the end of the one before."""
+        yield from self._end_step()
+        self._in_step = True
+        yield {"type": "start-step"}
+
+    def text(self, text: str) -> Iterator[UIEvent]:
+        """Returns the events of a piece of text."""
+        yield from self._say("text", text)
+
+    def reasoning(self, text: str) -> Iterator[UIEvent]:
+        """Returns the events of a piece of reasoning."""
+        if self._reasoning:
+            yield from self._say("reasoning", text)
+
+    def call_piece(self, call_id: str, name: str, text: str) -> Iterator[UIEvent]:
+        """Returns the events of a call that is being written: its part is `input-streaming`, which nobody runs."""
+        yield from self._close()
+        if call_id not in self._begun:
+            self._begun.add(call_id)
+            yield {"type": "tool-input-start", "toolCallId": call_id, "toolName": name}
+        yield {"type": "tool-input-delta", "toolCallId": call_id, "inputTextDelta": text}
+
+    def call(self, call: ToolCall, text: str) -> Iterator[UIEvent]:
+        """Returns the event of a whole call."""
+        yield from self._close()
+        head: UIEvent = {"toolCallId": call.id, "toolName": call.name}
+        kept = argument_metadata(call)
+        if call.extra is not None:
+            kept["extra"] = call.extra
+        tail = _metadata(kept)
+        if call.error:
+            problem = f"the arguments of {call.name} are not a JSON object"
+            yield {"type": "tool-input-error", **head, "input": call.raw_arguments, "errorText": problem, **tail}
+        else:
+            yield {"type": "tool-input-available", **head, "input": call.arguments, **tail}
+
+    def hosted(self, step: HostedStep) -> Iterator[UIEvent]:
+        """Returns the event of a step of a tool that the provider runs."""
+        yield from self._close()
+        call = step if isinstance(step, HostedCall) else step.call
+        at: UIEvent = {"toolCallId": call.id, "providerExecuted": True, "dynamic": True}
+        if isinstance(step, HostedCall):
+            yield {"type": "tool-input-available", **at, "toolName": call.name, "input": call.input}
+        elif step.error:
+            yield {"type": "tool-output-error", **at, "errorText": step.error}
+        else:
+            yield {"type": "tool-output-available", **at, "output": step.output}
+
+    def turn_end(self, reply: Reply) -> Iterator[UIEvent]:
+        """Returns the end of an answer. Its step goes on: the results of its calls belong to it."""
+        yield from self._close()
+        yield from _sources(reply)
+        if reply.refusal:
+            yield from self._say("text", reply.refusal)
+            yield from self._close({"refusal": True})
+        self._turns += 1
+        self._begun = set()
+        self._reason = _REASONS.get(reply.finish_reason, reply.finish_reason)
+        if kept := _provider_extras(reply):
+            yield {"type": "data-streamfold", "id": f"turn-{self._turns}", "data": kept}
+
+    def result(self, result: ToolResult) -> Iterator[UIEvent]:
+        """Returns the event of the result of a call."""
+        call: UIEvent = {"toolCallId": result.call.id}
+        if result.denied:
+            yield {"type": "tool-output-denied", **call}
+        elif result.message.error:
+            yield {"type": "tool-output-error", **call, "errorText": str(result.value)}
+        else:
+            yield {"type": "tool-output-available", **call, "output": _serialize_output(result.value)}
+
+    def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] | None = None) -> Iterator[UIEvent]:
+        """Returns the requests for approvals, and the end of the message."""
+        for waiting in pending:
+            if waiting.waits_for == "approval":
+                call_id = waiting.call.id
+                signed = {"signature": signatures[call_id]} if signatures and call_id in signatures else {}
+                asked = {"approvalId": waiting.approval_id or call_id, "toolCallId": call_id}
+                yield {"type": "tool-approval-request", **asked, **signed}
+        yield from self._end_step()
+        last: UIEvent = {"type": "finish"} | ({"finishReason": self._reason} if self._reason else {})
+        if self._metadata is not None and (found := self._metadata()) is not None:
+            last["messageMetadata"] = dict(found)
+        yield last
+
+    def abort(self) -> Iterator[UIEvent]:
+        """Returns the end of a message that was stopped on the server."""
+        yield {"type": "abort"}
+
+    def fail(self, error: Exception, text: str) -> Iterator[UIEvent]:
+        """Returns the error. Parts that are open stay open: they are not whole."""
+        yield {"type": "error", "errorText": text}
+
+    def _end_step(self) -> Iterator[UIEvent]:
+        if self._in_step:
+            yield {"type": "finish-step"}
+        self._in_step = False
+
+    def _say(self, kind: str, text: str) -> Iterator[UIEvent]:
+        if not text:
+            return
+        if self._open != kind:
+            yield from self._close()
+            self._open, self._parts = kind, self._parts + 1
+            yield {"type": f"{kind}-start", "id": str(self._parts)}
+        yield {"type": f"{kind}-delta", "id": str(self._parts), "delta": text}
+
+    def _close(self, kept: Mapping[str, Any] | None = None) -> Iterator[UIEvent]:
+        if self._open is not None:
+            yield {"type": f"{self._open}-end", "id": str(self._parts), **_metadata(kept)}
+        self._open = None
+
+
+def _metadata(kept: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {"providerMetadata": {"streamfold": dict(kept)}} if kept else {}
+
+
+def _sources(reply: Reply) -> Iterator[UIEvent]:
+    """Yields the sources that an answer names, each once, and the files that can be shown."""
+    for number, cited in enumerate(dict.fromkeys((one.kind, one.url, one.title) for one in reply.citations), 1):
+        kind, url, title = cited
+        named = {"title": title} if title else {}
+        if url:
+            yield {"type": "source-url", "sourceId": f"source-{number}", "url": url, **named}
+        else:
+            named = {"title": title or kind, **({"filename": title} if title and kind == "file" else {})}
+            yield {"type": "source-document", "sourceId": f"source-{number}", "mediaType": _UNKNOWN, **named}
+    for file in reply.files:
+        media_type = file.media_type or _UNKNOWN
+        if file.data is not None:
+            yield {"type": "file", "mediaType": media_type, "url": f"data:{media_type};base64,{to_base64(file.data)}"}
+        elif file.url:
+            yield {"type": "file", "mediaType": media_type, "url": file.url}
+
+
+def _provider_extras(reply: Reply) -> dict[str, Any]:
+    """Returns what only the provider can read of a turn. Not its origin: addresses are nothing for a browser."""
+    return {"extras": dict(reply.extras)} if reply.extras else {}
+
+
+def _serialize_output(value: Any) -> Any:
+    """Returns the value of a tool as JSON data; parts in the shape of the AI SDK's own content of results."""
+    if not isinstance(value, list) or not any(isinstance(part, _PARTS) for part in value):
+        return value
+    return {"type": "content", "value": [_serialize_part(part) for part in value]}
+
+
+def _serialize_part(part: str | TextPart | MediaPart) -> dict[str, Any]:
+    if isinstance(part, str | TextPart):
+        return {"type": "text", "text": part if isinstance(part, str) else part.text}
+    if part.data is not None:
+        return {"type": "file-data", "data": to_base64(part.data), "mediaType": part.media_type}
+    if part.url is not None:
+        return {"type": "file-url", "url": part.url} | ({"mediaType": part.media_type} if part.media_type else {})
+    return {"type": "file-id", "fileId": part.file_id}
