@@ -12,9 +12,9 @@ import httpx2
 
 from sdks import anthropic, genai, openai
 from streamfold import Provider
-from streamfold.integrations import httpx as on_httpx
-from streamfold.integrations import httpx2 as on_httpx2
 from streamfold.recording import Recording
+from streamfold_repair import httpx as on_httpx
+from streamfold_repair import httpx2 as on_httpx2
 
 MESSAGES: Any = [{"role": "user", "content": "Hello"}]
 

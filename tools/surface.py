@@ -43,9 +43,12 @@ MODULES: dict[str, list[str]] = {
     "streamfold_integrations.agui": [],
     "streamfold_integrations.aisdk": [],
     "streamfold.sync": [],
+    "streamfold_repair.httpx": [],
+    "streamfold_repair.transport": [],
 }
 WITH_MEMBERS = {
     "Adapter",
+    "Repaired",
     "Framing",
     "Prepared",
     "gateway",

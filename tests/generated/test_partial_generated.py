@@ -19,7 +19,7 @@ from client_readers import so_far, sse
 from provider_streams import WIRES, WRITERS, Answer, Atom, Event, Item, Piece, arguments, failure, text, written
 from scale import pick
 from streamfold import Provider, Reply, StreamDecoder, StreamError, UpstreamError
-from streamfold.integrations.httpx import RepairTransport
+from streamfold_repair.httpx import RepairTransport
 
 CASES = pick(1000, 30, 5000)  # of each wire format
 

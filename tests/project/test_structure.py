@@ -131,11 +131,9 @@ def test_the_environment_is_read_by_the_configuration(module: str) -> None:
     assert not [node for node in _nodes(module) if isinstance(node, ast.Attribute) and node.attr == "environ"]
 
 
-@each_row(
-    "module", [name for name in MODULES if name.split(".")[0] not in ("net", "recording", "testing", "integrations")]
-)
+@each_row("module", [name for name in MODULES if name.split(".")[0] not in ("net", "recording", "testing")])
 def test_few_packages_import_httpx(module: str) -> None:
-    """httpx is the business of the network, of recordings and of integrations; providers name it in signatures."""
+    """httpx is the business of the network, and of recordings; providers name it in signatures."""
     named = ("client.provider", "client.loop_bound_client", "sync.provider")
     assert "httpx" not in _imports(module) or module in named
 
@@ -213,11 +211,7 @@ def test_exports() -> None:
 
 def test_public_modules_list_their_names() -> None:
     """A module that users import from lists its names; in others, a name without an underscore is for the project."""
-    behind = (
-        name
-        for name in MODULES
-        if "." in name and not _is_package(name) and not re.fullmatch(r"integrations\.\w+", name)
-    )
+    behind = (name for name in MODULES if "." in name and not _is_package(name))
     names = {
         name: [getattr(node, "targets", [getattr(node, "target", None)])[0] for node in _tree(name).body]
         for name in behind

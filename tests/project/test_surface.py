@@ -30,7 +30,7 @@ JSON = {  # where `Any` is JSON data, or what a user's own function takes and re
     "**members: Any",
     *(
         f"{name}: Any"
-        for name in ("body", "content", "filter", "forwarded", "input", "item", "payload", "state", "value")
+        for name in ("body", "choice", "content", "filter", "forwarded", "input", "item", "payload", "state", "value")
     ),
     "response_format: Any",  # as it was given: a model, a schema or a word
     "batches() -> Any",  # made by the client, which stands above

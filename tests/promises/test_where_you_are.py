@@ -38,12 +38,12 @@ from scale import pick
 from sdks import openai
 from servers import END, STREAM, Connection, framed, sends_each, serving
 from streamfold import sync
-from streamfold.integrations.httpx import RepairTransport
 from streamfold.testing import call as scripted_call
+from streamfold_repair.httpx import RepairTransport
 from tables import each_row
 
 BOUND_BY = [
-    "integrations/test_repair.py::test_a_client_sees_what_the_answer_means",
+    "../packages/repair/tests/test_repair.py::test_a_client_sees_what_the_answer_means",
     "../packages/integrations/tests/test_langchain.py::test_each_kind_of_stream_is_right",
     "../packages/integrations/tests/test_pydantic_ai.py::test_each_kind_of_stream_is_right",
     "client/test_sync.py::test_streaming_and_whole_answers",

@@ -107,7 +107,8 @@ def installed(peer: Peer, folder: Path) -> tuple[Path, Path]:
     if not (folder / "complete").exists():
         venv.create(folder / "venv", with_pip=True, clear=True)
         pip = [str(python), "-m", "pip", "--disable-pip-version-check", "-q"]
-        subprocess.run([*pip, "install", peer.requirement, *peer.requires, "-e", str(HERE.parents[1])], check=True)
+        ours = ["-e", str(HERE.parents[1]), "-e", str(HERE.parents[1] / "packages" / "repair")]
+        subprocess.run([*pip, "install", peer.requirement, *peer.requires, *ours], check=True)
         if peer.in_wheel:
             code = "import sysconfig; print(sysconfig.get_path('purelib'))"
             where = subprocess.run([str(python), "-c", code], check=True, capture_output=True, text=True).stdout.strip()

@@ -40,7 +40,7 @@ def _put_below(package: str) -> None:
         library = importlib.import_module(package)
     except ModuleNotFoundError:
         return
-    transport = importlib.import_module(f"streamfold.integrations.{package}").RepairTransport
+    transport = importlib.import_module(f"streamfold_repair.{package}").RepairTransport
     for client in (library.Client, library.AsyncClient):
         client._transport_for_url = _around(client._transport_for_url, transport)
 

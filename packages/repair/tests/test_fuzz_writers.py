@@ -15,8 +15,8 @@ from mirror import emitter
 from repaired_clients import ask
 from scale import pick
 from streamfold import Reply, StreamDecoder, StreamError
-from streamfold.engine import StreamRewriter
-from streamfold.integrations.repair import RepairSettings
+from streamfold_repair.rewriter import StreamRewriter
+from streamfold_repair.stream_repair import RepairSettings
 from tables import each_row
 
 WIRES = ("chat", "responses", "anthropic", "gemini")

@@ -15,8 +15,8 @@ from made_hosted import MAKERS
 from mirror import emitter, read
 from streamfold import HostedPart, Message, Provider, Reply, StreamDecoder, user
 from streamfold.adapters.serializing.reply_deltas import reply_deltas
-from streamfold.engine import StreamRewriter
-from streamfold.integrations.repair import RepairSettings
+from streamfold_repair.rewriter import StreamRewriter
+from streamfold_repair.stream_repair import RepairSettings
 
 SECRETS = ("EncEnc", "EnB", "Eo8", "gAAA", "c2ln", "srvtoolu", "cntr_1")  # what only its maker may see again
 PROFILES = {"anthropic": "anthropic:claude-sonnet-5", "gemini": "gemini:gemini-3-pro-preview",

@@ -9,7 +9,7 @@ import pytest
 
 from folding import DONE, bytewise, call, chunk, entry, event, fin, text
 from mirror import payloads
-from streamfold.integrations.repair import RepairSettings, UnreadError
+from streamfold_repair.stream_repair import RepairSettings, UnreadError
 
 
 def named(*events: dict[str, Any], spaced: bool = True) -> bytes:

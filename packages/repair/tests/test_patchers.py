@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from streamfold.adapters.anthropic import AnthropicStreamPatcher
-from streamfold.adapters.chat import ChatStreamPatcher
-from streamfold.adapters.gemini import GeminiStreamPatcher
-from streamfold.adapters.responses import ResponsesStreamPatcher
-from streamfold.adapters.serializing import StreamPatcher
+from streamfold_repair.patchers.anthropic import AnthropicStreamPatcher
+from streamfold_repair.patchers.base import StreamPatcher
+from streamfold_repair.patchers.chat import ChatStreamPatcher
+from streamfold_repair.patchers.gemini import GeminiStreamPatcher
+from streamfold_repair.patchers.responses import ResponsesStreamPatcher
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from streamfold.adapters.serializing import StreamPatcher
 )
 def test_a_patcher_uses_public_members_of_its_serializer_alone(patcher: type) -> None:
     """A serializer has one public `send` and public `write_...` methods: a patcher shares no private name with it."""
-    bases = [base for base in patcher.__mro__[1:] if base.__module__.startswith("streamfold.")]
+    bases = [base for base in patcher.__mro__[1:] if base.__module__.startswith("streamfold")]
     assert StreamPatcher in bases
     assert len(bases) == 3
     private = set().union(*map(_private, bases))

@@ -23,15 +23,15 @@ from sdks import anthropic, openai
 from streamfold import ConfigError, Limits, ProtocolError
 from streamfold.adapters.chat import ChatSerializer
 from streamfold.adapters.responses import ResponsesSerializer
-from streamfold.engine import StreamRewriter
-from streamfold.integrations import httpx2 as over_httpx2
-from streamfold.integrations.httpx import Repaired, RepairTransport
-from streamfold.integrations.repair import RepairSettings
 from streamfold.recording import Recording
+from streamfold_repair import httpx2 as over_httpx2
+from streamfold_repair.httpx import Repaired, RepairTransport
+from streamfold_repair.rewriter import StreamRewriter
+from streamfold_repair.stream_repair import RepairSettings
 from tables import each_row
 
 pytestmark = pytest.mark.one_loop  # the clients have asyncio's events in them
-FOLDER = Path(__file__).parents[2] / "fixtures"
+FOLDER = Path(__file__).parents[3] / "fixtures"
 RECORDINGS = {
     f"{file.parent.name}/{file.stem}": Recording.load(file.with_suffix("")) for file in sorted(FOLDER.glob("*/*.sse"))
 }
@@ -313,7 +313,7 @@ async def test_everything_else_is_untouched(url: str, body: Any, status: int) ->
 async def test_what_was_mended_is_told_without_the_key(caplog: pytest.LogCaptureFixture) -> None:
     """The response and the log say what was mended; a key that a server echoes is in neither line of the log."""
     body = chunk({"content": "Hi"}) + sse({"error": {"message": "bad key sk-none"}})
-    with caplog.at_level(logging.INFO, "streamfold.integrations"):
+    with caplog.at_level(logging.INFO, "streamfold.repair"):
         seen = await ask("chat", body)
         mended = await ask("chat", call(entry(0, None, "f", CITY)) + fin("tool_calls") + DONE)
     assert str(seen.error) == "bad key sk-none"  # the client's own, from the server it chose

@@ -16,9 +16,9 @@ from folding import DONE, call, chunk, entry, event, fin, fragments, random_cut,
 from mirror import emitter, looks_whole, open_calls, payloads, read, written_calls
 from streamfold import IncompleteStreamError, ProtocolError, Reply, StreamDecoder, StreamError, Tool, UpstreamError
 from streamfold.adapters.responses import ClientTool, ResponsesSerializer
-from streamfold.engine import StreamRewriter
-from streamfold.integrations.repair import RepairSettings
 from streamfold.recording import Recording
+from streamfold_repair.rewriter import StreamRewriter
+from streamfold_repair.stream_repair import RepairSettings
 from tables import each_row
 
 WIRES = ("chat", "responses", "anthropic")
@@ -220,7 +220,7 @@ def test_arguments_that_have_lost_a_piece(wire: str, missing: bool) -> None:
         assert told(read(wire, out)) == [("a", "f", {"x": "one two"})]
 
 
-FIXTURES = sorted(Path(__file__).parents[2].glob("fixtures/*/*.sse"))
+FIXTURES = sorted(Path(__file__).parents[3].glob("fixtures/*/*.sse"))
 
 
 @EACH

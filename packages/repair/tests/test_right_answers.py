@@ -8,7 +8,7 @@ import random
 import pytest
 
 from right_answers import WIRES, Made
-from streamfold.integrations.repair import RepairSettings, UnreadError
+from streamfold_repair.stream_repair import RepairSettings, UnreadError
 
 CASES = 300
 CALLS = (b"function_call", b"tool_use", b"functionCall", b"tool_calls")

@@ -13,12 +13,12 @@ import scale
 from folding import DONE, call, entry, fin, fragments, random_cut, text
 from mirror import emitter, openai_chat, openai_done, payloads, read
 from streamfold import Reply
-from streamfold.engine import StreamRewriter
-from streamfold.integrations.repair import RepairSettings
 from streamfold.recording import Recording
+from streamfold_repair.rewriter import StreamRewriter
+from streamfold_repair.stream_repair import RepairSettings
 from tables import each_row
 
-FOLDER = Path(__file__).parents[2] / "fixtures"
+FOLDER = Path(__file__).parents[3] / "fixtures"
 NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.sse"))
 WIRES = ("chat", "responses", "anthropic", "gemini")
 

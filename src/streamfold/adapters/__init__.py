@@ -6,18 +6,28 @@ Provisional: a minor version may change or remove a name without a deprecation.
 """
 
 from ..requests import HistoryRules, Request, Rules
+from ..text import parse_event
 from ..values import (
+    Block,
+    BlockEnd,
+    BlockPiece,
+    CallSummary,
     Delta,
     ExtraPart,
     Failure,
     Finish,
+    Meta,
     ReasoningDelta,
+    RefusalDelta,
     StreamEnd,
     TextDelta,
     ToolCallDelta,
     UsageUpdate,
+    as_count,
     error_info,
+    int_or_none,
     set_public_module,
+    str_or_none,
 )
 from .base import Adapter, EndpointInfo, Framing, adapter_by_path, find_adapter
 from .client_members import (
@@ -34,6 +44,10 @@ from .prepared_request import PreparedRequest
 
 __all__ = [  # what an adapter of another package is written with
     "Adapter",
+    "Block",
+    "BlockEnd",
+    "BlockPiece",
+    "CallSummary",
     "Delta",
     "EndpointInfo",
     "ExtraPart",
@@ -41,15 +55,23 @@ __all__ = [  # what an adapter of another package is written with
     "Finish",
     "Framing",
     "HistoryRules",
+    "Meta",
     "PreparedRequest",
     "ReasoningDelta",
+    "RefusalDelta",
     "Request",
     "Rules",
     "StreamEnd",
     "TextDelta",
     "ToolCallDelta",
     "UsageUpdate",
+    "adapter_by_path",
+    "as_count",
     "error_info",
+    "find_adapter",
+    "int_or_none",
+    "parse_event",
+    "str_or_none",
 ]
 
 set_public_module(__name__, [globals()[name] for name in __all__])

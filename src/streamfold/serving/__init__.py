@@ -23,10 +23,14 @@ from ..adapters import (
     wants_stream,
 )
 from ..adapters import Known as KnownMembers
+from ..adapters.anthropic import STOP_REASONS as ANTHROPIC_STOP_REASONS
 from ..adapters.anthropic import AnthropicSerializer, anthropic_error_body, parse_anthropic_request
+from ..adapters.chat import REASONING as CHAT_REASONING_MEMBERS
 from ..adapters.chat import ChatSerializer, parse_chat_request, wants_usage
 from ..adapters.gemini import Framing as GeminiFraming
 from ..adapters.gemini import GeminiSerializer, camel_case, gemini_error_body, parse_gemini_request
+from ..adapters.responses import PART_KINDS as RESPONSES_PART_KINDS
+from ..adapters.responses import TEXT_EVENTS as RESPONSES_TEXT_EVENTS
 from ..adapters.responses import (
     ClientTools,
     ResponsesSerializer,
@@ -36,17 +40,23 @@ from ..adapters.responses import (
     parse_responses_as_functions,
     parse_responses_request,
 )
+from ..adapters.responses import PartKind as ResponsesPartKind
+from ..adapters.responses import TextEvent as ResponsesTextEvent
 from ..adapters.serializing import (
+    AnswerWriter,
     DeltaOrder,
     ReplyWriter,
+    SerializedCall,
     SerializerArguments,
     StreamSerializer,
     end_deltas,
     error_delta,
     has_items,
+    is_complete_object,
     json_text,
     keep_call_kinds,
     openai_error_body,
+    reply_deltas,
     without_non_finite,
 )
 from ..adapters.serializing import comment as sse_comment
@@ -54,9 +64,12 @@ from ..adapters.serializing import event as sse_event
 from ..requests import CONTINUE_PROMPT, GO_ON_MESSAGE, ObjectReader, is_blank_message
 from ..text import canonical_json, parse_object, replace_non_finite
 from ..values import (
+    ReadToolChoice,
+    as_tools,
     from_base64,
     media_type_of,
     read_data_url,
+    read_tool_choice,
     set_public_module,
     to_base64,
     tool_result_content,
@@ -66,12 +79,17 @@ from .formats import ApiFormat, Serialized
 from .replies import parse_reply, serialize_reply, serialize_stream
 
 __all__ = [
+    "ANTHROPIC_STOP_REASONS",
     "CHAT_MEMBERS",
+    "CHAT_REASONING_MEMBERS",
     "CONTINUE_PROMPT",
     "GEMINI_MEMBERS",
     "GO_ON_MESSAGE",
     "MESSAGES_MEMBERS",
     "RESPONSES_MEMBERS",
+    "RESPONSES_PART_KINDS",
+    "RESPONSES_TEXT_EVENTS",
+    "AnswerWriter",
     "AnthropicSerializer",
     "ApiFormat",
     "ChatSerializer",
@@ -82,13 +100,18 @@ __all__ = [
     "KnownMembers",
     "MemberFilter",
     "ObjectReader",
+    "ReadToolChoice",
     "ReplyWriter",
+    "ResponsesPartKind",
     "ResponsesSerializer",
+    "ResponsesTextEvent",
     "Serialized",
+    "SerializedCall",
     "SerializedEvent",
     "SerializerArguments",
     "StreamSerializer",
     "anthropic_error_body",
+    "as_tools",
     "camel_case",
     "canonical_json",
     "chooses_destination",
@@ -99,6 +122,7 @@ __all__ = [
     "has_items",
     "has_only_function_tools",
     "is_blank_message",
+    "is_complete_object",
     "json_text",
     "keep_call_kinds",
     "media_type_of",
@@ -113,7 +137,9 @@ __all__ = [
     "parse_responses_as_functions",
     "parse_responses_request",
     "read_data_url",
+    "read_tool_choice",
     "replace_non_finite",
+    "reply_deltas",
     "serialize_messages",
     "serialize_reply",
     "serialize_stream",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import httpx
 
-from .repair import Repaired
+from .stream_repair import Repaired
 from .transport import BaseRepairTransport
 
 __all__ = ["RepairTransport", "Repaired"]

@@ -8,15 +8,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ..adapters import Adapter
-from ..adapters.serializing import Passthrough
-from ..text import parse_event
-from ..values import Delta
+from streamfold.adapters import Adapter, Delta, parse_event
+
+from .passthrough import Passthrough
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-    from ..requests import Request
+    from streamfold.adapters import Request
 
 # Of these an answer has at least one, or the error that stands in its place, in whatever words.
 _OF_ERRORS = frozenset({"error", "errors", "message", "detail", "code", "error_code", "error_msg", "status"})

@@ -13,31 +13,28 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
-from ...values import (
+from streamfold import FinishReason, Reply, StreamChunk, ToolCall
+from streamfold.adapters import (
     Block,
     BlockEnd,
     BlockPiece,
-    CallKind,
     CallSummary,
     Delta,
     ExtraPart,
     Failure,
     Finish,
-    FinishReason,
     Meta,
-    PartRef,
     ReasoningDelta,
     RefusalDelta,
-    Reply,
-    StreamChunk,
     StreamEnd,
     TextDelta,
-    ToolCall,
     ToolCallDelta,
 )
-from .call_state import is_complete_object
+from streamfold.serving import is_complete_object
+from streamfold.types import CallKind, PartRef
+
 from .passthrough_state import CALL_HEADER, FieldProgress, PendingEvent, Released
-from .stream_patcher import StreamPatcher
+from .patchers.base import StreamPatcher
 
 _MOST_HELD = 2**14
 

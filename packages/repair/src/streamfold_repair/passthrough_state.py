@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ...values import Delta
-from .call_state import is_complete_object
+from streamfold.adapters import Delta
+from streamfold.serving import is_complete_object
 
 CALL_HEADER = "\0"  # stands for id and name of a call before its arguments
 

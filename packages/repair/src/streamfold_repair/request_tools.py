@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..values import ConfigError, ReadToolChoice, Tool, as_tools, read_tool_choice
+from streamfold import ConfigError, Tool
+from streamfold.serving import ReadToolChoice, as_tools, read_tool_choice
 
 
 def tools_asked(entries: Iterable[Any]) -> tuple[Tool, ...]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..adapters import Adapter
-from ..adapters.serializing import Passthrough, ReplyWriter, StreamPatcher, StreamSerializer, error_delta
-from ..values import ExtraPart, Reply, ReplyWarning, StreamChunk, StreamError
-from .decoder import StreamDecoder
+from streamfold import Reply, ReplyWarning, StreamChunk, StreamDecoder, StreamError
+from streamfold.adapters import Adapter, ExtraPart
+from streamfold.serving import ReplyWriter, StreamSerializer, error_delta
+
+from .passthrough import Passthrough
+from .patchers.base import StreamPatcher
 
 
 class StreamRewriter:

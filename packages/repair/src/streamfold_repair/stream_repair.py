@@ -13,15 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..adapters import adapter_by_path, find_adapter
-from ..adapters.anthropic import AnthropicStreamPatcher
-from ..adapters.chat import ChatStreamPatcher
-from ..adapters.gemini import GeminiStreamPatcher
-from ..adapters.responses import ResponsesStreamPatcher
-from ..adapters.serializing import Passthrough
-from ..engine import EventScanner, StreamDecoder, StreamRewriter
-from ..net import Redactor
-from ..values import (
+from streamfold import (
     APIError,
     ConfigError,
     EmptyResponseError,
@@ -29,16 +21,27 @@ from ..values import (
     ProtocolError,
     Reply,
     ReplyWarning,
+    StreamDecoder,
     StreamError,
     UpstreamError,
     WarningCode,
 )
+from streamfold.adapters import adapter_by_path, find_adapter
+from streamfold.engine import EventScanner
+from streamfold.net import Redactor
+
 from .observed_adapter import ObservedAdapter, UnreadError
+from .passthrough import Passthrough
+from .patchers.anthropic import AnthropicStreamPatcher
+from .patchers.chat import ChatStreamPatcher
+from .patchers.gemini import GeminiStreamPatcher
+from .patchers.responses import ResponsesStreamPatcher
 from .request_tools import choice_asked, tools_asked
+from .rewriter import StreamRewriter
 
 __all__ = ["RepairSettings", "Repaired", "StreamRepair", "UnreadError", "WholeRepair"]
 
-_log = logging.getLogger("streamfold.integrations")
+_log = logging.getLogger("streamfold.repair")
 
 
 @dataclass(slots=True)

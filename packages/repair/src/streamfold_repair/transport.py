@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from ..net import Redactor, secrets_in_headers
-from ..values import Limits, StreamError
-from .repair import Repaired, RepairSettings, StreamRepair, UnreadError
+from streamfold import Limits, StreamError
+from streamfold.net import Redactor, secrets_in_headers
+
+from .stream_repair import Repaired, RepairSettings, StreamRepair, UnreadError
 
 __all__ = ["BaseRepairTransport"]
 
@@ -28,7 +29,7 @@ class BaseRepairTransport:
     (`/chat/completions`, `/responses`, `/messages`, `:streamGenerateContent`); everything else passes through
     untouched. No call is handed on that could be run by mistake. An answer that breaks off ends with an error, which
     the client raises. What an event says beyond text, calls and usage stays in it. `response.extensions["streamfold"]`
-    is a `Repaired`; the logger `streamfold.integrations` tells the same.
+    is a `Repaired`; the logger `streamfold.repair` tells the same.
 
     Args:
         transport: what sends the requests. Default: httpx's own, async or not as the client is. It is closed with this

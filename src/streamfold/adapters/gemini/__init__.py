@@ -7,4 +7,3 @@ from .errors import gemini_error_body, read_google_error
 from .parse import parse_conversation, parse_gemini_request
 from .serializer import Framing, GeminiSerializer
 from .signatures import SIGNATURE
-from .stream_patcher import GeminiStreamPatcher

@@ -49,6 +49,8 @@ REASONING_TEXT = PartKind(
     {"type": "reasoning_text", "text": ""},
 )  # fmt: skip
 
+PART_KINDS = {str(kind.empty["type"]): kind for kind in (TEXT, REFUSAL, SUMMARY, REASONING_TEXT)}
+
 
 def written_usage(usage: Usage) -> dict[str, Any]:
     """Returns usage under the names of this wire format, with further members if the server speaks it too.

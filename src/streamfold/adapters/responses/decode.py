@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
 
-class _TextEvent(NamedTuple):
+class TextEvent(NamedTuple):
     """An event with text: the kind of text, its members, and whether it is the whole of its part."""
 
     kind: type[TextDelta] | type[ReasoningDelta] | type[RefusalDelta]
@@ -62,19 +62,19 @@ class _TextEvent(NamedTuple):
 
 
 TEXT_EVENTS = {
-    "response.output_text.delta": _TextEvent(TextDelta, "delta"),
-    "response.output_text.done": _TextEvent(TextDelta, "text", whole=True),
-    "response.refusal.delta": _TextEvent(RefusalDelta, "delta"),
-    "response.refusal.done": _TextEvent(RefusalDelta, "refusal", whole=True),
-    "response.reasoning_summary_text.delta": _TextEvent(ReasoningDelta, "delta", "summary_index", form="summary"),
-    "response.reasoning_summary_text.done": _TextEvent(
+    "response.output_text.delta": TextEvent(TextDelta, "delta"),
+    "response.output_text.done": TextEvent(TextDelta, "text", whole=True),
+    "response.refusal.delta": TextEvent(RefusalDelta, "delta"),
+    "response.refusal.done": TextEvent(RefusalDelta, "refusal", whole=True),
+    "response.reasoning_summary_text.delta": TextEvent(ReasoningDelta, "delta", "summary_index", form="summary"),
+    "response.reasoning_summary_text.done": TextEvent(
         ReasoningDelta, "text", "summary_index", whole=True, form="summary"
     ),
-    "response.reasoning_text.delta": _TextEvent(ReasoningDelta, "delta", form="text"),
-    "response.reasoning_text.done": _TextEvent(ReasoningDelta, "text", whole=True, form="text"),
+    "response.reasoning_text.delta": TextEvent(ReasoningDelta, "delta", form="text"),
+    "response.reasoning_text.done": TextEvent(ReasoningDelta, "text", whole=True, form="text"),
     # Not OpenAI's: gateways that follow https://www.openresponses.org
-    "response.reasoning.delta": _TextEvent(ReasoningDelta, "delta", form="other"),
-    "response.reasoning.done": _TextEvent(ReasoningDelta, "text", whole=True, form="other"),
+    "response.reasoning.delta": TextEvent(ReasoningDelta, "delta", form="other"),
+    "response.reasoning.done": TextEvent(ReasoningDelta, "text", whole=True, form="other"),
 }
 
 

@@ -30,9 +30,8 @@ from ...values import (
     Warn,
 )
 from .call_state import is_complete_object
-from .passthrough import Passthrough
 from .reply_deltas import chunk_deltas, end_deltas
-from .stream_serializer import StreamSerializer
+from .stream_serializer import AnswerWriter
 
 
 class DeltaOrder:
@@ -92,7 +91,7 @@ class DeltaOrder:
         self._add(preceding_calls, extra, out)
         return out
 
-    def end(self, reply: Reply, emitter: StreamSerializer | Passthrough | None = None) -> list[Delta]:
+    def end(self, reply: Reply, emitter: AnswerWriter | None = None) -> list[Delta]:
         """Returns the rest of the answer: the calls that are still to be written, or their ends, and all that waits.
 
         Args:

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from ...values import ErrorInfo, ExtraPart, Failure, RefusalDelta, Reply, StreamChunk, StreamError
 from .delta_order import DeltaOrder
-from .passthrough import Passthrough
 from .reply_deltas import keep_call_kinds, without_non_finite
-from .stream_serializer import StreamSerializer
+from .stream_serializer import AnswerWriter
 
 
 class ReplyWriter:
@@ -22,7 +21,7 @@ class ReplyWriter:
         emitter: writes the events.
     """
 
-    def __init__(self, emitter: StreamSerializer | Passthrough) -> None:
+    def __init__(self, emitter: AnswerWriter) -> None:
         self._emitter = emitter
         self._order = DeltaOrder(keeps_ends=emitter.keeps_order)
         self._failed = False

@@ -13,7 +13,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
-from typing import Any, ClassVar, NoReturn, Required, TypedDict
+from typing import Any, ClassVar, NoReturn, Protocol, Required, TypedDict
 
 from ...values import (
     CallKind,
@@ -76,6 +76,33 @@ class SerializerArguments(TypedDict, total=False):
     created: int
     tool_choice: ReadToolChoice
     mend_finish: bool
+
+
+class AnswerWriter(Protocol):
+    """What `ReplyWriter` needs of a serializer. Those of other packages need not derive from `StreamSerializer`."""
+
+    said: Collection[str]
+
+    @property
+    def keeps_order(self) -> bool: ...
+
+    @property
+    def calls_may_be_cut(self) -> bool: ...
+
+    @property
+    def call_kinds(self) -> tuple[CallKind, ...]: ...
+
+    def observe_chunk(self, chunk: StreamChunk) -> None: ...
+
+    def shows_broken(self, call: ToolCall) -> bool: ...
+
+    def feed(self, delta: Delta) -> bytes: ...
+
+    def feed_all(self, deltas: Iterable[Delta]) -> bytes: ...
+
+    def finish(self) -> bytes: ...
+
+    def release(self) -> bytes: ...
 
 
 class StreamSerializer(ABC):

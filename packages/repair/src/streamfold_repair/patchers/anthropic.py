@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...values import ExtraPart, Reply
-from ..serializing.reply_deltas import reply_deltas
-from ..serializing.stream_patcher import UNMODELLED, StreamPatcher
-from .decode import STOP_REASONS
-from .serializer import AnthropicSerializer
+from streamfold import Reply
+from streamfold.adapters import ExtraPart
+from streamfold.serving import ANTHROPIC_STOP_REASONS, AnthropicSerializer, reply_deltas
+
+from .base import UNMODELLED, StreamPatcher
 
 _WRITTEN = ("text", "thinking", "tool_use")
 _PIECES = ("text_delta", "thinking_delta", "input_json_delta")
@@ -191,7 +191,9 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
         finish = self.finish_reason
         if finish is None or written is None:
             return written
-        fits = finish.reason == "unknown" or STOP_REASONS.get(finish.raw) == STOP_REASONS.get(written)
+        fits = finish.reason == "unknown" or ANTHROPIC_STOP_REASONS.get(finish.raw) == ANTHROPIC_STOP_REASONS.get(
+            written
+        )
         return finish.raw if finish.raw and fits and not self.has_calls else written
 
     def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...values import ExtraPart, Reply
-from .stream_serializer import StreamSerializer
+from streamfold import Reply
+from streamfold.adapters import ExtraPart
+from streamfold.serving import StreamSerializer
 
 UNMODELLED = "seen"  # the name of an `ExtraPart` with the members of an event that have no delta
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...values import Delta, ExtraPart, NamedTool, ReasoningDelta, Reply, ToolCallDelta, Usage, as_count
-from ..serializing.call_state import SerializedCall
-from ..serializing.reply_deltas import reply_deltas
-from ..serializing.stream_patcher import UNMODELLED, StreamPatcher
-from .decode import REASONING
-from .serializer import ChatSerializer
+from streamfold import NamedTool, Reply, Usage
+from streamfold.adapters import Delta, ExtraPart, ReasoningDelta, ToolCallDelta, as_count
+from streamfold.serving import CHAT_REASONING_MEMBERS, ChatSerializer, SerializedCall, reply_deltas
+
+from .base import UNMODELLED, StreamPatcher
 
 _WRITTEN = frozenset({"id", "object", "created", "model", "choices", "usage", "error"})
 _WRITTEN_OF_CHOICE = frozenset({"index", "delta", "message", "finish_reason"})
-_WRITTEN_OF_DELTA = frozenset({"role", "content", "refusal", "tool_calls", "function_call", *REASONING})
+_WRITTEN_OF_DELTA = frozenset({"role", "content", "refusal", "tool_calls", "function_call", *CHAT_REASONING_MEMBERS})
 _SCALAR = (str, int, float, type(None))  # values that each event of an answer repeats: the last one is enough
 _OF_THE_ANSWER = ("system_fingerprint", "service_tier")  # which every chunk of the API has
 
@@ -85,7 +84,11 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
     def _is_choice(self, choice: Any) -> bool:
         match choice:
             case {"index": int(place), "delta": dict(delta)} if not choice.get("error"):
-                texts = [choice.get("finish_reason"), delta.get("content"), *(delta.get(name) for name in REASONING)]
+                texts = [
+                    choice.get("finish_reason"),
+                    delta.get("content"),
+                    *(delta.get(name) for name in CHAT_REASONING_MEMBERS),
+                ]
                 calls = delta.get("tool_calls") or []
                 if self._has_functions and not calls and (function := delta.get("function_call")):
                     if not _is_function(function):
@@ -135,12 +138,14 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         said = choice.get("delta") or choice.get("message")
         delta = said if isinstance(said, dict) else {}
         self._identify(payload)
-        self._reasoning_names.update(dict.fromkeys(name for name in REASONING if isinstance(delta.get(name), str)))
+        self._reasoning_names.update(
+            dict.fromkeys(name for name in CHAT_REASONING_MEMBERS if isinstance(delta.get(name), str))
+        )
         chunk_rest = {name: value for name, value in payload.items() if name not in _WRITTEN}
         scalars = {name: value for name, value in chunk_rest.items() if isinstance(value, _SCALAR)}
         new, self._last_scalars = ({} if scalars == self._last_scalars else scalars), scalars
         delta_rest = {name: value for name, value in delta.items() if name not in _WRITTEN_OF_DELTA}
-        delta_rest |= {name: None for name in REASONING if name in delta and delta[name] is None}
+        delta_rest |= {name: None for name in CHAT_REASONING_MEMBERS if name in delta and delta[name] is None}
         delta_rest = {name: self._numbered(name, value) for name, value in delta_rest.items()}
         if custom := _custom_calls(delta):
             delta_rest["tool_calls"] = custom
@@ -276,7 +281,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         content = given.get("content")
         if isinstance(content, str | None) and (content or None) != written["content"]:
             mended["content"] = written["content"]
-        is_told = any(given.get(name) for name in (*REASONING, "reasoning_details"))
+        is_told = any(given.get(name) for name in (*CHAT_REASONING_MEMBERS, "reasoning_details"))
         if reply.reasoning and not is_told and ("content" in mended or not given):  # it was read elsewhere
             mended["reasoning_content"] = reply.reasoning
         if mended:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...values import ExtraPart, ReasoningDelta, RefusalDelta, Reply, TextDelta
-from ..serializing.stream_patcher import UNMODELLED, StreamPatcher
-from .serializer import GeminiSerializer
+from streamfold import Reply
+from streamfold.adapters import ExtraPart, ReasoningDelta, RefusalDelta, TextDelta
+from streamfold.serving import GeminiSerializer
+
+from .base import UNMODELLED, StreamPatcher
 
 _WRITTEN = frozenset({"candidates", "modelVersion", "responseId", "usageMetadata", "error"})
 _WRITTEN_OF_CANDIDATE = frozenset({"content", "finishReason", "index"})

@@ -9,24 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...text import parse_event
-from ...values import (
+from streamfold import Reply
+from streamfold.adapters import (
     Delta,
     ExtraPart,
-    PartRef,
     ReasoningDelta,
     RefusalDelta,
-    Reply,
     TextDelta,
     int_or_none,
+    parse_event,
     str_or_none,
 )
-from ..serializing.stream_patcher import UNMODELLED, StreamPatcher
-from .content_parts import REASONING_TEXT, REFUSAL, SUMMARY, TEXT, PartKind
-from .decode import TEXT_EVENTS
-from .opaque_items import text_in
-from .output import UNFINISHED, as_object
-from .serializer import ResponsesSerializer
+from streamfold.serving import RESPONSES_PART_KINDS, RESPONSES_TEXT_EVENTS, ResponsesPartKind, ResponsesSerializer
+from streamfold.types import PartRef
+
+from .base import UNMODELLED, StreamPatcher
 
 # The members of items that are written from what the engine read.
 _WRITTEN_ITEMS = {
@@ -38,7 +35,7 @@ _WRITTEN = frozenset(
     {"type", "sequence_number", "item_id", "output_index", "content_index", "summary_index", "delta", "response"}
 )
 _PARTS = {  # by the event that begins them, and the type of the part
-    (f"{kind.part_events}.added", kind.empty["type"]): kind for kind in (TEXT, REFUSAL, SUMMARY, REASONING_TEXT)
+    (f"{kind.part_events}.added", kind.empty["type"]): kind for kind in RESPONSES_PART_KINDS.values()
 }
 _OF_THE_START = ("id", "model", "created_at")
 _OF_THE_END = frozenset({"id", "object", "model", "created_at", "status", "output", "usage", "error"})
@@ -79,7 +76,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         kind, output = str(payload.get("type")), payload.get("output_index")
         if not self._seen:
             return kind == "response.created" or not kind.startswith("response.")
-        item, listed = as_object(payload.get("item")), as_object(payload.get("response")).get("output")
+        item, listed = _object(payload.get("item")), _object(payload.get("response")).get("output")
         self._cut = self._cut or any(one.get("status") == "incomplete" for one in (item, *_dicts(listed)))
         if kind == "response.completed" and self._cut:  # of which programs look at this word alone
             return False
@@ -100,9 +97,9 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         self._tell(output, payload.get("delta"))
         if not self._has_told(output, payload.get("arguments")):
             return False
-        if kind in TEXT_EVENTS or kind.startswith("response.function_call_arguments."):
+        if kind in RESPONSES_TEXT_EVENTS or kind.startswith("response.function_call_arguments."):
             known = output in self._added and self._added[output] in (None, payload.get("item_id"))
-            number = TEXT_EVENTS[kind].number if kind in TEXT_EVENTS else "output_index"
+            number = RESPONSES_TEXT_EVENTS[kind].number if kind in RESPONSES_TEXT_EVENTS else "output_index"
             return known and isinstance(payload.get(number), int)
         return True
 
@@ -132,14 +129,14 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
     def follows(self, payload: Any) -> bool:
         number, output = payload.get("sequence_number"), payload.get("output_index")
         self.sequence_number = number + 1 if isinstance(number, int) else self.sequence_number
-        kind, item, self._rest = str(payload.get("type")), as_object(payload.get("item")), {}
+        kind, item, self._rest = str(payload.get("type")), _object(payload.get("item")), {}
         if kind == "response.created":
             self.write_start()
         if not isinstance(output, int):
             return True
         if kind == "response.output_item.added" and item.get("type") in ("message", "reasoning"):
             self.open_item(item["type"], PartRef(output, _key(item)))
-        elif part := _PARTS.get((kind, as_object(payload.get("part")).get("type"))):
+        elif part := _PARTS.get((kind, _object(payload.get("part")).get("type"))):
             self.open_part(
                 part, PartRef(output, str_or_none(payload.get("item_id")), int_or_none(payload.get(part.number)) or 0)
             )
@@ -156,19 +153,19 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         if not isinstance(payload, dict):
             return
         self._has_failed = self._has_failed or payload.get("type") == "error"
-        if response := as_object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
+        if response := _object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
             self._see_response(response)
         placed = [(payload.get("output_index"), payload.get("item")), *enumerate(_dicts(response.get("output")))]
         for place, item in placed:
-            if (said := as_object(item)) and said.get("type") in _WRITTEN_ITEMS:
+            if (said := _object(item)) and said.get("type") in _WRITTEN_ITEMS:
                 self._items[_key(said) or place] = said
         if not str(payload.get("type")).startswith("response.function_call_arguments."):
             self.seen.append(ExtraPart(UNMODELLED, payload))
 
     def _place_event(self, payload: dict[str, Any]) -> None:
         """Takes what an event says, where its deltas have their place."""
-        kind, item = str(payload.get("type")), as_object(payload.get("item"))
-        if response := as_object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
+        kind, item = str(payload.get("type")), _object(payload.get("item"))
+        if response := _object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
             for at, one in enumerate(_dicts(response.get("output"))):
                 if one.get("type") in _WRITTEN_ITEMS:
                     self._see_item(one, {"output_index": at}, done=True)
@@ -183,13 +180,13 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             self.write_event(kind, **{**rest, "output_index": found[0]})
         elif kind == "response.output_text.annotation.added":
             super().write_extra("annotations", payload.get("annotation"))
-        elif kind in TEXT_EVENTS:
+        elif kind in RESPONSES_TEXT_EVENTS:
             self._see_text(kind, payload)
 
     def _see_text(self, kind: str, payload: dict[str, Any]) -> None:
         number = payload.get("summary_index", payload.get("content_index"))
         form = "text" if kind.startswith("response.reasoning_text.") else ""
-        self._text_places[TEXT_EVENTS[kind].kind] = PartRef(
+        self._text_places[RESPONSES_TEXT_EVENTS[kind].kind] = PartRef(
             int_or_none(payload.get("output_index")),
             str_or_none(payload.get("item_id")),
             int_or_none(number) or 0,
@@ -254,9 +251,9 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             place = PartRef(item=next((key for key in unwritten if key not in self._written_ids), None))
         super().write_reasoning(ReasoningDelta(delta.text, place))
 
-    def write_piece(self, kind: PartKind, text: str, place: PartRef | None) -> None:
+    def write_piece(self, kind: ResponsesPartKind, text: str, place: PartRef | None) -> None:
         if place is not None and place.form == "text" and kind.item == "reasoning":
-            kind = REASONING_TEXT
+            kind = RESPONSES_PART_KINDS["reasoning_text"]
         super().write_piece(kind, text, place)
 
     def open_item(self, kind: str, place: PartRef | None) -> Any:
@@ -322,10 +319,10 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             payload = parse_event("".join(line.removeprefix("data:") for line in lines if line.startswith("data:")))
         except ValueError:
             return False
-        return as_object(payload).get("type") == "response.failed"
+        return _object(payload).get("type") == "response.failed"
 
     def is_unfinished(self, body: Any) -> bool:
-        return isinstance(body, dict) and body.get("status") in UNFINISHED
+        return isinstance(body, dict) and body.get("status") in ("queued", "in_progress")
 
     def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
         output = [item for item in body.get("output") or () if isinstance(item, dict)]
@@ -336,7 +333,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         if given == wanted or [("", *one[1:]) for one in wanted] == given[:1]:
             return body  # one call needs no id to be told from others
         messages = [item for item in output if item.get("type") == "message"]
-        for item in messages if "".join(map(text_in, messages)) != reply.text else ():
+        for item in messages if "".join(map(_visible_text, messages)) != reply.text else ():
             part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
             item |= {"content": [part]} if item is messages[0] else {"content": []}
         calls = [
@@ -362,8 +359,18 @@ def _said(parts: Any) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
+def _visible_text(message: Mapping[str, Any]) -> str:
+    """Returns the text of a message, without its refusals."""
+    return _said([part for part in _dicts(message.get("content")) if "refusal" not in part])
+
+
 def _text_of(item: Mapping[str, Any]) -> str:
     return _said(item.get("content")) + _said(item.get("summary"))
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """Returns the value if it is an object, else an empty object."""
+    return value if isinstance(value, dict) else {}
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
