@@ -30,7 +30,7 @@ from streamfold import (
     tool,
 )
 from streamfold_jobs import BatchJob, JobPausedError, Ledger, Rows, batch
-from streamfold_jobs.request_template import RequestTemplate
+from streamfold_jobs.live_requests import RequestTemplate
 from tables import each_row
 from whole_bodies import whole_body
 

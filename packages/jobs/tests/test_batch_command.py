@@ -25,7 +25,7 @@ from folding import DONE, event, fin, text
 from servers import END, STREAM, Connection, answer, framed, serving
 from streamfold import Cost, Usage
 from streamfold_jobs import JobSummary
-from streamfold_jobs.cli_progress import SpeedMeter
+from streamfold_jobs.cli import SpeedMeter
 
 pytestmark = pytest.mark.one_loop  # The command has an event loop of its own: one for the server that it asks is enough
 
@@ -224,7 +224,7 @@ async def test_what_a_job_has_so_far(tmp_path: Path) -> None:
 def test_the_progress_of_a_job() -> None:
     """Its speed is that of the last seconds, not of what earlier runs have done."""
     summary = JobSummary(1000, done=400, usage=Usage(4000, 0))
-    job, meter = SimpleNamespace(summary=summary, doing=""), SpeedMeter()
+    job, meter = SimpleNamespace(summary=summary, status_text=""), SpeedMeter()
     assert meter.said(0.0, job) == "0.0 rows/s, 0 tokens/s, 0 errors"  # type: ignore[arg-type]
     for second in range(1, 101):
         summary.done += 5

@@ -16,8 +16,8 @@ from streamfold.recording import Recording, ReplayTransport
 from streamfold.stores import MemoryStore
 from streamfold_jobs import batch
 from streamfold_jobs.answers import Answer, reply_members
+from streamfold_jobs.live_requests import RowRequests
 from streamfold_jobs.ray.answer_cache import AnswerCache
-from streamfold_jobs.row_requests import RowRequests
 from tables import each_row
 
 REPLY: dict[str, Any] = {

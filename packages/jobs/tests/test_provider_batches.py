@@ -329,7 +329,7 @@ async def test_a_job_that_is_stopped_leaves_its_batches(tmp_path: Path) -> None:
     server = FilesServer(looks=10**9)
     async with job(server, tmp_path) as made:
         with anyio.fail_after(10):
-            while made.doing != "1 batch at the provider, 0 of 5 requests done":
+            while made.status_text != "1 batch at the provider, 0 of 5 requests done":
                 await anyio.sleep(0.001)
             made.stop()
             with pytest.raises(JobPausedError, match="the job was stopped"):

@@ -3,16 +3,13 @@
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
-from .answers import Answer, JobSummary
-from .columns import ANSWER_COLUMNS
-from .errors import JobPausedError
-from .job import BatchJob
+from .answers import ANSWER_COLUMNS, Answer, JobSummary
+from .job import BatchJob, batch
 from .ledger import Ledger
 from .output import check_output, export
 from .provider_batches import BatchStore
 from .rows import Rows
-from .schema import schema_check
-from .start import batch
+from .settings import JobPausedError, schema_check
 
 __all__ = ["Answer", "BatchJob", "JobPausedError", "JobSummary", "batch"]
 

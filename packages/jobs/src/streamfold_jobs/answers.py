@@ -1,4 +1,4 @@
-"""What a job answers for a row, as it is kept in the ledger and written to the output."""
+"""The answer to a row, as JSON and as columns, and the summary of a job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from streamfold import APIError, Cost, Reply, Usage
+from streamfold import APIError, ConfigError, Cost, Reply, Usage
 
 _COUNTS = tuple(member.name for member in fields(Usage) if member.name != "raw")
 
@@ -150,3 +150,52 @@ def encoded(value: Any) -> str:
     """Returns JSON text on one line, as people read it unless it holds what is no text: halves of surrogate pairs."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if text.isprintable() else json.dumps(value, separators=(",", ":"))
+
+
+# A column has values of one type; members of a row that have several may be JSON text.
+_JSON_MEMBERS = ("messages", "options", "tools", "body")
+
+ANSWER_COLUMNS: Mapping[str, type] = {
+    **dict.fromkeys(("text", "reasoning", "refusal", "tool_calls", "finish_reason", "model", "request_id"), str),
+    **dict.fromkeys(("usage", "cost", "warnings", "error"), str),
+    "tries": int,
+    "seconds": float,
+}
+"""The columns of an answer, and the type of their values. Objects and lists are JSON text, an absent value is null."""
+
+
+def answer_cells(answer: Answer) -> dict[str, Any]:
+    """Returns the values of an answer for `ANSWER_COLUMNS`."""
+    line = answer.as_line()
+    return {name: _text(line.get(name)) for name in ANSWER_COLUMNS}
+
+
+def answer_schema(*names: str) -> Any:
+    """Returns the schema that pyarrow needs for some text columns and those of an answer."""
+    import pyarrow
+
+    types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64()}
+    columns = {**dict.fromkeys(names, str), **ANSWER_COLUMNS}
+    return pyarrow.schema([(name, types[kind]) for name, kind in columns.items()])
+
+
+def row_members(cells: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the members of a row: without null values, and with `messages`, `options` and `tools` read from JSON.
+
+    Raises:
+        ConfigError: one of them is text, but not JSON.
+    """
+    found = {name: value for name, value in cells.items() if value is not None}
+    for name in _JSON_MEMBERS:
+        if isinstance(text := found.get(name), str):
+            try:
+                found[name] = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise ConfigError(f"{name}: not JSON: {error}") from None
+    return found
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        return json.dumps(value)
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value  # half a surrogate pair

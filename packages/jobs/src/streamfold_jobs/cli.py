@@ -1,30 +1,40 @@
-"""`streamfold batch`: ask about many rows, and see, export and merge what came back."""
+"""The command `streamfold batch`: run with progress and signals, status, export, merge."""
 
 from __future__ import annotations
 
 import logging
+import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import timedelta
 from functools import partial
 from itertools import combinations
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import Annotated, Any, Literal
 
 import anyio
+import anyio.abc
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from typer.core import TyperGroup
 
 from streamfold import ConfigError, Provider
 from streamfold.config import tune_gc_for_server
-from streamfold.terminal import File, print_json, print_status, read_json, reported_errors
+from streamfold.terminal import File, console, print_json, print_status, read_json, reported_errors
 
-from . import BatchStore, JobSummary, Ledger, check_output, export, schema_check
-from .cli_run import JobOutcome, run_job
+from . import BatchJob, BatchStore, JobPausedError, JobSummary, Ledger, batch, check_output, export, schema_check
 from .load_tools import read_tools
+
+_LOOKS = 0.2  # seconds between two looks at a job
+_WINDOW = 15.0  # seconds that a speed is measured over
+_LINES = 30.0  # seconds between two lines where there is no terminal
 
 
 class _RunByDefault(TyperGroup):
@@ -44,12 +54,9 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
 Ledgers = Annotated[list[Path], typer.Argument(help="The ledgers of a job, one for each of its shards.")]
 Output = Annotated[Path, typer.Option("-o", "--output", dir_okay=False, help="A .jsonl or .parquet file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
-
-
 RowsPath = Annotated[
     str,
     typer.Argument(help="A .jsonl or .parquet file, or - for lines of standard input; OpenAI's batch lines too."),
@@ -262,3 +269,122 @@ def _read_shard(text: str) -> tuple[int, int]:
     if not (mark and first.isdecimal() and count.isdecimal()):
         raise ConfigError(f"--shard must look like 3/16, not {text!r}")
     return int(first), int(count)
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class JobOutcome:
+    """How a job has ended.
+
+    Attributes:
+        paused: why not all of its rows have an answer or an error.
+        interrupted: whether the user or the system stopped it.
+    """
+
+    summary: JobSummary
+    paused: JobPausedError | None = None
+    interrupted: bool = False
+
+
+async def run_job(
+    provider: Provider, rows: Path, ledger: Path, settings: Mapping[str, Any], *, shown: bool
+) -> JobOutcome:
+    """Runs a job, and returns how it has ended.
+
+    Ctrl-C and SIGTERM stop asking: rows that are under way get their answers. A second one gives them up.
+    """
+    async with provider, batch(provider, rows, ledger=ledger, **settings) as job:
+        ended = JobOutcome(job.summary)
+
+        def interrupt() -> None:
+            if ended.interrupted:
+                running.cancel_scope.cancel()
+                return
+            ended.interrupted = True
+            print_status("\nstopping: rows that are under way get their answers; once more gives them up", err=True)
+            job.stop()
+
+        async with anyio.create_task_group() as around:
+            around.start_soon(_on_signals, interrupt)
+            if shown:
+                around.start_soon(show_progress, provider.name, job)
+            async with anyio.create_task_group() as running:
+                running.start_soon(_run, job, ended)
+            around.cancel_scope.cancel()
+    return ended
+
+
+async def _run(job: BatchJob, ended: JobOutcome) -> None:
+    try:
+        await job.run()
+    except JobPausedError as error:
+        ended.paused = error
+
+
+async def _on_signals(interrupt: Callable[[], None]) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        return  # signals come to the main thread only
+    try:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                interrupt()
+    except NotImplementedError:  # Windows: Ctrl-C raises KeyboardInterrupt there, which ends requests at once
+        return
+
+
+class SpeedMeter:
+    """The speed of a job, over its last seconds."""
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, int, int]] = deque()
+
+    def said(self, now: float, job: BatchJob) -> str:
+        """Returns what there is to say of a job beside how many of its rows have ended."""
+        summary = job.summary
+        ended, usage = summary.done + summary.errors, summary.usage
+        tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+        self._looks.append((now, ended, tokens))
+        while len(self._looks) > 2 and now - self._looks[1][0] >= _WINDOW:
+            self._looks.popleft()
+        began, ended_then, tokens_then = self._looks[0]
+        seconds = max(now - began, _LOOKS)
+        rate = (ended - ended_then) / seconds
+        parts = [
+            f"{rate:.1f} rows/s" if rate < 10 else f"{rate:,.0f} rows/s",
+            f"{(tokens - tokens_then) / seconds:,.0f} tokens/s",
+            *(f"{cost.amount:,.4f} {cost.currency}" for cost in summary.costs.values()),
+            f"{summary.errors:,} error{'s' * (summary.errors != 1)}",
+        ]
+        if rate and summary.rows > ended:
+            parts.append(f"{timedelta(seconds=round((summary.rows - ended) / rate))} left")
+        return ", ".join([*parts, job.status_text] if job.status_text else parts)
+
+
+async def show_progress(name: str, job: BatchJob) -> None:
+    """Shows on standard error how far a job is, until it is cancelled."""
+    target, meter = console(stderr=True), SpeedMeter()
+    if not target.is_terminal:
+        while True:
+            said = meter.said(monotonic(), job)
+            await anyio.sleep(_LINES)
+            summary = job.summary
+            print_status(f"{name}: {summary.done + summary.errors:,} of {summary.rows:,} rows, {said}", err=True)
+    columns = (
+        TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+        TextColumn("{task.fields[said]}", markup=False),
+    )  # fmt: skip
+    with Progress(*columns, console=target) as progress:
+        task = progress.add_task(name, total=job.summary.rows, said="")
+
+        def update() -> None:
+            ended = job.summary.done + job.summary.errors
+            progress.update(task, completed=ended, said=meter.said(monotonic(), job))
+
+        try:
+            while True:
+                update()
+                await anyio.sleep(_LOOKS)
+        finally:
+            update()

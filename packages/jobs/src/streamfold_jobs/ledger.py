@@ -1,12 +1,13 @@
-"""The ledger of a job: which rows were sent and what came back, in one SQLite file that survives a kill at any moment.
+"""The ledger in SQLite: schema, group commit, file lock, what was sent and what came back.
 
 A row is marked as sent before its request is, and an answer is reported after it was committed: an answer that is in
-the ledger is never asked for again, and what may be asked twice is what was marked as sent when the process died.
+the ledger is never asked for again, and only rows that were marked as sent when the process died may be sent twice.
 The file belongs on a local disk; one job writes to it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import threading
@@ -17,16 +18,56 @@ from decimal import Decimal
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from time import time
 from typing import IO, Any, Self
+
+import anyio
+import anyio.to_thread
 
 from streamfold import ConfigError, Cost, Usage
 from streamfold.stores import locked_file
 
-from . import tables
-from .answers import Answer, JobSummary
-from .group_commit import GroupCommit
+from .answers import Answer, JobSummary, encoded
+from .settings import JobPausedError
 
+SENT, DONE, ERROR = 1, 2, 3  # the states of a row in memory; 0 for one that has none of them
 _PAGE = 100  # answers that are read at once
+_GROUP = 0.005  # seconds between two commits
+_MANY = 1000  # statements that would hold up the event loop
+_FORMAT = "2"
+# A job that continues reads all of `row` and nothing of `answer`: it begins at once, however large the answers are.
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS row (
+    n INTEGER PRIMARY KEY, id TEXT NOT NULL, state TEXT NOT NULL, tries INTEGER NOT NULL, seconds REAL, at REAL,
+    input_tokens INTEGER, output_tokens INTEGER, cost TEXT, currency TEXT, estimated INTEGER, batch TEXT
+);
+CREATE TABLE IF NOT EXISTS answer (n INTEGER PRIMARY KEY, line TEXT NOT NULL);
+"""
+_MARK = (
+    "INSERT INTO row (n, id, state, tries, at) VALUES (?, ?, 'sent', 1, ?)"
+    " ON CONFLICT (n) DO UPDATE SET state = 'sent', tries = tries + 1, at = excluded.at"
+)
+_UNMARK = "UPDATE row SET state = '', tries = tries - 1 WHERE n = ?"
+_END = (
+    "INSERT INTO row (n, id, state, tries, seconds, at, input_tokens, output_tokens, cost, currency, estimated)"
+    " VALUES (?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (n) DO UPDATE SET state = excluded.state,"
+    " seconds = excluded.seconds, at = excluded.at, input_tokens = excluded.input_tokens,"
+    " output_tokens = excluded.output_tokens, cost = excluded.cost, currency = excluded.currency,"
+    " estimated = excluded.estimated"
+)
+_KEEP = "INSERT OR REPLACE INTO answer (n, line) VALUES (?, ?)"
+_STATES = (
+    "SELECT n, CASE state WHEN 'sent' THEN 1 WHEN 'done' THEN 2 WHEN 'error' THEN 3 ELSE 0 END FROM row WHERE n < ?"
+)
+_COUNTS = "SELECT total(state = 'sent'), total(state = 'done'), total(state = 'error') FROM row"
+_TOKENS = "SELECT sum(input_tokens), sum(output_tokens) FROM row"
+_COSTS = "SELECT cost, currency, estimated FROM row WHERE cost IS NOT NULL"
+_UNPRICED = "SELECT count(*) FROM row WHERE state = 'done' AND cost IS NULL"
+_ANSWERS = (
+    "SELECT n, id, state, tries, seconds, line FROM row JOIN answer USING (n)"
+    " WHERE n >= ? AND state IN ('done', 'error') ORDER BY n LIMIT ?"
+)
 
 
 class Ledger:
@@ -65,7 +106,7 @@ class Ledger:
         with self._using, self._db:
             before = dict(self._db.execute("SELECT key, value FROM meta"))
             if not before:
-                wanted = {"format": tables.FORMAT, **settings}
+                wanted = {"format": _FORMAT, **settings}
                 self._db.executemany("INSERT INTO meta VALUES (?, ?)", wanted.items())
                 return
         changed = [name for name, value in settings.items() if before.get(name) != value]
@@ -82,35 +123,35 @@ class Ledger:
         """Returns the state of each of so many rows: 0 for one that was never sent."""
         found = bytearray(count)
         with self._reading():
-            for number, state in self._db.execute(tables.STATES, (count,)):
+            for number, state in self._db.execute(_STATES, (count,)):
                 found[number] = state
         return found
 
     def answers(self, start: int = 0, limit: int | None = None) -> Iterator[Answer]:
         """Yields the answers and errors in the order of the rows, beginning with the row `start`."""
-        return islice(map(tables.read, self._ended_rows(start)), limit)
+        return islice(map(_read_answer, self._ended_rows(start)), limit)
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yields the numbers of the rows that have ended, and their lines of the output."""
-        return ((found[0], tables.line_of(found)) for found in self._ended_rows(0))
+        return ((found[0], _line(found)) for found in self._ended_rows(0))
 
     def _ended_rows(self, start: int) -> Iterator[tuple[Any, ...]]:
-        while found := self.select(tables.ANSWERS, (start, _PAGE)):
+        while found := self.select(_ANSWERS, (start, _PAGE)):
             yield from found
             start = found[-1][0] + 1
 
     def counts(self) -> dict[str, int]:
         """Returns how many rows are `sent`, `done` and `error`."""
-        return dict(zip(("sent", "done", "error"), map(int, self.select(tables.COUNTS)[0]), strict=True))
+        return dict(zip(("sent", "done", "error"), map(int, self.select(_COUNTS)[0]), strict=True))
 
     def summary(self, rows: int) -> JobSummary:
         """Returns what all runs together have done, of so many rows."""
         counts = self.counts()
-        ((read, written),), ((unpriced,),) = self.select(tables.TOKENS), self.select(tables.UNPRICED)
+        ((read, written),), ((unpriced,),) = self.select(_TOKENS), self.select(_UNPRICED)
         found = JobSummary(rows, counts["done"], counts["error"], usage=Usage(read or 0, written or 0))
         found.recorded, found.unpriced = found.done + found.errors, unpriced
         with self._reading():
-            costs = Counter(self._db.execute(tables.COSTS))
+            costs = Counter(self._db.execute(_COSTS))
         for (amount, currency, estimated), count in costs.items():
             found.add_cost(Cost(Decimal(amount) * count, currency, estimated=bool(estimated)))
         return found
@@ -140,11 +181,11 @@ class Ledger:
 
     def sent(self, number: int, name: str) -> None:
         """Marks a row as sent."""
-        self.note(tables.MARK, tables.mark(number, name))
+        self.note(_MARK, (number, name, time()))
 
     def not_sent(self, number: int) -> None:
         """Takes the mark back: the server refused to look at the request, and it was no try."""
-        self.note(tables.UNMARK, (number,))
+        self.note(_UNMARK, (number,))
 
     def ended(self, answer: Answer, then: Callable[[Answer], None] | None = None) -> None:
         """Notes the answer of a row.
@@ -152,8 +193,8 @@ class Ledger:
         Args:
             then: is called with the answer when it is on disk.
         """
-        self.note(tables.END, tables.end(answer))
-        self.note(tables.KEEP, tables.keep(answer))
+        self.note(_END, _row_values(answer))
+        self.note(_KEEP, _answer_values(answer))
         if then is not None:
             self._commits.tell(partial(then, answer))
 
@@ -187,6 +228,35 @@ class Ledger:
         self.close()
 
 
+def _row_values(answer: Answer) -> tuple[Any, ...]:
+    """Returns the values of `_END`."""
+    usage, cost = answer.usage, answer.cost
+    priced = (f"{cost.amount:f}", cost.currency, cost.estimated) if cost else (None, None, None)
+    state = "done" if answer.error is None else "error"
+    tokens = (usage.input_tokens, usage.output_tokens)
+    return (answer.number, answer.id, state, answer.seconds, time(), *tokens, *priced)
+
+
+def _answer_values(answer: Answer) -> tuple[Any, ...]:
+    """Returns the values of `_KEEP`."""
+    members = answer.reply if answer.error is None else {"error": answer.error}
+    return (answer.number, encoded(members or {}))
+
+
+def _read_answer(found: tuple[Any, ...]) -> Answer:
+    """Returns the answer in a row of `_ANSWERS`."""
+    number, name, state, tries, seconds, line = found
+    members = json.loads(line)
+    reply, error = (members, None) if state == "done" else (None, members["error"])
+    return Answer(name, number, reply, error, tries, seconds or 0.0)
+
+
+def _line(found: tuple[Any, ...]) -> str:
+    """Returns a row of `_ANSWERS` as a line of the output, without parsing the answer."""
+    _, name, _, tries, seconds, line = found
+    return f'{{"id":{encoded(name)},{line[1:-1]},"tries":{tries},"seconds":{round(seconds or 0.0, 3)}}}'
+
+
 def _connect(path: Path, *, readonly: bool) -> sqlite3.Connection:
     place = str(path)
     if readonly and not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
@@ -201,9 +271,9 @@ def _connect(path: Path, *, readonly: bool) -> sqlite3.Connection:
         else:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = FULL")
-            database.executescript(tables.TABLES)
+            database.executescript(_TABLES)
         found = dict(database.execute("SELECT key, value FROM meta WHERE key = 'format'"))
-        if found.get("format", tables.FORMAT) != tables.FORMAT:
+        if found.get("format", _FORMAT) != _FORMAT:
             raise ConfigError(f"{path}: this ledger was written by another version of streamfold")
     except sqlite3.DatabaseError as error:
         database.close()
@@ -238,3 +308,93 @@ def _lock(path: Path) -> IO[bytes]:
 
 def _short(text: str | None) -> str:
     return "nothing" if text is None else text if len(text) <= 60 else f"{text[:57]}..."
+
+
+class GroupCommit:
+    """Writes to a database, committed in groups a few milliseconds apart: many rows share one wait for the disk.
+
+    One task at a time commits.
+    """
+
+    # The statements of a group are executed on the event loop's thread, where each takes a few microseconds, and only
+    # the commit is left to another one: a thread that executes statements waits for Python's lock after each of them,
+    # and while the loop is busy that is up to five milliseconds for a statement.
+
+    def __init__(self, path: Path, database: sqlite3.Connection) -> None:
+        self._path = path
+        self._db = database
+        self._waiting: list[tuple[str, tuple[Any, ...]]] = []
+        self._callbacks: list[Callable[[], None]] = []
+        self._failure: Exception | None = None
+        self._storing: anyio.Event | None = None  # set when the group that is being committed is on disk
+        self._committed = anyio.Event()
+        self._wanted = anyio.Event()
+
+    def note(self, statement: str, values: tuple[Any, ...]) -> None:
+        """Notes a statement. What is noted without an `await` in between is committed in one transaction."""
+        if not self._waiting:
+            self._wanted.set()
+        self._waiting.append((statement, values))
+
+    def tell(self, then: Callable[[], None]) -> None:
+        """Calls a function when what was noted so far is on disk."""
+        self._callbacks.append(then)
+
+    async def written(self) -> None:
+        """Waits until all that was noted is on disk.
+
+        Raises:
+            JobPausedError: it can't be written. That is tried once more when `commit` ends.
+        """
+        if self._failure is None:
+            if self._waiting:
+                await self._committed.wait()
+            elif self._storing is not None:
+                await self._storing.wait()
+        if self._failure is not None:
+            problem = f"its ledger can't be written: {self._path}: {self._failure}"
+            raise JobPausedError(f"the job has paused, because {problem}") from self._failure
+
+    async def commit(self) -> None:
+        """Commits what is noted, in groups, until it is cancelled or fails; what waits then is committed."""
+        try:
+            while self._failure is None:
+                await self._wanted.wait()
+                await anyio.sleep(_GROUP)
+                await self._flush()
+        finally:
+            await self._flush()
+
+    async def _flush(self) -> None:
+        if not self._waiting:
+            return
+        group, self._waiting = self._waiting, []
+        callbacks, self._callbacks = self._callbacks, []
+        committed, self._committed, self._wanted = self._committed, anyio.Event(), anyio.Event()
+        self._storing = committed
+        try:
+            await self._store(group)
+        except Exception as error:  # whatever it is, what waits is written later or asked again
+            self._failure = error
+            self._waiting, self._callbacks = [*group, *self._waiting], [*callbacks, *self._callbacks]
+        else:
+            for then in callbacks:
+                then()
+        self._storing = None
+        committed.set()
+
+    async def _store(self, group: list[tuple[str, tuple[Any, ...]]]) -> None:
+        with anyio.CancelScope(shield=True):
+            try:
+                if len(group) > _MANY:
+                    await anyio.to_thread.run_sync(self._execute, group)
+                else:
+                    self._execute(group)
+                await anyio.to_thread.run_sync(self._db.commit)
+            except BaseException:
+                self._db.rollback()
+                raise
+
+    def _execute(self, group: list[tuple[str, tuple[Any, ...]]]) -> None:
+        for statement, values in group:
+            self._db.execute(statement, values)

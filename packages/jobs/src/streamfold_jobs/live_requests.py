@@ -1,25 +1,57 @@
-"""The rows of a job asked by live requests: one for each row, with so many at a time."""
+"""Rows sent as live requests: concurrency, rate limit, retries, refused keys."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from random import random
+from time import monotonic
+from typing import Any, TypeAlias
 
 import anyio
 
-from streamfold import PermissionDeniedError
+from streamfold import (
+    APIError,
+    AuthenticationError,
+    ChatModel,
+    ChatStream,
+    ConfigError,
+    Cost,
+    NotConfiguredError,
+    PermissionDeniedError,
+    QuotaExceededError,
+    RateLimitError,
+    Reply,
+    StreamfoldError,
+    Timeouts,
+    run_tools,
+)
+from streamfold.limits import (
+    BudgetExceededError,
+    LimitReachedError,
+    LimitStoreError,
+    MemoryLimitStore,
+    RateLimiter,
+    Reservation,
+    check_number,
+    provider_limiter,
+)
+from streamfold.middleware import BaseChatModel, forward, get_model_info
+from streamfold.types import ChatParams, ModelInfo, TimeoutOptions
 
 from .answers import Answer, error_members
-from .errors import JobPausedError
-from .pacing import Pacing
-from .row_queue import RowQueue
-from .row_requests import RowRequests
+from .ledger import SENT
+from .queue import RowQueue
 from .rows import Row
-from .settings import JobSettings
-from .tables import SENT
+from .settings import JobPausedError, JobSettings
 
-_FEW = 3  # refusals of the last rows that are taken for their own
+_PAUSE = 1.0  # seconds until a row that failed is asked again; doubled each time
+_LONGEST_PAUSE = 60.0
+# Nothing that is asked afterwards will be answered either.
+_STOPS_THE_JOB = (AuthenticationError, QuotaExceededError, NotConfiguredError)
+_FEW_DENIALS = 3  # refusals of the last rows that are taken for their own
 
 
 class LiveBackend:
@@ -40,7 +72,7 @@ class LiveBackend:
         )  # since the last answer to a row that was asked later
 
     async def ask(self, work: RowQueue) -> None:
-        """See `Asker`."""
+        """See `JobBackend`."""
         todo = work.todo()
         async with anyio.create_task_group() as watching:
             watching.start_soon(self._watch, work)
@@ -49,7 +81,7 @@ class LiveBackend:
                     workers.start_soon(self._worker, work, todo)
             watching.cancel_scope.cancel()
         if self._denied and not work.stopped:
-            if work.summary.recorded or (self._answered and len(self._denied) < _FEW):
+            if work.summary.recorded or (self._answered and len(self._denied) < _FEW_DENIALS):
                 self._own_errors(work, self._denials)
             else:
                 self._pause(work)
@@ -98,7 +130,7 @@ class LiveBackend:
             return
         if answer is None:
             work.money.not_asked(row.number)
-            work.notice()
+            work.notify()
         else:
             work.end(answer)
             if answer.error is None:
@@ -114,3 +146,280 @@ class LiveBackend:
     def _pause(self, work: RowQueue) -> None:
         _, _, error = self._denied[0]
         work.stop(f"the job has paused, because nothing more would be answered: {error}", error)
+
+
+async def _always(row: Row) -> bool:
+    return True
+
+
+async def _nothing(row: Row) -> None:
+    return None
+
+
+class RowRequests:
+    """Asks a model for rows, several at a time, at a pace and as the settings want it. It knows nothing of a ledger."""
+
+    def __init__(self, settings: JobSettings, pace: Pacing) -> None:
+        self._settings = settings
+        self._pace = pace
+        self._form = RequestTemplate(settings.stream)
+        self._idle: set[anyio.CancelScope] = set()  # of those that wait before they ask
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Asks nothing more: requests that are under way are finished, and nobody waits for another try."""
+        self._stopped = True
+        for scope in self._idle:
+            scope.cancel()
+
+    async def answer(
+        self,
+        row: Row,
+        *,
+        sending: Callable[[Row], Awaitable[bool]] = _always,
+        unsent: Callable[[Row], Awaitable[None]] = _nothing,
+    ) -> Answer | None:
+        """Asks for one row until there is an answer, or an error that stays.
+
+        Args:
+            sending: is called before each request; the row is given up when it returns false.
+            unsent: is called when a request that was sent does not count: the server refused to look at it.
+
+        Returns:
+            The answer or the error, or None for a row that was given up.
+
+        Raises:
+            JobPausedError: no row will be answered: the key is refused, or the money is spent.
+            PermissionDeniedError: HTTP 403, which some providers say of a key and others of a single prompt.
+        """
+        tries = refusals = 0
+        while (reservation := await self._turn()) is not None:
+            async with reservation:
+                if not await sending(row):
+                    reservation.cancel()
+                    return None
+                tries, began = tries + 1, monotonic()
+                try:
+                    reply, cost = await self._reply(row)
+                    reservation.answered(reply.rate_limit)
+                    reservation.charge(reply.usage, cost)
+                    return row.answer(reply, cost, tries, monotonic() - began, self._settings.check)
+                except _STOPS_THE_JOB as error:
+                    reservation.failed()
+                    await unsent(row)
+                    raise _paused(error) from error
+                except RateLimitError as refused:
+                    reservation.refused(refused.retry_after, refused.rate_limit)
+                    await unsent(row)
+                    tries, refusals = tries - 1, refusals + 1
+                    # What the server says is for all: the limiter waits. Else only this row rests.
+                    pause = 0.0 if refused.retry_after is not None else _pause(refusals - 1, refused)
+                except PermissionDeniedError:
+                    reservation.failed()
+                    raise
+                except StreamfoldError as error:
+                    if (partial := getattr(error, "partial", None)) is not None:
+                        reservation.charge(partial.usage, partial.cost, partial=True)
+                    if tries >= self._settings.tries or not (isinstance(error, APIError) and error.retryable):
+                        seconds = monotonic() - began
+                        return Answer(row.id, row.number, None, error_members(error), tries, seconds)
+                    pause = _pause(tries - 1, error)
+            if not await self._rested(pause):
+                await unsent(row)
+                return None
+        return None
+
+    async def _reply(self, row: Row) -> tuple[Reply, Cost | None]:
+        settings, form, began = self._settings, self._form, monotonic()
+        options = {**settings.options, **row.options}
+        tools = row.tools if row.tools is not None else settings.tools
+        whole, model = form.is_whole, self._pace.model
+        try:
+            if settings.run_tools:
+                run = run_tools(form.model(model), row.messages, tools or (), tool_choice=row.tool_choice, **options)
+                await run
+                reply, cost = run.reply, run.cost
+            else:
+                asked = form.options(model, options)
+                reply = await model.chat(row.messages, tools or None, tool_choice=row.tool_choice, **asked)
+                cost = reply.cost
+        except StreamfoldError as error:
+            form.failed(error, whole=whole)
+            raise
+        form.came(monotonic() - began)
+        return reply, cost
+
+    async def _turn(self) -> Reservation | None:
+        """Waits until a request may be sent. Returns the right to send it, or None if nothing more is asked.
+
+        Raises:
+            JobPausedError: the money is spent, or something that is needed is not configured.
+        """
+        while not self._stopped:
+            try:
+                limiter = self._pace.limiter
+                if (now := await limiter.at_once()) is not None:
+                    return now
+                with self._waiting():
+                    return await limiter.acquire()
+            except (BudgetExceededError, ConfigError) as error:
+                raise _paused(error) from error
+            except (LimitReachedError, LimitStoreError) as error:
+                await self._rested(min(getattr(error, "retry_after", _PAUSE), _LONGEST_PAUSE))
+        return None
+
+    async def _rested(self, seconds: float) -> bool:
+        """Waits before another try. Returns whether there is to be one."""
+        with self._waiting():
+            await anyio.sleep(seconds)
+        return not self._stopped
+
+    @contextmanager
+    def _waiting(self) -> Iterator[anyio.CancelScope]:
+        with anyio.CancelScope() as scope:
+            self._idle.add(scope)
+            try:
+                yield scope
+            finally:
+                self._idle.discard(scope)
+
+
+def _pause(before: int, error: StreamfoldError) -> float:
+    """Returns how many seconds to wait: as long as the server says, else longer each time.
+
+    A random part of up to a quarter spreads rows that failed together.
+    """
+    said: float | None = getattr(error, "retry_after", None)
+    spread = random() / 4  # noqa: S311 - not secrecy
+    if said is not None:  # never less
+        return said * (1 + spread)
+    return float(min(_PAUSE * 2 ** min(before, 10), _LONGEST_PAUSE)) * (1 - spread)
+
+
+def _paused(error: StreamfoldError) -> JobPausedError:
+    return JobPausedError(f"the job has paused, because nothing more would be answered: {error}")
+
+
+class Pacing:
+    """The limiter of a job, and the model that waits for it.
+
+    Where no rate is configured, requests to a provider begin slowly, and the rate is searched for.
+
+    Args:
+        model: who is asked.
+        rpm, tpm: requests and tokens per minute instead of those of the provider's settings.
+
+    Raises:
+        ConfigError: a limit is not above 0.
+    """
+
+    def __init__(self, model: ChatModel, rpm: float | None = None, tpm: float | None = None) -> None:
+        check_number("rpm", rpm)
+        check_number("tpm", tpm)
+        self._asked = model
+        self._rpm, self._tpm = rpm, tpm
+        self._made: tuple[RateLimiter, ChatModel] | None = None
+
+    @property
+    def limiter(self) -> RateLimiter:
+        """What each request waits for. Raises ConfigError if the provider's key is missing."""
+        return self._make()[0]
+
+    @property
+    def model(self) -> ChatModel:
+        """The model, whose requests wait for that too. Raises ConfigError as `limiter`."""
+        return self._make()[1]
+
+    def _make(self) -> tuple[RateLimiter, ChatModel]:
+        if self._made is None:
+            model = self._asked
+            facts = get_model_info(model)
+            if facts is None or facts.direct is None:
+                limiter = RateLimiter("job", rpm=self._rpm, tpm=self._tpm, store=MemoryLimitStore())
+            else:
+                direct = facts.direct
+                own = direct.limiter
+                if own is None or self._rpm is not None or self._tpm is not None:
+                    store = MemoryLimitStore() if own is None else own.store
+                    own = provider_limiter(direct.profile, rpm=self._rpm, tpm=self._tpm, store=store)
+                limiter, model = own, direct.with_limiter(own, patient=False)
+            self._made = limiter, model
+        return self._made
+
+
+# --- streamed, or in one piece ----------------------------------------------------------------------------------------
+
+
+_Timeouts: TypeAlias = Timeouts | TimeoutOptions | None
+_SHORT = 20.0  # seconds; proxies wait for a minute and longer
+_SHORT_ANSWERS = 20  # short answers, one after the other, that are enough to expect another one
+_RELAPSE = 1000  # short answers until one in one piece is asked for again, after one was lost
+_PATIENCE = TimeoutOptions(first_event=120.0)  # for an answer that is expected to be short
+
+
+class RequestTemplate:
+    """Whether the next answer is requested as a stream or in one piece, which costs less to read.
+
+    A stream is safer for a long answer: a proxy may cut a connection on which nothing comes, and a provider that falls
+    silent is noticed sooner. So a job that isn't told otherwise streams until it has seen that its answers are short,
+    and again after one that was not, or was lost.
+
+    Args:
+        stream: whether answers are streamed; None: as the answers so far advise.
+    """
+
+    def __init__(self, stream: bool | None) -> None:
+        self._stream = stream
+        self._short = 0  # answers that came since the last one that did not come soon
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it comes in one piece."""
+        return self._short >= _SHORT_ANSWERS if self._stream is None else not self._stream
+
+    def options(self, model: ChatModel, given: dict[str, Any]) -> dict[str, Any]:
+        """Returns the options with which `model.chat` is called; a model of somebody else has no such one."""
+        if not self.is_whole or not isinstance(model, BaseChatModel):
+            return given
+        return {**given, "stream": False, "timeouts": self.timeouts(given.get("timeouts"))}
+
+    def model(self, model: ChatModel) -> ChatModel:
+        """Returns the model as it is asked by those who read its answers as streams."""
+        return _Whole(model, self) if self.is_whole else model
+
+    def timeouts(self, given: _Timeouts) -> _Timeouts:
+        """Returns the timeouts of an answer in one piece. One that is expected to be short is not waited for long."""
+        if self._stream is not None or isinstance(given, Timeouts):
+            return given
+        return {**_PATIENCE, **(given or {})}
+
+    def came(self, seconds: float) -> None:
+        """Notes how long an answer took."""
+        self._short = self._short + 1 if seconds < _SHORT else min(self._short, 0)
+
+    def failed(self, error: Exception, *, whole: bool) -> None:
+        """Notes how a request failed; `whole` says in which form it was sent."""
+        if whole and isinstance(error, APIError) and error.retryable and not isinstance(error, RateLimitError):
+            self._short = -_RELAPSE
+
+
+class _Whole(BaseChatModel):
+    """A model whose answers come in one piece."""
+
+    def __init__(self, model: ChatModel, form: RequestTemplate) -> None:
+        self._model = model
+        self._form = form
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    def facts(self) -> ModelInfo | None:
+        return get_model_info(self._model)
+
+    def _stream(self, arguments: ChatParams) -> ChatStream:
+        request, timeouts = replace(arguments.request, stream=False), self._form.timeouts(arguments.timeouts)
+        return forward(self._model, replace(arguments, request=request, timeouts=timeouts))
+
+    async def aclose(self) -> None:
+        await self._model.aclose()

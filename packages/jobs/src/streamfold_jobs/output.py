@@ -12,8 +12,7 @@ from typing import Any
 
 from streamfold import ConfigError
 
-from .answers import Answer
-from .columns import answer_cells, answer_schema
+from .answers import Answer, answer_cells, answer_schema
 from .ledger import Ledger
 
 _SHOWN = 5  # missing shards that an error names

@@ -22,8 +22,7 @@ from streamfold.serving import parse_chat_request as parse_chat
 from streamfold.serving import parse_responses_request as parse_responses
 from streamfold.types import ChatParams
 
-from .answers import Answer, reply_members
-from .columns import row_members
+from .answers import Answer, reply_members, row_members
 
 ROW_MEMBERS = ("id", "prompt", "messages", "system", "model", "options", "tools", "tool_choice")
 """The members that a row may have."""

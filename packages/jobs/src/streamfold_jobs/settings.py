@@ -1,12 +1,15 @@
-"""The settings of a job."""
+"""Settings of a job, checks of answers against a JSON schema, JobPausedError."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from streamfold import ChatOptions, ConfigError, Reply, Tool
+import jsonschema
+
+from streamfold import ChatOptions, ConfigError, Reply, StreamfoldError, Tool
 from streamfold.limits import check_number
 from streamfold.types import ChatParams
 
@@ -44,3 +47,38 @@ class JobSettings:
                 raise ConfigError(f"run_tools: the tool {tool.name!r} needs approval, and nobody gives it in a job")
         if self.in_flight not in ("ask", "error"):
             raise ConfigError(f"in_flight: can't be {self.in_flight!r}. Allowed: ask, error")
+
+
+def schema_check(schema: Mapping[str, Any], place: str = "schema") -> Callable[[Reply], str | None]:
+    """Returns a check of replies: what is wrong with one, or None.
+
+    Args:
+        schema: the JSON schema.
+        place: what errors call it.
+
+    Raises:
+        ConfigError: it is not a JSON schema.
+    """
+    kind = jsonschema.validators.validator_for(schema)
+    try:
+        kind.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        raise ConfigError(f"{place}: not a JSON schema: {error.message}") from None
+    validator = kind(schema)
+
+    def check(reply: Reply) -> str | None:
+        try:
+            value = json.loads(reply.text if reply.answer is None else reply.answer)
+        except (ValueError, RecursionError) as error:
+            return f"the answer is not JSON: {error}"
+        wrong = jsonschema.exceptions.best_match(validator.iter_errors(value))
+        return None if wrong is None else f"the answer does not fit the schema: {wrong.json_path}: {wrong.message}"
+
+    return check
+
+
+class JobPausedError(StreamfoldError):
+    """A job stopped asking: the key or the account is refused, the money is spent, or the ledger can't be written.
+
+    What came before is in the ledger. The same job goes on where it was when it is started again.
+    """

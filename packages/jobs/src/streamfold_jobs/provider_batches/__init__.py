@@ -1,4 +1,4 @@
 """The rows of a job asked by batches of the provider, which are answered within hours and often cost half as much."""
 
 from .runner import ProviderBatchBackend
-from .store import BatchStore
+from .submit import BatchStore

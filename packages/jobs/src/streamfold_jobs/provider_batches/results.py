@@ -18,11 +18,9 @@ from streamfold.adapters.batches import BatchResult, BatchStatus
 from streamfold.types import BatchClient
 
 from ..answers import Answer, error_members
-from ..row_queue import RowQueue
+from ..queue import RowQueue
 from ..rows import Row
-from .pending import request_of, row_name
-from .store import ProviderBatch
-from .submit import with_backoff
+from .submit import ProviderBatch, request_of, row_name, with_backoff
 
 _PIECE = 2**18
 

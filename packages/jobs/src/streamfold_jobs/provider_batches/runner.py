@@ -13,13 +13,11 @@ from streamfold.adapters.batches import BatchStatus
 from streamfold.types import BatchClient, DirectModel
 
 from ..answers import Answer, error_members
-from ..errors import JobPausedError
-from ..row_queue import RowQueue
-from ..tables import DONE, ERROR, SENT
-from .pending import BatchBuilder, PendingBatch, lines_of, request_of
+from ..ledger import DONE, ERROR, SENT
+from ..queue import RowQueue
+from ..settings import JobPausedError
 from .results import NotOurBatchError, Results
-from .store import BatchStore, ProviderBatch
-from .submit import BatchSubmitter, Lines
+from .submit import BatchBuilder, BatchStore, BatchSubmitter, Lines, PendingBatch, ProviderBatch, lines_of, request_of
 
 # Seconds between two looks at a batch: at first, and at last.
 _FIRST_LOOK = 1.0
@@ -66,7 +64,7 @@ class ProviderBatchBackend:
             work.stop(f"the job has paused: {refused}", refused)
         elif run.open:
             names = ", ".join(str(batch.id) for batch in run.open)
-            work.stop(f"the job has paused: {work.doing} ({names})")
+            work.stop(f"the job has paused: {work.status_text} ({names})")
 
 
 class _BatchRun:
@@ -137,7 +135,7 @@ class _BatchRun:
         """Says how far the batches are."""
         done, rows = sum(batch.finished for batch in self.open), sum(batch.rows for batch in self.open)
         number = f"{len(self.open)} batches" if len(self.open) > 1 else "1 batch"
-        self._work.doing = f"{number} at the provider, {done:,} of {rows:,} requests done" if self.open else ""
+        self._work.status_text = f"{number} at the provider, {done:,} of {rows:,} requests done" if self.open else ""
 
     async def _create_again(self, batch: ProviderBatch) -> ProviderBatch:
         """Creates a batch that an earlier run noted, unless the provider has it."""

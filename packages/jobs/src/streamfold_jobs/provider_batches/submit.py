@@ -1,31 +1,50 @@
-"""Creates a batch at the provider exactly once, whatever dies between two calls.
+"""Builds batches, keeps them in the ledger, and creates each exactly once, whatever fails in between.
 
-What is about to be asked is in the ledger before it is. A call whose answer never came may have been carried out all
-the same, so it is not sent again before the provider's list was searched for what it would have made: a file by its
-name, a batch by its key. Where the list does not show keys, every batch that could be ours is taken for it, until its
-results show whose it is.
+What is about to be sent is in the ledger before it is. A call whose answer never came may have been carried out all the
+same, so it is not sent again before the provider's list was searched for what it would have made: a file by its name, a
+batch by its key. Where the list does not show keys, every batch that could be ours is taken for it, until its results
+show whose it is.
 """
 
 from __future__ import annotations
 
+import secrets
+import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import IO, Any, TypeAlias, TypeVar
 
 import anyio
 
-from streamfold import APIError, APIStatusError, BadRequestError, NotFoundError, RateLimitError, StreamfoldError
+from streamfold import (
+    APIError,
+    APIStatusError,
+    BadRequestError,
+    ConfigError,
+    NotFoundError,
+    RateLimitError,
+    StreamfoldError,
+)
 from streamfold.adapters import PreparedRequest
 from streamfold.adapters.batches import BatchListing, BatchStatus, EndpointRequest, UploadedBatchAPI
-from streamfold.types import BatchClient
+from streamfold.types import BatchClient, BatchRequest, ChatParams
 
-from .store import BatchStore, ProviderBatch
+from ..ledger import Ledger
+from ..rows import Row
+from ..settings import JobSettings
 
 T = TypeVar("T")
 Lines: TypeAlias = Callable[[], Awaitable[tuple[bytes, PreparedRequest]]]
-
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS batch (key TEXT PRIMARY KEY, id TEXT, account TEXT NOT NULL, file TEXT,"
+    " state TEXT NOT NULL, created REAL NOT NULL, asked REAL, model TEXT NOT NULL, rows INTEGER NOT NULL,"
+    " word TEXT NOT NULL, finished INTEGER NOT NULL) WITHOUT ROWID"
+)
+# A batch is smaller than most providers take them, so that it fits into memory while it is sent.
+_MOST_BYTES = 32 * 2**20
 _SKEW = 3600.0  # by which two clocks may differ
 # How long a call that broke off may still be on its way, in seconds. It is searched for until then.
 _UNDER_WAY = 5.0
@@ -33,25 +52,178 @@ _SEARCH = 1.0
 _TRIES = 5
 
 
-def pauses() -> list[float]:
-    """Returns the pauses between the tries of a call, in seconds."""
-    return [float(2**number) for number in range(_TRIES - 1)]
+@dataclass(frozen=True, slots=True)
+class ProviderBatch:
+    """A batch of the provider.
+
+    Attributes:
+        key: our own name for it, by which it is found again.
+        account: a digest of the base URL and the key that it belongs to.
+        model: the model of its requests.
+        rows: how many requests it has.
+        created: when it was noted, in seconds since 1970.
+        state: "creating": noted, and perhaps created; "created": the provider has it; "done": its results are in the
+            ledger.
+        file: the id of the uploaded file with its requests.
+        asked: when the provider was asked to create it; None if it was not, or refused.
+        id: the provider's name for it.
+        word: the provider's last word for how it is.
+        finished: how many requests are done, as the provider says.
+    """
+
+    key: str
+    account: str
+    model: str
+    rows: int
+    created: float
+    state: str = "creating"
+    file: str | None = None
+    asked: float | None = None
+    id: str | None = None
+    word: str = ""
+    finished: int = 0
 
 
-async def with_backoff(call: Callable[[], Awaitable[T]]) -> T:
-    """Returns what a call brings that may be repeated; one that fails and may succeed later is sent again."""
-    for pause in pauses():
-        try:
-            return await call()
-        except RateLimitError as error:
-            if not error.retryable:
-                raise
-            await anyio.sleep(max(pause, error.retry_after or 0.0))
-        except APIError as error:
-            if not error.retryable:
-                raise
-            await anyio.sleep(pause)
-    return await call()
+_NAMES = tuple(field.name for field in fields(ProviderBatch))
+_SAVE = f"INSERT OR REPLACE INTO batch ({', '.join(_NAMES)}) VALUES ({', '.join('?' * len(_NAMES))})"  # noqa: S608
+_ALL = f"SELECT {', '.join(_NAMES)} FROM batch ORDER BY created, key"  # noqa: S608 - names of our own
+_OF_ROW = "UPDATE row SET batch = ? WHERE n = ?"
+
+
+class BatchStore:
+    """Reads and writes the batches of a ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def all(self) -> list[ProviderBatch]:
+        """Returns all batches in the order of their creation."""
+        if not self._ledger.select("SELECT 1 FROM sqlite_master WHERE name = 'batch'"):
+            return []
+        return [ProviderBatch(*row) for row in self._ledger.select(_ALL)]
+
+    def open(self) -> list[ProviderBatch]:
+        """Returns the batches whose results are still to come."""
+        return [batch for batch in self.all() if batch.state != "done"]
+
+    def rows_of(self, batch: ProviderBatch) -> list[tuple[int, str]]:
+        """Returns the numbers and ids of the rows of a batch, in their order."""
+        return [
+            (number, name)
+            for number, name in self._ledger.select("SELECT n, id FROM row WHERE batch = ? ORDER BY n", (batch.key,))
+        ]
+
+    async def begin(self, batch: ProviderBatch, rows: Iterable[tuple[int, str]]) -> None:
+        """Notes a batch and marks its rows as sent, both or neither. When it returns, that is on disk."""
+        self._ledger.note(_TABLE, ())
+        self._ledger.note(_SAVE, _values(batch))
+        for number, name in rows:
+            self._ledger.sent(number, name)
+            self._ledger.note(_OF_ROW, (batch.key, number))
+        await self._ledger.written()
+
+    async def save(self, batch: ProviderBatch, **changes: Any) -> ProviderBatch:
+        """Notes what has changed of a batch, and returns it. When it returns, that is on disk."""
+        changed = replace(batch, **changes)
+        if changed != batch:
+            self._ledger.note(_SAVE, _values(changed))
+            await self._ledger.written()
+        return changed
+
+
+def _values(batch: ProviderBatch) -> tuple[Any, ...]:
+    return tuple(getattr(batch, name) for name in _NAMES)
+
+
+@dataclass(slots=True)
+class PendingBatch:
+    """A batch that is being put together.
+
+    Attributes:
+        rows: the numbers and ids of its rows.
+        first: its first request.
+        file: its lines.
+    """
+
+    key: str
+    first: PreparedRequest
+    file: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
+    rows: list[tuple[int, str]] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, row: Row, line: bytes) -> None:
+        """Adds the request of a row."""
+        self.file.write(line + b"\n")
+        self.rows.append((row.number, row.id))
+        self.size += len(line) + 1
+
+    def lines(self) -> bytes:
+        """Returns the requests. They can't be read again."""
+        with self.file as file:
+            file.seek(0)
+            return file.read()
+
+
+class BatchBuilder:
+    """The batches that are being put together: one for each model.
+
+    Args:
+        client: knows how large a batch may be.
+    """
+
+    def __init__(self, client: BatchClient) -> None:
+        self._most_rows = client.api.max_rows
+        self._most_bytes = min(client.api.max_bytes, _MOST_BYTES)
+        self._limit = client.api.max_bytes
+        self._open: dict[str, PendingBatch] = {}
+
+    def add(self, row: Row, request: BatchRequest) -> PendingBatch | None:
+        """Adds a request. Returns the batch of its model that is full, and to which it did not belong any more.
+
+        Raises:
+            ConfigError: the request alone is larger than a batch may be.
+        """
+        draft, full = self._open.get(request.group) or PendingBatch(new_key(), request.prepared), None
+        line = request.line(row_name(draft.key, row.number))
+        if len(line) >= self._limit:
+            raise ConfigError(f"the request has {len(line)} bytes, and a batch of the provider at most {self._limit}")
+        if draft.rows and (len(draft.rows) >= self._most_rows or draft.size + len(line) >= self._most_bytes):
+            draft, full = PendingBatch(new_key(), request.prepared), draft
+            line = request.line(row_name(draft.key, row.number))
+        draft.add(row, line)
+        self._open[request.group] = draft
+        return full
+
+    def rest(self) -> Iterator[PendingBatch]:
+        """Yields the batches that are not full."""
+        while self._open:
+            yield self._open.pop(next(iter(self._open)))
+
+
+def new_key() -> str:
+    """Returns a name for a batch that no other has."""
+    return secrets.token_hex(8)
+
+
+def row_name(key: str, number: int) -> str:
+    """Returns the name of a row's request: letters, digits and hyphens, at most 64, as Anthropic wants them."""
+    return f"{key}-{number}"
+
+
+def request_of(client: BatchClient, settings: JobSettings, row: Row) -> BatchRequest:
+    """Returns the request of a row. Raises ConfigError if it can't be sent as it is."""
+    options: Any = {**settings.options, **row.options}
+    tools = row.tools if row.tools is not None else settings.tools
+    return client.request(ChatParams.read(row.messages, tools or None, row.tool_choice, options))
+
+
+def lines_of(requests: Iterable[tuple[int, BatchRequest]], key: str) -> tuple[bytes, PreparedRequest | None]:
+    """Returns the lines of a batch that was put together before, and its first request."""
+    first, lines = None, []
+    for number, request in requests:
+        first = first or request.prepared
+        lines.append(request.line(row_name(key, number)) + b"\n")
+    return b"".join(lines), first
 
 
 class BatchSubmitter:
@@ -166,6 +338,27 @@ class BatchSubmitter:
                 return None
             seen, call = seen | names, page.more
         return None
+
+
+def pauses() -> list[float]:
+    """Returns the pauses between the tries of a call, in seconds."""
+    return [float(2**number) for number in range(_TRIES - 1)]
+
+
+async def with_backoff(call: Callable[[], Awaitable[T]]) -> T:
+    """Returns what a call brings that may be repeated; one that fails and may succeed later is sent again."""
+    for pause in pauses():
+        try:
+            return await call()
+        except RateLimitError as error:
+            if not error.retryable:
+                raise
+            await anyio.sleep(max(pause, error.retry_after or 0.0))
+        except APIError as error:
+            if not error.retryable:
+                raise
+            await anyio.sleep(pause)
+    return await call()
 
 
 def _refused(error: APIError) -> bool:

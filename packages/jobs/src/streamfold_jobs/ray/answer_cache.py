@@ -14,8 +14,7 @@ from streamfold import ConfigError
 from streamfold.config import store_place, store_url
 from streamfold.stores import Retention, Store, StoreError, open_store
 
-from ..answers import Answer
-from ..columns import ANSWER_COLUMNS, answer_cells
+from ..answers import ANSWER_COLUMNS, Answer, answer_cells
 
 _logger = logging.getLogger("streamfold")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamfold import ConfigError
 
-from .actor import Ask
+from .ask import Ask
 
 if TYPE_CHECKING:
     from ray.data import ActorPoolStrategy, Dataset

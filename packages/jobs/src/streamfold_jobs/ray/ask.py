@@ -1,32 +1,32 @@
-"""The class that Ray gives batches to."""
+"""The class for `map_batches` of Ray Data, its settings, and batches as rows and columns."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import anyio
 
-from streamfold import PermissionDeniedError, Provider, Reply, StreamfoldError
+from streamfold import ConfigError, PermissionDeniedError, Provider, Reply, StreamfoldError
+from streamfold.config import did_you_mean, variable_names
+from streamfold.tools import as_tools
 from streamfold.types import ToolLike
 
-from ..answers import Answer, error_members
-from ..columns import row_members
-from ..errors import JobPausedError
-from ..pacing import Pacing
-from ..row_requests import RowRequests
-from ..rows import Row
-from .answer_cache import AnswerCache, fingerprint
-from .settings import AskSettings
-from .table import check_columns, column_names, rows_of, with_answers
+from ..answers import ANSWER_COLUMNS, Answer, answer_cells, answer_schema, error_members, row_members
+from ..live_requests import Pacing, RowRequests
+from ..rows import ROW_MEMBERS, Row
+from ..settings import JobPausedError, JobSettings, schema_check
+from .answer_cache import AnswerCache, check_answers, fingerprint
 
 _logger = logging.getLogger("streamfold")
-
 _FORBIDDEN = 20  # rows in succession that are refused with 403: it is the key, and not these rows
 _WRONG = (400, 413, 422)  # the request itself is
+Check = Callable[[Reply], str | None]
 
 
 class AskStoppedError(StreamfoldError):
@@ -229,3 +229,162 @@ def _is_final(answer: Answer) -> bool:
 
 def _failed(error: Exception) -> Answer:
     return Answer("", 0, None, error_members(error))
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AskSettings:
+    """See `Ask`. Raises ConfigError for one that is wrong."""
+
+    provider: str | Mapping[str, Any] | None
+    columns: Mapping[str, str] | None
+    prefix: str
+    concurrency: int
+    tries: int
+    answers: str | None
+    keep: float
+    job: str
+    schema: Mapping[str, Any] | None
+    check: Check | None
+    tools: Sequence[ToolLike]
+    on_refused: Literal["stop", "error"]
+    config: str | None
+    stream: bool | None
+    options: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        _check_no_secrets(self)
+        if self.answers is not None:
+            check_answers(self.answers)
+        if self.keep <= 0:
+            raise ConfigError(f"keep must be greater than 0, not {self.keep:g}")
+        if self.on_refused not in ("stop", "error"):
+            raise ConfigError(f"on_refused: can't be {self.on_refused!r}. Allowed: stop, error")
+        if unknown := next((name for name in self.columns or () if name not in ROW_MEMBERS), None):
+            allowed = ", ".join(ROW_MEMBERS)
+            raise ConfigError(
+                f"columns: unknown member {unknown!r}{did_you_mean(unknown, ROW_MEMBERS)}. Allowed: {allowed}"
+            )
+        self.for_rows()
+
+    def for_rows(self) -> JobSettings:
+        """Returns the settings for asking one row. Raises ConfigError."""
+        checks: list[Check] = [self.check] if self.check else []
+        options = dict(self.options)
+        if self.schema is not None:
+            options["response_format"] = self.schema
+            checks.insert(0, schema_check(self.schema))
+        return JobSettings(
+            concurrency=self.concurrency, tries=self.tries, max_cost=None, in_flight="ask", retry_errors=False,
+            shard=(0, 1), tools=as_tools(self.tools), run_tools=False, check=_first(checks), options=options,
+            stream=self.stream,
+        )  # fmt: skip
+
+    def members(self, names: Sequence[str]) -> dict[str, str]:
+        """Returns where the members of rows are among the columns of a batch. Raises ConfigError if one is missing."""
+        found = dict(self.columns or {name: name for name in ROW_MEMBERS if name in names})
+        if missing := next((column for column in found.values() if column not in names), None):
+            raise ConfigError(f"there is no column {missing!r}{did_you_mean(missing, names)} among {', '.join(names)}")
+        if not found.keys() & {"prompt", "messages"}:
+            raise ConfigError(
+                f"there is no column 'prompt' or 'messages' among {', '.join(names)}: say which it is, as in"
+                ' columns={"prompt": "question"}'
+            )
+        if self.answers and "id" not in found:
+            raise ConfigError(
+                'answers: they are kept for rows with an id: say where it is, as in columns={"id": "key"}'
+            )
+        return found
+
+
+def _first(checks: Sequence[Check]) -> Check | None:
+    """Returns the checks as one: it finds the first thing that is wrong."""
+    if len(checks) < 2:
+        return next(iter(checks), None)
+    return lambda reply: next((wrong for check in checks if (wrong := check(reply)) is not None), None)
+
+
+def _check_no_secrets(settings: AskSettings) -> None:
+    """Raises ConfigError where there is a key, a password or a header, and not just the name of a variable."""
+    spec = settings.provider if isinstance(settings.provider, Mapping) else {}
+    if spec.get("api_key") is not None and not _refers(spec["api_key"]):
+        raise _would_travel("api_key", 'api_key_env = "NAME"')
+    for name, value in (spec.get("headers") or {}).items():
+        if not _refers(value):
+            raise _would_travel(f"the header {name!r}", '"${NAME}" as its value')
+    if settings.options.get("extra_headers"):
+        raise _would_travel("extra_headers", 'headers = {"...": "${NAME}"} in the settings of the provider')
+    urls = {"base_url": spec.get("base_url"), "turn_cache": spec.get("turn_cache"), "answers": settings.answers}
+    for place, url in urls.items():
+        if isinstance(url, str) and (password := urlsplit(url).password) and not _refers(password):
+            raise _would_travel(f"the password in {place}", "${NAME} in its place")
+
+
+def _refers(value: Any) -> bool:
+    return isinstance(value, str) and bool(variable_names(value))
+
+
+def _would_travel(what: str, instead: str) -> ConfigError:
+    return ConfigError(
+        f"{what} would travel to the workers with the job. Set a variable in their environment, and name it: {instead}"
+    )
+
+
+# --- batches as rows and columns --------------------------------------------------------------------------------------
+
+
+def column_names(batch: Any) -> list[str]:
+    """Returns the names of the columns of a batch: a table of pyarrow, a data frame, or a mapping of arrays."""
+    if hasattr(batch, "column_names"):
+        return list(batch.column_names)
+    return [str(name) for name in (batch if isinstance(batch, Mapping) else batch.columns)]
+
+
+def rows_of(batch: Any, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns the rows of a batch with the columns that are named, as plain Python values."""
+    if hasattr(batch, "column_names"):
+        return list(batch.select(list(names)).to_pylist())
+    columns = {name: [_plain(value) for value in _values(batch[name])] for name in names}
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def with_answers(batch: Any, answers: Sequence[Answer], prefix: str = "") -> Any:
+    """Returns a batch with the columns of its answers, in the kind of batch that it is."""
+    rows = [answer_cells(answer) for answer in answers]
+    if hasattr(batch, "column_names"):
+        import pyarrow
+
+        for field in answer_schema():
+            values = pyarrow.array([row[field.name] for row in rows], field.type)
+            batch = batch.append_column(field.with_name(prefix + field.name), values)
+        return batch
+    columns = {prefix + name: [row[name] for row in rows] for name in ANSWER_COLUMNS}
+    return {**batch, **columns} if isinstance(batch, Mapping) else batch.assign(**columns)
+
+
+def check_columns(names: Sequence[str], prefix: str) -> None:
+    """Raises ConfigError if there is a column where an answer would be written."""
+    taken = [prefix + name for name in ANSWER_COLUMNS if prefix + name in names]
+    if taken:
+        raise ConfigError(
+            f"the rows have a column {taken[0]!r} already: rename it, or give the columns of the answers other names,"
+            ' as in prefix="answer_"'
+        )
+
+
+def _values(column: Any) -> Any:
+    """Returns the values of a column; those that pandas says are absent are None."""
+    return column.astype(object).where(column.notna(), None) if hasattr(column, "notna") else column
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value without the types of numpy, which pandas and numpy batches have in all depths."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {name: _plain(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(member) for member in value]
+    return value

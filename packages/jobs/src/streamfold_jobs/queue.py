@@ -1,26 +1,22 @@
-"""What a job has to do and what came of it: all that whoever asks its rows sees of the job.
+"""Rows that have no answer yet, what came of the others, and the budget (`max_cost`).
 
-A job may be asked in several ways: by live requests, or by a provider's batches. Each of them is an `JobBackend`: it
-    takes
-the rows that have no answer from `RowQueue`, marks them as sent before they are, and hands in their answers.
+Rows may be sent in several ways: as live requests, or in batches of the provider. Each of them is a `JobBackend`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from decimal import Decimal
+from typing import Any, Literal, Protocol
 
 import anyio
 
 from streamfold import ConfigError
 
 from .answers import Answer, JobSummary, error_members
-from .errors import JobPausedError
-from .job_budget import JobBudget
-from .ledger import Ledger
+from .ledger import DONE, ERROR, SENT, Ledger
 from .rows import Row, Rows
-from .settings import JobSettings
-from .tables import DONE, ERROR, SENT
+from .settings import JobPausedError, JobSettings
 
 
 class JobBackend(Protocol):
@@ -48,7 +44,7 @@ class RowQueue:
         money: what may be spent.
         states: one byte for each row: 0, `SENT`, `DONE` or `ERROR`. A row has ended when its answer is on disk.
         stopped: why nothing more is asked, once that is so.
-        doing: what is going on, if there is more to say than the summary does.
+        status_text: what is going on, if there is more to say than the summary does.
     """
 
     def __init__(self, rows: Rows, ledger: Ledger, settings: JobSettings, name: str) -> None:
@@ -60,7 +56,7 @@ class RowQueue:
         self.money = JobBudget(settings.max_cost, self.summary)
         self.states = bytearray()
         self.stopped: JobPausedError | None = None
-        self.doing = ""
+        self.status_text = ""
         self.stopping = anyio.Event()
         self._changed: anyio.Event | None = None  # of those who wait
 
@@ -120,7 +116,7 @@ class RowQueue:
             self.ledger.not_sent(row.number)
             self.states[row.number] = 0
         self.money.not_asked(*(row.number for row in rows))
-        self.notice()
+        self.notify()
         await self.ledger.written()
 
     def end(self, answer: Answer) -> None:
@@ -136,7 +132,7 @@ class RowQueue:
                 self.stop(f"max_cost: {unpriced(self.name)}")
             elif len(self.summary.costs) > 1:
                 self.stop(f"max_cost: costs are in {' and in '.join(self.summary.costs)}, which can't be added")
-        self.notice()
+        self.notify()
 
     async def paid(self, number: int) -> bool:
         """Waits until a row can be paid, and returns whether it is to be asked. If it can't be, the work is stopped."""
@@ -156,7 +152,7 @@ class RowQueue:
             self.stopped = JobPausedError(text)
             self.stopped.__cause__ = cause
             self.stopping.set()
-            self.notice()
+            self.notify()
 
     @property
     def complete(self) -> bool:
@@ -168,7 +164,7 @@ class RowQueue:
         self._changed = self._changed or anyio.Event()
         await self._changed.wait()
 
-    def notice(self) -> None:
+    def notify(self) -> None:
         """Wakes whoever waits for a change."""
         if self._changed is not None:
             self._changed.set()
@@ -178,3 +174,74 @@ class RowQueue:
 def unpriced(model: str) -> str:
     """Returns what is said of a model without prices."""
     return f"what {model} costs is not known; give its prices in the configuration"
+
+
+class JobBudget:
+    """Decides whether one row more can be paid.
+
+    As long as nobody knows what an answer costs, one row is asked alone. Later, those under way reserve what the
+    dearest answer has cost; the last rows are asked one by one, until another one would cost too much in the mean.
+
+    Args:
+        limit: what all answers may cost together; None: anything.
+        summary: what earlier runs have spent, and this one spends.
+    """
+
+    def __init__(self, limit: float | None, summary: JobSummary) -> None:
+        self._limit = None if limit is None else Decimal(str(limit))
+        self._summary = summary
+        self._known = summary.done - summary.unpriced  # answers with a cost
+        self._most = self._mean if self._known else Decimal(0)
+        self._asking: set[int] = set()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known what an answer costs."""
+        return self._known > 0
+
+    @property
+    def spent(self) -> Decimal:
+        """What is spent. An answer whose cost is not known, as its usage can't be counted, counts as an average one."""
+        return self._counted + self._mean * self._summary.unpriced
+
+    @property
+    def _counted(self) -> Decimal:
+        return sum((cost.amount for cost in self._summary.costs.values()), Decimal(0))
+
+    @property
+    def _mean(self) -> Decimal:
+        return self._counted / self._known if self._known else Decimal(0)
+
+    def ask(self, number: int) -> Literal["yes", "later", "never"]:
+        """Returns whether a row may be asked; later: when one of those has ended that are under way."""
+        if self._limit is None or number in self._asking:
+            return "yes"
+        left, under_way = self._limit - self.spent, len(self._asking)
+        fits = left > 0 and self._mean <= left
+        if under_way and not (fits and self._known and self._most * (under_way + 1) <= left):
+            return "later"
+        if not fits:
+            return "never"
+        self._asking.add(number)
+        return "yes"
+
+    def ended(self, answer: Answer) -> None:
+        """Takes the cost of an answer, which the summary counts already."""
+        self.not_asked(answer.number)
+        if answer.cost is not None:
+            self._known += 1
+            self._most = max(self._most, answer.cost.amount)
+
+    def not_asked(self, *numbers: int) -> None:
+        """Gives back what rows had reserved."""
+        self._asking.difference_update(numbers)
+
+    def __str__(self) -> str:
+        limit, spent, mean = (_shown(amount) for amount in (self._limit or Decimal(0), self.spent, self._mean))
+        units = ", ".join(self._summary.costs)
+        return f"max_cost is {limit}, and {spent}{f' {units}' if units else ''} are spent; an answer costs about {mean}"
+
+
+def _shown(amount: Decimal) -> str:
+    text = f"{amount:.9f}"
+    return text.rstrip("0").rstrip(".")
