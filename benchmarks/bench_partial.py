@@ -14,7 +14,7 @@ from time import process_time
 
 from pydantic import BaseModel
 
-from streamfold.answers.partial import PartialReader
+from streamfold.answers.partial_values import PartialReader
 
 PIECE = 4  # characters
 

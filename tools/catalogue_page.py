@@ -21,7 +21,7 @@ from streamfold.adapters.kimi import KimiQuirks
 from streamfold.adapters.responses import ResponsesQuirks
 from streamfold.config.catalogue import catalogue_folder, catalogue_values, provider_files
 from streamfold.config.profile import Profile
-from streamfold.requests.capabilities import Capabilities
+from streamfold.requests.model_facts import Capabilities
 
 __all__ = ["described", "page"]
 

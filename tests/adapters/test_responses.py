@@ -23,8 +23,8 @@ from streamfold import (
     UpstreamError,
 )
 from streamfold.adapters.responses import ResponsesAdapter
+from streamfold.engine.accumulator import TextBuffer
 from streamfold.engine.deduplication import TextDeduplicator
-from streamfold.engine.text_buffer import TextBuffer
 from streamfold.values import ErrorInfo
 from streamfold.values.deltas import (
     CallSummary,

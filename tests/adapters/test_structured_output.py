@@ -27,7 +27,7 @@ from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.gemini import GeminiAdapter
 from streamfold.adapters.kimi import KimiAdapter
 from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
-from streamfold.answers.partial import Partial, PartialReader
+from streamfold.answers.partial_values import Partial, PartialReader
 from streamfold.engine import ToolNameMap
 from streamfold.requests.request import Request
 from tables import each_row

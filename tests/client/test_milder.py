@@ -12,7 +12,8 @@ import pytest
 from folding import DONE, call, entry, fin, text
 from servers import STREAM, Connection, answer, framed, sends_each, serving
 from streamfold import Tool, ToolCall, UnsupportedOptionError, run_tools, user
-from streamfold.requests import LearnedRestriction, Request, restriction_from_error, with_restrictions
+from streamfold.client import LearnedRestriction, restriction_from_error, with_restrictions
+from streamfold.requests import Request
 from streamfold.values import ErrorClassification, Message, error_info
 from tables import each_row
 

@@ -13,10 +13,11 @@ import pytest
 from folding import DONE, fin, text
 from served_apps import client_of
 from servers import Connection, Server, answer, serving
-from streamfold.client.restrictions import RestrictionCache, Restrictions, combination_of
+from streamfold.client import LearnedRestriction
+from streamfold.client.rejected_options import RestrictionCache, Restrictions, combination_of
 from streamfold.limits import RateLimiter
 from streamfold.middleware import Middleware
-from streamfold.requests import LearnedRestriction, Request
+from streamfold.requests import Request
 from tables import each_row
 
 GOOD = answer("200 OK", text("Hi") + fin("stop") + DONE)

@@ -299,7 +299,7 @@ async def test_the_id_of_a_run_is_made_here() -> None:
 async def test_what_is_deleted_when(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that has ended, a day after its state is refused; never one that waits, though its state is refused too."""
     now = time.time()
-    for module in ("journal", "tool_run"):
+    for module in ("journal", "tool_loop"):
         monkeypatch.setattr(f"streamfold.tools.{module}.time", lambda: now)
     for journal in (FileJournal(tmp_path / "calls", keep_days=3), StoreJournal("memory", keep_days=3)):
         till = Till()

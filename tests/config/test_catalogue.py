@@ -25,7 +25,7 @@ from streamfold.config.catalogue import catalogue_folder, provider_files
 from streamfold.config.file import read_profile
 from streamfold.config.profile import Profile
 from streamfold.engine.dialects import DialectContext, find_dialect
-from streamfold.requests.capabilities import Capabilities
+from streamfold.requests.model_facts import Capabilities
 from streamfold.text import variable_names
 from tables import each_row
 

@@ -6,7 +6,7 @@ import pytest
 
 from folding import DONE, chunk, fin, text
 from streamfold import StreamDecoder
-from streamfold.engine.chunk_merging import merge_chunks
+from streamfold.engine.decoder import merge_chunks
 
 
 def thought(said: str) -> bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from folding import event
 from streamfold import StreamDecoder
+from streamfold.engine.accumulator import TextBuffer
 from streamfold.engine.deduplication import TextDeduplicator
-from streamfold.engine.text_buffer import TextBuffer
 from streamfold.values.deltas import Delta, Finish, PartRef, ReasoningDelta, Sequence, TextDelta, Warn
 
 

@@ -11,7 +11,7 @@ import pytest
 import servers
 from folding import DONE, fin, text
 from servers import END, STREAM, Connection, falls_silent, framed, serving
-from streamfold.net import stale_connections
+from streamfold.net import connection_reuse
 from tables import each_row
 
 pytestmark = pytest.mark.transports
@@ -66,7 +66,7 @@ async def test_a_thousand_streams_at_once() -> None:
 
 async def test_an_unused_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a burst, connections that were idle for some seconds are closed by the next request."""
-    monkeypatch.setattr(stale_connections, "KEEPALIVE_EXPIRY", 0.05)
+    monkeypatch.setattr(connection_reuse, "KEEPALIVE_EXPIRY", 0.05)
     own = "httpx2" if servers.transport == "httpx2" else "httpx"  # aiohttp has a timer for that
     async with serving(answers) as server, server.provider(transport=own) as provider:
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamfold.net.framing import MalformedHead, ResponseFraming
+from streamfold.net.connection_reuse import MalformedHead, ResponseFraming
 from tables import each_row
 
 BODY = b"data: 1\n\ndata: 2\r\n\r\n"

@@ -14,7 +14,7 @@ from servers import STREAM, Connection, answer, framed, serving
 from streamfold import APITimeoutError, Provider, RateLimitError, ServerError, StreamfoldError
 from streamfold.net import Backoff, retries
 from streamfold.net.retries import retry_delay
-from streamfold.net.stream_timeouts import StreamTimeouts
+from streamfold.net.timeouts import StreamTimeouts
 from streamfold.types import Attempt
 from streamfold.values import APIConnectionError, QuotaExceededError, error_info, status_error
 from streamfold.values.limits import Timeouts

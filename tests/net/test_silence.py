@@ -26,7 +26,7 @@ from folding import DONE, fin, text
 from scale import pick
 from servers import Connection, Server, answer, certificate, framed, sends_each, serving
 from streamfold import APIError, Provider
-from streamfold.net import http_client, stale_connections
+from streamfold.net import connection_reuse, http_client
 from tables import each_row
 
 ANSWER = text("first") + fin("stop") + DONE
@@ -286,10 +286,10 @@ async def test_nobody_gets_the_answer_of_another(seed: int, anyio_backend_name: 
 async def test_bytes_that_arrive_when_a_connection_is_about_to_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request isn't written to a connection that has bytes to read by then, but to another one."""
 
-    def unaware(stream: stale_connections.GuardedStream, info: str) -> object:  # as when it was silent a moment ago
+    def unaware(stream: connection_reuse.GuardedStream, info: str) -> object:  # as when it was silent a moment ago
         return False if info == "is_readable" else stream._inner.get_extra_info(info)
 
-    monkeypatch.setattr(stale_connections.GuardedStream, "get_extra_info", unaware)
+    monkeypatch.setattr(connection_reuse.GuardedStream, "get_extra_info", unaware)
     for transport, when in product(["httpx", "httpx2"], WHEN):
         script = Misbehaving(RESPONSES["length"][0], STRAY, when)
         async with serving(script) as server, server.provider(transport=transport) as provider:

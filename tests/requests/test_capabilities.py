@@ -38,7 +38,7 @@ from streamfold.config.file import read_config, read_profile
 from streamfold.config.inspection import capability_values, effective_values
 from streamfold.requests import FACTS as FACTS_OF_MODELS
 from streamfold.requests import ModelTable
-from streamfold.requests.capabilities import CAPABILITIES
+from streamfold.requests.model_facts import CAPABILITIES
 from streamfold.requests.request import Request
 from streamfold.requests.required_capabilities import Requirement, missing_capabilities, requirements_of
 from streamfold.types import Capabilities

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, TypeVar, Unpack
 from ..net import scrubs_traceback
 from ..requests import ChatOptions, Request, check_stream
 from ..values import Messages, Reply, ToolChoice, ToolLike
-from .async_hints import AsyncContext
-from .chat_model import ChatModel
-from .chat_params import ChatParams
+from .chat_model import ChatModel, ChatParams
+from .chat_stream import AsyncContext, ChatStream, ChunkSource, read_whole
 from .extract import extract
 from .model_info import ModelInfo
-from .source import ChunkSource
-from .stream import ChatStream, read_whole
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -4,17 +4,16 @@ Provisional: a minor version may change or remove a name without a deprecation.
 """
 
 from ..values import set_public_module
-from .api_calls import json_reader
-from .batch_request import BatchRequest
+from .api_calls import BatchRequest, json_reader
 from .batches import BatchClient
 from .endpoint import Endpoint
 from .fallback import Fallback
 from .hooks import Hooks, RequestInfo, read_hooks
 from .loop_bound_client import LoopBoundClient
-from .preview import Preview
+from .prepared_call import Preview
 from .provider import Provider
+from .rejected_options import LearnedRestriction, requests_of, restriction_from_error, with_restrictions
 from .requester import Requester
-from .restrictions import requests_of
 
 __all__ = ["read_hooks", "requests_of"]
 

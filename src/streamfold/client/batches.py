@@ -1,4 +1,4 @@
-"""The batch API of one provider: requests as its batches have them, the calls, and replies from the results."""
+"""The batch API of a provider, and the files that its tools made."""
 
 from __future__ import annotations
 
@@ -14,12 +14,37 @@ from ..adapters.batches import EndpointRequest
 from ..config import Profile
 from ..limits import account_digest
 from ..net import Exchange
-from .api_calls import json_reader
-from .batch_request import BatchRequest
+from ..values import ConfigError, GeneratedFile, ProtocolError
+from .api_calls import BatchRequest, json_reader
 from .requester import Requester
 
 if TYPE_CHECKING:
     from ..answers import ChatParams
+    from ..config import Profile
+    from .requester import Requester
+
+
+async def fetch_file(profile: Profile, requester: Requester, file: GeneratedFile, max_bytes: int) -> bytes:
+    """Returns the bytes of a file. See `Provider.fetch_file`."""
+    if file.data is not None:
+        return file.data
+    if file.file_id is None:
+        where = f": it is at {file.url}" if file.url else ""
+        raise ConfigError(f"the file has no id under which {profile.name!r} keeps it{where}")
+    path, headers = profile.make_adapter(profile.sent_model()).file_request(file)
+
+    async def read(exchange: Exchange) -> bytes:
+        pieces, size = list[bytes](), 0
+        while (data := await exchange.read()) is not None:
+            size += len(data)
+            if size > max_bytes:
+                raise ProtocolError(f"the file is larger than {max_bytes} bytes (max_bytes)")
+            pieces.append(data)
+        return b"".join(pieces)
+
+    call = EndpointRequest("GET", path, {**headers, "Accept": "*/*"})
+    return await requester.call(call, read, profile.timeouts, profile.limits, None).send()
+
 
 T = TypeVar("T")
 

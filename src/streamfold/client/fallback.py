@@ -1,23 +1,235 @@
-"""Several models that replace each other, as one model."""
+"""`Fallback`: several models as one, with cooldown and probes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from contextlib import AsyncExitStack
-from dataclasses import replace
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
+from time import monotonic
 
 from ..answers import (
     BaseChatModel,
     ChatModel,
     ChatParams,
     ChatStream,
+    ChunkSource,
     ModelInfo,
+    WrappedAnswer,
+    context_window,
     forward_source,
     get_model_info,
 )
-from ..values import APIError, ConfigError
-from .fallback_policy import Candidate, FallbackPolicy
+from ..values import (
+    APIError,
+    Attempt,
+    BadRequestError,
+    ConfigError,
+    ContentFilterError,
+    ContextLengthError,
+    NotConfiguredError,
+    StreamChunk,
+    UnsupportedOptionError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that may answer a request.
+
+    Attributes:
+        open: prepares the request for this model, without sending it. Raises ConfigError if the model can't take it.
+    """
+
+    name: str
+    open: Callable[[], ChunkSource]
+
+
+@dataclass(slots=True)
+class _CoolDown:
+    """Why a model is not asked, until when, and how many requests test whether it is back."""
+
+    until: float
+    reason: str
+    tests: int = 0
+
+
+class FallbackPolicy:
+    """Remembers which models failed, and answers requests with the first model that can.
+
+    Args:
+        on: the errors after which the next model is asked. Default: all but those that say that the request itself is
+            wrong (`BadRequestError`), or that a filter stopped it; but a prompt that is too long goes on.
+        cooldown: seconds for which a model that failed is not asked, if its server did not say how long. After that one
+            request tests it; the others go on to the next model until it has answered.
+    """
+
+    def __init__(self, *, on: Collection[type[APIError]] | None = None, cooldown: float = 30.0) -> None:
+        self._on = None if on is None else tuple(on)
+        self._cooldown = cooldown
+        self._resting: dict[int, _CoolDown] = {}  # by the position of the candidate
+
+    def answer(self, candidates: Sequence[Candidate]) -> ChunkSource:
+        """Returns the answer of the first candidate that brings a chunk. Nothing is sent yet.
+
+        Raises:
+            ConfigError: no candidate can take the request. It is a NotConfiguredError if all of them lack settings.
+        """
+        return _FailoverAnswer(self, candidates)
+
+    def resting(self, position: int) -> str | None:
+        """Returns why a candidate is not to be asked now, or None."""
+        rest = self._resting.get(position)
+        if rest is None:
+            return None
+        seconds = rest.until - monotonic()
+        if seconds > 0:
+            return f"not asked for {seconds:.0f} s more: {rest.reason}"
+        return f"not asked while another request tests it: {rest.reason}" if rest.tests else None
+
+    def back_at(self, position: int) -> float:
+        """Returns when the rest of a resting candidate ends."""
+        return self._resting[position].until
+
+    def tested(self, position: int) -> bool:
+        """Whether another request tests a candidate whose rest is over."""
+        rest = self._resting.get(position)
+        return rest is not None and rest.tests > 0
+
+    @contextmanager
+    def asking(self, position: int) -> Iterator[None]:
+        """While a candidate is asked. If it was resting, this request tests it."""
+        rest = self._resting.get(position)
+        if rest is not None:
+            rest.tests += 1
+        try:
+            yield
+        finally:
+            if rest is not None:
+                rest.tests -= 1
+
+    def answered(self, position: int) -> None:
+        """Notes that a candidate answered: it is back."""
+        self._resting.pop(position, None)
+
+    def failed(self, position: int, error: APIError) -> None:
+        """Notes that a candidate failed: it rests for a while."""
+        seconds = getattr(error, "retry_after", None)
+        until = monotonic() + (self._cooldown if seconds is None else seconds)
+        self._resting[position] = _CoolDown(until, f"{type(error).__name__}: {error.message}")
+
+    def switches(self, error: APIError) -> bool:
+        """Whether the next candidate is asked after this error."""
+        if self._on is not None:
+            return isinstance(error, self._on)
+        if isinstance(error, ContextLengthError):  # another model may have a larger window
+            return True
+        return not isinstance(error, BadRequestError | ContentFilterError | UnsupportedOptionError)
+
+
+class _FailoverAnswer(WrappedAnswer):
+    """The answer of the first candidate that brings a chunk."""
+
+    def __init__(self, failover: FallbackPolicy, candidates: Sequence[Candidate]) -> None:
+        self._failover = failover
+        self._candidates = candidates
+        self._attempts: list[Attempt] = []
+        self._too_long: list[int] = []  # how many tokens a window must have, after others were too small
+        self._problems: list[ConfigError] = []
+        places = range(len(candidates))
+        self._awake = deque(position for position in places if failover.resting(position) is None)
+        resting = [position for position in places if position not in self._awake]
+        self._resting = deque(sorted(resting, key=failover.back_at))  # asked when all others failed
+        self._position, source = self._choose()
+        super().__init__(source)
+        if self._failover.resting(self._position) is None:
+            self._attempts += [self._skipped(position) for position in resting]
+
+    async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+        self._make_way()
+        while not self._closed:
+            position, begun = self._position, False
+            try:
+                with self._failover.asking(position):
+                    async with self._opened() as batches:
+                        async for batch in batches:
+                            if not begun:
+                                begun = True
+                                self._failover.answered(position)
+                            if (reply := self._source.reply) is not None:
+                                self.reply = replace(reply, attempts=(*self._attempts, *reply.attempts))
+                            yield batch
+                return
+            except APIError as error:
+                self._attempts += error.attempts
+                if begun or not self._goes_on(error):
+                    error.attempts = tuple(self._attempts)
+                    raise
+            except NotConfiguredError as problem:  # credentials are looked up when the request is sent
+                self._pass_over(position, problem)
+                self._position, self._source = self._choose()
+
+    def _make_way(self) -> None:
+        """Leaves the chosen candidate to another request that has begun to test it since it was chosen."""
+        if (self._awake or self._resting) and self._failover.tested(self._position):
+            self._attempts.append(self._skipped(self._position))
+            self._resting.append(self._position)
+            self._position, self._source = self._choose()
+
+    def _goes_on(self, error: APIError) -> bool:
+        """Chooses the next candidate after an error; False if there is none, or none may be asked."""
+        if not self._failover.switches(error):
+            return False
+        if isinstance(error, ContextLengthError):  # which says nothing about the next request
+            small = error.limit or context_window(self._source)
+            self._too_long += [size for size in (small and small + 1, error.tokens) if size]
+        else:
+            self._failover.failed(self._position, error)
+        name, place = self._candidates[self._position].name, len(self._attempts)
+        self._attempts.append(Attempt(name, error.message, type(error).__name__))
+        try:
+            self._position, self._source = self._choose()
+        except ConfigError:  # the others can't take the request: this error is the outcome, and no attempt before it
+            del self._attempts[place]
+            return False
+        return True
+
+    def _choose(self) -> tuple[int, ChunkSource]:
+        """Takes the next candidate that can take the request. Raises ConfigError if there is none."""
+        while self._awake or self._resting:
+            if self._awake:
+                position = self._awake.popleft()
+                if self._failover.resting(position) is not None:  # since this request began
+                    self._attempts.append(self._skipped(position))
+                    self._resting.append(position)
+                    continue
+            else:
+                position = self._resting.popleft()
+            try:
+                source = self._candidates[position].open()
+            except ConfigError as exc:
+                self._pass_over(position, exc)
+                continue
+            window = context_window(source)
+            if window is None or all(size <= window for size in self._too_long):
+                return position, source
+            self._pass_over(position, ConfigError(f"the prompt was too long, and its window is {window} tokens"))
+        raise _joined(self._problems)
+
+    def _pass_over(self, position: int, problem: ConfigError) -> None:
+        """Notes that a candidate can't take the request."""
+        self._attempts.append(Attempt(self._candidates[position].name, str(problem)))
+        self._problems.append(problem)
+
+    def _skipped(self, position: int) -> Attempt:
+        return Attempt(self._candidates[position].name, self._failover.resting(position) or "not asked")
+
+
+def _joined(problems: Sequence[ConfigError]) -> ConfigError:
+    """One error for those of several models: a NotConfiguredError if all of them are."""
+    unset = all(isinstance(problem, NotConfiguredError) for problem in problems)
+    return (NotConfiguredError if unset else ConfigError)("; ".join(map(str, problems)))
 
 
 class Fallback(BaseChatModel):

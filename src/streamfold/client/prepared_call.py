@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from ..adapters import Adapter
 from ..engine import StreamDecoder
 from ..net import HTTPRequest
 from ..requests import Request
 from ..values import ReplyWarning
-from .pricing import ProfilePricing
+from .costs import ProfilePricing
 
 
 class PreparedCall(NamedTuple):  # half as dear to make as a frozen dataclass, and each request needs one
@@ -39,3 +41,28 @@ class PreparedCall(NamedTuple):  # half as dear to make as a frozen dataclass, a
     pricing: ProfilePricing | None = None
     one_call: bool = False
     whole: bool = False
+
+
+HIDDEN = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """An HTTP request as `Provider.chat_stream` would send it, without secrets.
+
+    Attributes:
+        url: the address, with `${NAME}` for everything that comes from an environment variable.
+        headers: the values of configured headers and of the key are `***`.
+        body: the bytes of the JSON body.
+        warnings: what had to be changed, dropped or is doubtful. They will also be on the reply.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+    warnings: tuple[ReplyWarning, ...] = ()
+
+    def json(self) -> Any:
+        """Returns the body as JSON data."""
+        return json.loads(self.body)

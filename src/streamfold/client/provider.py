@@ -21,14 +21,12 @@ from ..requests import Capabilities, ChatOptions, Request
 from ..text import shown_url
 from ..turn_cache import CachingAnswer, TurnCache, TurnStore, read_turn_cache
 from ..values import GeneratedFile, Messages, Timeouts, ToolChoice, ToolLike
-from .batches import BatchClient
-from .fallback import candidates
-from .fallback_policy import Candidate, FallbackPolicy
-from .files import fetch_file
+from .batches import BatchClient, fetch_file
+from .costs import ModelPrices, ProfilePricing
+from .fallback import Candidate, FallbackPolicy, candidates
 from .hooks import Hooks, read_hooks
 from .loop_bound_client import LoopBoundClient
-from .preview import Preview
-from .pricing import ModelPrices, ProfilePricing
+from .prepared_call import Preview
 from .requester import Requester
 
 if TYPE_CHECKING:

@@ -26,22 +26,18 @@ from ..requests import (
     raw_tools,
     read_headers,
     with_endpoint_defaults,
-    with_restrictions,
 )
 from ..text import shown_url
 from ..values import APIError, ConfigError, Limits, ReplyWarning, StreamfoldError, Timeouts
-from .api_calls import APICall, json_reader, non_streaming_timeouts
-from .batch_request import BatchRequest
+from .api_calls import APICall, BatchRequest, json_reader, non_streaming_timeouts
 from .continuation import ContinuedAnswer, continued_arguments
-from .downgrade_retry import DowngradeRetry
+from .costs import ModelPrices, ProfilePricing
 from .endpoint import COMMON_HEADERS, Endpoint
 from .hooks import Hooks, Notifier, RequestInfo
 from .loop_bound_client import LoopBoundClient
 from .network_stream import NetworkStream
-from .prepared_call import PreparedCall
-from .preview import HIDDEN, Preview
-from .pricing import ModelPrices, ProfilePricing
-from .restrictions import RestrictionCache, Restrictions, current_owner
+from .prepared_call import HIDDEN, PreparedCall, Preview
+from .rejected_options import DowngradeRetry, RestrictionCache, Restrictions, current_owner, with_restrictions
 
 if TYPE_CHECKING:
     from ..requests import TimeoutOptions

@@ -1,4 +1,4 @@
-"""One request, sent until an attempt succeeds: the same way for answers and for everything else that is asked."""
+"""Sends a request until an attempt succeeds: backoff, retry-after, rate limits."""
 
 from __future__ import annotations
 
@@ -8,12 +8,69 @@ from typing import TypeVar
 
 import anyio
 
-from ..limits import RateLimiter
+from ..limits import LimitReachedError, RateLimiter, Reservation
 from ..net import Exchange, HTTPRequest, StreamTimeouts, event_loop, redact_error, retry_delay
-from ..values import APIError, Attempt, Reply
+from ..values import APIError, Attempt, QuotaExceededError, RateLimit, Reply, failed_before_answer
 from .hooks import Notifier
 from .loop_bound_client import LoopBoundClient
-from .rate_limit_lease import RateLimitLease
+
+
+class RateLimitLease:
+    """Waits for the reservation of each attempt, and closes it.
+
+    Args:
+        limiter: what the request waits for.
+    """
+
+    def __init__(self, limiter: RateLimiter) -> None:
+        self._limiter = limiter
+        self._reservation: Reservation | None = None
+        self._answered = False
+
+    async def begin(self) -> None:
+        """Waits until the next attempt may be sent. Raises APIError, ConfigError."""
+        self._answered = False
+        self._reservation = self._limiter.claimed() or await self._limiter.acquire()
+
+    def answered(self, rate_limit: RateLimit | None) -> None:
+        """Notes that the server has accepted the attempt."""
+        self._answered = True
+        if self._reservation is not None:
+            self._reservation.answered(rate_limit)
+
+    def charge(self, reply: Reply, *, partial: bool = False) -> None:
+        """Notes what the answer has used."""
+        if self._reservation is not None:
+            cost = reply.cost if self._limiter.limits_cost else None
+            self._reservation.charge(reply.usage, cost, partial=partial)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the server has accepted the attempt, which is not settled yet."""
+        return self._answered and self._reservation is not None
+
+    async def failed(self, error: APIError) -> None:
+        """Ends the reservation of an attempt that has failed. Of an answer that had begun, it stays."""
+        reservation = self._reservation
+        if reservation is None:
+            return
+        if self.refuses(error):
+            retry_after, rate_limit = getattr(error, "retry_after", None), getattr(error, "rate_limit", None)
+            reservation.refused(retry_after, rate_limit)
+        elif not self._answered and failed_before_answer(error):
+            reservation.failed()
+        await self.aclose()
+
+    def refuses(self, error: APIError) -> bool:
+        """Whether an error is the server's word for too many requests."""
+        status = getattr(error, "status_code", None)
+        return status == 429 and not isinstance(error, QuotaExceededError | LimitReachedError)
+
+    async def aclose(self) -> None:
+        """Ends the reservation that is left. From any task, repeatedly."""
+        if self._reservation is not None:
+            await self._reservation.aclose()
+
 
 T = TypeVar("T")
 

@@ -1,27 +1,13 @@
-"""Deltas to chunks: text passes through at once, everything else waits for the end.
-
-Calls wait in `tool_call_assembly.py` until the stream has ended in order, because nothing before that end is a sign
-that a call is
-whole: not its id and name, not arguments that parse, not even a finish reason, which some servers send after every
-call. What counts as an end in order:
-
-    a finish reason, then `StreamEnd` or the end of the input          finished
-    `StreamEnd` without a finish reason                                finished, reason "unknown"
-    the end of the input before either, or a `Failure`            an error, and no calls
-    a `Failure` or a broken connection after a finish reason      finished, with a warning
-    the same, if nothing but that reason has come                 an error
-    the same, inside a call that came after that reason           an error, and no calls
-
-Of several finish reasons the last one counts, except that `length` and `content_filter` stay: an answer that was cut
-does not become whole again. `tool_call_delivery.py` decides which calls are handed out.
-"""
+"""`StreamAccumulator`: deltas to chunks and to the Reply; text buffers, usage, warnings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from ..text import join_surrogates
+from ..text import join_surrogates, whole_characters
 from ..values import (
     CallKind,
     CallSummary,
@@ -54,20 +40,238 @@ from ..values import (
     Usage,
     UsageUpdate,
     Warn,
+    WarningCode,
+    amount,
+    as_count,
     join_limited,
     str_or_none,
     upstream_error,
 )
 from .blocks import BlockAssembler
 from .call_deltas import CallDeltas
-from .call_match import CallMatch, Listener
-from .hosted_tools import HostedToolTracker, in_order
-from .incoming_call import IncomingCall
-from .text_buffer import TextBuffer
-from .tool_call_assembly import ToolCallAssembler
+from .output_items import HostedToolTracker, in_order
+from .tool_call_assembly import CallMatch, IncomingCall, Listener, ToolCallAssembler
 from .tool_call_delivery import CallDelivery, ToolNameMap, is_cut_inside_call
-from .usage import UsageAccumulator
-from .warnings import WarningList
+
+
+class TextBuffer:
+    """Text that arrives in pieces; the halves of a character that was cut in two are joined again.
+
+    Args:
+        limit: characters.
+        name: of the limit, for the error.
+    """
+
+    __slots__ = ("_half", "_limit", "_name", "_pieces", "size")
+
+    def __init__(self, limit: int, name: str) -> None:
+        self._pieces: list[str] = []
+        self._half = ""
+        self._limit = limit
+        self._name = name
+        self.size = 0
+
+    @property
+    def text(self) -> str:
+        """Everything that has been shown."""
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return self._pieces[0] if self._pieces else ""
+
+    @property
+    def raw(self) -> str:
+        """Everything that has come, with U+FFFD for half of a character at its end."""
+        return self.text + ("\ufffd" if self._half else "")
+
+    def add(self, piece: str) -> str:
+        """Takes a piece and returns what of it can be shown.
+
+        Raises:
+            ProtocolError: the text is longer than the limit.
+        """
+        if self._half or not piece.isascii():
+            piece = self._joined(self._half + piece)
+        if piece:
+            self.size += len(piece)
+            if self.size > self._limit:
+                raise ProtocolError(f"the answer is longer than {self._limit} characters (limits.{self._name})")
+            self._pieces.append(piece)
+        return piece
+
+    def _joined(self, piece: str) -> str:
+        self._half = ""
+        if "\ud800" <= piece[-1] <= "\udbff":
+            piece, self._half = piece[:-1], piece[-1]
+        return join_surrogates(piece)
+
+    def finish(self) -> str:
+        """Returns what was still held back: nothing, or U+FFFD for a half that stayed alone."""
+        rest, self._half = join_surrogates(self._half), ""
+        if rest:
+            self._pieces.append(rest)
+            self.size += len(rest)
+        return rest
+
+
+class UsageAccumulator:
+    """Takes usage objects as they come, which some servers send with every event. They are read when somebody asks.
+
+    Proxies that end a stream themselves repeat the usage as zeros. That is no newer information, and is ignored.
+    """
+
+    def __init__(self) -> None:
+        self._usage: Usage | None = None
+        self._members: Mapping[str, Any] = {}
+        self._unread: Callable[[dict[str, Any]], Usage] | None = None
+        self._counts = False  # something
+        self._ignored: Mapping[str, Any] = {}  # the last usage object that counted nothing
+
+    def take(self, usage: Usage) -> None:
+        """Takes a usage that replaces the one before."""
+        counts = any((usage.input_tokens, usage.output_tokens, usage.total_tokens))
+        if counts or not self._counts:
+            self._usage, self._unread, self._counts = usage, None, counts
+        else:
+            self._ignored = usage.raw
+
+    def update(self, update: UsageUpdate) -> None:
+        """Takes a usage object, or some of its members."""
+        members = update.members
+        if not update.whole:
+            known = self._members
+            new = {name: value for name, value in members.items() if value is not None or name not in known}
+            members = {**known, **new}
+        if not self._counts:
+            self._counts = _count_something(members)
+        elif not _count_something(members):
+            self._ignored = members
+            return
+        self._members, self._unread = members, update.read
+
+    def read(self) -> tuple[Usage | None, list[str]]:
+        """Returns the usage so far, and what in it is not counted because it isn't a count or a cost."""
+        if self._unread is not None:
+            self._usage, self._unread = self._unread(dict(self._members)), None
+        if (usage := self._usage) is None:
+            return None, []
+        invalid = list(dict.fromkeys([*_invalid(usage.raw), *_invalid(self._ignored)]))
+        counts = {name: getattr(usage, name) for name in _COUNTS}
+        wrong = [name for name, value in counts.items() if value is not None and as_count(value) is None]
+        if wrong:  # a sum of counts, or what another package's adapter made
+            invalid += [f"{name}: {counts[name]!r:.40}" for name in wrong]
+            without: Any = dict.fromkeys(wrong)
+            usage = replace(usage, **without)
+        return usage, invalid
+
+
+_COUNTS = (
+    "input_tokens", "output_tokens", "total_tokens", "cached_tokens", "reasoning_tokens", "cache_write_tokens",
+)  # fmt: skip
+# Names of counts and costs, by all APIs: prompt_tokens, promptTokenCount, web_search_requests, cost_in_usd_ticks.
+_COUNTED = re.compile(r"(token|tokens|count|requests|calls|cost)$|^cost", re.IGNORECASE)
+_DEEPEST = 4  # levels of a usage object: Anthropic has lists of steps, with an object of cache writes in each
+
+
+def _invalid(value: Any, where: str = "", counted: bool = False, depth: int = 0) -> Iterator[str]:
+    """Yields each number of a usage object that can't be counted, with its path."""
+    has_parts = not counted or (isinstance(value, Mapping) and "cost" in where.lower())
+    if has_parts and isinstance(value, Mapping | list):
+        if depth < _DEEPEST:
+            members = value.items() if isinstance(value, Mapping) else enumerate(value)
+            for name, inner in members:
+                path = f"{where}.{name}" if where else str(name)
+                yield from _invalid(inner, path, bool(_COUNTED.search(str(name))), depth + 1)
+    elif counted and value is not None and amount(value) is None:
+        yield f"{where}: {value!r:.40}"
+
+
+def _count_something(members: Mapping[str, Any]) -> bool:
+    for value in members.values():  # noqa: SIM110 - asked with every event, and a generator takes three times as long
+        if value and amount(value) is not None:
+            return True
+    return False
+
+
+class WarningList:
+    """Collects warnings.
+
+    Args:
+        limit: the most that are listed.
+        listener: is told of each, with the call that it is about.
+    """
+
+    def __init__(self, limit: int, listener: Listener | None = None) -> None:
+        self._limit = limit
+        self._listener = listener
+        self._found: dict[ReplyWarning, None] = {}  # a set that keeps its order
+        self._more = 0
+
+    def add(self, code: WarningCode, detail: str, about: IncomingCall | None = None) -> None:
+        """Notes a warning if it is a new one and there is room for it."""
+        warning = ReplyWarning(code, detail)
+        if warning in self._found:
+            return
+        if len(self._found) >= self._limit:
+            self._more += 1
+            return
+        self._found[warning] = None
+        if self._listener:
+            self._listener((warning, about))
+
+    def all(self) -> list[ReplyWarning]:
+        """Returns the warnings so far; the last one may say how many more there were."""
+        if not self._more:
+            return list(self._found)
+        return [*self._found, ReplyWarning("more_warnings", f"{self._more} further warnings are not listed")]
+
+
+class PartialCalls:
+    """Keeps the pieces that a dialect shows of such calls (`DialectContext.draft`).
+
+    Args:
+        own: the tools' own names by those on the wire.
+        chunks: whether each piece makes a chunk.
+
+    Attributes:
+        makes_chunks: the same.
+    """
+
+    def __init__(self, own: Mapping[str, str], *, chunks: bool) -> None:
+        self._own = own
+        self.makes_chunks = chunks
+        self._calls: dict[int, tuple[str, list[str]]] = {}  # name and text
+        self._chunks: list[StreamChunk] = []
+
+    def feed(self, number: int, name: str, text: str) -> None:
+        """Takes the next piece of the arguments of a call."""
+        name = self._own.get(name, name)
+        self._calls.setdefault(number, (name, []))[1].append(text)
+        if self.makes_chunks:
+            self._chunks.append(StreamChunk(details=ChunkDetails(call=number, tool=name, text=text)))
+
+    def take_chunks(self) -> list[StreamChunk]:
+        """Returns the chunks for what has come since the last time."""
+        chunks, self._chunks = self._chunks, []
+        return chunks
+
+    @property
+    def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
+        """The calls so far."""
+        return tuple(PartialToolCall(name, whole_characters("".join(text))) for name, text in self._calls.values())
+
+
+# Deltas to chunks: text passes through at once, everything else waits for the end.
+# Calls wait in `tool_call_assembly.py` until the stream has ended in order, because nothing before that end is a
+# sign that a call is whole: not its id and name, not arguments that parse, not even a finish reason, which some
+# servers send after every call. What counts as an end in order:
+#     a finish reason, then `StreamEnd` or the end of the input          finished
+#     `StreamEnd` without a finish reason                                finished, reason "unknown"
+#     the end of the input before either, or a `Failure`            an error, and no calls
+#     a `Failure` or a broken connection after a finish reason      finished, with a warning
+#     the same, if nothing but that reason has come                 an error
+#     the same, inside a call that came after that reason           an error, and no calls
+# Of several finish reasons the last one counts, except that `length` and `content_filter` stay: an answer that was
+# cut does not become whole again. `tool_call_delivery.py` decides which calls are handed out.
 
 
 class StreamAccumulator:

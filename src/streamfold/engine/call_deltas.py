@@ -26,7 +26,7 @@ from itertools import count
 from ..text import join_surrogates, parse_object
 from ..values import ToolCall, ToolCallDelta
 from .brackets import BracketTracker
-from .incoming_call import IncomingCall
+from .tool_call_assembly import IncomingCall
 from .tool_call_delivery import ToolNameMap
 
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from ..text import join_surrogates
 from ..values import Delta, PartRef, ProtocolError, ReasoningDelta, RefusalDelta, Sequence, TextDelta, Warn
-from .text_buffer import TextBuffer
+from .accumulator import TextBuffer
 
 PartedDelta: TypeAlias = TextDelta | ReasoningDelta | RefusalDelta
 _MOST_PARTS = 2**16

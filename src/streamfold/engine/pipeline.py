@@ -32,11 +32,9 @@ from ..values import (
     Warn,
     live_part,
 )
-from .accumulator import StreamAccumulator
+from .accumulator import PartialCalls, StreamAccumulator, TextBuffer
 from .deduplication import EventDeduplicator, TextDeduplicator
 from .dialects import Dialect, DialectContext, leak_warning
-from .partial_calls import PartialCalls
-from .text_buffer import TextBuffer
 
 _TEXTS = frozenset({TextDelta, ReasoningDelta, RefusalDelta})
 _RARE = frozenset({StreamEnd, ExtraPart, Failure, Finish})

@@ -1,54 +1,367 @@
-"""Which tool call does a fragment belong to? The only place that knows how servers really number them.
-
-**An index is the identity of a call.** Fragments are accumulated by index; id and name are set by the first fragment
-that has them, early or late; arguments are appended. Two indices are never one call, whatever looks unfinished. Only
-what contradicts that reaches another rule: a second head at one index, no index at all, one index for every call. A
-**head** is a fragment with a name, by which a call can begin. A **tail** has no name.
-
-Two tables, read from the top; the first row that fits decides.
-
-Chat Completions, where a call is an entry with an index:
-
-    the fragment has                    it belongs to
-    ----------------------------------  -----------------------------------------------------------------------------
-    an index in use, a known id of it   the call with that id: one index for several calls (huggingface/smolagents#1569)
-    an index in use                     the newest call there, unless it is a second head (`is_repeated_head`)
-    an index in use, a second head      a new call (smolagents#1569, langchain-ai/langchain#34807)
-    an unknown index                    a new call; or that of its id, if the head had no index; or `_whose_turn`
-    no index, a known id                the call with that id, unless it is the head of another (Kimi's ids on vLLM)
-    no index                            the last call, unless it brings an id or a name that the call has already
-                                        (openai/openai-python#2806, jin-bo/agentao#117)
-
-Responses, where a call is an item of the answer (`ToolCallDelta.item`), and the `call_id` is only what it is called:
-
-    the fragment has                    it belongs to
-    ----------------------------------  -----------------------------------------------------------------------------
-    a known item id                     the call of that item, unless two calls have it, or its index is another
-    an output index in use              the newest call there, unless it is of another item (`is_another_item`)
-    a known call id                     the call with that id, unless its item and its index are both unknown
-    an unknown item id or output index  a new call
-    none of the three                   the last call, unless it is a head and that call is done
-
-`docs/concepts/calls.md` says of each rule which server needs it, and what it can never do.
-
-`""` and null set nothing. Arguments are not looked at: a text that parses can still be the beginning of a longer one.
-They are parsed once, when the stream has ended in order (`tool_call_delivery.py`), except where nothing but their
-completeness decides the place of a fragment (`IncomingCall.is_complete`).
-"""
+"""Which tool call a delta belongs to: the tables, the state of a call, the matching rules."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter
-from typing import TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from ..text import is_empty
-from ..values import Limits, ProtocolError, ToolCallDelta
-from .call_match import CallMatch, MatchRule
-from .call_matching import are_different_calls, belongs_to_last, continues_call, is_another_item, is_repeated_head
-from .incoming_call import IncomingCall
-from .tool_names import ToolNames
+from ..text import is_empty, is_empty_wrapper, parse_object, whole_characters
+from ..values import Limits, ProtocolError, ReplyWarning, ToolCallDelta
+from .brackets import BracketTracker
+
+_NO_NAMES: frozenset[str] = frozenset()  # an empty one for each answer would take 216 bytes
+
+
+class ToolNames:
+    """Joins a name that came in fragments, with the help of the tools that the request declared."""
+
+    def __init__(self, declared: Collection[str] = ()) -> None:
+        self._declared = frozenset(declared) if declared else _NO_NAMES
+
+    def is_piece(self, current: str, piece: str) -> bool:
+        """Whether `piece` may continue a name: not if both are tools of their own, unless a tool begins with both."""
+        two_tools = current in self._declared and piece in self._declared
+        return not two_tools or self._begins_any(current + piece)
+
+    def is_declared_in_pieces(self, current: str, piece: str) -> bool:
+        """Whether only both together can be a declared tool."""
+        return current not in self._declared and self._begins_any(current + piece)
+
+    def joined(self, current: str, piece: str) -> str:
+        """Returns the name after a further piece: repeated (llama.cpp), growing, or really in pieces."""
+        if piece == current:
+            return current + piece if self.is_declared_in_pieces(current, piece) else current
+        if piece.startswith(current):
+            return piece
+        if current in self._declared and not self._begins_any(current + piece):
+            return current
+        return current + piece
+
+    def _begins_any(self, text: str) -> bool:
+        return any(name.startswith(text) for name in self._declared)
+
+
+_WHOLES = 3  # how many different wordings of the whole arguments are kept
+
+
+class IncomingCall:
+    """A tool call of which at least one fragment has arrived. What is the same for nearly all calls is the class's.
+
+    Attributes:
+        number: 0, 1, 2 in the order in which calls were opened.
+        index: the server's number for it, if it sent a usable one.
+        other_id: another id that the server gave to the same call later. The first one counts.
+        pieces: the text of the arguments so far, in the pieces in which it arrived.
+        wholes: the texts by which the server repeated the arguments whole, each once, the last three.
+        size: characters in the pieces.
+        markup: the model wrote the call into its text.
+        custom: it is of a custom tool, and its arguments are free text.
+        items: the ids of the items that are this call, on APIs that have items.
+        came_whole: a whole came, if only an empty one.
+        had_empty_repetition: a whole was empty although there were arguments. It does not count.
+        done: the server said that the call is complete.
+        broken_off: the server said that the call is not complete.
+        late: a part of it came after the last finish reason.
+        gap_at: `size` when events were found missing, and no whole had come; None if none are missing.
+        has_gap: pieces came behind such a gap, so that some may be missing between them.
+        guessed: only what usually comes next decided that a fragment is, or is not, of this call.
+        is_ambiguous: arguments were left over that may be its own.
+        listed: its place in the server's own list of the calls.
+    """
+
+    id: str = ""
+    name: str = ""
+    other_id: str = ""
+    markup: bool = False
+    custom: bool = False
+    extra: dict[str, Any] | None = None
+    wholes: Sequence[str] = ()
+    items: tuple[str, ...] = ()
+    came_whole: bool = False
+    had_empty_repetition: bool = False
+    done: bool = False
+    broken_off: bool = False
+    late: bool = False
+    has_gap: bool = False
+    guessed: bool = False
+    is_ambiguous: bool = False
+    listed: int | None = None
+    _brackets: BracketTracker | None = None
+    _followed = 0  # pieces that the brackets have been followed through
+    _closed: bool | None = None  # False: there is more behind the last bracket
+    _value: Any = None  # of the arguments, if they had to be compared
+
+    def __init__(self, number: int, index: int | None) -> None:
+        self.number = number
+        self.index = index
+        self.pieces: list[str] = []
+        self.size = 0
+        self.gap_at: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The arguments so far."""
+        return "".join(self.pieces)
+
+    @property
+    def text_so_far(self) -> str:
+        """The arguments as they are known before the end, for showing them."""
+        return whole_characters(self.text or (self.wholes[-1] if self.wholes else ""))
+
+    @property
+    def has_arguments(self) -> bool:
+        """Whether any text of the arguments has come."""
+        return bool(self.size or self.wholes)
+
+    @property
+    def waits(self) -> bool:
+        """Whether arguments are still to come: there are none, and nothing says that there will be none.
+
+        An empty object may be a placeholder (Bedrock opens with `{}`). A call that is done, or whose arguments came as
+        a whole, never waits.
+        """
+        return not (self.came_whole or self.wholes) and self.size < 8 and self.text.strip() in ("", "{}")
+
+    @property
+    def has_all_arguments(self) -> bool:
+        """Whether the arguments are all there, as far as can be seen."""
+        return self.came_whole or bool(self.wholes) or self.is_complete()
+
+    @property
+    def lost_pieces(self) -> bool:
+        """Whether a part of the arguments may be missing, and no whole says what they are."""
+        if self.is_ambiguous and not self.came_whole:
+            return True
+        if self.gap_at is None:
+            return False
+        if self.came_whole and not self.text.strip():
+            return False
+        return (self.has_gap and not self.wholes) or not self.has_arguments
+
+    def has_text(self, arguments: str) -> bool:
+        """Whether these are the arguments."""
+        return (self.size == len(arguments) and arguments == self.text) or arguments in self.wholes
+
+    def add_whole(self, text: str) -> bool:
+        """Adds a repetition of all arguments; returns whether the text is kept. An empty one beside others is not."""
+        self.came_whole = True
+        if text in self.wholes or not text.strip():
+            return False
+        if is_empty(text) and (
+            any(not is_empty(known) for known in self.wholes) or self.size > 99 or not is_empty_wrapper(self.text)
+        ):
+            self.had_empty_repetition = True
+            return False
+        self.wholes = [*self.wholes[-_WHOLES + 1 :], text]
+        return True
+
+    def is_complete(self) -> bool:
+        """Whether the pieces are one whole object, by its brackets. Asked only where it decides about a fragment."""
+        if not (self.pieces and self.pieces[0].lstrip().startswith("{")):
+            return False
+        self._brackets = self._brackets or BracketTracker()
+        for piece in islice(self.pieces, self._followed, None):
+            if self._closed is None:
+                if (end := self._brackets.feed(piece)) >= 0:
+                    self._closed = not piece[end:].strip()
+            elif piece.strip():
+                self._closed = False
+        self._followed = len(self.pieces)
+        return self._closed is True
+
+    def is_followed_by(self, arguments: str) -> bool:
+        """Whether these arguments begin another object behind a complete one, as the next call of the same tool does.
+
+        An object after an empty one, or the same object once more, is a repetition (`text/arguments.py`).
+        """
+        if not arguments.lstrip().startswith("{") or not self.is_complete():
+            return False
+        if self._value is None:
+            self._value = _object(self.text)
+        return bool(self._value) and _object(arguments) != self._value
+
+
+def _object(text: str) -> Any:
+    """Returns the JSON object in a text; False if it is anything else."""
+    try:
+        value = parse_object(text)
+    except ValueError:
+        return False
+    return value if isinstance(value, dict) else False
+
+
+# The rows of the tables in `tool_call_assembly.py`. The inspector of the lab has a sentence for each.
+MatchRule: TypeAlias = Literal[
+    # the fragment continues a call
+    "item",  # its item is known
+    "index",  # its index is in use
+    "changed_id",  # its index is in use, and the id changed
+    "id",  # its id is known
+    "last",  # nothing tells it from the last call
+    "turn",  # the index says whose turn it is
+    # it opens a call
+    "first",  # no call is open
+    "index_taken",  # its index is in use by another call
+    "id_taken",  # its id is in use by another call
+    "another",  # without an index, it brings an id or a name, and the last call has one
+    "new_index",  # nobody opened its index
+    "new_item",  # nobody opened its item
+    # the server's own list of the calls, at the end of the answer
+    "listed_id",
+    "listed_item",
+    "listed_index",
+    "listed_name",
+    "listed_new",
+]
+
+
+@dataclass(slots=True)
+class CallMatch:
+    """Where a fragment went.
+
+    Attributes:
+        call: the call that it belongs to.
+        rule: the row of the table that decided it.
+        part: the fragment.
+        opened: whether it opened the call.
+        rival: another call that has its index or its id.
+    """
+
+    call: IncomingCall
+    rule: MatchRule
+    part: ToolCallDelta
+    opened: bool = False
+    rival: IncomingCall | None = None
+
+
+Listener: TypeAlias = Callable[[CallMatch | tuple[ReplyWarning, IncomingCall | None]], None]
+"""Called with every placement of a fragment, and with every warning and the call that it is about."""
+
+
+# Is a fragment a further piece of a call, or the head of another? Asked where an index or an id alone do not
+# decide.
+# Every answer that joins names the server that needs it. What is in doubt stays apart: two calls that can't be run
+# are better than one that runs with another's arguments.
+
+
+def is_repeated_head(call: IncomingCall, part: ToolCallDelta, names: ToolNames, *, known: bool) -> bool:
+    """Whether a fragment at the index of `call` begins another call there, although an index is one call's.
+
+    Another id alone does not: Poolside changes it in the middle of a call (poolsideai/pool#9). It does if the
+    arguments are complete, or a name comes with it.
+
+    Args:
+        known: the id of the fragment came with a name of this call before.
+    """
+    if part.whole:
+        return False
+    other_id = are_different_calls(call.id, part.id) and part.id != call.other_id and not known
+    if not call.name:
+        if not call.has_arguments:
+            return other_id and bool(part.name)
+        return other_id and call.has_all_arguments and part.arguments.lstrip().startswith("{")
+    if not part.name:
+        return other_id and call.has_all_arguments and not call.waits and not part.arguments.isspace()
+    if other_id:
+        return True
+    if part.name == call.name:  # a server that gives ids would have given one to another call
+        return not call.id and call.is_followed_by(part.arguments)
+    known_id = bool(part.id) and bool(call.id)
+    begun = call.is_complete() if known_id else bool(call.pieces) and not _is_next_piece(call, part)
+    return begun or not names.is_piece(call.name, part.name)
+
+
+def _is_next_piece(call: IncomingCall, part: ToolCallDelta) -> bool:
+    """Whether the arguments go on inside an object that is open, and are no object themselves."""
+    first = next((piece.lstrip() for piece in call.pieces if piece.strip()), "")
+    return first.startswith("{") and not (call.waits or call.is_complete() or _begins_object(part))
+
+
+def continues_call(call: IncomingCall, part: ToolCallDelta, names: ToolNames) -> bool:
+    """Whether a fragment with the id of `call`, and nothing else in common, is a further piece of it."""
+    if part.whole or not part.name or not call.name:
+        return True
+    if part.name != call.name:
+        return not call.pieces and names.is_piece(call.name, part.name)
+    return not call.is_followed_by(part.arguments)
+
+
+def belongs_to_last(last: IncomingCall, part: ToolCallDelta, names: ToolNames) -> bool:
+    """Whether the last call takes a fragment without an index: unless that brings what the call has already."""
+    if part.id:
+        return not last.id and (not part.name or (part.name == last.name and not last.pieces))
+    if not part.name or not last.name:
+        return True
+    if part.name != last.name:
+        return not last.pieces and names.is_declared_in_pieces(last.name, part.name)
+    if last.index is not None:  # the calls had indices: this repeats one of them
+        return not last.is_followed_by(part.arguments)
+    if last.waits or not last.has_all_arguments:
+        return bool(last.id) or _is_next_piece(last, part)
+    return bool(last.id) and _begins_object(part) and not last.is_followed_by(part.arguments)  # all of it again
+
+
+def _begins_object(part: ToolCallDelta) -> bool:
+    return part.arguments.lstrip()[:1] in ("", "{")
+
+
+def is_another_item(call: IncomingCall, part: ToolCallDelta) -> bool:
+    """Whether a fragment under the output index of `call` is of another item: one index for all items.
+
+    Item ids alone say little: GitHub's Copilot draws them anew in each event (fixtures/responses/id_and_call_id). So
+    another one counts if the item of `call` is done, or something else is another, too.
+    """
+    other_id = are_different_calls(call.id, part.id)
+    other_item = bool(part.item and call.items) and part.item not in call.items
+    if not part.id and part.whole and call.has_text(part.arguments):
+        return False
+    if not part.name and not part.begins:
+        return other_item and not part.id and (call.done or (call.came_whole and not part.whole))
+    if call.name and part.name and part.name != call.name:
+        return other_id or other_item or not (part.id and call.id)
+    if part.begins:
+        return other_id or (other_item and (call.done or part.id != call.id))
+    other_text = not is_empty(part.arguments) and not call.has_text(part.arguments)
+    return call.done and (other_id or (other_item and (part.id != call.id or other_text)))
+
+
+def are_different_calls(one: str, other: str | None) -> bool:
+    return bool(one and other) and one != other
+
+
+# Which tool call does a fragment belong to? The only place that knows how servers really number them.
+# **An index is the identity of a call.** Fragments are accumulated by index; id and name are set by the first
+# fragment that has them, early or late; arguments are appended. Two indices are never one call, whatever looks
+# unfinished. Only what contradicts that reaches another rule: a second head at one index, no index at all, one
+# index for every call. A **head** is a fragment with a name, by which a call can begin. A **tail** has no name.
+# Two tables, read from the top; the first row that fits decides.
+# Chat Completions, where a call is an entry with an index:
+#     the fragment has                    it belongs to
+#     ----------------------------------  -----------------------------------------------------------------------------
+#     an index in use, a known id of it   the call with that id: one index, several calls (huggingface/smolagents#1569)
+#     an index in use                     the newest call there, unless it is a second head (`is_repeated_head`)
+#     an index in use, a second head      a new call (smolagents#1569, langchain-ai/langchain#34807)
+#     an unknown index                    a new call; or that of its id, if the head had no index; or `_whose_turn`
+#     no index, a known id                the call with that id, unless it is the head of another (Kimi's ids on vLLM)
+#     no index                            the last call, unless it brings an id or a name that the call has already
+#                                         (openai/openai-python#2806, jin-bo/agentao#117)
+# Responses, where a call is an item of the answer (`ToolCallDelta.item`), and the `call_id` is only what it is
+# called:
+#     the fragment has                    it belongs to
+#     ----------------------------------  -----------------------------------------------------------------------------
+#     a known item id                     the call of that item, unless two calls have it, or its index is another
+#     an output index in use              the newest call there, unless it is of another item (`is_another_item`)
+#     a known call id                     the call with that id, unless its item and its index are both unknown
+#     an unknown item id or output index  a new call
+#     none of the three                   the last call, unless it is a head and that call is done
+# `docs/concepts/calls.md` says of each rule which server needs it, and what it can never do.
+# `""` and null set nothing. Arguments are not looked at: a text that parses can still be the beginning of a longer
+# one. They are parsed once, when the stream has ended in order (`tool_call_delivery.py`), except where nothing but
+# their completeness decides the place of a fragment (`IncomingCall.is_complete`).
 
 _Found: TypeAlias = tuple[IncomingCall | None, MatchRule]
 _GUESSES: frozenset[MatchRule] = frozenset(("listed_name", "turn", "index_taken"))

@@ -32,7 +32,7 @@ from ..values import (
     ToolCall,
     WarningCode,
 )
-from .incoming_call import IncomingCall
+from .tool_call_assembly import IncomingCall
 
 
 class ToolNameMap(NamedTuple):

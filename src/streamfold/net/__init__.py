@@ -7,15 +7,22 @@ from ..text import is_loopback
 from ..values import set_public_module
 from .cloud_auth import SIGNERS, Signer, make_signer
 from .compression import body_codings, unpacked_pieces
-from .deadlines import Interrupted, event_loop, run_within
 from .error_redaction import clear_frames, redact_error, scrubs_traceback
 from .http_client import aiohttp_problem, make_client
 from .rate_limit_headers import read_rate_limit
-from .redaction import HIDDEN, Redactor
+from .redaction import (
+    HIDDEN,
+    Redactor,
+    Replacement,
+    apply_replacements,
+    is_placeholder,
+    secrets_in_body,
+    secrets_in_headers,
+    secrets_in_json,
+    secrets_in_url,
+)
 from .retries import Backoff, retry_delay
-from .secrets import is_placeholder, secrets_in_headers, secrets_in_json, secrets_in_url
-from .split_secrets import Replacement, apply_replacements, secrets_in_body
-from .stream_timeouts import StreamTimeouts
+from .timeouts import Interrupted, StreamTimeouts, event_loop, run_within
 from .transport import Exchange, HTTPRequest
 
 __all__ = ["Backoff", "Redactor", "is_loopback", "make_client", "retry_delay", "secrets_in_headers"]

@@ -18,8 +18,7 @@ import aiohttp
 import httpx
 from yarl import URL
 
-from .framing import MalformedHead, ResponseFraming
-from .stale_connections import has_decrypted, is_readable
+from .connection_reuse import MalformedHead, ResponseFraming, has_decrypted, is_readable
 from .stream_bodies import Pieces
 from .transport_errors import MalformedResponse, has_cause
 from .urls import sent_url

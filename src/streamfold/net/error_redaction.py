@@ -10,8 +10,7 @@ from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 from ..values import APIError, StreamError, StreamfoldError
-from .redaction import Redactor
-from .split_secrets import redacted_events
+from .redaction import Redactor, redacted_events
 from .transport_errors import is_network_error
 
 F = TypeVar("F", bound=Callable[..., Any])

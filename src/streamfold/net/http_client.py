@@ -13,11 +13,10 @@ import httpx
 
 from ..text import shown_url
 from ..values import ConfigError, __version__
-from .deadlines import event_loop
+from .connection_reuse import guard_connections
 from .httpx2_transport import httpx2_transport
-from .redaction import Redactor
-from .secrets import secrets_in_url
-from .stale_connections import guard_connections
+from .redaction import Redactor, secrets_in_url
+from .timeouts import event_loop
 
 _OLDEST_AIOHTTP, _TOO_NEW_AIOHTTP = (3, 14), (4, 0)  # as in pyproject.toml: aiohttp_transport.py knows its insides
 

@@ -1,21 +1,136 @@
-"""Removes secrets from whatever is shown: errors, logs, recordings, tracebacks. The only place that does.
-
-A server may echo a secret as it is, written with JSON escapes (also twice), in a URL, in HTML or in base64, and in
-pieces over several events. A `Redactor` finds all of these.
-"""
+"""What a secret is, and its removal from texts, values and event streams."""
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from html.entities import codepoint2name
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from .secrets import KEY_PATTERNS, holds_secret, is_placeholder, key_pattern
+from ..engine import event_ranges
+
+_WORD = 8  # characters; a plain word up to this length is a placeholder such as EMPTY rather than a key
+
+# Headers of the protocol, which say nothing about who is asking.
+_PROTOCOL = {
+    "accept", "accept-encoding", "accept-language", "cache-control", "connection", "content-encoding",
+    "content-length", "content-type", "host", "keep-alive", "te", "transfer-encoding", "x-amz-date",
+}  # fmt: skip
+_COOKIES = {"cookie", "set-cookie"}
+_SECRET_MEMBER = re.compile(
+    r"(?:proxy)?authorization|(?:x|access|private|secret)?(?:api)?key|(?:auth|access|refresh|bearer|id)token"
+    r"|(?:client)?secret|password|(?:set)?cookie",
+    re.IGNORECASE,
+)
+_SIGNED_WITH = re.compile(r"(?:Credential|Signature)=([^/,\s]+)")  # the parts of AWS's `Authorization` that AWS quotes
+_PLAIN_KEY = re.compile("key", re.IGNORECASE)  # as often the key of a dictionary
+
+
+def is_placeholder(secret: str) -> bool:
+    """Whether a text is so plain a word that it is no real key, and may stand in any other text."""
+    return len(secret) <= _WORD and (secret.isalpha() or secret.isdigit())
+
+
+def secrets_in_headers(headers: Iterable[tuple[str, str]]) -> list[str]:
+    """Returns the values of all headers but those of the protocol, also without a scheme such as `Bearer`."""
+    found: list[str] = []
+    for name, value in headers:
+        lower = name.lower()
+        if lower in _COOKIES:
+            parts = value.split(";")[: 1 if lower == "set-cookie" else None]  # the rest are attributes
+            found += [part.partition("=")[2].strip() for part in parts]
+        elif lower not in _PROTOCOL:
+            found += [value.strip(), *value.split()[-1:], *_SIGNED_WITH.findall(value)]
+    return _distinct(found)
+
+
+def secrets_in_url(url: str) -> list[str]:
+    """Returns the password and the values of the query, as they are written and as they are meant."""
+    parts = urlsplit(url)
+    found: list[str] = []
+    userinfo = parts.netloc.rpartition("@")[0]
+    if userinfo:
+        found += [userinfo, unquote(userinfo), *(unquote(userinfo).split(":", 1)[1:] or [unquote(userinfo)])]
+    for name, value in parse_qsl(parts.query):
+        if "version" not in name.lower():  # as in Azure's api-version
+            found.append(value)
+    return _distinct(found)
+
+
+def secrets_in_json(value: Any) -> list[str]:
+    """Returns the strings in members of a JSON value whose names say that they hold secrets."""
+    match value:
+        case list():
+            return [secret for item in value for secret in secrets_in_json(item)]
+        case dict():
+            found = []
+            for key, item in value.items():
+                if holds_secret(key, item):
+                    texts = [item] if isinstance(item, str) else [text for text in item.values() if type(text) is str]
+                    found += [word for text in texts for word in text.split()[-1:]]
+                else:
+                    found += secrets_in_json(item)
+            return found
+        case _:
+            return []
+
+
+def holds_secret(name: str, value: Any) -> bool:
+    """Whether a member of a JSON object holds a secret, by its name. `headers` to be sent on do."""
+    if name == "headers" and isinstance(value, dict):
+        return all(isinstance(item, str) for item in value.values())
+    plain = re.sub("[-_ ]", "", name)
+    return isinstance(value, str) and bool(_SECRET_MEMBER.fullmatch(plain)) and not _PLAIN_KEY.fullmatch(plain)
+
+
+def _distinct(found: Iterable[str]) -> list[str]:
+    return [secret for secret in dict.fromkeys(found) if secret]
+
+
+# --- What keys look like ---------------------------------------------------------------------------------------------
+
+_STARTS = "sk pk rk gsk xai nvapi pplx hf tvly ghp gho ghu ghs ghr github_pat glpat xoxa xoxb xoxp xoxr xoxs"
+
+
+def _patterns() -> Iterator[tuple[str, str]]:
+    """Yields how keys begin, each with a pattern.
+
+    The keys of OpenAI and its relatives and of code hosts, bearer tokens, JSON web tokens, and the keys of clouds. A
+    pattern begins with plain letters, looks back from there, and looks no further than keys are long: other ways of
+    writing it take a hundred times as long.
+    """
+    for start in [start + end for start in _STARTS.split() for end in "-_"]:
+        yield start, _beginning(start) + r"(?=[\w-]{0,200}\d)[\w-]{16,}"
+    for start in ("earer ", "EARER "):
+        yield start, start + r"[ ]{0,8}(?P<key>(?=[\w.~+/=-]{0,200}\d)[\w.~+/=-]{12,})"
+    yield "eyJ", _beginning("eyJ") + r"[\w-]{8,2000}\.[\w-]{8,}(?:\.[\w-]+)?"
+    yield "AKIA", _beginning("AKIA") + r"[0-9A-Z]{16}\b"
+    yield "AIza", _beginning("AIza") + r"[\w-]{30,}"
+
+
+def _beginning(start: str) -> str:
+    """Not in the middle of a word, but behind an escaped line end."""
+    return rf"{start}(?:(?<![A-Za-z0-9_]{start})|(?<=\\[nrt]{start}))"
+
+
+KEY_PATTERNS = dict(_patterns())
+
+
+@cache
+def key_pattern(start: str) -> re.Pattern[str]:
+    """Returns the pattern of the keys that begin so. Compiling all of them at import would take a sixth of its time."""
+    return re.compile(KEY_PATTERNS[start], re.ASCII)
+
+
+# Removes secrets from whatever is shown: errors, logs, recordings, tracebacks. The only place that does.
+# A server may echo a secret as it is, written with JSON escapes (also twice), in a URL, in HTML or in base64, and
+# in pieces over several events. A `Redactor` finds all of these.
 
 T = TypeVar("T")
 Span = tuple[int, int]
@@ -175,3 +290,211 @@ def _without(text: str, start: int, spans: Sequence[Span]) -> str:
             hidden = HIDDEN if first >= start else ""
             text = text[: max(first - start, 0)] + hidden + text[max(last - start, 0) :]
     return text
+
+
+# Finds secrets that events cut in pieces, or that are escaped inside JSON, in the texts that the events add up to.
+# A string may be continued by several events, as the arguments of a call are. Each piece of it is known with its
+# place in the bytes, so that bytes change where a secret is and nowhere else.
+
+_PLACE = ("type", "item_id", "output_index", "content_index", "index")  # which part of an answer an event is about
+# A string, also one that the end of the text cuts, or a character that begins or ends something else.
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
+_CUT_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{0,3})?\Z")
+
+
+class Replacement(NamedTuple):
+    """Bytes from `start` to `end`, and what replaces them."""
+
+    start: int
+    end: int
+    new: bytes
+
+
+class _Piece(NamedTuple):
+    """A string in a JSON document.
+
+    Attributes:
+        place: which part of the answer it is; strings with the same place continue each other. None: in a document that
+            is cut, where not all of that is known.
+        names: the names of the members around it, whatever their positions in lists.
+        flags: the members beside it that are true or false, such as `thought` of Gemini's parts.
+        text: what it says.
+        start, end: where its token is in the bytes.
+        is_cut: the body ends inside of it.
+    """
+
+    place: tuple[Any, ...] | None
+    names: tuple[str, ...]
+    flags: tuple[Any, ...]
+    text: str
+    start: int
+    end: int
+    is_cut: bool = False
+
+
+class _Members(list[tuple[str, Any]]):
+    """A JSON object as it is written, in its order."""
+
+    def named(self, names: Iterable[str]) -> tuple[Any, ...]:
+        return tuple(value for key, value in self if key in names and isinstance(value, str | int))
+
+
+def secrets_in_body(body: bytes, redactor: Redactor) -> list[Replacement]:
+    """Returns the changes that remove secrets from the strings of a body: of its events, or of the JSON that it is."""
+    documents = [
+        lines for event in event_ranges(body) if (lines := [(start, body[start:end]) for start, end in event.payloads])
+    ]
+    whole = _parsed(body)
+    if whole is not None or not documents:  # one document, several in lines, or the beginning of one
+        return _changes(_pieces(whole, [(0, body)]), redactor)
+    pieces = [_pieces(_parsed(b"\n".join(line for _, line in lines)), lines) for lines in documents]
+    return _changes([piece for found in pieces for piece in found], redactor)
+
+
+def redacted_events(payloads: Sequence[str], redactor: Redactor) -> list[str]:
+    """Returns the payloads of events without secrets, also where a secret is cut in pieces by the events."""
+    data = [payload.encode("utf-8", "surrogatepass") for payload in payloads]
+    starts = list(accumulate(map(len, data), initial=0))
+    pieces = [_pieces(_parsed(line), [(start, line)]) for start, line in zip(starts, data, strict=False)]
+    changes = _changes([piece for found in pieces for piece in found], redactor)
+    texts = []
+    for start, line in zip(starts, data, strict=False):
+        inside = [
+            Replacement(change.start - start, change.end - start, change.new)
+            for change in changes
+            if start <= change.start < start + len(line)
+        ]
+        texts.append(redactor.text(apply_replacements(line, inside).decode("utf-8", "surrogatepass")))
+    return texts
+
+
+def apply_replacements(body: bytes, splices: Iterable[Replacement]) -> bytes:
+    """Returns the bytes with these changes, which are in order and do not overlap."""
+    out, at = [], 0
+    for start, end, new in splices:
+        out += [body[at:start], new]
+        at = end
+    return b"".join([*out, body[at:]])
+
+
+def _changes(pieces: Sequence[_Piece], redactor: Redactor) -> list[Replacement]:
+    """Returns the changes that remove secrets from strings, also those that are cut in pieces by them.
+
+    Which strings continue each other is known exactly for most answers. But readers join the parts of an answer as well
+    (Gemini's), and an event that is cut does not say which part it is about: so strings are also joined by the names
+    around them. Joining too much does no harm, as only secrets are removed.
+    """
+    texts = [piece.text for piece in pieces]
+    for sequence in _sequences(pieces):
+        before = [texts[at] for at in sequence]
+        for at, text in zip(sequence, redactor.pieces(before), strict=True):
+            texts[at] = text
+    changes = []
+    for piece, text in zip(pieces, texts, strict=True):
+        if piece.text != text:
+            new = json.dumps(text).encode()
+            changes.append(Replacement(piece.start, piece.end, new[:-1] if piece.is_cut else new))
+    return sorted(changes)
+
+
+def _sequences(pieces: Sequence[_Piece]) -> Iterator[list[int]]:
+    """Yields the positions of strings that may continue each other, in their order."""
+    exact: dict[Any, list[int]] = {}
+    named: dict[Any, list[int]] = {}
+    flagged: dict[Any, list[int]] = {}
+    cut: dict[Any, list[int]] = {}
+    for at, piece in enumerate(pieces):
+        if piece.place is None:
+            cut.setdefault(piece.names, []).append(at)
+        else:
+            exact.setdefault((piece.names, piece.place), []).append(at)
+            flagged.setdefault((piece.names, piece.flags), []).append(at)
+        named.setdefault(piece.names, []).append(at)
+    for (names, _), sequence in (*exact.items(), *flagged.items()):
+        yield [*sequence, *cut.get(names, ())]
+    yield from named.values()
+
+
+def _parsed(text: bytes) -> Any:
+    try:
+        return json.loads(text.decode("utf-8-sig"), object_pairs_hook=_Members)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _pieces(value: Any, lines: list[tuple[int, bytes]]) -> list[_Piece]:
+    """Returns the strings of a document.
+
+    Args:
+        value: the document, parsed; None if it is cut, or several documents.
+        lines: where its bytes are, and the bytes.
+    """
+    found = list(_tokens(lines))
+    if value is None:
+        return found
+    place = value.named(_PLACE) if isinstance(value, _Members) else ()
+    try:
+        strings = list(_strings(value, place, ()))
+    except RecursionError:
+        return found
+    if len(strings) != len(found):
+        return found
+    return [piece._replace(place=at, flags=flags) for piece, (at, flags) in zip(found, strings, strict=True)]
+
+
+def _strings(
+    value: Any, path: tuple[Any, ...], flags: tuple[Any, ...]
+) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """Yields place and flags of each string that is not the name of a member, in the order of the text."""
+    match value:
+        case str():
+            yield path, flags
+        case _Members():
+            flags = tuple(sorted(member for member in value if isinstance(member[1], bool)))
+            for key, item in value:
+                yield from _strings(item, (*path, key), flags)
+        case list():
+            for place, item in enumerate(value):
+                number = item.named(("index",)) if isinstance(item, _Members) else ()
+                yield from _strings(item, (*path, number or place), flags)
+
+
+def _tokens(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Piece]:
+    """Yields the strings of a JSON text that are not names of members, also of one that is cut anywhere."""
+    around: list[str | None] = []  # the member that is being read of each object, None for a list
+    is_name = False
+    for offset, line in lines:
+        for token in _TOKEN.finditer(line):
+            match token[0][:1]:
+                case b"{":
+                    around.append("")
+                    is_name = True
+                case b"[":
+                    around.append(None)
+                    is_name = False
+                case b"}" | b"]":
+                    if around:
+                        around.pop()
+                    is_name = False
+                case b",":
+                    is_name = bool(around) and around[-1] is not None
+                case _:
+                    text, is_cut = _string(token[0])
+                    if is_name:
+                        around[-1], is_name = text, False
+                    else:
+                        names = tuple(name for name in around if name is not None)
+                        start, end = offset + token.start(), offset + token.end()
+                        yield _Piece(None, names, (), text, start, end, is_cut)
+
+
+def _string(token: bytes) -> tuple[str, bool]:
+    """Returns the text of a string, and whether its end is missing."""
+    try:
+        return json.loads(token), False
+    except ValueError:
+        text = _CUT_ESCAPE.sub("", token.decode("utf-8", "ignore"))
+    try:
+        return json.loads(f'{text}"', strict=False), True
+    except ValueError:  # not JSON: no string of an answer
+        return "", True

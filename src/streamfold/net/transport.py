@@ -37,14 +37,12 @@ from ..values import (
 from .cloud_auth import Signer
 from .compression import body_codings, unpacked, unrequested_codings
 from .connect_cleanup import ConnectCleanup
-from .deadlines import Interrupted, ReadTimer, make_steps, shut_down
+from .connection_reuse import end_unless_silent
 from .error_redaction import clear_frames
 from .rate_limit_headers import read_rate_limit, read_retry_after
-from .redaction import Redactor
-from .secrets import secrets_in_headers
-from .stale_connections import end_unless_silent
+from .redaction import Redactor, secrets_in_headers
 from .stream_bodies import RequestBody, aclose_generators
-from .stream_timeouts import StreamTimeouts
+from .timeouts import Interrupted, ReadTimer, StreamTimeouts, make_steps, shut_down
 from .transport_errors import describe, has_cause, is_malformed, is_network_error, is_timeout
 from .urls import RedactedURL, read_url, sent_url
 

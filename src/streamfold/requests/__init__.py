@@ -1,18 +1,27 @@
 """From what was asked to what an endpoint takes: checks, repairs and rewrites, each with its warning."""
 
-from .capabilities import CAPABILITIES, Capabilities, Support
-from .content_parsing import read_part
 from .endpoint_rules import Rules, apply_rules, drop_forced_tool_choice, emulatable_capabilities, schema_passes
-from .headers import HEADER_NAME, header_name_problem, header_problem, read_headers
 from .history import CONTINUE_PROMPT, GO_ON_MESSAGE, HistoryRules, check_history, is_blank_message, is_custom
 from .hosted_tools import HostedForm, check_hosted, raw_tools, with_raw_tools, written_hosted
-from .item_parsing import CALL_EXTRAS, CARRIED_CALL_EXTRAS, ITEM_EXTRAS, read_items
-from .learned_restrictions import LearnedRestriction, restriction_from_error, with_restrictions
-from .message_parsing import read_messages
-from .model_facts import EFFORTS, FACTS, NO_FAMILY, Family, ModelFacts, ModelTable, Thinking, bare_name, merge_facts
+from .message_parsing import CALL_EXTRAS, CARRIED_CALL_EXTRAS, ITEM_EXTRAS, read_items, read_messages, read_part
+from .model_facts import (
+    CAPABILITIES,
+    EFFORTS,
+    FACTS,
+    NO_FAMILY,
+    Capabilities,
+    Family,
+    ModelFacts,
+    ModelTable,
+    Support,
+    Thinking,
+    bare_name,
+    merge_facts,
+)
 from .object_reader import ObjectReader, kind_of
 from .option_fitting import OptionRules, fit_options, nearest_effort, refuse_if_strict
 from .options import (
+    HEADER_NAME,
     NO_OPTIONS,
     ChatOptions,
     Options,
@@ -20,12 +29,15 @@ from .options import (
     ResponseFormat,
     TimeoutOptions,
     check_stream,
+    header_name_problem,
+    header_problem,
     read_format,
+    read_headers,
     read_response_format,
 )
 from .prompt_cache import PromptCacheMonitor, has_cache_marks
 from .reasoning_state import is_reasoning_enabled
 from .request import Request, with_endpoint_defaults
 from .required_capabilities import describe_missing, is_forced, missing_capabilities
-from .token_escaping import escape_special_tokens
+from .special_token_escaping import escape_special_tokens
 from .token_estimates import estimated_tokens, text_tokens

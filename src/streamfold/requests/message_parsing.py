@@ -1,26 +1,327 @@
-"""Parses conversations: every accepted form of a message becomes a `Message` here, and nowhere else.
-
-A message may be a `Message`, a dict in the shape of Chat Completions, or an item of the Responses API. Members that a
-`Message` has no field for are kept in its `extras`, so that they are sent where they were written for.
-https://platform.openai.com/docs/api-reference/chat/create is the shape.
-"""
+"""Parses every accepted form of a message (Message, Chat Completions, Responses items, parts) into one."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from itertools import groupby
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 from ..text import read_arguments
-from ..values import ConfigError, Message, Messages, Role, ToolCall, did_you_mean, user
-from .content_parsing import read_content, read_part
-from .item_parsing import is_item, read_items
+from ..values import (
+    AudioPart,
+    ConfigError,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    Message,
+    Messages,
+    Role,
+    TextPart,
+    ToolCall,
+    audio_format,
+    did_you_mean,
+    from_base64,
+    read_data_url,
+    to_base64,
+    user,
+)
 from .object_reader import ObjectReader, kind_of
 
+# Content parts that callers write as dicts, in the spelling of Chat Completions or of the Responses API.
+# A part becomes one of ours if ours can hold all of it. Any other part stays the dict that it is, because many
+# servers have parts and members of their own.
+
+ReadPart: TypeAlias = ContentPart | Mapping[str, Any]
+
+_PARTS = ("text", "image_url", "input_audio", "file", "refusal", "video_url")
+_RESPONSES_PARTS = ("input_text", "input_image", "input_file", "output_text")
+# What other APIs and libraries call them.
+_FOREIGN = {
+    "image": "image_url", "image_file": "image_url", "audio": "input_audio", "document": "file", "pdf": "file",
+    "tool_use": "tool_calls beside the content", "tool_result": 'a message with the role "tool"',
+}  # fmt: skip
+_DETAILS = ("auto", "low", "high", "original")
+_EMPTY_PART_MEMBERS: tuple[Any, ...] = (None, [], {})  # `annotations: []`
+
+
+def read_content(content: Any, where: str) -> str | tuple[ReadPart, ...] | None:
+    """Returns the content of a message. Raises ConfigError that begins with the path to the wrong part."""
+    if isinstance(content, str | None):
+        return content
+    if not isinstance(content, list | tuple):
+        raise ConfigError(f"{where} must be a string, a list of parts or null, not {kind_of(content)}")
+    return tuple(read_part(part, f"{where}[{at}]") for at, part in enumerate(content))
+
+
+def read_part(part: Any, where: str) -> ReadPart:
+    """Returns a part as ours, or as a dict if ours can't hold all of it.
+
+    >>> read_part({"type": "text", "text": "Hello"}, "content[0]")
+    TextPart(text='Hello')
+
+    Raises:
+        ConfigError: it is not a part, or a part of a known type with a wrong member.
+    """
+    if isinstance(part, ContentPart):
+        return part
+    if not isinstance(part, Mapping):
+        raise ConfigError(f"{where} is a content part: an object with a type, not {kind_of(part)}: {part!r:.80}")
+    kind = _kind_of_part(part, where)
+    fields = ObjectReader({name: value for name, value in part.items() if name != "type"}, where)
+    read: ContentPart | None = None
+    match kind:
+        case "text" | "input_text" | "output_text":
+            read = TextPart(fields.string("text"))
+        case "refusal":
+            fields.string("refusal")
+        case "image_url" if isinstance(part.get("image_url"), str):
+            read = _image(fields.text("image_url"), None, None, where, where)
+        case "image_url":
+            inner = fields.inner("image_url")
+            read = _image(
+                inner.string("url"), None, inner.text("detail"), f"{where}.image_url", f"{where}.image_url.url"
+            )
+            fields.absorb_rest(inner)
+        case "input_image":
+            url, file_id, detail = (fields.text(name) for name in ("image_url", "file_id", "detail"))
+            read = _image(url, file_id, None if detail == "auto" else detail, where, f"{where}.image_url")
+        case "file":
+            inner = fields.inner("file")
+            if not any(part["file"].get(name) for name in ("file_id", "file_data", "file_url")):
+                raise ConfigError(f"{where}.file needs a file_id or file_data")
+            read = _file(inner)
+            fields.absorb_rest(inner)
+        case "input_file":
+            read = _file(fields)
+        case "input_audio":
+            inner = fields.inner("input_audio")
+            read = _audio(inner.string("data"), inner.string("format"), f"{where}.input_audio.data")
+            fields.absorb_rest(inner)
+        case "video_url" if not isinstance(part.get("video_url"), str):
+            fields.inner("video_url").string("url")
+    if read is None or any(value not in _EMPTY_PART_MEMBERS for value in fields.rest().values()):
+        return dict(part)
+    return read
+
+
+def _kind_of_part(part: Mapping[str, Any], where: str) -> str:
+    kind = part.get("type")
+    if not isinstance(kind, str):
+        problem = "is missing" if kind is None else f"must be a string, not {kind_of(kind)}"
+        raise ConfigError(f"{where}.type {problem}. Allowed: {', '.join(_PARTS)}")
+    if kind in _FOREIGN:
+        raise ConfigError(f"{where}.type is {kind!r}, another API's word: in Chat Completions it is {_FOREIGN[kind]}")
+    if kind not in (*_PARTS, *_RESPONSES_PARTS) and (close := get_close_matches(kind, _PARTS, n=1, cutoff=0.8)):
+        raise ConfigError(f"{where}.type is {kind!r}; did you mean {close[0]!r}?")
+    return kind
+
+
+def _image(url: str | None, file_id: str | None, detail: str | None, where: str, place: str) -> ImagePart | None:
+    if detail is not None and detail not in _DETAILS:
+        raise ConfigError(f"{where}.detail is {detail!r}. Allowed: {', '.join(_DETAILS)}")
+    read: Any = detail
+    if url is None:
+        if file_id is None:
+            raise ConfigError(f"{place} is missing: it must be a string")
+        return ImagePart(file_id=file_id, detail=read)
+    if file_id is not None:
+        return None
+    if url[:5].lower() != "data:":
+        return ImagePart(url=url, detail=read)
+    data, media_type = _from_data_url(url, place)
+    made = ImagePart(data=data, media_type=media_type, detail=read)
+    return made if made.data_url == url else ImagePart(url=url, detail=read)  # what is sent is what was written
+
+
+def _file(fields: ObjectReader) -> FilePart | None:
+    """Returns a file by id, by URL or as bytes in a data URL; None if it is given in another way."""
+    file_id, url, data, name = (fields.text(key) for key in ("file_id", "file_url", "file_data", "filename"))
+    if file_id is not None and data is None and url is None and name is None:
+        return FilePart(file_id=file_id)
+    if url is not None and data is None and file_id is None:
+        return FilePart(url=url, name=name)
+    if data is None or file_id is not None or url is not None or data[:5].lower() != "data:":
+        return None
+    read, media_type = _from_data_url(data, fields.at("file_data"))
+    made = FilePart(data=read, media_type=media_type, name=name)
+    return made if made.data_url == data else None
+
+
+def _audio(data: str, audio: str, where: str) -> AudioPart | None:
+    try:
+        read = from_base64(data)
+    except ValueError as exc:
+        raise ConfigError(f"{where} is {exc}") from None
+    media_type = {"mp3": "audio/mpeg", "m4a": "audio/mp4"}.get(audio, f"audio/{audio}")
+    exact = to_base64(read) == data and audio_format(media_type) == audio
+    return AudioPart(data=read, media_type=media_type) if exact else None
+
+
+def _from_data_url(url: str, where: str) -> tuple[bytes, str]:
+    try:
+        return read_data_url(url)
+    except ValueError as exc:
+        raise ConfigError(f"{where}: {exc}") from None
+
+
+# Items of the Responses API as messages. What the model said between two turns of others is one message.
+# https://platform.openai.com/docs/api-reference/responses/create is the shape. A turn that a `Message` can't hold
+# whole (reasoning that only its provider can read, several messages, text after a call, items of other kinds) keeps
+# its items in `extras["output"]`, so that they go back as they came.
+
+# Members of a call that its provider wants back; the last one is Perplexity's.
+CALL_EXTRAS = ("namespace", "caller", "thought_signature")
+# Members of calls of other APIs (Gemini's thought signatures), which clients of this API carry for their provider.
+CARRIED_CALL_EXTRAS = ("extra_content",)
+ITEM_EXTRAS = ("id", "status", "phase")  # members of messages and results
+_ITEM_ROLES = ("user", "system", "developer", "assistant")
+_RESULTS = ("function_call_output", "custom_tool_call_output")
+_EMPTY_ITEM_MEMBERS: tuple[Any, ...] = (None, [], {}, "completed")
+
+
+def is_item(message: Any) -> bool:
+    """Returns whether a dict is an item: messages of Chat Completions have no `type`, and no `phase`."""
+    return isinstance(message, Mapping) and ("type" in message or "phase" in message)
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Consecutive items of the model, and what they say."""
+
+    items: list[dict[str, Any]] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    plain: bool = True  # a `Message` can hold all of it
+
+    def message(self) -> Message:
+        kinds = [item["type"] for item in self.items]
+        texts, several = self.texts, len(self.texts) > 1 and kinds.count("message") == 1
+        content: Any = tuple(TextPart(text) for text in texts) if several else "".join(texts) if texts else None
+        in_order = kinds == sorted(kinds, key=lambda kind: kind != "message") and kinds.count("message") < 2
+        return Message(
+            "assistant",
+            content,
+            tuple(self.calls),
+            reasoning="".join(self.reasoning) if "reasoning" in kinds else None,
+            refusal="".join(self.refusals) or None,
+            extras={} if self.plain and in_order else {"output": self.items},
+        )
+
+
+def read_items(items: Iterable[tuple[str, Any]]) -> Iterator[Message]:
+    """Yields the messages of a list of items, each given with its path.
+
+    Raises:
+        ConfigError: something is not an item; the error begins with its path.
+    """
+    turn = _Turn()
+    for where, item in items:
+        if not isinstance(item, Mapping):
+            raise ConfigError(f"{where} must be an object, not {kind_of(item)}")
+        made = {**item, "type": item.get("type") or "message"}
+        if _is_the_models(made):
+            _add(turn, made, where)
+            continue
+        if turn.items:
+            yield turn.message()
+            turn = _Turn()
+        yield _other(made, where)
+    if turn.items:
+        yield turn.message()
+
+
+def _is_the_models(item: Mapping[str, Any]) -> bool:
+    kind = str(item["type"])
+    if kind == "message":
+        return item.get("role") == "assistant"
+    return not kind.endswith(("_output", "_response"))
+
+
+def _add(turn: _Turn, item: dict[str, Any], where: str) -> None:
+    turn.items.append(item)
+    fields = ObjectReader({name: value for name, value in item.items() if name != "type"}, where)
+    match item["type"]:
+        case "function_call":
+            known = (*CALL_EXTRAS, *CARRIED_CALL_EXTRAS)
+            extra = {key: fields.any(key) for key in known if item.get(key) is not None}
+            call_id, name, raw = fields.need("call_id"), fields.need("name"), fields.text("arguments") or ""
+            turn.calls.append(ToolCall(call_id, name, read_arguments([raw], repair=False).value, raw, extra or None))
+        case "custom_tool_call":
+            call_id, name, text = fields.need("call_id"), fields.need("name"), fields.text("input") or ""
+            turn.calls.append(ToolCall(call_id, name, {"input": text}, text, kind="custom"))
+        case "reasoning":
+            turn.plain = False
+            summary, content = fields.items("summary") or [], fields.items("content") or []
+            said = [_text(part) for part in summary]
+            turn.reasoning += said if any(said) else [_text(part) for part in content]
+        case "message":
+            _add_message(turn, fields, where)
+        case _:
+            turn.plain = False
+    turn.plain = turn.plain and all(value in _EMPTY_ITEM_MEMBERS for value in fields.rest().values())
+
+
+def _add_message(turn: _Turn, fields: ObjectReader, where: str) -> None:
+    fields.any("role")
+    content = fields.any("content")
+    if isinstance(content, str):
+        turn.texts.append(content)
+        return
+    if not isinstance(content, list):
+        raise ConfigError(f"{where}.content must be a string or a list of parts, not {kind_of(content)}")
+    for number, part in enumerate(content):
+        match part:
+            case {"type": "output_text" | "input_text" | "text", "text": str(text), **rest}:
+                turn.texts.append(text)
+                turn.plain = turn.plain and not any(rest.values())  # `annotations: []` says nothing
+            case {"type": "refusal", "refusal": str(text)}:
+                turn.refusals.append(text)
+            case _:
+                raise ConfigError(f"{where}.content[{number}] must be an output_text or a refusal: {part!r:.80}")
+
+
+def _other(item: dict[str, Any], where: str) -> Message:
+    """Returns the message of an item that is not the model's. One of an unknown kind is kept as it is."""
+    kind = item.pop("type")
+    fields = ObjectReader(item, where)
+    if kind in _RESULTS:
+        call_id, output = fields.need("call_id"), _content(fields, "output")
+        return Message("tool", output, tool_call_id=call_id, extras=fields.rest())
+    if kind != "message":
+        return Message("user", extras={"output": [{"type": kind, **item}]})
+    role: Any = fields.any("role")
+    if role not in _ITEM_ROLES:
+        hint = did_you_mean(str(role), _ITEM_ROLES)
+        raise ConfigError(f"{where}.role: unknown role {role!r}{hint}. Allowed: {', '.join(_ITEM_ROLES)}")
+    content = _content(fields, "content")
+    return Message(role, content, extras=fields.rest())
+
+
+def _content(fields: ObjectReader, name: str) -> str | tuple[ReadPart, ...]:
+    content = read_content(fields.any(name), fields.at(name))
+    if content is None:
+        raise ConfigError(f"{fields.at(name)} must be a string or a list of parts, not null")
+    return content
+
+
+def _text(part: Any) -> str:
+    """Returns the text of a part of reasoning; `""` if it has none."""
+    text = part.get("text") if isinstance(part, Mapping) else part
+    return text if isinstance(text, str) else ""
+
+
+# Parses conversations: every accepted form of a message becomes a `Message` here, and nowhere else.
+# A message may be a `Message`, a dict in the shape of Chat Completions, or an item of the Responses API. Members
+# that a `Message` has no field for are kept in its `extras`, so that they are sent where they were written for.
+# https://platform.openai.com/docs/api-reference/chat/create is the shape.
+
 _ROLES = get_args(Role)
-_SAYS_NOTHING: tuple[Any, ...] = ([], {})  # `annotations: []`, as the dump of an answer has it
+_EMPTY_MESSAGE_MEMBERS: tuple[Any, ...] = ([], {})  # `annotations: []`, as the dump of an answer has it
 
 
 def read_messages(messages: Messages) -> tuple[Message, ...]:
@@ -95,7 +396,7 @@ def _from_dict(given: Mapping[str, Any], where: str) -> Message:
     elif role == "assistant":
         members["refusal"], members["partial"] = fields.text("refusal"), bool(fields.flag("partial"))
         members["reasoning"] = _reasoning(fields)
-    extras = {name: value for name, value in fields.rest().items() if value not in _SAYS_NOTHING}
+    extras = {name: value for name, value in fields.rest().items() if value not in _EMPTY_MESSAGE_MEMBERS}
     return Message(role, content, calls, extras=extras, **members)
 
 

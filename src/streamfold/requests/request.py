@@ -18,9 +18,8 @@ from ..values import (
     as_tools,
     read_tool_choice,
 )
-from .capabilities import Capabilities
 from .message_parsing import read_messages
-from .model_facts import NO_FAMILY, Family
+from .model_facts import NO_FAMILY, Capabilities, Family
 from .options import Options
 
 

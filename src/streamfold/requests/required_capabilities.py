@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from ..values import AllowedTools, AudioPart, FilePart, ImagePart, Message, NamedTool
-from .capabilities import CAPABILITIES, Capabilities
+from .model_facts import CAPABILITIES, Capabilities
 from .options import ResponseFormat
 from .request import Request
 

@@ -15,9 +15,7 @@ the provider would refuse it.
 
 from __future__ import annotations
 
+from .json_schema import Passed, check_shapes, drop_keywords, inline_refs, map_subschemas
 from .moonshot import moonshot, moonshot_problems
+from .openai_strict import ROUTINE, openai_strict, strict_problems
 from .openapi import from_openapi, openapi_subset
-from .references import inline_refs
-from .strict import ROUTINE, openai_strict, strict_problems
-from .transforms import Passed, drop_keywords, map_subschemas
-from .type_checks import check_shapes

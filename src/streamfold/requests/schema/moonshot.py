@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .references import inline_refs, resolve
-from .transforms import ANNOTATIONS, Passed, map_subschemas
+from .json_schema import ANNOTATIONS, Passed, inline_refs, map_subschemas, resolve
 
 _HAS_TYPE = ("type", "anyOf", "oneOf", "allOf", "$ref", "enum", "const")
 _PREFIX = "#/$defs/"

@@ -9,8 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from .references import inline_refs
-from .transforms import Passed
+from .json_schema import Passed, inline_refs
 
 _KEPT = (
     "title", "description", "nullable", "minItems", "maxItems", "minProperties", "maxProperties", "minLength",

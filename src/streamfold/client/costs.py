@@ -1,4 +1,4 @@
-"""What the answers of one model at one endpoint cost."""
+"""Computes what an answer costs from configured prices and `genai-prices`."""
 
 from __future__ import annotations
 

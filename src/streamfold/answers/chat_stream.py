@@ -1,11 +1,13 @@
-"""The stream of one answer, as its caller sees it."""
+"""`ChatStream`, the source that it reads, and the base of sources that wrap another."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from itertools import islice
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar
 
 from ..net import clear_frames
 from ..text import whole_characters
@@ -19,14 +21,82 @@ from ..values import (
     StreamChunk,
     StreamfoldError,
 )
-from .async_hints import AsyncContext, AsyncIteration
-from .json_watchers import Watcher, Watchers
-from .partial import Partial, PartialReader
+from .partial_values import Partial, PartialReader, Watcher, Watchers
+
+# Asynchronous contexts and iterators, and clear errors where one is used as if it were synchronous.
+# Type checkers do not see the methods that raise these, so that they report the mistake too.
+
+
+class AsyncContext:
+    """Something that `async with` closes. Explains that it needs that instead of `with`."""
+
+    if TYPE_CHECKING:
+
+        async def aclose(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(_message(self, "async with"))
+
+        def __exit__(self, *_: Any) -> None:
+            """Never called; without it Python would complain about this method first."""
+
+
+class AsyncIteration:
+    """Explains that an object needs `async for` instead of `for`."""
+
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError(_message(self, "async for"))
+
+
+def _message(misused: object, statement: str) -> str:
+    return (
+        f"{type(misused).__name__} is asynchronous: use `{statement}`, inside an `async def` function."
+        " In synchronous code, use streamfold.sync"
+    )
+
+
+class ChunkSource(Protocol):
+    """Where the chunks of a `ChatStream` come from.
+
+    Attributes:
+        reply: the whole answer, once its last chunks have been yielded.
+        warnings: the warnings so far.
+        partial_tool_calls: the tool calls that the model is writing.
+        yields_call_deltas: whether chunks of fragments are wanted; may be set until `batches` is called.
+    """
+
+    yields_call_deltas: bool
+
+    @property
+    def reply(self) -> Reply | None: ...
+
+    @property
+    def warnings(self) -> tuple[ReplyWarning, ...]: ...
+
+    @property
+    def partial_tool_calls(self) -> tuple[PartialToolCall, ...]: ...
+
+    def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+        """Yields the chunks, grouped by network read. Called once."""
+        ...
+
+    async def aclose(self) -> None:
+        """Closes the connection and wakes the task that waits for it."""
+        ...
+
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-
-    from .source import ChunkSource
 
     M = TypeVar("M", bound=BaseModel)
 
@@ -306,3 +376,48 @@ async def read_whole(stream: ChatStream) -> Reply:
     """Reads a stream to its end and returns the reply."""
     async with stream:
         return await stream._rest()
+
+
+class WrappedAnswer(ABC):
+    """A `ChunkSource` that reads another one, and may exchange it until it has brought its first chunk."""
+
+    def __init__(self, source: ChunkSource) -> None:
+        self._source = source
+        self._closed = False
+        self.reply: Reply | None = None
+        self.yields_call_deltas = False
+
+    @property
+    def warnings(self) -> tuple[ReplyWarning, ...]:
+        """The warnings so far."""
+        return self._source.warnings
+
+    @property
+    def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
+        """The tool calls that the model is writing."""
+        return self._source.partial_tool_calls
+
+    @property
+    def window(self) -> int | None:
+        """How many tokens the model takes, conversation and answer together; None if unknown."""
+        return context_window(self._source)
+
+    @abstractmethod
+    def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+        """Yields the chunks, grouped by network read. Called once."""
+
+    async def aclose(self) -> None:
+        """Closes the connection and wakes the task that waits for it."""
+        self._closed = True
+        await self._source.aclose()
+
+    def _opened(self) -> aclosing[AsyncGenerator[list[StreamChunk], None]]:
+        """Returns the chunks of the source, for an `async with`."""
+        self._source.yields_call_deltas = self._source.yields_call_deltas or self.yields_call_deltas
+        return aclosing(self._source.batches())
+
+
+def context_window(source: ChunkSource) -> int | None:
+    """Returns how many tokens the model behind an answer takes; None if unknown, as it is of other people's models."""
+    window: int | None = getattr(source, "window", None)
+    return window

@@ -1,16 +1,4 @@
-"""Ends what takes too long, without ever cancelling a task of the caller's.
-
-A cancellation on asyncio doesn't say who sent it. If a deadline of ours and one of the caller's cancel the same task in
-the same turn of the event loop, neither can take its own cancellation back, and a CancelledError that nobody requested
-is left over. So on asyncio
-
-- whatever has no connection yet (connecting, TLS, sending, the head of the response), and bodies without a connection
-  of their own (HTTP/2, in-memory transports), are awaited in a task of ours, which is the one that is cancelled;
-- a body with a connection of its own is read in the caller's task, and a timer ends the connection. The pending read
-  returns what has arrived, then fails.
-
-On trio a cancel scope around one await is exact, and is used for both.
-"""
+"""The timeouts of a stream, and the waits that they end (asyncio timer and task, trio cancel scope)."""
 
 from __future__ import annotations
 
@@ -22,6 +10,104 @@ from math import inf
 from typing import Any, Protocol, TypeVar
 
 import anyio
+
+from ..values import APITimeoutError, TimeoutPhase, Timeouts
+
+# The timeouts of one answer: which one runs out next. Times are the event loop's; nothing here waits.
+# `first_event` and `stall` measure how long the reader waits for the next part of the answer, whatever else
+# arrives: comments, pings and metadata do not restart them. `read` measures how long it waits for bytes of any
+# kind. Time that the reader itself takes between two chunks counts only for `total`.
+
+_WHAT: dict[TimeoutPhase, str] = {
+    "connect": "no connection",
+    "first_event": "nothing of the answer arrived",
+    "read": "no bytes arrived",
+    "stall": "the server sent bytes, but nothing of the answer",
+    "total": "the answer was not finished",
+}
+
+
+class StreamTimeouts:
+    """The deadlines of one answer over all attempts.
+
+    Args:
+        now: when the answer was asked for: `total` starts here and includes the pauses between attempts.
+
+    Attributes:
+        ends: when `total` runs out.
+    """
+
+    def __init__(self, timeouts: Timeouts, now: float) -> None:
+        self.timeouts = timeouts
+        self.ends = inf if timeouts.total is None else now + timeouts.total
+        self._answer_due = inf  # when the next part of the answer must have arrived
+        self._asked = now  # when the reader asked for the next bytes
+        self._begun = False  # whether anything of the answer has arrived
+
+    def start(self, now: float) -> None:
+        """Starts the clocks of an attempt, when its request is sent."""
+        self._asked, self._begun = now, False
+        self._answer_due = _after(now, self.timeouts.first_event)
+
+    def pause(self) -> None:
+        """Stops all clocks but `total` until the next `start`."""
+        self._begun, self._answer_due = False, inf
+
+    def read(self, now: float, *, progress: bool) -> None:
+        """Notes that the reader asks for more bytes.
+
+        Args:
+            progress: whether the bytes since the last call contained a part of the answer.
+        """
+        self._asked = now
+        if progress:
+            stall = self.timeouts.stall
+            self._begun, self._answer_due = True, inf if stall is None else now + stall
+
+    def expired(self, now: float) -> bool:
+        """Whether the reader has waited too long, although bytes keep arriving."""
+        return now >= self._answer_due or now >= self.ends
+
+    def due(self) -> float:
+        """Returns when the next clock runs out."""
+        due = min(self.ends, self._answer_due)
+        return min(due, _after(self._asked, self.timeouts.read)) if self._begun else due
+
+    def timeout(self, request_id: str | None) -> APITimeoutError:
+        """Returns the error for the clock that runs out next."""
+        return self.error(self._next()[1], request_id=request_id)
+
+    def error(self, phase: TimeoutPhase, what: str | None = None, *, request_id: str | None = None) -> APITimeoutError:
+        """Returns the error for a clock."""
+        seconds = getattr(self.timeouts, phase)
+        return APITimeoutError(
+            f"{what or _WHAT[phase]} within {seconds:g} seconds (timeouts.{phase})",
+            phase=phase,
+            retryable=phase != "total",
+            request_id=request_id,
+        )
+
+    def _next(self) -> tuple[float, TimeoutPhase]:
+        ends: list[tuple[float, TimeoutPhase]] = [(self.ends, "total")]
+        ends.append((self._answer_due, "stall" if self._begun else "first_event"))
+        if self._begun:
+            ends.append((_after(self._asked, self.timeouts.read), "read"))
+        return min(ends)
+
+
+def _after(now: float, seconds: float | None) -> float:
+    return inf if seconds is None else now + seconds
+
+
+# Ends what takes too long, without ever cancelling a task of the caller's.
+# A cancellation on asyncio doesn't say who sent it. If a deadline of ours and one of the caller's cancel the same
+# task in the same turn of the event loop, neither can take its own cancellation back, and a CancelledError that
+# nobody requested is left over. So on asyncio
+# - whatever has no connection yet (connecting, TLS, sending, the head of the response), and bodies without a connection
+#   of their own (HTTP/2, in-memory transports), are awaited in a task of ours, which is the one that is cancelled;
+# - a body with a connection of its own is read in the caller's task, and a timer ends the connection. The pending read
+#   returns what has arrived, then fails.
+# On trio a cancel scope around one await is exact, and is used for both.
 
 T = TypeVar("T")
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .references import inline_refs
-from .transforms import ANNOTATIONS, Passed, map_subschemas, subschemas
+from .json_schema import ANNOTATIONS, Passed, inline_refs, map_subschemas, subschemas
 
 # Words in the reports of changes that every pydantic model needs, and that nobody notices: an instance has no other
 # fields, and a null is read as the default (`read_as`).

@@ -1,11 +1,112 @@
-"""References inside a schema: where they lead, and the pass that writes out what they lead to."""
+"""Walks a JSON schema: checks types, inlines references, drops keywords."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, TypeAlias
 
-from .transforms import ANNOTATIONS, CONDITIONS, LISTED, NAMED, SINGLE, Passed, subschemas
+from ...values import ConfigError
+
+Passed: TypeAlias = tuple[dict[str, Any], list[str]]
+Visit: TypeAlias = Callable[[dict[str, Any], str], dict[str, Any]]
+
+# Keywords that say something about a value, and do not decide whether it fits.
+ANNOTATIONS = frozenset(
+    ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment")
+)
+# Keywords whose value has schemas: by name, in a list, a single one, or one that others depend on.
+NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
+SINGLE = ("items", "additionalProperties", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties")
+CONDITIONS = ("not", "if", "then", "else")
+
+
+def subschemas(schema: Mapping[str, Any], path: str, *, conditions: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yields the schemas inside a schema, each with its path; those of conditions only if asked."""
+    for keyword, value in schema.items():
+        at = f"{path}.{keyword}"
+        if keyword in NAMED and isinstance(value, Mapping):
+            yield from ((f"{at}.{name}", inside) for name, inside in value.items())
+        elif keyword in LISTED and isinstance(value, list):
+            yield from ((f"{at}[{position}]", inside) for position, inside in enumerate(value))
+        elif keyword in SINGLE or (conditions and keyword in CONDITIONS):
+            yield at, value
+
+
+def map_subschemas(schema: Any, path: str, visit: Visit, *, conditions: bool = False) -> Any:
+    """Returns a copy in which each schema is replaced by `visit(schema)`, the outer ones first."""
+    if not isinstance(schema, Mapping):
+        return schema
+    out = dict(visit(dict(schema), path))
+    for keyword, value in out.items():
+        at = f"{path}.{keyword}"
+        if keyword in NAMED and isinstance(value, Mapping):
+            out[keyword] = {
+                name: map_subschemas(inside, f"{at}.{name}", visit, conditions=conditions)
+                for name, inside in value.items()
+            }
+        elif keyword in LISTED and isinstance(value, list):
+            out[keyword] = [
+                map_subschemas(inside, f"{at}[{position}]", visit, conditions=conditions)
+                for position, inside in enumerate(value)
+            ]
+        elif keyword in SINGLE or (conditions and keyword in CONDITIONS):
+            out[keyword] = map_subschemas(value, at, visit, conditions=conditions)
+    return out
+
+
+def drop_keywords(schema: Mapping[str, Any], keywords: Collection[str], *, at: str = "parameters") -> Passed:
+    """Drops keywords. Their constraints are no longer enforced by the provider: validate the answer.
+
+    >>> drop_keywords({"type": "string", "minLength": 1}, ["minLength"])
+    ({'type': 'string'}, ['parameters: minLength removed (the provider does not take it)'])
+    """
+    changes: list[str] = []
+
+    def visit(node: dict[str, Any], path: str) -> dict[str, Any]:
+        gone = [keyword for keyword in node if keyword in keywords]
+        changes.extend(f"{path}: {keyword} removed (the provider does not take it)" for keyword in gone)
+        return {keyword: value for keyword, value in node.items() if keyword not in gone}
+
+    return map_subschemas(schema, at, visit, conditions=True), changes
+
+
+def _is_words(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)
+
+
+_SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "type": (lambda value: isinstance(value, str) or _is_words(value), "a string or a list of strings"),
+    "required": (_is_words, "a list of strings"),
+    "enum": (lambda value: isinstance(value, list), "a list"),
+    "$ref": (lambda value: isinstance(value, str), "a string"),
+    "format": (lambda value: isinstance(value, str), "a string"),
+    **dict.fromkeys(
+        ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions"),
+        (lambda value: isinstance(value, Mapping), "an object"),
+    ),
+    **dict.fromkeys(
+        ("anyOf", "oneOf", "allOf", "prefixItems"), (lambda value: isinstance(value, list), "a list of schemas")
+    ),
+}
+
+
+def check_shapes(schema: Mapping[str, Any], at: str) -> None:
+    """Checks a schema that was written by hand.
+
+    Raises:
+        ConfigError: a keyword has a value that no JSON schema has there; the message begins with its path.
+    """
+    waiting: list[tuple[str, Any]] = [(at, schema)]
+    while waiting:
+        path, node = waiting.pop()
+        if not isinstance(node, Mapping):
+            continue
+        for keyword, value in node.items():
+            if keyword in _SHAPES and value is not None and not _SHAPES[keyword][0](value):
+                raise ConfigError(f"{path}.{keyword} must be {_SHAPES[keyword][1]}, not {value!r:.80}")
+        waiting += subschemas(node, path, conditions=True)
+
 
 _CONTAINERS = ("$defs", "definitions")
 _MOST_INLINED = 1000  # definitions that use each other double with each level

@@ -1,0 +1,407 @@
+"""Decides whether a connection may be used again: where a response ends, and what came behind it."""
+
+from __future__ import annotations
+
+import re
+import select
+import ssl
+from typing import Any
+
+import httpx
+
+from .timeouts import event_loop, shut_down
+
+# Where a response ends in the bytes of a connection: its head, and a body with a length or in chunks (RFC 9112, 6).
+# aiohttp's parser takes all the bytes that it is given. Bytes behind the end of a response are then an error that
+# costs the response, or the beginning of another one; a bad chunk costs the head that came with it. Here a parser
+# is given whole heads one by one, then the body, and nothing behind its end. A head that says two things about its
+# length is read, or refused, as h11 does it, which is what httpx and httpx2 go by.
+
+_BLANK_LINE = re.compile(rb"\n\r?\n")  # as h11 does, which also takes lines without a CR
+_STATUS = re.compile(rb"HTTP/\d\.\d (\d\d\d)")
+_FIELD = re.compile(rb"\n(content-length|transfer-encoding):[ \t]*([^\r\n]*?)[ \t]*\r?(?=\n)", re.IGNORECASE)
+_FOLDED = re.compile(rb"\n[ \t]+[^ \t\r\n]")  # a field that goes on in the next line
+_LENGTH = re.compile(rb"[0-9]{1,20}")
+_CHUNK_SIZE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;|\r?$)").match
+_PLAIN_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})\r\n").match  # without an extension
+_LONGEST_HEAD = 100 * 1024  # what httpcore accepts
+_LONGEST_LINE = 64 * 1024  # of a chunk's size with its extensions, or of a trailer
+_SMALL = 2048  # bytes of a chunk: to copy a larger one takes longer
+_FIRST_PRINTABLE = 0x21
+
+
+class MalformedHead(ValueError):
+    """The head of a response can't be read."""
+
+
+class ResponseFraming:
+    """The bytes of one connection, response after response.
+
+    Attributes:
+        ended: whether the last response has ended, and nothing is expected. So it is before the first one.
+        surplus: whether there were bytes that belong to no response.
+    """
+
+    def __init__(self) -> None:
+        self.ended = True
+        self.surplus = False
+        self._head: bytes | None = None  # as much of it as has come; None: it is over
+        self._left: int | None = 0  # bytes of the body, or of the chunk with its line end; None: nobody knows
+        self._line: bytes | None = None  # the line that has begun; None: the body has no chunks
+        self._trailer = False  # whether the last chunk has come
+
+    def begin(self) -> None:
+        """Must be called when a request is sent: from here on a response is expected."""
+        self.ended, self._head, self._left, self._line, self._trailer = False, b"", 0, None, False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Returns the pieces that a parser is to be given: each head as one, and the body as it comes.
+
+        Raises:
+            MalformedHead: nothing of this will ever be a response.
+        """
+        pieces: list[bytes] = []
+        while self._head is not None and not self.ended:
+            seen = len(self._head)
+            self._head += data
+            found = _BLANK_LINE.search(self._head, max(0, seen - 2))
+            if found is None:
+                self._check(self._head)
+                return pieces
+            data = data[found.end() - seen :]
+            pieces.append(self._read_head(self._head[: found.end()]))
+        rest = self._left  # of the chunk that has begun
+        if self._line == b"" and rest is not None and rest < len(data) and not (self._trailer or self.ended):
+            whole, end = self._whole_chunks(data, rest)
+            if whole:
+                if rest:
+                    pieces.append(data[:rest])
+                pieces.append(whole)
+                self._left = 0
+                if end == len(data):
+                    return pieces
+                data = data[end:]
+        end = self._end_in(data)
+        if end < len(data):
+            self.surplus = True
+        if end:
+            pieces.append(data[:end])
+        return pieces
+
+    def _check(self, head: bytes) -> None:
+        """Refuses what h11 refuses; aiohttp's parser took a NUL in a field for a right one before 3.14."""
+        if b"\0" in head:
+            raise MalformedHead("there is a NUL in it")
+        if head and head[0] < _FIRST_PRINTABLE:
+            raise MalformedHead(f"it does not begin with a status line: {head[:20]!r}")
+        if len(head) > _LONGEST_HEAD:
+            raise MalformedHead(f"the head has more than {_LONGEST_HEAD} bytes")
+
+    def _read_head(self, head: bytes) -> bytes:
+        """Finds out how long the body is. Returns the head with at most one field that says so."""
+        if _is_usual(head):
+            self._head, self._line = None, b""
+            return head
+        self._check(head)
+        status = _STATUS.match(head)
+        if status is not None and status[1][:1] == b"1" and status[1] != b"101":
+            self._head = b""  # an interim response: the final one follows
+            return head
+        self._head = None
+        fields = [(found[1].lower(), found[2].lower()) for found in _FIELD.finditer(head)]
+        lengths = {part.strip() for name, value in fields if name == b"content-length" for part in value.split(b",")}
+        codings = [value for name, value in fields if name == b"transfer-encoding"]
+        if len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
+            raise MalformedHead(f"Content-Length: {b', '.join(sorted(lengths))[:100]!r}")
+        if codings not in ([], [b"chunked"]):
+            raise MalformedHead(f"Transfer-Encoding: {b', '.join(codings)[:100]!r}")
+        stated = b"Transfer-Encoding: chunked" if codings else b"Content-Length: " + b"".join(lengths)
+        if status is None or status[1] == b"101" or _FOLDED.search(head):
+            self._left = None
+        elif status[1] in (b"204", b"304"):
+            self.ended = True
+        elif codings:
+            self._line = b""
+        else:
+            self._left = int(lengths.pop()) if lengths else None
+            self.ended = self._left == 0
+        if len(fields) > 1 or any(b"," in value for _, value in fields):  # one length twice, or both: chunks count
+            first, _, rest = _FIELD.sub(b"", head).partition(b"\n")
+            head = b"\n".join((first, stated + b"\r", rest))
+        return head
+
+    def _end_in(self, data: bytes) -> int:
+        """Returns how many of these bytes belong to the body."""
+        if self.ended:
+            return 0
+        if self._left is None:
+            return len(data)
+        if self._line is not None:
+            return self._chunks(data)
+        end = min(self._left, len(data))
+        self._left -= end
+        self.ended = not self._left
+        return end
+
+    def _whole_chunks(self, data: bytes, at: int) -> tuple[bytes, int]:
+        """Returns chunks as a single one, because a parser takes as long for each as for all else that is in them.
+
+        Returns:
+            The chunk, and where those end that are in it: before the first one that is not whole, large, or special.
+        """
+        texts: list[bytes] = []  # `list[bytes]()` takes thirty times as long
+        end, size_of, last = at, len(data), b""
+        while end < size_of and not last and (size := _PLAIN_SIZE(data, end)) is not None:
+            start = size.end()
+            behind = start + int(size[1], 16)
+            if behind - start > _SMALL or not data.startswith(b"\r\n", behind):
+                break
+            if behind == start:
+                last, self.ended = b"0\r\n\r\n", True
+            texts.append(data[start:behind])
+            end = behind + 2
+        if len(texts) <= 1 + self.ended:
+            return data[at:end], end
+        return b"%x\r\n%b\r\n%b" % (sum(map(len, texts)), b"".join(texts), last), end
+
+    def _chunks(self, data: bytes) -> int:
+        at, left, size_of = 0, self._left, len(data)
+        while left is not None:
+            at += left
+            if at >= size_of:
+                self._left = at - size_of
+                return size_of
+            end = data.find(b"\n", at)
+            if end < 0:
+                self._left = 0
+                self._line = (self._line or b"") + data[at:]
+                if len(self._line) > _LONGEST_LINE:
+                    self._left = None
+                return size_of
+            line, at = data[at:end], end + 1
+            if self._line:
+                line, self._line = self._line + line, b""
+            left = self._line_ends(line)
+            if self.ended:
+                return at
+        self._left = None
+        return size_of
+
+    def _line_ends(self, line: bytes) -> int | None:
+        """Reads the line of a chunk's size, or of a trailer; returns how many bytes follow, None if nobody knows."""
+        if self._trailer:
+            self.ended = line in (b"", b"\r")
+            return 0
+        size = _CHUNK_SIZE(line)
+        if size is None:
+            return None  # the parser will say what is wrong
+        left = int(size[1], 16)
+        self._trailer = not left
+        return left + 2 if left else 0
+
+
+def _is_usual(head: bytes) -> bool:
+    """Whether a head announces an answer in chunks, and nothing in it needs a closer look."""
+    lower = head.lower()
+    return (
+        head.startswith(b"HTTP/1.1 200 ")
+        and lower.count(b"\ntransfer-encoding: chunked\r\n") == 1
+        and lower.count(b"\ntransfer-encoding") == 1
+        and not (b"\ncontent-length" in lower or b"\n " in head or b"\n\t" in head or b"\0" in head)
+        and len(head) <= _LONGEST_HEAD
+    )
+
+
+# Is a connection silent? Only then is it used again: whatever it still sends would be the answer to the next
+# request.
+# A server, or a proxy before it, may send more than was requested: a second response, a late one, a 408 for a
+# connection that it wants to close, a chunk too many. RFC 9112, 9.2, forbids to take that for a response. Those
+# bytes may be in four places: in the parser of the connection's last response, in what its reader has buffered, in
+# TLS, and in the socket.
+# - httpx and httpx2: `guard_connections` makes a pool of httpcore with a network backend of ours. Its streams see every
+#   byte (`framing`). Unless nothing is left anywhere, they tell the pool that a connection is readable, so that it is
+#   closed, and refuse a request, which the pool then sends on another connection.
+# - aiohttp: `over_aiohttp` gives the parser only what belongs to a response. It closes a connection that has more when
+#   that arrives, and looks here before one is used again.
+# - A client that was passed in: `end_unless_silent` looks at httpx's and httpcore's own objects.
+# HTTP/2 numbers its responses and needs none of this. Where something isn't found, nothing is certain, and the
+# connection is closed.
+
+KEEPALIVE_EXPIRY = 5.0  # seconds that an idle connection is kept: httpx's own default
+
+
+def guard_connections(transport: Any, httpcore: Any, verify: ssl.SSLContext, *, http2: bool, proxy: str | None) -> None:
+    """Gives a transport of httpx or httpx2 a pool that uses connections again only if they are silent.
+
+    The pool has no limit, and the options that the transport's own one was made with.
+
+    Args:
+        httpcore: the package: httpcore, or httpcore2, whose interface is the same.
+    """
+    options: dict[str, Any] = {"ssl_context": verify, "http2": http2, "keepalive_expiry": KEEPALIVE_EXPIRY}
+    options["max_connections"] = options["max_keepalive_connections"] = None
+    pool, begins_with_http = httpcore.AsyncConnectionPool, True
+    if proxy is not None:
+        url, auth = httpx.Proxy(proxy).url, httpx.Proxy(proxy).raw_auth
+        options["proxy_url"] = httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target="/")
+        options["proxy_auth"] = auth
+        begins_with_http = url.scheme in ("http", "https")
+        pool = httpcore.AsyncHTTPProxy if begins_with_http else httpcore.AsyncSOCKSProxy
+    backend = _Backend(httpcore, begins_with_http=begins_with_http)
+    transport._pool = pool(**options, network_backend=backend)  # httpx has no option for the network backend
+
+
+class _Backend:
+    """A network backend as httpcore describes it (`AsyncNetworkBackend`), as far as our pools need one.
+
+    Args:
+        begins_with_http: False for a SOCKS proxy. Its connections can be followed behind TLS only; others are not kept.
+    """
+
+    def __init__(self, httpcore: Any, *, begins_with_http: bool) -> None:
+        self._httpcore = httpcore
+        self._begins_with_http = begins_with_http
+
+    async def connect_tcp(self, *args: Any, **options: Any) -> GuardedStream:
+        trio = event_loop() is None
+        backend = self._httpcore.TrioBackend() if trio else self._httpcore.AnyIOBackend()
+        stream = await backend.connect_tcp(*args, **options)
+        return GuardedStream(self._httpcore, stream, follows=self._begins_with_http)
+
+
+class GuardedStream:
+    """A connection as httpcore describes it (`AsyncNetworkStream`), which knows whether it is silent.
+
+    Args:
+        stream: httpcore's own.
+        outside: what a TLS stream runs over.
+        follows: whether all that is sent and received is HTTP/1.1.
+    """
+
+    def __init__(
+        self, httpcore: Any, stream: Any, outside: GuardedStream | None = None, *, follows: bool = True
+    ) -> None:
+        self._httpcore = httpcore
+        self._inner = stream
+        self._outside = outside
+        self._framing = ResponseFraming() if follows else None
+        self._answered = False  # whether anything has arrived since the current request began
+        if self._framing is not None:
+            self._framing.begin()
+
+    async def read(self, *args: Any, **options: Any) -> bytes:
+        data: bytes = await self._inner.read(*args, **options)
+        if self._framing is not None:
+            self._answered = True
+            try:
+                self._framing.feed(data)
+            except MalformedHead:  # its end isn't known, so the connection won't be used again
+                self._framing = None
+        return data
+
+    async def write(self, *args: Any, **options: Any) -> None:
+        if self._framing is not None and self._answered:  # another request begins
+            if not self.is_silent():
+                raise self._httpcore.ConnectionNotAvailable  # the pool takes another connection
+            self._framing.begin()
+            self._answered = False
+        await self._inner.write(*args, **options)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def start_tls(self, *args: Any, **options: Any) -> Any:
+        stream = await self._inner.start_tls(*args, **options)
+        tls = stream.get_extra_info("ssl_object")
+        if tls is not None and tls.selected_alpn_protocol() == "h2":
+            return stream
+        return GuardedStream(self._httpcore, stream, self)
+
+    def get_extra_info(self, info: str) -> Any:
+        if info == "is_readable" and (self._framing is None or self._answered):  # httpcore closes idle ones that are
+            return not self.is_silent()
+        return self._inner.get_extra_info(info)
+
+    def is_silent(self) -> bool:
+        """Whether the last response has ended, and nothing is left behind it. Not if that can't be found out."""
+        if self._framing is None or self._framing.surplus or not self._framing.ended:
+            return False
+        try:
+            stream = self
+            while stream._outside is not None:
+                if has_decrypted(stream._inner.get_extra_info("ssl_object")):
+                    return False
+                stream = stream._outside
+            return not (_has_queued(stream._inner) or is_readable(stream._inner.get_extra_info("socket")))
+        except AttributeError:
+            return False
+
+
+def end_unless_silent(response: httpx.Response) -> None:
+    """Ends the connection of a response whose end was read, unless it is certain that nothing came behind that.
+
+    Must be called before the response is closed: its pool then finds the connection readable and closes it, in the step
+    in which another request could have got it.
+
+    There is nothing to do for a response without a connection (in-memory transports), for one of aiohttp, over HTTP/2,
+    and where the connection is guarded.
+    """
+    network = response.extensions.get("network_stream")
+    if network is None or isinstance(network, GuardedStream) or not response.http_version.startswith("HTTP/1"):
+        return
+    socket = network.get_extra_info("socket")  # httpcore itself closes a connection that has none
+    if socket is not None and not _is_silent(response, network):
+        shut_down(socket)
+
+
+def _is_silent(response: httpx.Response, network: Any) -> bool:
+    """Whether a connection of httpx's own is silent: nothing is left in h11, in TLS, in anyio's stream, in the socket.
+
+    Not if that can't be found out, and not with TLS on trio, where TLS inside of TLS can't be told from a single one.
+    """
+    try:
+        tls = network.get_extra_info("ssl_object")
+        if tls is not None and (event_loop() is None or has_decrypted(tls)):
+            return False
+        stream: Any = response.stream
+        # h11 keeps what came behind the response, and nothing public of httpx and httpcore leads there.
+        rest, _ = stream._stream._httpcore_stream._stream._connection._h11_state.trailing_data
+        return not (rest or _has_queued(network) or is_readable(network.get_extra_info("socket")))
+    except AttributeError:
+        return False
+
+
+def _has_queued(network: Any) -> bool:
+    """Whether a connection of httpcore has read more than was asked for, which asyncio makes anyio do, but not trio."""
+    if event_loop() is None:
+        return False
+    # Nothing public of anyio tells whether `receive` would return at once.
+    return bool(_below_tls(network._stream)._protocol.read_queue)
+
+
+def _below_tls(stream: Any) -> Any:
+    """Returns anyio's stream below TLS; None if there is TLS inside of TLS, where only one can be looked into."""
+    below = getattr(stream, "transport_stream", stream)
+    return None if hasattr(below, "transport_stream") else below
+
+
+def is_readable(socket: Any) -> bool:
+    """Whether there is something to read from a socket, its end included. True if it is closed, or there is none."""
+    if socket is None or (descriptor := socket.fileno()) < 0:
+        return True
+    if not hasattr(select, "poll"):
+        return bool(select.select([descriptor], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def has_decrypted(tls: ssl.SSLObject) -> bool:
+    """Whether there is something to read in TLS that is in the socket no more. Takes it away."""
+    try:
+        tls.read(1)
+    except ssl.SSLWantReadError:
+        return False
+    except ssl.SSLError:
+        pass  # the end, or nothing that could be read
+    return True
