@@ -6,13 +6,8 @@ Provisional: a minor version may change or remove a name without a deprecation.
 from ..values import set_public_module
 from .decoder import StreamDecoder
 from .response_body import NonStreamBody, error_body
-<<<<<<< HEAD
-from .sse import SSEDecoder, body_kind
-=======
-from .rewriter import StreamRewriter
 from .sse import EventRange, EventScanner, SSEDecoder, body_kind, event_ranges
 from .tool_call_assembly import CallMatch, IncomingCall, MatchRule
->>>>>>> 2faf7f76 (Join the modules of engine, requests, net, client and answers by idea)
 from .tool_call_delivery import ToolNameMap
 
 __all__ = ["CallMatch", "EventRange", "EventScanner", "IncomingCall", "MatchRule", "body_kind", "event_ranges"]
