@@ -41,6 +41,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         self._scalars: dict[str, Any] = {}  # of chunks
         self._last_scalars: dict[str, Any] = {}  # of the last chunk
         self._listed: dict[str, int] = {}  # how many entries each list of the deltas has had
+        self._counts_beside_choice = False  # usage came in a chunk that has a choice
         self._has_model = False
         self._custom: dict[Any, SerializedCall] = {}  # by their number there
         self._numbers: set[int] = set()  # those of the server's calls
@@ -138,6 +139,8 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         said = choice.get("delta") or choice.get("message")
         delta = said if isinstance(said, dict) else {}
         self._identify(payload)
+        if payload.get("usage"):
+            self._counts_beside_choice = bool(choices)
         self._reasoning_names.update(
             dict.fromkeys(name for name in CHAT_REASONING_MEMBERS if isinstance(delta.get(name), str))
         )
@@ -251,6 +254,8 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return dict(usage.raw) if "prompt_tokens" in usage.raw else super().usage_object(usage)
 
     def write_end(self) -> None:
+        if self._counts_beside_choice:  # by OpenRouter, whose clients take the choice of every chunk (magentic 0.41)
+            self.include_usage = False
         if self.usage is not None and not self.include_usage:
             # Programs that did not ask for usage take the choice of every chunk.
             self._rest[0]["usage"] = self.usage_object(self.usage)
