@@ -263,6 +263,9 @@ async def repairing(wire: str, seed: int) -> None:
             assert said.startswith(whole), seed
         begun = [json.loads(data)["item"]["id"] for _, data in sse(came) if "output_item.added" in data]
         assert len(set(begun)) == len(begun), (seed, begun)
+        if wire == "responses":
+            numbers = [json.loads(data)["sequence_number"] for _, data in sse(came)]
+            assert numbers == list(range(len(numbers))), (seed, numbers)
     else:
         comments = [event for event in before.whole if event.startswith(b":")]
         for comment in comments:  # no events

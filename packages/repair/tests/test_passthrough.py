@@ -27,7 +27,8 @@ def begun(index: int, id_: str, name: str, arguments: str) -> dict[str, Any]:
 
 CITY = '{"city": "Kraków"}'
 ITEM = {"status": "completed", "id": "fc_1", "type": "function_call", "call_id": "c1", "name": "f", "arguments": CITY}
-MESSAGE = {"id": "m_1", "type": "message", "role": "assistant", "content": [], "status": "in_progress"}
+PART = {"type": "output_text", "text": "", "annotations": []}
+MESSAGE = {"id": "m_1", "type": "message", "role": "assistant", "content": [PART], "status": "in_progress"}
 DELTA = {"type": "response.output_text.delta", "item_id": "m_1", "output_index": 0, "content_index": 0, "delta": "Hi"}
 THOUGHT = {"id": "rs_1", "type": "reasoning", "summary": [], "content": []}
 THINKS = {"item_id": "rs_1", "output_index": 0, "content_index": 0}

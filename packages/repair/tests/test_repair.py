@@ -40,6 +40,7 @@ CITY = '{"city":"Paris"}'
 CUT = text("Hel")
 
 
+@pytest.mark.filterwarnings("ignore:Pydantic serializer")  # OpenAI's client, about items that are not OpenAI's
 @each_row("name", NAMES)  # all of them: the guide counts them
 async def test_a_client_sees_what_the_answer_means(name: str) -> None:
     """Each kind of broken stream is right behind other people's clients, and each healthy one stays so."""
@@ -951,3 +952,17 @@ def test_what_came_before_the_connection_broke_is_passed_on(name: str, first: by
     seen = so_far(wire, came + repair.left)
     assert (seen.text, seen.refusal) == (said, refused)
     assert repair.repaired.reply is None
+
+
+@pytest.mark.parametrize("choices", [[], [{"index": 0, "delta": {"content": ""}, "finish_reason": None}]])
+def test_usage_is_written_beside_a_choice_where_it_came_so(choices: list[Any]) -> None:
+    """Clients of a server that sends usage beside a choice take the choice of every chunk."""
+    usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    end = {"id": "x", "object": "chat.completion.chunk", "choices": choices, "usage": usage}
+    body = b"extra: 1\n" + text("Hi") + fin("stop") + sse(end) + DONE
+    repair = RepairSettings().stream("chat", {"model": "m", "stream_options": {"include_usage": True}})
+    made = payloads(repair.feed(body) + repair.close())
+    counted = [one for one in made if one.get("usage")]
+    assert [one["usage"] for one in counted] == [usage]
+    assert bool(counted[0]["choices"]) == bool(choices)
+    assert [one["choices"][0]["finish_reason"] for one in made if one["choices"]] == [None, "stop"]

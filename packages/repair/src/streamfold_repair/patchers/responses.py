@@ -58,9 +58,11 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         self._hosted: dict[int | str, tuple[int, dict[str, Any]]] = {}  # by position and id there: position, item here
         self._written_ids: set[str] = set()
         self._added: dict[Any, str | None] = {}  # by position there: the ids of the items that have begun
+        self._parts: dict[Any, int] = {}  # by position there: how many parts of the content have begun
         self._calls: set[str] = set()  # ids of items that are calls, and that events have brought
         self._unended: set[Any] = set()  # the positions of those that have not ended
         self._told: set[Any] = set()  # the positions of calls whose arguments have come, in pieces or from the start
+        self._followed_items = 0  # so many of the output came in events that were forwarded
         self._has_failed = False  # the server has sent an error
         self._seen = False  # the server has sent a response object
         self._cut = False  # an item has ended before it was whole (fixtures/responses/item_incomplete)
@@ -87,6 +89,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             if is_new:
                 self._added[output] = self._added.get(output) or _key(item)
             self._unended.add(output)
+            self._parts[output] = len(_dicts(item.get("content")))
             self._tell(output, item.get("arguments"))
             return is_new and isinstance(output, int)
         if kind == "response.output_item.done":
@@ -94,13 +97,21 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             if output not in self._added:  # nothing has begun there: clients take all of it from here
                 return isinstance(output, int)
             return self._added[output] in (None, _key(item)) and self._has_told(output, item.get("arguments"))
+        if kind == "response.content_part.added":
+            self._parts[output] = self._parts.get(output, 0) + 1
         self._tell(output, payload.get("delta"))
         if not self._has_told(output, payload.get("arguments")):
             return False
         if kind in RESPONSES_TEXT_EVENTS or kind.startswith("response.function_call_arguments."):
             known = output in self._added and self._added[output] in (None, payload.get("item_id"))
-            number = RESPONSES_TEXT_EVENTS[kind].number if kind in RESPONSES_TEXT_EVENTS else "output_index"
-            return known and isinstance(payload.get(number), int)
+            number = payload.get(
+                RESPONSES_TEXT_EVENTS[kind].number if kind in RESPONSES_TEXT_EVENTS else "output_index"
+            )
+            if kind == "response.output_text.delta" and isinstance(number, int):
+                known = known and number < self._parts.get(
+                    output, 0
+                )  # else OpenAI's client fails (perplexity/research)
+            return known and isinstance(number, int)
         return True
 
     def _has_brought_calls(self, item: dict[str, Any], listed: Any) -> bool:
@@ -120,20 +131,19 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         """
         return arguments in (None, "", "{}") or output in self._told or bool(self._unended - {output})
 
-    def follow(self, payload: Any) -> bytes | None:
+    def advance_past(self, payload: Any) -> bytes | None:
         written = super().advance_past(payload)
         if written is None and isinstance(number := payload.get("sequence_number"), int):
             self.sequence_number = number + 1  # whatever was written on the way was not sent
         return written
 
     def follows(self, payload: Any) -> bool:
-        number, output = payload.get("sequence_number"), payload.get("output_index")
-        self.sequence_number = number + 1 if isinstance(number, int) else self.sequence_number
+        output = payload.get("output_index")
         kind, item, self._rest = str(payload.get("type")), _object(payload.get("item")), {}
         if kind == "response.created":
             self.write_start()
-        if not isinstance(output, int):
-            return True
+        if not isinstance(output, int):  # the client has no item from it (perplexity/research)
+            return len(self.output) == self._followed_items
         if kind == "response.output_item.added" and item.get("type") in ("message", "reasoning"):
             self.open_item(item["type"], PartRef(output, _key(item)))
         elif part := _PARTS.get((kind, _object(payload.get("part")).get("type"))):
@@ -147,6 +157,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             self.close_part(self.current_item)
         elif kind == "response.output_item.done":
             self.close_item()
+        self._followed_items = len(self.output)
         return True
 
     def note_extras(self, payload: Any) -> None:
@@ -307,8 +318,13 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         final list has."""
         if name == UNMODELLED:
             self._place_event(value)
-        elif name == "output" and value.get("type") not in _WRITTEN_ITEMS and _key(value) not in self._written_ids:
+        elif name == "output" and value.get("type") not in _WRITTEN_ITEMS and not self._is_written(value):
             self._see_hosted(value, None, done=True)
+
+    def _is_written(self, item: dict[str, Any]) -> bool:
+        if key := _key(item):
+            return key in self._written_ids
+        return any(item == written for _, written in self._hosted.values())
 
     def passes_over(self, raw: bytes) -> bool:
         # OpenAI ends a failed answer with `error` and `response.failed`; there are clients that read only the second.
