@@ -155,10 +155,12 @@ def content_string(body: Mapping[str, Any], of: Sequence[str], unless_media: boo
     return None
 
 
-def content_present(body: Mapping[str, Any], of: Sequence[str], unless_calls: bool = True) -> str | None:
-    """A message whose content is null or missing, unless it has calls."""
+def content_present(
+    body: Mapping[str, Any], of: Sequence[str], unless_calls: bool = True, refusals: bool = False
+) -> str | None:
+    """A message whose content is null or missing, unless it has calls. With `refusals`, the member `refusal` counts."""
     for index, message in enumerate(_messages(body)):
-        missing = message.get("content") is None
+        missing = message.get("content") is None and not (refusals and message.get("refusal"))
         if _role(message) in of and missing and not (unless_calls and _calls(message)):
             return f"{_at(index)}.content"
     return None

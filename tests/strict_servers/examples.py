@@ -176,6 +176,7 @@ def _anthropic_example(check: str, params: Mapping[str, Any]) -> Pair:
         "system_placed": {"messages": [user, answer, {"role": "system", "content": "Be brief."}]},
         "first_is_user": {"messages": [answer, user]},
         "last_is_user": {"messages": [user, answer]},
+        "no_prefill_while_thinking": {"messages": [user, answer], "thinking": {"type": "enabled"}},
         "content_not_empty": {"messages": [{"role": "user", "content": ""}]},
         "text_not_blank": {"messages": [blocks("user", {"type": "text", "text": " "})]},
         "system_not_blank": {"messages": [user], "system": [{"type": "text", "text": ""}]},

@@ -138,7 +138,7 @@ async def send(conversation: Conversation, endpoint: Endpoint) -> Outcome:
     try:
         messages = await messages_of(conversation)
         async with provider_of(endpoint, transport) as provider:
-            answer = await provider.chat(messages, _tools(conversation), stream=False)
+            answer = await provider.chat(messages, _tools(conversation), stream=False, **endpoint.options)
         warnings = answer.warnings
     except ConfigError as error:
         if transport.received:
@@ -175,6 +175,15 @@ QUIET = {"reasoning lost", "refusal lost", "image lost", "words added"}
 def stem(text: str) -> str:
     """The kind of a message: without numbers, names and ids."""
     return re.sub(r"\s+", " ", re.sub(r"[\"'`][^\"'`]*[\"'`]|\d+", "_", text))[:90]
+
+
+GOOD = ("right", "rightly refused", "may be refused")
+
+
+async def faults(row: Endpoint, made: Sequence[Conversation]) -> Counter[str]:
+    """Counts what goes wrong with conversations at a row, by kind."""
+    found = Counter(outcome.kind for _, outcome in (await run({row.name: row}, made))[row.name])
+    return Counter({kind: count for kind, count in found.items() if kind not in GOOD})
 
 
 async def smallest(conversation: Conversation, endpoint: Endpoint, outcome: Outcome) -> Conversation:
@@ -236,7 +245,7 @@ async def report(rows: Mapping[str, Endpoint], made: Sequence[Conversation], exa
     groups: dict[tuple[str, str], list[tuple[str, Conversation, Outcome]]] = defaultdict(list)
     for name, pairs in outcomes.items():
         for conversation, outcome in pairs:
-            if outcome.kind not in ("right", "rightly refused", "may be refused"):
+            if outcome.kind not in GOOD:
                 groups[outcome.kind, outcome.why].append((name, conversation, outcome))
     for (kind, why), members in sorted(groups.items(), key=lambda each: (each[0][0], -len(each[1]))):
         names = Counter(name for name, _, _ in members)

@@ -64,6 +64,12 @@ def last_is_user(body: Mapping[str, Any]) -> str | None:
     return f"messages.{len(turns) - 1}" if turns and turns[-1].get("role") == "assistant" else None
 
 
+def no_prefill_while_thinking(body: Mapping[str, Any]) -> str | None:
+    """A conversation that ends with the assistant while thinking is on."""
+    thinks = (body.get("thinking") or {}).get("type") in ("enabled", "adaptive")
+    return last_is_user(body) if thinks else None
+
+
 def content_not_empty(body: Mapping[str, Any]) -> str | None:
     """A message without content, but for the last one of the assistant."""
     turns = turns_of(body)
@@ -242,7 +248,8 @@ def block_types(body: Mapping[str, Any], user: Sequence[str], assistant: Sequenc
 CHECKS: Mapping[str, Callable[..., str | None]] = {
     check.__name__: check
     for check in (
-        not_empty, roles, system_placed, first_is_user, last_is_user, content_not_empty, text_not_blank,
+        not_empty, roles, system_placed, first_is_user, last_is_user, no_prefill_while_thinking, content_not_empty,
+        text_not_blank,
         system_not_blank, no_final_space, result_content, id_pattern, unique_ids, calls_answered, results_known,
         results_once, results_lead, input_object, thinking_signed, thinking_first, function_names, tools_defined,
         cache_marks, block_types,

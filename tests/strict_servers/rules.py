@@ -66,6 +66,7 @@ class Endpoint:
     rules: tuple[Rule, ...]
     images: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def refusal(self, body: Body) -> Refusal | None:
         """Returns what the endpoint answers to a body that it refuses, or None if it accepts it."""
@@ -118,6 +119,7 @@ def load_endpoints(*paths: Path) -> dict[str, Endpoint]:
                 rules,
                 row.get("images", False),
                 row.get("settings", {}),
+                row.get("options", {}),
             )
     return rows
 

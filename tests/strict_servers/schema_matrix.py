@@ -41,6 +41,9 @@ KINDS = (
 )
 
 
+GOOD = ("right", "right, not strict", "emulated", "may be refused")
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What became of a schema: one of `KINDS`, and why."""
@@ -173,6 +176,13 @@ def _judge(case: Case, use: str, found: list[Sent], warnings: list[Any], held: b
     return Outcome("right")
 
 
+async def faults(row: SchemaEndpoint, cases: Sequence[Case] = CASES) -> Counter[str]:
+    """Counts what goes wrong with schemas at a row, by kind."""
+    os.environ.update(ENVIRONMENT)
+    found = Counter([(await send(case, row, use)).kind for case, use in product(cases, ASKED)])
+    return Counter({kind: count for kind, count in found.items() if kind not in GOOD})
+
+
 async def report(rows: Mapping[str, SchemaEndpoint], cases: Sequence[Case]) -> str:
     """Returns the figures, and each kind of fault with an example."""
     os.environ.update(ENVIRONMENT)
@@ -184,7 +194,7 @@ async def report(rows: Mapping[str, SchemaEndpoint], cases: Sequence[Case]) -> s
         for case, use in product(cases, ASKED):
             outcome = await send(case, row, use)
             count[outcome.kind] += 1
-            if outcome.kind not in ("right", "right, not strict", "emulated", "may be refused"):
+            if outcome.kind not in GOOD:
                 why = outcome.why if outcome.kind in ("refused by the server", "refused by us", "failed") else case.name
                 groups[outcome.kind, why].append((name, use, case, outcome))
         total += count
