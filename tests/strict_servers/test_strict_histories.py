@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +69,14 @@ def test_conversations_are_the_same_each_time_and_of_all_kinds() -> None:
     assert made == conversations()
     count = Counter(kind for each in made for kind in each.kinds)
     assert {kind for kind in TWISTS if count[kind] < 3} == set()
+
+
+def test_the_list_of_what_may_be_refused_is_that_of_the_verdicts() -> None:
+    """`refused.toml` names each conversation that must or may be refused, and no other."""
+    listed = tomllib.loads((Path(__file__).parent / "refused.toml").read_text("utf-8"))
+    verdicts = {each.number: verdict(each)[0] for each in conversations()}
+    for answer in ("refuse", "either"):
+        assert {int(number) for number in listed[answer]} == {n for n, each in verdicts.items() if each == answer}
 
 
 def _verdict(*turns: Turn) -> str:
