@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 from pydantic import BaseModel
 
 import scale
-from repaired_clients import Seen, is_right, provider_of, request_of
+from fixture_answers import Seen, is_right, provider_of, request_of
 from streamfold import ConfigError, IncompleteStreamError, Provider, WebSearch
 from streamfold.recording import Recording
 from streamfold.testing import ScriptedProvider, call, fail, say, think

@@ -36,7 +36,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import ToolDefinition
 
 import scale
-from repaired_clients import Seen, is_right, provider_of
+from fixture_answers import Seen, is_right, provider_of
 from streamfold import APIError, Fallback, IncompleteStreamError, Provider
 from streamfold.recording import Recording
 from streamfold.testing import ScriptedProvider, call, fail, say, think

@@ -176,6 +176,8 @@ async def test_where_the_members_of_a_row_are() -> None:
 )
 async def test_mistakes_that_end_a_job(batch: Any, settings: dict[str, Any], message: str) -> None:
     """They are of all rows alike, and nothing is asked."""
+    if "valkey" in str(settings.get("answers")):
+        pytest.importorskip("valkey")
     async with asking(**settings) as ask:
         with pytest.raises(ConfigError, match=message):
             await ask(batch)

@@ -100,6 +100,8 @@ async def test_rows_become_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("keys", "library"), [({}, "aiohttp"), ({"http2": True}, "httpx: http2 = true")])
 async def test_which_library_sends(keys: dict[str, Any], library: str, tmp_path: Path) -> None:
     """The command says it on standard error, once; not where `transport` has chosen it."""
+    if "http2" in keys:
+        pytest.importorskip("h2")
     async with serving(Upstream()) as server:
         done = await ran([*prepared(tmp_path, 2, server.base_url, **keys), "--json"], tmp_path)
         assert done.stderr == f"main: requests are sent with {library}\n"

@@ -15,10 +15,11 @@ import pytest
 import corpus
 import scale
 from client_readers import so_far
+from fixture_answers import is_right, request_of, stored
 from folding import DONE, bytewise, call, chunk, entry, fin, text
 from folding import event as sse
 from mirror import payloads, read
-from repaired_clients import MESSAGES, ask, is_right, openai_client, request_of, stored
+from repaired_clients import MESSAGES, ask, openai_client
 from sdks import anthropic, openai
 from streamfold import ConfigError, Limits, ProtocolError
 from streamfold.adapters.chat import ChatSerializer

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from gateways import serving_app
+from served_apps import serving_app
 
 PROGRAMS = Path(__file__).parent / "programs"
 PROGRAM = PROGRAMS / "reading.mjs"
