@@ -54,7 +54,7 @@ def head_of(request: bytes) -> tuple[str, str, dict[str, str], bytes]:
     return method, target, {name.lower(): text for name, _, text in (line.partition(": ") for line in lines)}, body
 
 
-def signature_problem(request: bytes, *, region: str, token: str | None = None) -> str | None:
+def signature_problem(request: bytes, *, region: str, token: str | None = None, service: str = "bedrock") -> str | None:
     """What AWS would refuse about a request as it was received; None if its signature is right.
 
     botocore signs the same request again with the same time, and the result must be equal.
@@ -81,7 +81,7 @@ def signature_problem(request: bytes, *, region: str, token: str | None = None) 
         data=body,
     )
     signed.context["timestamp"] = headers["x-amz-date"]
-    judge = SigV4Auth(Credentials(ACCESS_KEY, SECRET_KEY, token), "bedrock", region)
+    judge = SigV4Auth(Credentials(ACCESS_KEY, SECRET_KEY, token), service, region)
     if given["Credential"] != judge.scope(signed):
         return f"the scope is {given['Credential']}"
     expected = judge.signature(judge.string_to_sign(signed, judge.canonical_request(signed)), signed)

@@ -71,7 +71,8 @@ class Connection:
         while b"\r\n\r\n" not in data:
             data += await self.stream.receive()
         head, _, body = data.partition(b"\r\n\r\n")
-        length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        lines = [line[15:] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+        length = int(lines[0]) if lines else 0  # a GET
         while len(body) < length:
             body += await self.stream.receive()
         self.server.requests.append(head + b"\r\n\r\n" + body)

@@ -30,6 +30,8 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 def addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the addresses of clouds are made of."""
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://n.example")
+    monkeypatch.setenv("OPENAI_API_VERSION", "2024-10-21")
+    monkeypatch.setenv("ANTHROPIC_FOUNDRY_RESOURCE", "n")
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
     monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", "us-east5")

@@ -102,8 +102,8 @@ def test_a_header_that_is_none(name: str) -> None:
 def test_no_key_no_header() -> None:
     """Where no key is needed nothing is sent; a missing one is told even so."""
     assert read_profile({"base_url": "http://x/v1", "key_header": "api-key"}).key_headers() == {}
-    with pytest.raises(ConfigError, match='no API key for "azure": set AZURE_OPENAI_API_KEY'):
-        read_profile("azure").key_headers()
+    with pytest.raises(ConfigError, match='no API key for "gemini": set GEMINI_API_KEY or GOOGLE_API_KEY'):
+        read_profile("gemini").key_headers()
 
 
 def test_credentials_stand_in_for_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,6 +111,8 @@ def test_credentials_stand_in_for_a_key(monkeypatch: pytest.MonkeyPatch) -> None
     for name, variable, words in [
         ("bedrock", "AWS_BEARER_TOKEN_BEDROCK", "AWS credentials (or AWS_BEARER_TOKEN_BEDROCK)"),
         ("vertex", "GOOGLE_ACCESS_TOKEN", "Google credentials (or GOOGLE_ACCESS_TOKEN)"),
+        ("vertex-openai", "GOOGLE_ACCESS_TOKEN", "Google credentials (or GOOGLE_ACCESS_TOKEN)"),
+        ("bedrock-openai", "AWS_BEARER_TOKEN_BEDROCK", "AWS credentials (or AWS_BEARER_TOKEN_BEDROCK)"),
     ]:
         monkeypatch.delenv(variable, raising=False)
         profile = read_profile(name)

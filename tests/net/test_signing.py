@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +31,7 @@ from streamfold import (
     Provider,
     ServerError,
 )
-from streamfold.net import SIGNERS
+from streamfold.net import make_signer
 from tables import each_row
 
 REGION = "eu-central-1"
@@ -135,15 +136,16 @@ async def test_an_api_key_of_bedrock_wins(monkeypatch: pytest.MonkeyPatch) -> No
 
 async def test_the_region_of_the_address() -> None:
     """The address decides: requests to another region than that of the environment are signed for theirs."""
-    sign = SIGNERS["sigv4"][2]("bedrock").sign
+    sign = make_signer("sigv4", "bedrock").sign
     for host, region in {
         "bedrock-runtime.us-west-2.amazonaws.com": "us-west-2",
         "bedrock-runtime-fips.us-gov-west-1.amazonaws.com": "us-gov-west-1",
+        "bedrock-mantle.eu-west-1.api.aws": "eu-west-1",
         "vpce-1.bedrock-runtime.ap-southeast-2.vpce.amazonaws.com": "ap-southeast-2",
         "bedrock.proxy.example": REGION,
     }.items():
         signed = await sign("POST", f"https://{host}/model/m/invoke", {}, b"")
-        assert f"/{region}/bedrock/aws4_request" in signed["Authorization"]
+        assert f"/{region}/bedrock/aws4_request" in signed.headers["Authorization"]
 
 
 async def test_no_region(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,3 +444,203 @@ async def test_an_answer_that_quotes_the_token(login: Callable[[int], None]) -> 
         with pytest.raises(ServerError, match=r"bad token \*\*\*") as caught:
             await provider.chat("Hello")
     assert "CANARY" not in f"{caught.value!r} {caught.value} {vars(caught.value)}"
+
+
+# --- Microsoft -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def app_service(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes this machine an App Service, whose tokens are at a port of loopback."""
+    for name in ("AZURE_OPENAI_API_KEY", "AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_CLIENT_SECRET"):
+        monkeypatch.delenv(name, raising=False)
+
+    def write(port: int) -> None:
+        monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{port}/token")
+        monkeypatch.setenv("IDENTITY_HEADER", "header-CANARY")
+
+    return write
+
+
+class Expiring:
+    """A server with tokens, and with answers for those who have a valid one.
+
+    Args:
+        seconds: how long a token says that it is valid.
+        good: how many requests the first token is good for.
+        body: the answer.
+    """
+
+    def __init__(self, body: bytes, *, seconds: int = 3600, good: int = 10**6) -> None:
+        self.body, self.seconds, self.good = body, seconds, good
+        self.given = self.answered = self.refused = 0
+
+    async def __call__(self, peer: Connection) -> None:
+        await peer.request()
+        request = peer.server.requests[-1]
+        if b"/token" in request.split(b"\r\n", 1)[0]:
+            self.given += 1
+            token: dict[str, Any] = {"access_token": f"ya29.CANARY-{self.given}", "token_type": "Bearer"}
+            token |= {"expires_in": self.seconds, "expires_on": str(int(time.time()) + self.seconds), "resource": "r"}
+            await peer.send(answer("200 OK", json.dumps(token).encode(), "Content-Type: application/json"))
+        elif b"CANARY-1" in request and self.answered >= self.good:
+            self.refused += 1
+            await peer.send(
+                answer("401 No", b'{"error": {"code": 401, "message": "Request had invalid credentials."}}')
+            )
+        else:
+            self.answered += 1
+            await peer.send(answer("200 OK", self.body))
+
+
+CHAT = b'data: {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+
+
+def azure_openai(port: int, **config: Any) -> Provider:
+    base = {"base_url": f"http://127.0.0.1:{port}/openai/v1", "model": "m", "transport": servers.transport}
+    return Provider.from_config("azure", **{**base, "max_retries": 0, **config})
+
+
+async def job(provider: Provider, rows: int = 24) -> list[str]:
+    """Many answers, four at once."""
+    texts: list[str] = []
+    limiter = anyio.CapacityLimiter(4)
+
+    async def ask() -> None:
+        async with limiter:
+            texts.append((await provider.chat("Hello")).text)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(rows):
+            tasks.start_soon(ask)
+    return texts
+
+
+@pytest.mark.parametrize("cloud", ["azure", "vertex"])
+async def test_a_token_that_ends_in_a_job(
+    cloud: str, login: Callable[[int], None], app_service: Callable[[int], None]
+) -> None:
+    """It is looked up anew once, however many requests were refused, and no row is lost."""
+    server_side = Expiring(CHAT if cloud == "azure" else GEMINI, good=9)
+    async with serving(server_side) as server:
+        login(server.port)
+        app_service(server.port)
+        async with azure_openai(server.port) if cloud == "azure" else vertex(server.port) as provider:
+            assert await job(provider) == ["Hi"] * 24
+    assert (server_side.given, server_side.answered) == (2, 24)
+    assert 1 <= server_side.refused <= 4
+
+
+async def test_aws_credentials_that_end_in_a_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """AWS refuses a session that has ended with 403: the program that makes sessions runs once more."""
+    script, count = tmp_path / "session.py", tmp_path / "count"
+    script.write_text(
+        "import json, pathlib\n"
+        f"file = pathlib.Path({str(count)!r})\n"
+        "number = int(file.read_text()) + 1 if file.exists() else 1\n"
+        "file.write_text(str(number))\n"
+        f"keys = dict(AccessKeyId={ACCESS_KEY!r}, SecretAccessKey={SECRET_KEY!r}, SessionToken=f'session-{{number}}')\n"
+        "print(json.dumps({**keys, 'Version': 1, 'Expiration': '2099-01-01T00:00:00Z'}))\n",
+        "utf-8",
+    )
+    config = tmp_path / "config"
+    config.write_text(f"[profile job]\ncredential_process = {sys.executable} {script}\n", "utf-8")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.setenv("AWS_PROFILE", "job")
+    answered = 0
+
+    async def ends(peer: Connection) -> None:
+        nonlocal answered
+        await peer.request()
+        token = head_of(peer.server.requests[-1])[2]["x-amz-security-token"]
+        if token == "session-1" and answered >= 7:
+            said = b'{"message": "The security token included in the request is expired"}'
+            await peer.send(answer("403 No", said, "x-amzn-errortype: ExpiredTokenException"))
+        else:
+            answered += 1
+            await peer.send(answer("200 OK", BODY))
+
+    async with serving(ends) as server, bedrock(server.port, max_retries=0) as provider:
+        assert await job(provider, 16) == ["Grüße"] * 16
+        assert {
+            signature_problem(request, region=REGION, token=f"session-{number}")
+            for request, number in (
+                (request, head_of(request)[2]["x-amz-security-token"][-1]) for request in server.requests
+            )
+        } == {None}
+    assert (count.read_text(), answered) == ("2", 16)
+
+
+async def test_credentials_that_stay_refused(login: Callable[[int], None]) -> None:
+    """After one look for others, the refusal is an error."""
+    google = Google()
+
+    async def refuses(peer: Connection) -> None:
+        await peer.request()
+        if peer.server.requests[-1].startswith(b"POST /token "):
+            google.given += 1
+            token = {"access_token": f"ya29.CANARY-{google.given}", "expires_in": 3600}
+            await peer.send(answer("200 OK", json.dumps(token).encode(), "Content-Type: application/json"))
+        else:
+            await peer.send(answer("401 No", b'{"error": {"message": "no"}}'))
+
+    async with serving(refuses) as server, vertex(server.port) as provider:
+        login(server.port)
+        with pytest.raises(AuthenticationError) as caught:
+            await provider.chat("Hello")
+        assert len(requests_of_the_model(server)) == 2
+    assert (google.given, len(caught.value.attempts)) == (2, 1)
+
+
+async def test_a_token_of_microsoft_is_replaced_before_it_ends(app_service: Callable[[int], None]) -> None:
+    """One that is valid for less than five minutes is not used again."""
+    server_side = Expiring(CHAT, seconds=200)
+    async with serving(server_side) as server, azure_openai(server.port) as provider:
+        app_service(server.port)
+        for _ in range(2):
+            await provider.chat("Hello")
+        sent = [head_of(request)[2] for request in server.requests if b"/token" not in request[:20]]
+    assert [headers["authorization"] for headers in sent] == ["Bearer ya29.CANARY-1", "Bearer ya29.CANARY-2"]
+    assert not {"api-key"} & sent[0].keys()
+
+
+async def test_a_key_of_azure_wins(app_service: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes out in its header, and no token is fetched."""
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "k-1")
+    server_side = Expiring(CHAT)
+    async with serving(server_side) as server, azure_openai(server.port) as provider:
+        app_service(server.port)
+        await provider.chat("Hello")
+        headers = head_of(server.requests[0])[2]
+    assert (headers["api-key"], "authorization" in headers, server_side.given) == ("k-1", False, 0)
+
+
+async def test_no_identity_of_microsoft(app_service: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says which command to run, and which variables to set instead."""
+    import azure.identity
+
+    monkeypatch.setattr(azure.identity, "DefaultAzureCredential", azure.identity.EnvironmentCredential)
+    async with serving(Expiring(CHAT)) as server, azure_openai(server.port) as provider:
+        with pytest.raises(NotConfiguredError) as caught:
+            await provider.chat("Hello")
+        assert not server.requests
+    for word in ('no credentials for "azure"', "az login", "AZURE_CLIENT_SECRET", "or set AZURE_OPENAI_API_KEY"):
+        assert word in str(caught.value)
+
+
+async def test_no_login_of_google(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The error says which command to run, and which variables to set instead."""
+    import google.auth
+    from google.auth.exceptions import DefaultCredentialsError
+
+    def default(**options: Any) -> None:
+        raise DefaultCredentialsError("Your default credentials were not found.")  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr(google.auth, "default", default)
+    async with vertex(9) as provider:
+        with pytest.raises(NotConfiguredError) as caught:
+            await provider.chat("Hello")
+    for word in ("gcloud auth application-default login", "or set GOOGLE_ACCESS_TOKEN"):
+        assert word in str(caught.value)

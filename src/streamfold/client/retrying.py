@@ -113,6 +113,7 @@ class RetryLoop:
         self._began = 0.0
         self._clocks: StreamTimeouts | None = None
         self._retries = self._refusals = 0
+        self._renewed = False  # whether the credentials have been looked up anew
         self.exchange: Exchange | None = None
         self.failed: list[Attempt] = []
         self.closed = False
@@ -241,6 +242,8 @@ class RetryLoop:
         self.signed(error)  # what is learned from it is shown
         if (milder := without(error)) is not None:
             self._request, pause = milder, 0.0
+        elif not self._renewed and self.exchange is not None and self.exchange.discard_credentials(error):
+            self._renewed, pause = True, 0.0
         elif self._permit is not None and self._permit.refuses(error):
             rest = retry_delay(error, self._refusals)
             if not self.waits or rest is None or self.elapsed() >= _PATIENCE:

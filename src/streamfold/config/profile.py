@@ -227,7 +227,8 @@ class ProviderConfig(TypedDict, total=False):
     api_key: str | SecretStr | None
     api_key_env: str | Sequence[str] | None
     key_header: str | None
-    auth: Literal["key", "sigv4", "google"] | None
+    auth: Literal["key", "sigv4", "google", "entra"] | None
+    auth_scope: str | None
     wire: Literal["auto", "chat", "responses"] | None
     issuer: str | None
     model: str | None
@@ -349,7 +350,10 @@ class Profile(EndpointModels, Table):
             `api-key`, carry the key alone.
         auth: how requests are authenticated where no key is set. "key": a key is required, if `api_key_env` names any;
             "sigv4": each request is signed with AWS credentials, found as the AWS tools find them (extra `bedrock`);
-            "google": with an access token of Google's application default credentials (extra `vertex`).
+            "google": with an access token of Google's application default credentials (extra `vertex`); "entra": with
+            one of Microsoft Entra ID, by the chain of credentials that Azure's tools use (extra `azure`).
+        auth_scope: what these credentials are for, if it is not the usual: the scope of a token; for "sigv4" the name
+            of the service, such as "bedrock-mantle".
         wire: for endpoints that have both Chat Completions and the Responses API. "auto": Chat Completions, and the
             Responses API for models that take no tools on the other, or are served there alone, at the maker's own
             address; "chat" or "responses": always that one. Default: what `adapter` says. Where it is another API than
@@ -424,7 +428,8 @@ class Profile(EndpointModels, Table):
     api_key: Annotated[SecretStr, validated_by(lambda key: check_references(key.get_secret_value()))] | None = None
     api_key_env: Annotated[Names, validated_by(_are_variables)] = ()
     key_header: Annotated[str, validated_by(_is_header)] = "Authorization"
-    auth: Literal["key", "sigv4", "google"] = "key"
+    auth: Literal["key", "sigv4", "google", "entra"] = "key"
+    auth_scope: str | None = None
     wire: Literal["auto", "chat", "responses"] | None = None
     issuer: str | None = None
     model: Annotated[str, validated_by(check_references)] | None = None
@@ -540,12 +545,12 @@ class Profile(EndpointModels, Table):
         """Returns what authenticates requests without a key; None if `auth` is "key".
 
         Raises:
-            ConfigError: the extra that it needs is not installed.
+            NotConfiguredError: the extra that it needs is not installed.
         """
         if self.auth == "key":
             return None
         self._check_trusted(f"what auth = {self.auth!r} finds on this machine")
-        return make_signer(self.auth, self.name)
+        return make_signer(self.auth, self.name, audience=self.auth_scope, key_variables=self.api_key_env)
 
     def sent_url(self, path: str = "") -> str:
         """Returns the URL of a path below the base URL, with the values of its variables.

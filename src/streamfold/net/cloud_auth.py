@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from threading import Lock
+from time import time
 from types import SimpleNamespace
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -18,21 +20,41 @@ from urllib.parse import urlsplit
 import httpx
 from anyio import to_thread
 
-from ..values import APIConnectionError, AuthenticationError, ConfigError, NotConfiguredError, StreamfoldError
+from ..values import (
+    APIConnectionError,
+    APIError,
+    APIStatusError,
+    AuthenticationError,
+    NotConfiguredError,
+    StreamfoldError,
+)
 from .error_redaction import clear_frames
 from .redaction import Redactor
 
-_AWS_SERVICE = "bedrock"
-# bedrock-runtime.REGION.amazonaws.com, also with -fips, as a private endpoint (vpce), and in China (.com.cn).
-_AWS_REGION = re.compile(r"(?:^|\.)bedrock-runtime(?:-fips)?\.([a-z]{2}(?:-[a-z]+)+-\d+)\.")
-_GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+# bedrock-runtime.REGION.amazonaws.com, also with -fips, as a private endpoint (vpce), and in China (.com.cn);
+# bedrock-mantle.REGION.api.aws.
+_AWS_REGION = re.compile(r"(?:^|\.)bedrock-(?:runtime|mantle)(?:-fips)?\.([a-z]{2}(?:-[a-z]+)+-\d+)\.")
+_REFRESH_BEFORE = 300  # seconds before its end at which a token of Microsoft is replaced, as in azure-core
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The headers that authenticate one attempt of a request.
+
+    Attributes:
+        headers: to be added. Their values are secrets.
+        generation: the number of the credentials that they were made with, for `Signer.discard`.
+    """
+
+    headers: Mapping[str, str] = field(repr=False)
+    generation: int = 0
 
 
 class Signer(Protocol):
-    """Makes the headers that authenticate one attempt of a request."""
+    """Authenticates each attempt of a request with credentials that may expire."""
 
-    async def sign(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
-        """Returns the headers to add. Their values are secrets.
+    async def sign(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Signature:
+        """Returns the headers to add. Credentials that end soon are refreshed before.
 
         Raises:
             NotConfiguredError: there are no credentials.
@@ -41,23 +63,44 @@ class Signer(Protocol):
         """
         ...
 
+    def discard(self, signature: Signature) -> None:
+        """Makes the next request look credentials up anew, unless that has happened since. A server refused them."""
+        ...
+
 
 class _ThreadedSigner(ABC):
-    """Runs `_headers` in a thread, one at a time, so that credentials are refreshed once."""
+    """Runs `_headers` in a thread, one at a time, so that credentials are refreshed once.
 
-    def __init__(self, provider: str) -> None:
+    Args:
+        provider: the provider's name, for errors.
+        audience: what the credentials are for: the service of AWS, the scope of a token.
+        key_variables: variables that may hold an API key instead, for errors.
+    """
+
+    def __init__(self, provider: str, audience: str, key_variables: Sequence[str] = ()) -> None:
         self._provider = provider
+        self._audience = audience
+        self._keys = key_variables
         self._lock = Lock()
         self._credentials: Any = None
+        self._generation = 0
+        self._refused = -1  # the newest generation that a server has refused
 
-    async def sign(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
+    async def sign(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Signature:
         """Returns the headers to add; see `Signer`."""
         return await to_thread.run_sync(self._locked, method, url, headers, body, abandon_on_cancel=True)
 
-    def _locked(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
+    def discard(self, signature: Signature) -> None:
+        """Makes the next request look credentials up anew; see `Signer`."""
+        self._refused = max(self._refused, signature.generation)
+
+    def _locked(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Signature:
         try:
             with self._lock:
-                return self._headers(method, url, headers, body)
+                if self._refused >= self._generation:
+                    self._credentials = None
+                    self._generation += 1
+                return Signature(self._headers(method, url, headers, body), self._generation)
         except StreamfoldError:
             raise
         except Exception as exc:
@@ -76,7 +119,8 @@ class _ThreadedSigner(ABC):
         """Returns our error for one of the cloud's library; None if it is not a failure to get credentials."""
 
     def _missing(self, how: str) -> NotConfiguredError:
-        return NotConfiguredError(f'no credentials for "{self._provider}": {how}')
+        key = f"; or set {' or '.join(self._keys)}" if self._keys else ""
+        return NotConfiguredError(f'no credentials for "{self._provider}": {how}{key}')
 
 
 class AWSSigner(_ThreadedSigner):
@@ -92,12 +136,14 @@ class AWSSigner(_ThreadedSigner):
         from botocore.awsrequest import AWSRequest
         from botocore.session import Session
 
-        if self._session is None:
-            self._session = Session()
         if self._credentials is None:
+            self._session = Session()
             self._credentials = self._session.get_credentials()
         if self._credentials is None:
-            raise self._missing("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE")
+            raise self._missing(
+                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run `aws configure` or"
+                " `aws sso login`"
+            )
         frozen = self._credentials.get_frozen_credentials()  # refreshes them if they expire soon
         now = datetime.now(UTC).strftime(SIGV4_TIMESTAMP)
         added = {"X-Amz-Date": now}
@@ -107,7 +153,7 @@ class AWSSigner(_ThreadedSigner):
         own = {name: text for name, text in headers.items() if name.lower().startswith(("content-type", "x-amz"))}
         request = AWSRequest(method=method, url=url, headers={**own, **added}, data=body)
         request.context["timestamp"] = now
-        auth = SigV4Auth(frozen, _AWS_SERVICE, self._region(url))
+        auth = SigV4Auth(frozen, self._audience, self._region(url))
         # The steps of `add_auth`, which would write the token to the log.
         signature = auth.signature(auth.string_to_sign(request, auth.canonical_request(request)), request)
         names = auth.signed_headers(auth.headers_to_sign(request))
@@ -145,7 +191,7 @@ class GoogleSigner(_ThreadedSigner):
         import google.auth
 
         if self._credentials is None:
-            self._credentials, _ = google.auth.default(scopes=[_GOOGLE_SCOPE], request=_GOOGLE)
+            self._credentials, _ = google.auth.default(scopes=[self._audience], request=_GOOGLE)
         added: dict[str, str] = {}
         self._credentials.before_request(_GOOGLE, method, url, added)
         return added
@@ -157,7 +203,10 @@ class GoogleSigner(_ThreadedSigner):
         redactor = Redactor([secret for secret in known if isinstance(secret, str)], guess=True)
         said = redactor.text(str(exc.args[0]) if exc.args else type(exc).__name__)
         if isinstance(exc, DefaultCredentialsError):
-            return self._missing(said)
+            return self._missing(
+                f"{said.rstrip('.')}. Run `gcloud auth application-default login`, or set"
+                " GOOGLE_APPLICATION_CREDENTIALS"
+            )
         if isinstance(exc, TransportError) or getattr(exc, "retryable", False):
             return APIConnectionError(f"Google's access token could not be refreshed: {said}", retryable=True)
         if isinstance(exc, GoogleAuthError):
@@ -184,27 +233,95 @@ def _google_request(
 _GOOGLE: Any = _google_request  # google-auth declares a class, and calls it like this function
 
 
-# By the word of the configuration: the package that it needs, the extra that brings it, and the class.
-SIGNERS: dict[str, tuple[str, str, Callable[[str], Signer]]] = {
-    "sigv4": ("botocore", "bedrock", AWSSigner),
-    "google": ("google.auth", "vertex", GoogleSigner),
+class EntraSigner(_ThreadedSigner):
+    """Adds an access token of Microsoft Entra ID, from wherever Azure's tools find an identity.
+
+    https://learn.microsoft.com/azure/developer/python/sdk/authentication/credential-chains#defaultazurecredential-overview
+    """
+
+    _token: Any = None
+
+    def _headers(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
+        from azure.identity import DefaultAzureCredential
+
+        if self._credentials is None:
+            self._credentials, self._token = DefaultAzureCredential(), None
+        if self._token is None or self._token.expires_on - time() < _REFRESH_BEFORE:
+            self._token = self._credentials.get_token(self._audience)
+        return {"Authorization": f"Bearer {self._token.token}"}
+
+    def _error(self, exc: Exception) -> StreamfoldError | None:
+        from azure.core.exceptions import (
+            AzureError,
+            ClientAuthenticationError,
+            ServiceRequestError,
+            ServiceResponseError,
+        )
+        from azure.identity import CredentialUnavailableError
+
+        said = Redactor(guess=True).text(str(exc.args[0]) if exc.args else type(exc).__name__)
+        if isinstance(exc, ServiceRequestError | ServiceResponseError):
+            return APIConnectionError(f"no token of Microsoft Entra ID: {said}", retryable=True)
+        # The chain of credentials reports those that are missing, and those that were refused, with one class.
+        if isinstance(exc, CredentialUnavailableError) or "failed to retrieve a token from the included" in said:
+            return self._missing(
+                "run `az login`, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET"
+                f" ({said.partition(chr(10))[0]})"
+            )
+        if isinstance(exc, ClientAuthenticationError | AzureError):
+            return AuthenticationError(f"no valid identity of Microsoft Entra ID: {said}", status_code=401)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A way to authenticate: the package that it needs, the extra that brings it, the class, the default audience."""
+
+    package: str
+    extra: str
+    make: Callable[[str, str, Sequence[str]], Signer]
+    audience: str
+
+
+SIGNERS: dict[str, _Kind] = {  # by the word of the configuration
+    "sigv4": _Kind("botocore", "bedrock", AWSSigner, "bedrock"),
+    "google": _Kind("google.auth", "vertex", GoogleSigner, "https://www.googleapis.com/auth/cloud-platform"),
+    "entra": _Kind("azure.identity", "azure", EntraSigner, "https://cognitiveservices.azure.com/.default"),
 }
 
 
-def make_signer(auth: str, provider: str) -> Signer:
+def make_signer(auth: str, provider: str, *, audience: str | None = None, key_variables: Sequence[str] = ()) -> Signer:
     """Returns what authenticates the requests of a provider. Reads nothing yet.
 
     Args:
         auth: a key of `SIGNERS`.
         provider: the provider's name, for errors.
+        audience: what the credentials are for, if it is not the usual: the service of AWS, the scope of a token.
+        key_variables: variables that may hold an API key instead, for errors.
 
     Raises:
-        ConfigError: the extra that it needs is not installed.
+        NotConfiguredError: the extra that it needs is not installed.
     """
-    package, extra, make = SIGNERS[auth]
-    if not _is_installed(package):
-        raise ConfigError(f"auth = \"{auth}\" needs the extra: pip install 'streamfold[{extra}]'")
-    return make(provider)
+    kind = SIGNERS[auth]
+    if not _is_installed(kind.package):
+        keys = f"set {' or '.join(key_variables)}, or " if key_variables else ""
+        raise NotConfiguredError(
+            f'no credentials for "{provider}": {keys}install what auth = "{auth}" needs:'
+            f" pip install 'streamfold[{kind.extra}]'"
+        )
+    return kind.make(provider, audience or kind.audience, key_variables)
+
+
+def may_be_expired(error: APIError) -> bool:
+    """Returns whether a server refused credentials that were valid when they were looked up.
+
+    AWS answers those that have ended with 403: https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html
+    """
+    if not isinstance(error, APIStatusError):
+        return False
+    return error.status_code == 401 or (
+        error.status_code == 403 and "expired" in f"{error.message} {error.body}".lower()
+    )
 
 
 def _is_installed(package: str) -> bool:

@@ -34,7 +34,7 @@ from ..values import (
     error_info,
     status_error,
 )
-from .cloud_auth import Signer
+from .cloud_auth import Signature, Signer, may_be_expired
 from .compression import body_codings, unpacked, unrequested_codings
 from .connect_cleanup import ConnectCleanup
 from .connection_reuse import end_unless_silent
@@ -125,6 +125,7 @@ class Exchange:
         self._timeout: APITimeoutError | None = None  # the one for which the timer has ended the connection
         self._events = 0
         self._codings: list[str] = []
+        self._signature: Signature | None = None
         self._at_end = False  # of the body
         self.closed = False
         self.request_id: str | None = None
@@ -294,9 +295,18 @@ class Exchange:
         """Adds the headers that authenticate this attempt. They are secrets from now on."""
         wanted = self._request
         signed = await signer.sign(wanted.method, sent_url(request.url), wanted.headers, wanted.body)
-        self.redactor = wanted.redactor.with_secrets(secrets_in_headers(signed.items()))
+        self._signature = signed
+        self.redactor = wanted.redactor.with_secrets(secrets_in_headers(signed.headers.items()))
         request.extensions["streamfold.redactor"] = self.redactor
-        request.headers.update(signed)
+        request.headers.update(signed.headers)
+
+    def discard_credentials(self, error: APIError) -> bool:
+        """Returns whether the server refused credentials that can be looked up anew, which the next attempt will do."""
+        signer, signature = self._request.signer, self._signature
+        if signer is None or signature is None or not may_be_expired(error):
+            return False
+        signer.discard(signature)
+        return True
 
     def _open_body(self, response: httpx.Response) -> AsyncIterator[bytes]:
         codings, read = self._codings, response.is_stream_consumed  # read: by a hook of the caller's client, or a mock

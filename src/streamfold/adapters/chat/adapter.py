@@ -10,6 +10,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 from typing import ClassVar, Literal, Self
+from urllib.parse import quote
 
 from ...requests import HistoryRules, OptionRules, Request, Rules, schema_passes
 from ...values import APIError, BadRequestError, ReplyWarning
@@ -41,6 +42,12 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
 
     def __init__(self, quirks: ChatQuirks | None = None) -> None:
         self.quirks = quirks or ChatQuirks()
+
+    def request_path(self, request: Request) -> str:
+        """Returns the path of this request, in which some servers want the model."""
+        if self.quirks.model_in_path:
+            return f"/deployments/{quote(request.model, safe='')}{self.path}"
+        return self.path
 
     def continues(self, request: Request) -> Literal["exactly", "with_echo"] | None:
         """Returns whether the server goes on with a text. Behind a `prefix`, some servers repeat it."""

@@ -58,6 +58,7 @@ class ChatQuirks:
         message_names: whether a message may have a `name`.
         refusals: whether an assistant's turn may have a `refusal`. Elsewhere its text is sent in the content: templates
             leave the member out, and some servers refuse it.
+        model_in_path: the model stands in the path, as a deployment of Azure: /deployments/MODEL/chat/completions.
         empty_turns: whether turns of users and systems may be without content. Otherwise they are an error.
         seed_field: the name of the seed.
         stop_max: the most texts to stop at. Others are found by the reader.
@@ -95,6 +96,7 @@ class ChatQuirks:
     developer_role: bool = True
     message_names: bool = True
     refusals: bool = False
+    model_in_path: bool = False
     empty_turns: bool = False
     seed_field: Literal["seed", "random_seed"] = "seed"
     stop_max: int | None = None

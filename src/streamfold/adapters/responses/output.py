@@ -190,7 +190,8 @@ def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Fi
         # There are more reasons than two (`max_messages`, `steered`), and after none of them are the calls all there.
         finish: FinishReason = "content_filter" if reason == "content_filter" else "length"
         return Finish(finish, reason or word_for_it or "incomplete")
-    if word_for_it == "completed" or said:
+    # Perplexity's word for an answer whose calls the client has to answer.
+    if word_for_it in ("completed", "requires_action") or said:
         return Finish("stop", "completed")
     return Finish("unknown", status) if status and status not in UNFINISHED else None
 

@@ -51,7 +51,7 @@ _BUILT_IN = {
     "qwen3coder": "xml_arguments:Qwen3Coder",
     "required": "guided:GuidedOutput",
     "seed": "xml_arguments:Seed",
-    "think": "reader:MarkupFormat",
+    "think": "reader:ThinkTags",
 }
 _GUIDED_WHEN_FORCED = ("kimi", "hermes")
 _CALLS_FOUND = ("unfinished_markup", "markup_dropped")

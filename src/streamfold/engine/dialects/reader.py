@@ -90,6 +90,12 @@ class MarkupFormat:
         return ReadResult.NOT_MINE
 
 
+class ThinkTags(MarkupFormat):
+    """Reasoning alone, also as Amazon Bedrock writes that of gpt-oss (fixtures/bedrock)."""
+
+    think: ClassVar[Mapping[str, str]] = {**THINK, "<reasoning>": "</reasoning>"}
+
+
 class MarkupReader(Scanner):
     """One lane of one answer.
 
