@@ -20,6 +20,8 @@ from streamfold.adapters.gemini import GeminiQuirks
 from streamfold.adapters.kimi import KimiQuirks
 from streamfold.adapters.responses import ResponsesQuirks
 from streamfold.config.catalogue import catalogue_folder, catalogue_values, provider_files
+from streamfold.config.file import read_profile
+from streamfold.config.inspection import abilities
 from streamfold.config.profile import Profile
 from streamfold.requests.model_facts import Capabilities
 
@@ -31,7 +33,9 @@ _HEAD = """\
 # The catalogue of endpoints
 
 `Provider.from_config("NAME:MODEL")` accepts these names. Each is one file in this folder. Its comments give reasons,
-`docs` is where its facts come from, and `checked` is the day on which they were looked up. A quirk is a difference in
+`docs` is where its facts come from, and `checked` is the day on which they were looked up. `can` is what is known of
+all its models, and `known from` how sure that is: *recorded* answers of the endpoint, its maker's documentation, or
+what others *reported* because the maker documents too little. A quirk is a difference in
 what may be *sent*; differences in what is received are always read. You can change any key in `streamfold.toml` or by
 an argument of `from_config`.
 """
@@ -50,6 +54,9 @@ _QUIRKS = {
     "anthropic": (AnthropicQuirks, "Quirks of the adapter `anthropic`", ""),
     "gemini": (GeminiQuirks, "Quirks of the adapter `gemini`", ""),
 }
+
+
+_AUTH = {"sigv4": ", or AWS credentials", "google": ", or Google credentials", "entra": ", or Microsoft Entra ID"}
 
 
 def page() -> str:
@@ -78,16 +85,27 @@ def described(kind: type) -> dict[str, str]:
 
 
 def _endpoints() -> str:
-    rows = [["name", "adapter", "base URL", "key", "documentation", "checked", "quirks"]]
+    rows = [["name", "adapter", "base URL", "key", "can", "known from", "documentation", "checked", "quirks"]]
     for name in provider_files():
         values = catalogue_values(name)
+        profile = read_profile(name)
         keys = " or ".join(f"`{variable}`" for variable in values.get("api_key_env", ())) or "none"
+        keys += _AUTH.get(profile.auth, "")
         header = f", in `{values['key_header']}`" if "key_header" in values else ""
         quirks = ", ".join(f"`{quirk} = {_value(value)}`" for quirk, value in values.get("quirks", {}).items())
         rows.append(
-            [f"[`{name}`]({name}.toml)", f"`{values.get('adapter', 'chat')}`", f"`{values['base_url']}`",
-             keys + header, f"<{values['docs']}>", str(values["checked"]), quirks],
-        )  # fmt: skip
+            [
+                f"[`{name}`]({name}.toml)",
+                f"`{values.get('adapter', 'chat')}`",
+                f"`{values['base_url']}`",
+                keys + header,
+                ", ".join(abilities(profile)),
+                str(profile.evidence),
+                f"<{values['docs']}>",
+                str(values["checked"]),
+                quirks,
+            ]
+        )
     return _table(iter(rows))
 
 

@@ -128,6 +128,16 @@ def test_providers_lists_the_catalogue() -> None:
     assert "canary" not in done.stdout
     rows = [json.loads(line) for line in run("providers", "--json").stdout.splitlines()]
     assert [row["name"] for row in rows] == list(provider_files())
+    known = {row["name"]: row for row in rows}
+    assert [known[name]["evidence"] for name in ("llamacpp", "openai", "github-copilot")] == [
+        "recorded",
+        "documented",
+        "reported",
+    ]
+    assert known["deepseek"]["can"] == ["tools", "no structured output"]
+    assert known["perplexity"]["can"][-3:] == ["runs code execution", "runs mcp", "says its cost"]
+    assert known["bedrock"]["auth"] == "sigv4"
+    assert "reported" in done.stdout
 
 
 async def _chat(script, *words: str, stdin: bytes = b"") -> tuple[Done, list[bytes]]:

@@ -152,6 +152,9 @@ def test_providers_lists_the_file_too(folder: Path) -> None:
         "adapter": "kimi",
         "base_url": "https://api.moonshot.ai/v1",
         "keys": {"MY_KEY": True},
+        "auth": "key",
+        "can": ["tools", "parallel calls", "no files", "no audio"],
+        "evidence": "documented",
         "source": "streamfold.toml",
     }
     assert rows[2]["source"] == "catalogue"

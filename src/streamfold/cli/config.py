@@ -15,6 +15,7 @@ from ..client import Provider
 from ..config import (
     Config,
     EffectiveValue,
+    abilities,
     capability_values,
     config_problems,
     describe_key,
@@ -169,7 +170,8 @@ def providers(
 ) -> None:
     """List providers, or the capabilities of one.
 
-    Without NAME, all of streamfold.toml and of the catalogue are listed, and which keys are set.
+    Without NAME, all of streamfold.toml and of the catalogue are listed: which keys are set, what is known of all their
+    models, and what that is known from (recorded answers, documentation, reports of others).
     """
     with reported_errors(as_json):
         read = read_config(config)
@@ -186,18 +188,21 @@ def _print_providers(config: Config, as_json: bool) -> None:
         source = str(config.path) if profile.name in config.names else "catalogue"
         url, state = shown_url(profile.base_url), describe_key(profile)
         if as_json:
-            line = {"name": profile.name, "adapter": profile.adapter, "base_url": url}
-            print_json({**line, "keys": profile.keys_set(), "source": source})
+            line = {"name": profile.name, "adapter": profile.adapter, "base_url": url, "keys": profile.keys_set()}
+            about = {"auth": profile.auth, "can": abilities(profile), "evidence": profile.evidence}
+            print_json({**line, **about, "source": source})
         key = Text(state, "green" if state.startswith("set") else "dim")
         rows.append(
             [
                 *map(Text, (profile.name, profile.adapter, escape_control_characters(url))),
                 key,
+                Text(", ".join(abilities(profile))),
+                Text(profile.evidence or "", "yellow" if profile.evidence == "reported" else ""),
                 Text(escape_control_characters(source)),
             ]
         )
     if not as_json:
-        print_rows(console(), ("provider", "adapter", "base URL", "key", "from"), rows)
+        print_rows(console(), ("provider", "adapter", "base URL", "key", "can", "known from", "from"), rows)
 
 
 def _print_capabilities(config: Config, spec: str, as_json: bool) -> None:

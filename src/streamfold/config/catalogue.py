@@ -37,8 +37,8 @@ def catalogue_layers(name: str) -> list[Layer]:
         )
     layer = Layer.of_file(_read(files[name]))
     base = layer.values.get("profile")
-    if not base and "hosted" not in layer.values:  # what a file does not say, the endpoint does not run
-        layer = replace(layer, values={**layer.values, "hosted": []})
+    if not base:  # a tool that a file does not name, the endpoint does not run
+        layer = replace(layer, values={"hosted": [], "evidence": "documented", **layer.values})
     return [*(catalogue_layers(base) if base else []), layer]
 
 

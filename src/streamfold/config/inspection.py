@@ -48,6 +48,14 @@ def describe_key(profile: Profile) -> str:
     return "set" if profile.api_key is not None else _CREDENTIALS.get(profile.auth, "none needed")
 
 
+def abilities(profile: Profile) -> list[str]:
+    """Returns what is known of all models of an endpoint, in words: capabilities, tools that it runs, the cost."""
+    known = [(name.replace("_", " "), profile.capabilities.of(name)) for name in CAPABILITIES]
+    words = [name if support == "yes" else f"no {name}" for name, support in known if support != "unknown"]
+    words += [f"runs {kind.replace('_', ' ')}" for kind in profile.hosted or () if kind != "custom"]
+    return [*words, "says its cost"] if profile.prices.get("reported") else words
+
+
 def effective_values(config: Config, spec: str) -> list[EffectiveValue]:
     """Returns the settings that `Provider.from_config(spec)` uses, and the capabilities of its model.
 

@@ -406,6 +406,7 @@ class Profile(EndpointModels, Table):
         checked: date on which they were looked up.
         evidence: what they are known from. "recorded": answers of the endpoint, which are fixtures; "documented": the
             maker's pages; "reported": other people's programs and reports, because the maker documents too little.
+            Default in the catalogue: "documented".
         untrusted_file: the file that chooses the host and is not trusted: see `without_environment`.
 
     `base_url`, `api_key`, `model`, `turn_cache` and the values of `headers` may refer to environment variables, as in
@@ -466,7 +467,7 @@ class Profile(EndpointModels, Table):
     models: tuple[Annotated[ModelTable, table_field(ModelTable)], ...] = Field(default=(), repr=False)
     docs: str | None = None
     checked: date | None = None
-    evidence: Literal["recorded", "documented", "reported"] = "documented"
+    evidence: Literal["recorded", "documented", "reported"] | None = None
     untrusted_file: str | None = Field(default=None, exclude=True, repr=False)
 
     @field_validator("quirks")
