@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .app import Gateway, gateway
-    from .serve import create_app, run
+    from .configured import create_app
+    from .server import run
 
 __all__ = ["Gateway", "create_app", "gateway", "run"]
 
@@ -30,7 +31,11 @@ __all__ = ["Gateway", "create_app", "gateway", "run"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import app, serve  # neither settings nor the help of commands need a server
+    if name == "run":
+        from .server import run  # which needs granian, as other servers of the app do not
+
+        return run
+    from . import app, configured  # neither settings nor the help of commands need them
 
     app.Gateway.__module__ = __name__  # from where users import it
-    return getattr(serve if name in ("create_app", "run") else app, name)
+    return configured.create_app if name == "create_app" else getattr(app, name)

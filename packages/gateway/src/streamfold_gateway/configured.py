@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from streamfold import ConfigError, Hooks
-from streamfold.config import Config, RateLimitSettings, variable_value
+from streamfold.config import Config, RateLimitSettings, read_config, variable_value
 from streamfold.net import is_loopback, make_client
 
 from .app import Gateway, gateway
@@ -85,6 +85,23 @@ def app_from_settings(config: Config, chosen: GatewaySettings, page: GatewayPage
     )
     made.access.loopback_only = not chosen.needs_key and not chosen.open
     return made
+
+
+def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
+    """Returns the ASGI app of a configuration file, for servers that make their app by a factory.
+
+    As in `granian --interface asgi --factory streamfold_gateway:create_app`. The file is that which `STREAMFOLD_CONFIG`
+    names, or that is found. Keys of `[gateway]` that are the server's (`host`, `port`, `drain`, ...) have no effect.
+    Without a key, and without `open = true`, requests are answered only on loopback addresses.
+
+    Args:
+        path: the configuration file; None: the one that is found.
+
+    Raises:
+        ConfigError: there is nothing to serve, or something in the settings can't be used.
+    """
+    config = read_config(path)
+    return app_from_settings(config, config.package_table("gateway", GatewaySettings))
 
 
 async def preload(app: Gateway) -> None:

@@ -41,12 +41,19 @@ _LATE = 10  # seconds that a worker gets beyond `drain` and `shutdown` before it
 log = logging.getLogger("streamfold.gateway")
 
 
-def run_server(
-    path: str | os.PathLike[str] | None,
-    page: Callable[[GatewaySettings], GatewayPage] | None,
-    overrides: Mapping[str, Any],
+def run(
+    path: str | os.PathLike[str] | None = None,
+    page: Callable[[GatewaySettings], GatewayPage] | None = None,
+    **overrides: Any,
 ) -> None:
-    """Serves until the process is told to stop. SIGHUP reads the configuration again.
+    """Serves until the process is told to stop; running answers then get `shutdown` seconds.
+
+    SIGHUP reads the configuration again.
+
+    Args:
+        path: the configuration file; None: the one that is found.
+        page: makes the page that is served if the settings say so (`ui`).
+        overrides: see `GatewaySettings`; those that are not None replace what the file says.
 
     Raises:
         ConfigError: there is nothing to serve, or something in the settings can't be used.
