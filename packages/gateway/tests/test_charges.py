@@ -19,7 +19,7 @@ from streamfold.requests import Request
 from streamfold.testing import ScriptedProvider
 from streamfold.values import Cost, Message, StreamChunk, UpstreamError
 from streamfold_gateway import answering, gateway
-from streamfold_gateway.usage_metering import UsageMeter
+from streamfold_gateway.rate_limits import UsageMeter
 from tables import each_row
 
 pytestmark = pytest.mark.anyio

@@ -22,7 +22,7 @@ from streamfold.net import event_loop
 from streamfold.recording import Recording, ReplayTransport
 from streamfold_gateway import create_app, gateway
 from streamfold_gateway.config import GatewayOptions, GatewaySettings
-from streamfold_gateway.configured import settings
+from streamfold_gateway.factory import settings
 from streamfold_gateway.models import ModelRoute
 from tables import each_row
 

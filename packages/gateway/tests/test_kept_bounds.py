@@ -19,8 +19,7 @@ from streamfold.engine.accumulator import StreamAccumulator
 from streamfold.stores import MemoryStore, Retention
 from streamfold.values import ErrorInfo, Finish, ReasoningDelta, StreamEnd, TextDelta, ToolCallDelta
 from streamfold_gateway import gateway
-from streamfold_gateway.stored_responses.background import BackgroundResponse
-from streamfold_gateway.stored_responses.recorders import AttachedRecorder, RecorderMemory
+from streamfold_gateway.stored_responses.recorder import AttachedRecorder, BackgroundResponse, RecorderMemory
 from streamfold_gateway.stored_responses.store import ResponseStore, StoredResponse
 from tables import each_row
 

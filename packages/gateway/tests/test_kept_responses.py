@@ -23,8 +23,7 @@ from streamfold.stores import MemoryStore
 from streamfold.values import ErrorInfo, Finish, ReasoningDelta, TextDelta, ToolCallDelta, Usage
 from streamfold_gateway import gateway
 from streamfold_gateway.stored_responses import ResponseStore
-from streamfold_gateway.stored_responses.background import BackgroundResponse
-from streamfold_gateway.stored_responses.recorders import RecorderMemory
+from streamfold_gateway.stored_responses.recorder import BackgroundResponse, RecorderMemory
 from streamfold_gateway.stored_responses.store import StoredResponse
 
 pytestmark = pytest.mark.one_loop  # uvicorn's

@@ -19,8 +19,7 @@ from streamfold.adapters.responses import ResponsesSerializer
 from streamfold.stores import MemoryStore, SQLiteStore
 from streamfold_gateway import gateway
 from streamfold_gateway.stored_responses import ResponseStore
-from streamfold_gateway.stored_responses.background import BackgroundResponse
-from streamfold_gateway.stored_responses.recorders import RecorderMemory
+from streamfold_gateway.stored_responses.recorder import BackgroundResponse, RecorderMemory
 from streamfold_gateway.stored_responses.store import StoredResponse
 from valkeys import valkey_server
 

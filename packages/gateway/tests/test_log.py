@@ -16,7 +16,7 @@ from mirror import WIRES
 from streamfold import Fallback, Provider
 from streamfold.recording import Recording, ReplayTransport
 from streamfold_gateway import gateway
-from streamfold_gateway.logs import one_line
+from streamfold_gateway.request_log import one_line
 from streamfold_gateway.worker import OneLine
 
 USAGE = event({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}})

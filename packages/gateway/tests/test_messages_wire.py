@@ -18,7 +18,7 @@ from sdks import anthropic
 from streamfold import APIStatusError, StreamChunk
 from streamfold.values import ErrorInfo
 from streamfold_gateway import gateway
-from streamfold_gateway.context_length import prompt_too_long
+from streamfold_gateway.apis.anthropic import prompt_too_long
 from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")

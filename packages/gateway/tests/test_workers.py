@@ -26,7 +26,7 @@ from streamfold import APIConnectionError, ConfigError, IncompleteStreamError, P
 from streamfold.cli.app import app as cli
 from streamfold.config import read_config
 from streamfold_gateway import create_app
-from streamfold_gateway.configured import settings
+from streamfold_gateway.factory import settings
 from valkeys import valkey_server
 
 pytestmark = [pytest.mark.skipif(os.name != "posix", reason="workers need POSIX"), pytest.mark.one_loop]  # uvicorn's
@@ -337,7 +337,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 LOADED_LATE = """
 import json, sys, anyio, httpx
 from streamfold.config import read_config
-from streamfold_gateway.configured import app_from_settings, preload, settings
+from streamfold_gateway.factory import app_from_settings, preload, settings
 
 config = read_config("streamfold.toml")
 app = app_from_settings(config, settings(config))

@@ -20,15 +20,14 @@ from streamfold.serving import (
 )
 from streamfold.turn_cache import TurnCache
 
-from .api import ClientAPI, ClientRequest, Warnings
+from .apis import ClientAPI, ClientRequest, Warnings
 from .config import GatewayOptions
-from .disconnects import DisconnectWatcher
 from .http_errors import HTTPError, from_provider_error, http_error, warning_header
-from .logs import RequestLog
 from .models import ModelRoute
+from .rate_limits import UsageMeter
 from .request_body import ClientGone, Receive
-from .response_stream import GuardedSend, Send, Sink, SSEResponse, send_json
-from .usage_metering import UsageMeter
+from .request_log import RequestLog
+from .response_stream import DisconnectWatcher, GuardedSend, Send, Sink, SSEResponse, send_json
 
 _PARTING = 1.0  # seconds to tell the client that the server stops
 _APART = 0.1  # seconds between two pieces that must not be read as one: Node joins what comes at once

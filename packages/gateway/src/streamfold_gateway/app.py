@@ -25,18 +25,15 @@ from streamfold.serving import openai_error_body
 from streamfold.stores import Retention, WriteBehindStore, persistent_store
 from streamfold.turn_cache import TurnCache, TurnStore, read_turn_cache
 
-from .api import ClientAPI
-from .apis import WIRES, ChatAPI, ResponsesAPI
-from .auth import Authenticator
-from .background import AppTaskGroup
+from .apis import CLIENT_APIS, ChatAPI, ClientAPI, ResponsesAPI
+from .auth import Authenticator, GatewayKey, read_keys
 from .config import GatewayOptions
-from .gateway_keys import GatewayKey, read_keys
-from .handler import APIRoute, RequestHandler
+from .handler import APIRoute, AppTaskGroup, RequestHandler
 from .http_errors import HTTPError, http_error
-from .keys import KeyRateLimits
-from .logs import one_line
 from .metrics import Metrics
 from .models import ModelRouter
+from .rate_limits import KeyRateLimits
+from .request_log import one_line
 from .stored_responses import ResponseStore, StoredResponses
 
 log = logging.getLogger("streamfold.gateway")
@@ -131,7 +128,7 @@ class Gateway:
                 *[Route(f"/{version}/models", self._list, methods=["GET"]) for version in _VERSIONS],
                 *[Route(f"/{version}/models/{{name:path}}", self._one, methods=["GET"]) for version in _VERSIONS],
                 Route("/v1/responses/compact", self._compact, methods=["POST"]),
-                *[route for wire in WIRES for route in self._routes(wire(options))],
+                *[route for wire in CLIENT_APIS for route in self._routes(wire(options))],
             ],
             exception_handlers={HTTPException: _http_error, HTTPError: _refusal},  # type: ignore[dict-item]
             lifespan=self._lifespan,
@@ -238,7 +235,7 @@ def _path(scope: Any) -> str:
 def _wire_of(request: HTTPRequest) -> type[ClientAPI]:
     """The API that a request belongs to, where its path does not say it."""
     path = _path(request.scope)
-    return next((wire for wire in WIRES if wire.owns(path, request.headers)), ChatAPI)
+    return next((wire for wire in CLIENT_APIS if wire.owns(path, request.headers)), ChatAPI)
 
 
 async def _refusal(request: HTTPRequest, refusal: HTTPError) -> Response:
@@ -253,7 +250,7 @@ async def _refusal(request: HTTPRequest, refusal: HTTPError) -> Response:
 async def _http_error(request: HTTPRequest, error: HTTPException) -> Response:
     if request.headers.get("upgrade", "").lower() == "websocket":
         return await _refusal(request, _no_websockets())
-    paths = (wire.path.replace("{version}/{model:path}", "v1beta/models/{model}") for wire in WIRES)
+    paths = (wire.path.replace("{version}/{model:path}", "v1beta/models/{model}") for wire in CLIENT_APIS)
     served = ", ".join([*(f"POST {path}" for path in paths), "GET /v1/models", "GET /healthz"])
     message = f"{error.detail}: {request.method} {request.url.path[:200]}. Served here: {served}"
     return await _refusal(request, http_error(error.status_code, message))

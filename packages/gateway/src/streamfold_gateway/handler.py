@@ -1,9 +1,9 @@
-"""The way of each request from its head to its answer, whatever its path."""
+"""Takes a request from its head to the provider that answers it."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from secrets import token_hex
@@ -11,7 +11,9 @@ from time import time
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
+import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 from starlette.datastructures import Headers, QueryParams
 
 from streamfold import ConfigError, ReplyWarning
@@ -20,20 +22,65 @@ from streamfold.serving import parse_object
 from streamfold.turn_cache import TurnCache, named_end_user
 
 from .answering import Answering
-from .api import ClientAPI, ClientRequest, ResponseRecorder
-from .auth import Authenticator
+from .apis import ClientAPI, ClientRequest, ResponseRecorder, permitted_members, with_operator_members
+from .auth import Authenticator, GatewayKey
 from .config import GatewayOptions
 from .conversation import for_providers
-from .gateway_keys import GatewayKey
 from .http_errors import HTTPError, http_error
-from .keys import KeyRateLimits
-from .logs import RequestLog
-from .members import permitted_members, with_operator_members
 from .metrics import Metrics
 from .models import ModelRoute, ModelRouter
+from .rate_limits import KeyRateLimits
 from .request_body import AccountedBody, BodyBudget, ClientGone, Receive, parsed_size
-from .request_outcome import log_json
+from .request_log import RequestLog, log_json
 from .response_stream import GuardedSend, Send, Sink, send_json
+
+
+class AppTaskGroup:
+    """A place for tasks, for as long as it is entered. They are cancelled when it is left."""
+
+    def __init__(self) -> None:
+        self._tasks: TaskGroup | None = None
+
+    @property
+    def entered(self) -> bool:
+        """Whether somebody has entered it."""
+        return self._tasks is not None
+
+    async def __aenter__(self) -> Self:
+        self._tasks = await anyio.create_task_group().__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        tasks, self._tasks = self._tasks, None
+        if tasks is not None:
+            tasks.cancel_scope.cancel()
+            await tasks.__aexit__(None, None, None)  # with the error of the block it would raise a group of it
+
+    def start(self, task: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Starts a task that goes on until the place is left, if somebody has entered it."""
+        if self._tasks is not None:
+            self._tasks.start_soon(task)
+
+    @asynccontextmanager
+    async def tasks(self) -> AsyncIterator[TaskGroup]:
+        """Gives a task group for what goes on when its client has left.
+
+        An app that nobody has entered, such as a mounted one, has no such place: the tasks are then waited for.
+        """
+        if self._tasks is not None:
+            yield self._tasks
+            return
+        failed: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            try:
+                yield tasks
+            except (ClientGone, HTTPError) as exc:
+                failed = exc
+        if failed is not None:
+            raise failed
+
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from streamfold import ConfigError
 from streamfold.config import variable_is_set
 
-from .request_outcome import RequestOutcome
+from .request_log import RequestOutcome
 
 if TYPE_CHECKING:
     from .auth import Authenticator

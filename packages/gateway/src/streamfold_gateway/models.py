@@ -19,8 +19,8 @@ from streamfold.middleware import BaseChatModel, get_model_info
 from streamfold.turn_cache import CachingAnswer, TurnCache
 from streamfold.types import BackendInfo, ChatParams, ModelInfo, Request, TimeoutOptions
 
+from .auth import ANYBODY, GatewayKey
 from .config import GatewayOptions
-from .gateway_keys import ANYBODY, GatewayKey
 from .http_errors import http_error
 
 # Agents ask for a model of a day: claude-haiku-4-5-20251001, gpt-4o-2024-08-06, claude-opus-4@20250514.

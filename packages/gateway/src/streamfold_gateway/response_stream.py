@@ -1,17 +1,19 @@
-"""The response to one request: JSON, or a stream of events that starts with its first bytes."""
+"""The response to one client: JSON or server-sent events, keep-alive, send timeout, disconnect."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from math import inf
 from time import monotonic
+from types import TracebackType
 from typing import Any, Protocol
 
 import anyio
 
 from streamfold.serving import json_text
 
-from .request_body import ClientGone
+from .request_body import ClientGone, Receive
 
 Send = Callable[[Any], Awaitable[None]]
 
@@ -174,3 +176,61 @@ def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [
         (name.encode("latin-1"), _UNFIT.sub("?", " ".join(text.split())).encode()) for name, text in headers.items()
     ]
+
+
+async def until_left(receive: Receive, sink: Sink | None = None) -> None:
+    """Returns when the client has left, or reads nothing for too long.
+
+    Meanwhile it is told now and then that its answer is still being made.
+    """
+    while True:
+        rest = inf if sink is None else sink.rest()
+        if sink is not None and rest <= 0:
+            if sink.overdue:
+                return
+            await sink.send_keepalive()
+            rest = sink.rest()
+        with anyio.CancelScope(deadline=anyio.current_time() + rest):
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            return
+
+
+class DisconnectWatcher:
+    """A block in which a client is watched. Exceptions other than a cancellation must not leave it.
+
+    Args:
+        receive: waits for the client to leave.
+        sink: what keeps the connection alive; None: nothing.
+        left: called when the client has left.
+    """
+
+    __slots__ = ("_left", "_receive", "_sink", "_tasks")
+
+    def __init__(self, receive: Receive, sink: Sink | None, left: Callable[[], None]) -> None:
+        self._receive = receive
+        self._sink = sink
+        self._left = left
+        self._tasks = anyio.create_task_group()
+
+    async def __aenter__(self) -> DisconnectWatcher:
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._watch)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        self._tasks.cancel_scope.cancel()
+        return await self._tasks.__aexit__(kind, error, traceback)
+
+    def end(self, seconds: float = 0.0) -> None:
+        """Cancels the block, at once or soon."""
+        if seconds:
+            self._tasks.cancel_scope.deadline = anyio.current_time() + seconds
+        else:
+            self._tasks.cancel_scope.cancel()
+
+    async def _watch(self) -> None:
+        await until_left(self._receive, self._sink)
+        self._left()

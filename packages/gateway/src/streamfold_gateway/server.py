@@ -30,7 +30,7 @@ from streamfold.config import Config, read_config, set_variable, tune_gc_for_ser
 from streamfold.limits import count_memory_in
 
 from .config import GatewaySettings
-from .configured import GatewayPage, app_from_settings, preload, settings, with_shared_stores
+from .factory import GatewayPage, app_from_settings, preload, settings, with_shared_stores
 from .metrics import METRICS_FOLDER
 from .worker import METRICS, STOPPING, Worker, log_config, stop_signals
 

@@ -15,14 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .apis import WIRES
+from .apis import CLIENT_APIS
 from .app import Gateway
 from .config import GatewaySettings
-from .configured import GatewayPage, preload
-from .logs import one_line
+from .factory import GatewayPage, preload
 from .metrics import forget_dead_processes
 from .models import ModelRouter
 from .request_body import Receive
+from .request_log import one_line
 from .response_stream import Send
 
 METRICS = "metrics"
@@ -224,7 +224,7 @@ def log_config() -> dict[str, Any]:
 
 def _log_served(models: ModelRouter, settings: GatewaySettings, page: GatewayPage | None) -> None:
     """Logs the URLs for clients, the models, and what the configuration of the providers lacks."""
-    paths = [wire.path.removeprefix("/v1") for wire in WIRES if wire.path.startswith("/v1/") and wire.asks_model]
+    paths = [wire.path.removeprefix("/v1") for wire in CLIENT_APIS if wire.path.startswith("/v1/") and wire.asks_model]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     here = f"http://{host}:{settings.port}"
     log.info("Base URL for clients: %s/v1 (%s, /models); health check: /healthz", here, ", ".join(paths))

@@ -24,16 +24,13 @@ from streamfold.turn_cache import named_end_user
 from streamfold.types import ErrorInfo
 
 from ..answering import Answering
-from ..api import ClientAPI
-from ..background import AppTaskGroup
-from ..disconnects import until_left
-from ..gateway_keys import GatewayKey
-from ..handler import APIRoute, Handler, IncomingRequest, RequestBodyJSON, RequestHandler
+from ..apis import ClientAPI
+from ..auth import GatewayKey
+from ..handler import APIRoute, AppTaskGroup, Handler, IncomingRequest, RequestBodyJSON, RequestHandler
 from ..http_errors import LONGEST_HEADER, HTTPError, http_error
 from ..request_body import ClientGone, Receive
-from ..response_stream import GuardedSend, Send, Sink, SSEResponse, send_json
-from .background import BackgroundResponse
-from .recorders import AttachedRecorder, RecorderMemory
+from ..response_stream import GuardedSend, Send, Sink, SSEResponse, send_json, until_left
+from .recorder import AttachedRecorder, BackgroundResponse, RecorderMemory
 from .references import ReferenceResolver, input_items, listed_item, not_found
 from .store import ResponseStore, StoredResponse
 

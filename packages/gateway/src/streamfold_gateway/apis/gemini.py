@@ -1,4 +1,4 @@
-"""Gemini's API, for clients that speak it: https://ai.google.dev/api/generate-content."""
+"""Gemini's API for clients."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from streamfold.serving import (
 )
 from streamfold.types import ErrorInfo, Request
 
-from .api import ClientAPI, ClientRequest, ImmediateAnswer, Warnings, functions_of, not_sent
-from .http_errors import HTTPError
-from .models import ModelRoute
-from .token_counts import counted_tokens
+from ..http_errors import HTTPError
+from ..models import ModelRoute
+from .base import ClientAPI, ClientRequest, ImmediateAnswer, Warnings, counted_tokens, functions_of, not_sent
 
 _PATH = re.compile(r"/v1beta/|/\w+/.+:(?:\w+Content|countTokens)$")
 # What stands before the name of a model, on AI Studio and on Vertex AI. The AI SDK leaves it out before "ORG/MODEL".

@@ -1,4 +1,4 @@
-"""The APIs that clients may speak. Another API is one class, and one entry in `WIRES`."""
+"""Chat Completions and the Responses API for clients."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ from streamfold.serving import (
 )
 from streamfold.types import Request
 
-from .anthropic import AnthropicAPI, AnthropicCountAPI
-from .api import ClientAPI, ClientRequest, Warnings, functions_of, not_sent
-from .conversation import with_one_system
-from .gemini import GeminiAPI, GeminiCountAPI, GeminiWholeAPI
+from ..conversation import with_one_system
+from .base import ClientAPI, ClientRequest, Warnings, functions_of, not_sent
 
 # https://platform.openai.com/docs/guides/safety-best-practices, /docs/guides/prompt-caching
 _CLIENT_IDS = ("user", "safety_identifier", "prompt_cache_key")
@@ -170,14 +168,3 @@ def _without(value: Any, member: str) -> Any:
         case list():
             return [inner for inner in value if inner != member]
     return value
-
-
-WIRES: tuple[type[ClientAPI], ...] = (
-    ChatAPI,
-    ResponsesAPI,
-    AnthropicAPI,
-    AnthropicCountAPI,
-    GeminiAPI,
-    GeminiWholeAPI,
-    GeminiCountAPI,
-)

@@ -1,4 +1,4 @@
-"""What the gateway needs to know of an API that clients speak: how a request is read, and how an answer is written."""
+"""What the gateway needs to know of an API that clients speak: which members are sent, and token counts."""
 
 from __future__ import annotations
 
@@ -8,20 +8,31 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
-from streamfold import APIConnectionError, IncompleteStreamError, ReplyWarning, Tool, UpstreamError
+from streamfold import (
+    APIConnectionError,
+    APIError,
+    BadRequestError,
+    ConfigError,
+    IncompleteStreamError,
+    ReplyWarning,
+    Tool,
+    UpstreamError,
+)
+from streamfold.limits import estimated_tokens
 from streamfold.serving import (
     KnownMembers,
+    MemberFilter,
     ResponsesSerializer,
     SerializedEvent,
     StreamSerializer,
     openai_error_body,
     wants_stream,
 )
-from streamfold.types import ErrorInfo, Request
+from streamfold.types import BackendInfo, ErrorInfo, Request
 
-from .config import GatewayOptions
-from .http_errors import HTTPError
-from .models import ModelRoute
+from ..config import GatewayOptions, KeyOptions
+from ..http_errors import HTTPError, from_provider_error
+from ..models import ModelRoute
 
 Warnings: TypeAlias = list[ReplyWarning]
 
@@ -279,3 +290,87 @@ def listed(value: Mapping[str, Any], name: str) -> list[Any]:
     """Returns a member that should be a list; an empty list if it is something else."""
     found = value.get(name)
     return found if isinstance(found, list) else []
+
+
+def permitted_members(
+    body: Mapping[str, Any], known: KnownMembers, key: KeyOptions, *, any_model: bool
+) -> tuple[dict[str, Any], tuple[ReplyWarning, ...]]:
+    """Returns a request body without the members that its client may not send, and the warnings about them.
+
+    Args:
+        known: the members that the client's API documents.
+        key: what the client's key may do.
+        any_model: the client may use every model of the provider.
+    """
+    members = MemberFilter(
+        known, only_known=key.only_known_members, passthrough=key.passthrough_members, any_model=any_model
+    )
+    kept, warnings = members.filter(body), []
+    if members.destinations:
+        why = "the operator of the gateway chooses models, addresses and keys"
+        warnings.append(_not_sent(members.destinations, why))
+    if members.unknown:
+        why = "this key may send documented members only; `passthrough_members` lists others"
+        warnings.append(_not_sent(members.unknown, why))
+    return kept, tuple(warnings)
+
+
+def with_operator_members(asked: ClientRequest, endpoints: Collection[BackendInfo]) -> tuple[ClientRequest, Warnings]:
+    """Returns a request in which nothing replaces what the operator's `extra_body` sets, and the warnings about it.
+
+    A provider's own `extra_body` is merged by member, and a request's value replaces a configured one. So a member of
+    both is sent as the client wrote it with the operator's values over it, or, where the endpoints that may answer are
+    configured differently, not at all.
+    """
+    extra = dict(asked.request.options.extra_body)
+    lost: list[str] = []
+    for name in [name for name in extra if any(name in endpoint.extra_body for endpoint in endpoints)]:
+        first, *others = [endpoint.extra_body.get(name) for endpoint in endpoints]
+        if any(other != first for other in others):
+            del extra[name]
+            lost.append(name)
+        elif name == "tools" and isinstance(first, list) and isinstance(extra[name], list):
+            extra[name] = [*extra[name], *first]
+        else:
+            extra[name] = _merged(extra[name], first, name, lost)
+    if extra == asked.request.options.extra_body:
+        return asked, []
+    return asked.with_extra_body(extra), [_not_sent(lost, "the operator of the gateway sets it")] if lost else []
+
+
+def _merged(mine: Any, operators: Any, where: str, lost: list[str]) -> Any:
+    """Returns a value of the client's with an operator's over it, and adds the paths of what was replaced."""
+    if isinstance(mine, Mapping) and isinstance(operators, Mapping):
+        both = {name: _merged(mine[name], value, f"{where}.{name}", lost) if name in mine else value
+                for name, value in operators.items()}  # fmt: skip
+        return {**mine, **both}
+    if mine != operators:
+        lost.append(where)
+    return operators
+
+
+def _not_sent(paths: list[str], why: str) -> ReplyWarning:
+    named = ", ".join(path[:80] for path in paths[:10]) + (", ..." if len(paths) > 10 else "")
+    return ReplyWarning("option_dropped", f"{named}: not sent, because {why}")
+
+
+_SECONDS = 10.0  # that a client waits for a count; it asks often
+
+
+async def counted_tokens(wire: ClientAPI, member: str, asked: ClientRequest, served: ModelRoute) -> ImmediateAnswer:
+    """Returns the provider's count as an answer with this member, or an estimate if the provider does not count.
+
+    Raises:
+        Refused: the provider refused the request itself.
+    """
+    sent, _ = with_operator_members(wire.for_provider(asked, served.adapters)[0], served.endpoints)
+    request = sent.request
+    why = "no provider was asked, because its API can't count tokens"
+    try:
+        if (number := await served.count(request, {"total": _SECONDS})) is not None:
+            return ImmediateAnswer({member: number}, "counted by the provider")
+    except BadRequestError as error:
+        raise from_provider_error(error) from error
+    except (APIError, ConfigError) as error:
+        why = f"the provider could not count ({type(error).__name__})"
+    return ImmediateAnswer({member: estimated_tokens(asked.request)}, f"estimated: {why}", exact=False)

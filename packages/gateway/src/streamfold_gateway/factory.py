@@ -1,4 +1,4 @@
-"""The gateway that `streamfold.toml` describes: its settings, checked, and the app that is made from them."""
+"""Makes the app that `streamfold.toml` describes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from streamfold.config import Config, RateLimitSettings, read_config, variable_v
 from streamfold.net import is_loopback, make_client
 
 from .app import Gateway, gateway
+from .auth import GatewayKey, read_keys
 from .config import GatewaySettings
-from .gateway_keys import GatewayKey, read_keys
 
 
 def settings(config: Config, **overrides: Any) -> GatewaySettings:
