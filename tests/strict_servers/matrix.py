@@ -85,8 +85,9 @@ def provider_of(row: Row, transport: httpx.MockTransport | None = None) -> Provi
     """Returns a provider for a row: from the catalogue, or by its address where it has no such name and wire format."""
     client = httpx.AsyncClient(transport=transport) if transport else None
     shared: dict[str, Any] = {"model": row.model, "api_key": "key", "max_retries": 0, "http_client": client}
+    address = {"base_url": row.settings["base_url"]} if "base_url" in row.settings else {}
     try:
-        made = Provider.from_config(row.profile, **shared)
+        made = Provider.from_config(row.profile, **shared, **address)
         if PATHS[row.wire] in made.preview("x").url:
             return made
     except ConfigError:
@@ -141,8 +142,8 @@ async def send(conversation: Conversation, endpoint: Endpoint) -> Outcome:
             answer = await provider.chat(messages, _tools(conversation), stream=False, **endpoint.options)
         warnings = answer.warnings
     except ConfigError as error:
-        if transport.received:
-            return outcome("failed", f"ConfigError after sending: {error}")
+        if transport.received or "is not set" in str(error):  # an address without its variable is no finding
+            return outcome("failed", f"ConfigError: {error}")
         kind = {"refuse": "rightly refused", "either": "may be refused", "send": "refused by us"}[allowed]
         return outcome(kind, stem(str(error)))
     except StreamfoldError as error:
