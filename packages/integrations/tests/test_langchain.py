@@ -90,6 +90,19 @@ def test_an_answer_that_was_edited_is_sent_as_it_is_now() -> None:
     assert script.requests[1].messages[1].tool_calls[0].arguments == {"a": 2}
 
 
+@each_row("stream", [False, True])
+def test_reasoning_that_was_removed_is_not_sent(stream: bool) -> None:
+    """A program that removes the reasoning of an answer is obeyed, and its calls stay as the model wrote them."""
+    script = ScriptedProvider([think("Secret."), say("Yes."), call("f", '{"a" : 1}')], "Done.")
+    model = ChatStreamfold(client=script)
+    answer: Any = sum(model.stream("Hello"), start=AIMessageChunk("")) if stream else model.invoke("Hello")
+    del answer.additional_kwargs["reasoning_content"]
+    model.invoke([HumanMessage("Hello"), answer, ToolMessage("x", tool_call_id=answer.tool_calls[0]["id"])])
+    sent = script.requests[1].messages[1]
+    assert (sent.content, sent.reasoning) == ("Yes.", None)
+    assert [one.raw_arguments for one in sent.tool_calls] == ['{"a" : 1}']
+
+
 def test_a_broken_stream_raises_and_hands_out_no_call() -> None:
     """The text that came is streamed, the call that was begun is not there, and the error is streamfold's."""
     model = ChatStreamfold(client=ScriptedProvider(then=["Hel", call("f", a=1), fail(IncompleteStreamError)]))

@@ -44,6 +44,7 @@ from streamfold.types import AudioPart, FilePart, ImagePart, Options, ResponseFo
 
 from .hosted_tools import HostedCall, HostedStep, HostedSteps
 from .model_settings import NAMES, as_body_members, token_details, unsupported_settings
+from .provider_data import KeptTurn, keep_turn
 
 __all__ = ["ChatStreamfold"]
 
@@ -299,7 +300,6 @@ def _choice(choice: str | bool | dict[str, Any]) -> Any:
 # --- messages of LangChain as turns -----------------------------------------------------------------------------------
 
 
-_KEPT = "streamfold"  # the member of `additional_kwargs` that has the message as streamfold keeps it
 _SAID = {"text", "tool_use", "tool_call", "function_call", "invalid_tool_call", "reasoning", "thinking"}
 
 
@@ -332,33 +332,36 @@ def _tool(content: Any, call_id: str, *, failed: bool) -> Message:
 
 
 def _answer(message: AIMessage) -> Message:
-    """Returns an answer as streamfold keeps it, if it made it and nobody has changed it."""
+    """Returns an answer as a turn: the one that was kept if what the message shows is unchanged, else what it shows.
+
+    Of a changed answer, the calls that are still the same keep their kind and what the provider wants back with them.
+    """
     blocks = _blocks(message)
-    calls = [_call_of(call["id"], call["name"], call["args"]) for call in message.tool_calls]
-    known = {call.id for call in calls}
+    calls = [(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]
+    known = {call_id for call_id, _, _ in calls}
     for block in blocks:  # as Anthropic writes them
         if block.get("type") == "tool_use" and block.get("id") not in known:
-            calls.append(_call_of(block.get("id"), block["name"], block.get("input") or {}))
+            calls.append((block.get("id") or "", block["name"], block.get("input") or {}))
     text = "".join(str(block.get("text") or "") for block in blocks)
-    if isinstance(kept := message.additional_kwargs.get(_KEPT), dict):
-        own = Message.from_dict(kept)
-        runnable = [(call.id, call.name, call.arguments) for call in own.tool_calls if call.error is None]
-        if (own.content or "") == text and runnable == [(call.id, call.name, call.arguments) for call in calls]:
-            return own
     reasoning = message.additional_kwargs.get("reasoning_content")
     if reasoning is None:
         thoughts = [block.get("reasoning") or block.get("thinking") for block in blocks]
         reasoning = "".join(thought for thought in thoughts if isinstance(thought, str)) or None
+    kept = KeptTurn.load(message.additional_kwargs)
+    if kept and kept.shows(text, calls, reasoning or "", message.additional_kwargs.get("refusal")):
+        return kept.message
     if lost := sorted({str(block.get("type")) for block in blocks} - _SAID):
         why = "of an answer that another model gave, streamfold can't send the blocks"
         warnings.warn(f"{why} {', '.join(lost)}: they are left out", UserWarning, stacklevel=2)
     texts = [block["text"] for block in blocks if block.get("type") == "text" and block.get("text")]
     said = tuple(map(TextPart, texts)) if len(texts) > 1 else text or None
-    return Message("assistant", said, tuple(calls), reasoning=reasoning)
+    turn_calls = tuple((kept and kept.call(*call)) or _call_of(*call) for call in calls)
+    origin = kept.message.origin if kept else None
+    return Message("assistant", said, turn_calls, reasoning=reasoning, origin=origin)
 
 
-def _call_of(call_id: str | None, name: str, arguments: dict[str, Any]) -> ToolCall:
-    return ToolCall(call_id or "", name, arguments, json.dumps(arguments, ensure_ascii=False))
+def _call_of(call_id: str, name: str, arguments: dict[str, Any]) -> ToolCall:
+    return ToolCall(call_id, name, arguments, json.dumps(arguments, ensure_ascii=False))
 
 
 def _blocks(message: BaseMessage) -> list[dict[str, Any]]:
@@ -465,8 +468,10 @@ def _additional_kwargs(reply: Reply) -> dict[str, Any]:
 def _provider_data(reply: Reply) -> dict[str, Any]:
     """Returns what LangChain has no place for: the text of arguments as the model wrote it, signatures, items."""
     message = reply.message
-    more = message.tool_calls or message.extras or message.refusal or message.reasoning is not None
-    return {_KEPT: message.to_dict()} if more else {}
+    if not (message.tool_calls or message.extras or message.refusal or message.reasoning is not None):
+        return {}
+    calls = [(call.id, call.name, call.arguments) for call in reply.tool_calls if call.error is None]
+    return keep_turn(message, reply.text, calls, reply.reasoning, reply.refusal)
 
 
 def _metadata(reply: Reply) -> dict[str, Any]:

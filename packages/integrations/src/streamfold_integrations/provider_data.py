@@ -1,15 +1,83 @@
-"""Keeps a call as the provider sent it in the metadata of a framework's message."""
+"""Keeps a turn as the provider sent it inside a framework's message, and restores it if unchanged.
+
+A provider wants more back than frameworks have a place for: signatures, encrypted reasoning, the model's own text of
+arguments. What a program changes in a framework's message counts more.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Self, get_args
 
-from streamfold import ToolCall
+from pydantic_core import to_json
+
+from streamfold import Message, ToolCall
 from streamfold.serving import canonical_json, parse_object
 from streamfold.types import CallKind
 
 _OTHERS: dict[str, CallKind] = {kind: kind for kind in get_args(CallKind) if kind != "function"}
+
+
+_KEY = "streamfold"  # the member of a framework's message that has the turn
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTurn:
+    """A turn inside a framework's message.
+
+    Attributes:
+        message: the turn.
+        digest: of what the framework's message showed of it.
+    """
+
+    message: Message
+    digest: str
+
+    @classmethod
+    def load(cls, carried: Mapping[str, Any] | None) -> Self | None:
+        """Returns the turn in what a framework's message carries for us; None if there is none."""
+        found = (carried or {}).get(_KEY)
+        return cls(Message.from_dict(found["message"]), found["shown"]) if isinstance(found, dict) else None
+
+    def shows(self, *shown: object) -> bool:
+        """Returns whether the framework's message still shows what it showed when the turn was kept."""
+        return self.digest == _digest(shown)
+
+    def call(self, call_id: str, name: str, arguments: Any) -> ToolCall | None:
+        """Returns the call with this id, if it has the same name and arguments; None otherwise."""
+        shown = (name, canonical_arguments(arguments))
+        known = next((call for call in self.message.tool_calls if call.id == call_id), None)
+        return known if known and (known.name, canonical_arguments(known.arguments_json)) == shown else None
+
+
+def keep_turn(message: Message, *shown: object) -> dict[str, Any]:
+    """Returns what a framework's message has to carry, so that `KeptTurn` finds the turn.
+
+    Args:
+        shown: what the framework's message shows of the turn. It need not be JSON data.
+    """
+    return {_KEY: {"message": message.to_dict(), "shown": _digest(shown)}}
+
+
+def _digest(shown: object) -> str:
+    text = json.dumps(shown, sort_keys=True, default=_as_json)
+    return sha256(text.encode()).hexdigest()
+
+
+def _as_json(value: object) -> Any:
+    return json.loads(to_json(value, bytes_mode="base64", fallback=repr))
+
+
+def canonical_arguments(arguments: str | Mapping[str, Any] | None) -> str:
+    """Returns arguments as JSON text that is the same for the same value; a text that isn't JSON unchanged."""
+    try:
+        value = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return str(arguments)
+    return json.dumps(value or {}, sort_keys=True)
 
 
 def argument_metadata(call: ToolCall) -> dict[str, Any]:

@@ -7,13 +7,11 @@ It needs the extra `pydantic-ai`.
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Any
 
 from pydantic_ai import RunContext
@@ -54,7 +52,6 @@ from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.settings import ModelSettings, ToolOrOutput
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
-from pydantic_core import to_json
 
 from streamfold import (
     APIError,
@@ -80,6 +77,7 @@ from streamfold.types import ResponseFormat
 
 from .hosted_tools import HostedCall, HostedStep, HostedSteps
 from .model_settings import NAMES, as_body_members, token_details, unsupported_settings
+from .provider_data import KeptTurn, canonical_arguments, keep_turn
 
 __all__ = ["StreamfoldModel"]
 
@@ -326,9 +324,6 @@ def _select_tools(choice: Any, parameters: ModelRequestParameters) -> tuple[list
 # --- messages of pydantic-ai as turns ---------------------------------------------------------------------------------
 
 
-_KEPT = "streamfold"  # the member of `provider_details`
-
-
 def _to_messages(message: ModelMessage) -> Iterator[Message]:
     """Yields the turns of one message: a request may be several."""
     if isinstance(message, ModelResponse):
@@ -351,66 +346,48 @@ def _to_messages(message: ModelMessage) -> Iterator[Message]:
         yield Message("user", _content(files))
 
 
-def kept(message: Message, parts: Sequence[ModelResponsePart]) -> dict[str, Any]:
-    """Returns what `provider_details` of an answer has of streamfold: its message, and a hash of the parts shown."""
-    return {_KEPT: {"message": message.to_dict(), "shown": _fingerprint(parts)}}
-
-
 def _answer(message: ModelResponse) -> Message:
-    """Returns an answer as a turn: the message that streamfold kept if no part has changed since, else its parts.
+    """Returns an answer as a turn: the one that was kept if no part has changed since, else its parts.
 
     Of changed parts, the calls that are still the same keep their kind and what the provider wants back with them. What
     tools of a provider did can't be sent then, nor for another model's answer; a warning says so.
     """
-    own: Message | None = None
-    if isinstance(details := (message.provider_details or {}).get(_KEPT), dict):
-        own = Message.from_dict(details["message"])
-        if details["shown"] == _fingerprint(message.parts):
-            return own
+    kept = KeptTurn.load(message.provider_details)
+    if kept and kept.shows(*_shown(message.parts)):
+        return kept.message
     texts = [part.content for part in message.parts if isinstance(part, TextPart) and part.content]
     thoughts = [part.content for part in message.parts if isinstance(part, ThinkingPart)]
-    calls = tuple(_call(part, own) for part in message.parts if isinstance(part, ToolCallPart))
+    calls = tuple(_call(part, kept) for part in message.parts if isinstance(part, ToolCallPart))
     known = (TextPart, ThinkingPart, ToolCallPart)
     if lost := sorted({type(part).__name__ for part in message.parts if not isinstance(part, known)}):
         who = message.provider_name or "another model"
-        why = f"of an answer that {who} gave{' and that was changed' if own else ''}, streamfold can't send the parts"
+        why = f"of an answer that {who} gave{' and that was changed' if kept else ''}, streamfold can't send the parts"
         warnings.warn(f"{why} {', '.join(lost)}: they are left out", UserWarning, stacklevel=2)
     said = texts[0] if len(texts) == 1 else tuple(map(types.TextPart, texts))
     reasoning = "".join(thoughts) if thoughts else None
-    return Message("assistant", said or None, calls, reasoning=reasoning, origin=own.origin if own else None)
+    return Message("assistant", said or None, calls, reasoning=reasoning, origin=kept.message.origin if kept else None)
 
 
-def _call(part: ToolCallPart, own: Message | None) -> ToolCall:
+def _call(part: ToolCallPart, kept: KeptTurn | None) -> ToolCall:
     """Returns a call: the kept one if it has the same name and arguments."""
-    before = next((call for call in (own.tool_calls if own else ()) if call.id == part.tool_call_id), None)
-    if before and (before.name, _value(before.arguments_json)) == (part.tool_name, _value(part.args)):
-        return before
+    if kept and (known := kept.call(part.tool_call_id, part.tool_name, part.args)):
+        return known
     return ToolCall(part.tool_call_id, part.tool_name, part.args_as_dict(), part.args_as_json_str())
 
 
-def _fingerprint(parts: Sequence[ModelResponsePart]) -> str:
-    """Returns a hash of what parts show. Empty texts show nothing, and arguments are compared as JSON values."""
-    seen = [_content_of(part) for part in parts if not (isinstance(part, TextPart) and not part.content)]
-    return sha256(to_json(seen, bytes_mode="base64", fallback=repr)).hexdigest()
+def _shown(parts: Sequence[ModelResponsePart]) -> list[tuple[Any, ...]]:
+    """Returns what parts show. Empty texts show nothing, and arguments are compared as JSON values."""
+    return [_content_of(part) for part in parts if not (isinstance(part, TextPart) and not part.content)]
 
 
 def _content_of(part: ModelResponsePart) -> tuple[Any, ...]:
     match part:
         case BaseToolCallPart():
-            return part.part_kind, part.tool_call_id, part.tool_name, _value(part.args)
+            return part.part_kind, part.tool_call_id, part.tool_name, canonical_arguments(part.args)
         case NativeToolReturnPart():
             return part.part_kind, part.tool_call_id, part.tool_name, part.content
     content = part.content
     return part.part_kind, content.data if isinstance(content, BinaryContent) else content
-
-
-def _value(arguments: str | Mapping[str, Any] | None) -> str:
-    """Returns arguments as JSON text that is the same for the same value; a text that isn't JSON unchanged."""
-    try:
-        value = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except ValueError:
-        return str(arguments)
-    return json.dumps(value or {}, sort_keys=True)
 
 
 def _content(content: str | Sequence[Any]) -> Any:
@@ -512,7 +489,7 @@ def _details(reply: Reply, parts: Sequence[ModelResponsePart]) -> dict[str, Any]
     cited = [asdict(citation) for citation in reply.citations]
     files = [asdict(file) for file in reply.files if file.data is None]
     details |= {"citations": cited, "files": files}
-    return {name: value for name, value in details.items() if value} | kept(reply.message, parts)
+    return {name: value for name, value in details.items() if value} | keep_turn(reply.message, *_shown(parts))
 
 
 def _usage(usage: Usage | None) -> RequestUsage:
