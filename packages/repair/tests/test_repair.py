@@ -870,6 +870,8 @@ def test_items_that_only_the_final_list_has(streamed: list[Any], items: list[Any
     assert made[-1]["response"]["output"] == items
     done = [one["item"] for one in made if one["type"] == "response.output_item.done"]
     assert done == items
+    added = [one["item"] for one in made if one["type"] == "response.output_item.added"][len(streamed) :]
+    assert [one.get("phase") for one in added] == [one.get("phase") for one in items[len(streamed) :]]
     texts = [one["delta"] for one in made if one["type"] == "response.output_text.delta"]
     assert texts == ["Let me look.", "Done."]
 

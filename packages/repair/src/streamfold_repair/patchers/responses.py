@@ -275,6 +275,12 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             current.item.setdefault("content", [])
         return current
 
+    def add_item(self, item: dict[str, Any]) -> int:
+        said = self._items.get(item.get("id", ""), {})
+        if said.get("type") == item["type"] == "message":  # its phase, by which clients parse its text
+            item.update({name: value for name, value in said.items() if name not in _WRITTEN_ITEMS[item["type"]]})
+        return super().add_item(item)
+
     def finish_item(self, index: int, item: dict[str, Any]) -> None:
         self._add_members(index, item)
         super().finish_item(index, item)
