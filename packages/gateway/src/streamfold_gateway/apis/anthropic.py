@@ -116,11 +116,7 @@ class AnthropicAPI(ClientAPI):
             return replace(info, message=message, type="invalid_request_error", code=None, status=400)
         if info.quota:
             info = replace(info, status=402)
-        cause = refusal.__cause__
-        if isinstance(cause, APIError):
-            if cause.provider:  # the client shows the message, and nothing else says who failed
-                info = replace(info, message=f"{cause.provider}: {info.message}")
-        elif info.status == 503:
+        if info.status == 503 and not isinstance(refusal.__cause__, APIError):
             info = replace(info, status=529)  # what clients of this API know as "busy, come back later"
         return info
 
