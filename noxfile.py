@@ -139,20 +139,74 @@ def build(session: nox.Session) -> None:
     _build(session, Path("dist"))
 
 
+def _copy_without_sources(folder: Path) -> None:
+    """Copies what tests read of a checkout: everything but the sources of the distributions."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    folders = ("tests", "fixtures", "docs", "examples", "tools", "providers", "benchmarks", "packages")
+    texts = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "AGENTS.md", "LICENSE")
+    for name in (*folders, *texts, "conftest.py", "mkdocs.yml", "pyproject.toml"):
+        source, sources = Path(name), shutil.ignore_patterns("src", "__pycache__")
+        shutil.copytree(source, folder / name, ignore=sources) if source.is_dir() else shutil.copy(
+            source, folder / name
+        )
+
+
 @nox.session(python=VERSIONS)
 def wheel(session: nox.Session) -> None:
     """The tests against the wheels that users will install, with the source trees out of the way."""
     dist, away = Path(session.create_tmp()) / "dist", Path(session.create_tmp()) / "checkout"
-    shutil.rmtree(away, ignore_errors=True)
     session.install("-r", _build(session, dist))
-    away.mkdir(parents=True)
-    folders = ("tests", "fixtures", "docs", "examples", "tools", "providers", "benchmarks", "packages")
-    texts = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "AGENTS.md", "LICENSE")
-    for name in (*folders, *texts, "conftest.py", "mkdocs.yml", "pyproject.toml"):
-        source = Path(name)
-        shutil.copytree(source, away / name) if source.is_dir() else shutil.copy(source, away / name)
+    _copy_without_sources(away)
     session.chdir(away)
     session.run("pytest", *ALL, *session.posargs)
+
+
+# Imports a package with all of its modules. Those that may be missing come with extras that the tests do without.
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+package, *extras = sys.argv[1:]
+for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+    try:
+        found.name.endswith("__main__") or importlib.import_module(found.name)
+    except ModuleNotFoundError as error:
+        if error.name.partition(".")[0] not in extras:
+            raise
+"""
+
+
+@nox.session(python=VERSIONS[0])
+def packages(session: nox.Session) -> None:
+    """Each distribution alone: its wheel with what it requires and nothing else, all of its modules, then its tests.
+
+    `-- repair jobs` tries these; without names, all and `streamfold` itself.
+    """
+    folder = Path(session.create_tmp()).resolve()
+    lines = Path(_build(session, folder / "dist")).read_text("utf-8").splitlines()
+    tools = folder / "tools.txt"
+    tools.write_text("\n".join(line for line in lines if ".whl" not in line), "utf-8")
+    _copy_without_sources(folder / "checkout")
+    session.chdir(folder / "checkout")
+    for built in (line for line in lines if ".whl" in line):
+        package = Path(built).name.partition("-")[0]
+        name = package.removeprefix("streamfold_")
+        if session.posargs and name not in session.posargs:
+            continue
+        python = folder / package / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+        session.run("python", "-m", "venv", "--clear", str(folder / package), silent=True)
+        pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        session.run(*pip, "--find-links", str(folder / "dist"), built, external=True)
+        extras = ["langchain_core", "pydantic_ai", "pytest", "ray"]
+        session.run(str(python), "-c", IMPORT_ALL, package, *extras, external=True)
+        session.run(*pip, "-r", str(tools), external=True)
+        others = {"streamfold_gateway"} if name == "lab" else set()  # the extra `live`
+        code = "import importlib.metadata as m; print(*{found.name for found in m.distributions()})"
+        installed = str(session.run(str(python), "-c", code, external=True, silent=True)).split()
+        ours = {found.replace("-", "_") for found in installed if found.startswith("streamfold")}
+        if ours != {"streamfold", package} | others:
+            session.error(f"{package} brings {ours}")
+        tests = "tests" if package == "streamfold" else f"packages/{name}/tests"
+        session.run(str(python), "-m", "pytest", tests, external=True)
 
 
 @nox.session(python=VERSIONS[0])
@@ -214,13 +268,6 @@ def thorough(session: nox.Session) -> None:
     """Every cut, every case on every event loop, fuzzing and load: what `pytest` tries one of each kind of."""
     session.install(*DEV, *DOCS)
     session.run("pytest", "--thorough", *session.posargs, env={"STREAMFOLD_THOROUGH": "2"})
-
-
-@nox.session(python=VERSIONS[0])
-def lab(session: nox.Session) -> None:
-    """The tests of the lab, a distribution of its own over the public modules of this one."""
-    session.install(*DEV)
-    session.run("pytest", "packages/lab/tests", *session.posargs)
 
 
 @nox.session(python=VERSIONS[0])

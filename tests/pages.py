@@ -158,10 +158,18 @@ def run_tests(folder: Path, files: list[str]) -> None:
     assert "skipped" not in done.stdout
 
 
-def lab_commands() -> set[str]:
-    """The commands that `streamfold` has where the lab is installed."""
-    lab = Path(__file__).resolve().parents[1] / "packages" / "lab" / "pyproject.toml"
-    return set(tomllib.loads(lab.read_text("utf-8"))["project"]["entry-points"]["streamfold.commands"])
+def commands_of(package: str = "*") -> set[str]:
+    """The commands that `streamfold` has where a distribution of `packages/` is installed."""
+    read = [
+        tomllib.loads(file.read_text("utf-8"))["project"] for file in ROOT.glob(f"packages/{package}/pyproject.toml")
+    ]
+    return {name for project in read for name in project.get("entry-points", {}).get("streamfold.commands", ())}
+
+
+def skip_without_packages(page: Path) -> None:
+    """Skips the test of a page whose blocks import a distribution that is not installed."""
+    for name in re.findall(r"^ *(?:from|import) (streamfold_\w+)", page.read_text("utf-8"), re.MULTILINE):
+        pytest.importorskip(name)
 
 
 def check_commands(text: str) -> None:
@@ -174,8 +182,8 @@ def check_commands(text: str) -> None:
         for command in re.findall(r"(?:^|\| |&& )(?:\.venv/bin/)?(streamfold [^|#]*)", line):
             words = shlex.split(command)[1:]
             found: Any = typer.main.get_command(app)
-            if words and words[0] in lab_commands() and words[0] not in found.commands:
-                continue  # the lab isn't installed: its own tests run the page again
+            if words and words[0] in commands_of() and words[0] not in found.commands:
+                continue  # its package is not installed
             while words and words[0] in getattr(found, "commands", {}):
                 found = found.commands[words.pop(0)]
             assert not hasattr(found, "commands"), f"no such command: {command}"

@@ -19,7 +19,6 @@ from client_readers import so_far, sse
 from provider_streams import WIRES, WRITERS, Answer, Atom, Event, Item, Piece, arguments, failure, text, written
 from scale import pick
 from streamfold import Provider, Reply, StreamDecoder, StreamError, UpstreamError
-from streamfold_repair.httpx import RepairTransport
 
 CASES = pick(1000, 30, 5000)  # of each wire format
 
@@ -233,6 +232,7 @@ def with_unknown_field(event: Event) -> Event:
 
 
 async def repairing(wire: str, seed: int) -> None:
+    transport = pytest.importorskip("streamfold_repair.httpx").RepairTransport
     random, events, body, cut = case(wire, seed)
     is_rewritten = random.random() < 0.5
     if is_rewritten:
@@ -245,7 +245,7 @@ async def repairing(wire: str, seed: int) -> None:
     came, broke = b"", False
     network = Network(pieces(random, body[:cut]), httpx.ReadError("reset"))
     async with (
-        httpx.AsyncClient(transport=RepairTransport(network, **options)) as client,
+        httpx.AsyncClient(transport=transport(network, **options)) as client,
         client.stream("POST", f"http://test{PATHS[wire]}", json={"model": "m", "stream": True}) as response,
     ):
         try:

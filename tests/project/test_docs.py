@@ -13,7 +13,7 @@ from typing import Any, get_args
 import pytest
 
 import streamfold
-from pages import ROOT, Page
+from pages import ROOT, Page, skip_without_packages
 from scripts import loaded
 from streamfold import WarningCode
 from streamfold.values import errors
@@ -43,8 +43,7 @@ async def test_every_block_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The Python blocks of a page are one program that runs, its tests pass, and its commands exist."""
-    if "from streamfold_lab" in (ROOT / name).read_text("utf-8"):
-        pytest.importorskip("streamfold_lab", reason="streamfold-lab is not installed: its own tests run the page")
+    skip_without_packages(ROOT / name)
     before = set(sys.modules)
     try:
         await Page(ROOT / name, tmp_path, monkeypatch, capsys).run()

@@ -266,6 +266,41 @@ def _public_modules() -> set[str]:
     return {f"streamfold{name}" if name.startswith(".") else name for name in names}
 
 
+@each_row(
+    "source", sorted(path.relative_to(REPOSITORY).as_posix() for path in REPOSITORY.glob("packages/*/src/**/*.py"))
+)
+def test_packages_import_no_other_package(source: str) -> None:
+    """A distribution takes from `streamfold` alone: what two of them need is public there."""
+    own = source.split("/")[1]
+    nodes = list(ast.walk(ast.parse((REPOSITORY / source).read_text("utf-8"))))
+    found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    found |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    packages = {name.partition(".")[0] for name in found if name.startswith("streamfold_")}
+    assert packages <= {f"streamfold_{own}"}
+
+
+@each_row("package", sorted(path.name for path in REPOSITORY.glob("packages/*/src/streamfold_*")))
+def test_modules_of_packages_import_down(package: str) -> None:
+    """As in the library, there is no cycle of modules."""
+    files = list(REPOSITORY.glob(f"packages/*/src/{package}/**/*.py"))
+    names = {path: path.with_suffix("").parts[path.parts.index(package) :] for path in files}
+    modules = {".".join(parts).removesuffix(".__init__"): path for path, parts in names.items()}
+    left = {}
+    for module, path in modules.items():
+        here = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+        left[module] = set()
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                base = here[: len(here) - node.level + 1] if node.level else []
+                start = ".".join([*base, *([node.module] if node.module else [])])
+                inside = {f"{start}.{alias.name}" for alias in node.names} & modules.keys()
+                left[module] |= inside or ({start} & modules.keys())
+        left[module] -= {module}
+    while ends := {name for name in left if not left[name] & left.keys()}:
+        left = {name: imported for name, imported in left.items() if name not in ends}
+    assert sorted(left) == [], "a cycle among them"
+
+
 def test_the_library_imports_no_package() -> None:
     """Distributions beside `streamfold` are found by their entry points."""
     named = {module: [name for name in _imports(module) if name.startswith("streamfold_")] for module in MODULES}

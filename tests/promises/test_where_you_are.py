@@ -39,7 +39,6 @@ from sdks import openai
 from servers import END, STREAM, Connection, framed, sends_each, serving
 from streamfold import sync
 from streamfold.testing import call as scripted_call
-from streamfold_repair.httpx import RepairTransport
 from tables import each_row
 
 BOUND_BY = [
@@ -80,9 +79,10 @@ WRONG = [  # both calls under one index, and a head that is repeated with an emp
 @pytest.mark.filterwarnings(SDK)
 async def test_the_line_of_the_readme() -> None:
     """The SDK alone reads one call where there are two; with the transport it reads both."""
+    repairing = pytest.importorskip("streamfold_repair.httpx").RepairTransport()
     read: dict[str, list[tuple[str, str]]] = {}
     async with serving(streaming(*WRONG)) as server:
-        for name, transport in (("alone", httpx.AsyncHTTPTransport()), ("repaired", RepairTransport())):
+        for name, transport in (("alone", httpx.AsyncHTTPTransport()), ("repaired", repairing)):
             client = openai.AsyncOpenAI(
                 api_key="none",
                 base_url=server.base_url,
@@ -100,9 +100,10 @@ async def test_the_line_of_the_readme() -> None:
 @pytest.mark.filterwarnings(SDK)
 async def test_an_sdk_runs_no_call_of_a_stream_that_broke_off() -> None:
     """It raises its own error instead, wherever the stream breaks off."""
+    transport = pytest.importorskip("streamfold_repair.httpx").RepairTransport
     for at in range(1, len(WRONG) - 1):
         async with serving(streaming(*WRONG[:at])) as server:
-            http = httpx.AsyncClient(transport=RepairTransport())
+            http = httpx.AsyncClient(transport=transport())
             client = openai.AsyncOpenAI(api_key="none", base_url=server.base_url, http_client=http, max_retries=0)  # type: ignore[arg-type]
             messages: Any = [{"role": "user", "content": "Hi"}]
             async with client:

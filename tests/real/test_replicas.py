@@ -16,11 +16,13 @@ import pytest
 from proxies import program, running_proxy
 
 from folding import DONE, call, entry, event, fin, text
-from gateways import Command, running_command
 from processes import free_port
 from servers import END, STREAM, Connection, framed, serving
 from streamfold import APIError, Provider, Tool
 from valkeys import valkey_program
+
+pytest.importorskip("streamfold_gateway")
+from gateways import Command, running_command
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "replicas"
 KINDS = {"haproxy": "haproxy.cfg", "nginx": "nginx.conf"}
