@@ -132,8 +132,8 @@ async def test_many_long_answers_that_nobody_reads(monkeypatch: pytest.MonkeyPat
     def roomy(number: int, size: int, age: float) -> Retention:
         return Retention(number, 8 * size, age)  # what is done stays until it is asked for
 
-    had_room = RecorderMemory.has_room
-    monkeypatch.setattr(RecorderMemory, "has_room", has_room)
+    had_room = RecorderMemory.has_capacity
+    monkeypatch.setattr(RecorderMemory, "has_capacity", has_room)
     monkeypatch.setattr("streamfold_gateway.app.Retention", roomy)
     async with (
         serving(says_more) as upstream,
@@ -169,8 +169,8 @@ async def test_a_long_answer_is_not_held_many_times(
     responses = ResponseStore(MemoryStore(Retention(size=5 * length)), 5 * length)
     kept = StoredResponse("resp_1", "me", [], None, {"status": "queued"})
     running = BackgroundResponse(responses, RecorderMemory(5 * length), kept, {"background": True})
-    running.emitter = ResponsesSerializer(id="resp_1", model="m", listener=running.note, returns=False)
-    fold, writer = StreamAccumulator(partial_tool_calls=True), ReplyWriter(running.emitter)
+    running.serializer = ResponsesSerializer(id="resp_1", model="m", listener=running.note, returns=False)
+    fold, writer = StreamAccumulator(partial_tool_calls=True), ReplyWriter(running.serializer)
 
     def feed(delta: Any) -> None:
         chunk = fold.feed(delta)

@@ -136,12 +136,12 @@ async def test_a_process_that_is_gone(tmp_path: Path) -> None:
     assert (found.response["status"], [event.number for event in await other.events(found)]) == ("failed", [0])
     running = await other.get("b", "me")
     assert running is not None
-    assert await other.wanted(running) is None
+    assert await other.pending_cancellation(running) is None
     await other.cancel(running)
-    assert await other.wanted(running) == "cancelled"
+    assert await other.pending_cancellation(running) == "cancelled"
     await other.delete("b", "me")
     await other.cancel(running)
-    assert await other.wanted(running) == "deleted"
+    assert await other.pending_cancellation(running) == "deleted"
     assert await other.get("b", "me") is None
     await other.aclose()
     assert [found.name for found in tmp_path.iterdir() if found.suffix == ".lock"] == []
@@ -159,8 +159,8 @@ async def test_what_is_not_kept_yet_is_not_shown_either() -> None:
 
     kept = StoredResponse("resp_1", "me", [], None, {"status": "queued"})
     running = BackgroundResponse(ResponseStore(Slow(), 10**6), RecorderMemory(10**6), kept, {"background": True})
-    running.emitter = ResponsesSerializer(id="resp_1", model="m", listener=running.note, returns=False)
-    running.emitter.begin()
+    running.serializer = ResponsesSerializer(id="resp_1", model="m", listener=running.note, returns=False)
+    running.serializer.begin()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(running.save)
         await puts.wait()

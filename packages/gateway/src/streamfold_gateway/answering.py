@@ -29,9 +29,9 @@ from .request_body import ClientGone, Receive
 from .request_log import RequestLog
 from .response_stream import DisconnectWatcher, GuardedSend, Send, Sink, SSEResponse, send_json
 
-_PARTING = 1.0  # seconds to tell the client that the server stops
-_APART = 0.1  # seconds between two pieces that must not be read as one: Node joins what comes at once
-_GRACE = 10.0  # seconds for which an answer is read on whose client has left, where it counts what it used
+_SHUTDOWN_SECONDS = 1.0  # seconds to tell the client that the server stops
+_PIECE_DELAY = 0.1  # seconds between two pieces that must not be read as one: Node joins what comes at once
+_READ_ON_SECONDS = 10.0  # seconds for which an answer is read on whose client has left, where it counts what it used
 
 
 @dataclass(slots=True)
@@ -45,14 +45,14 @@ class Answering:
             for some seconds where that `reads_on`, as the provider says at the end what it has used.
     """
 
-    wire: ClientAPI
-    asked: ClientRequest
-    served: ModelRoute
+    api: ClientAPI
+    request: ClientRequest
+    route: ModelRoute
     options: GatewayOptions
     log: RequestLog
     dropped: Warnings
     turn_cache: TurnCache | None = None
-    charge: UsageMeter | None = None
+    meter: UsageMeter | None = None
     _gone: bool = field(default=False, init=False)
     _watched: DisconnectWatcher | None = field(default=None, init=False)
 
@@ -66,16 +66,16 @@ class Answering:
             HTTPError: there is no answer, and nothing has been sent.
             ClientGone: the client left before the end.
         """
-        headers = {**self._headers, **self.wire.stream_headers(self.asked)}
-        sink = sink or SSEResponse(send, headers, self.options.keepalive, self.wire.keep_alive)
-        writer = ReplyWriter(self.wire.emitter(self.asked))
+        headers = {**self._headers, **self.api.stream_headers(self.request)}
+        sink = sink or SSEResponse(send, headers, self.options.keepalive, self.api.keep_alive)
+        writer = ReplyWriter(self.api.serializer(self.request))
         answered = False
         refusal: HTTPError | None = None
 
-        self._watched = DisconnectWatcher(receive, sink if self.asked.stream else None, self._leave)
+        self._watched = DisconnectWatcher(receive, sink if self.request.stream else None, self._leave)
         async with self._watched:
             try:
-                await (self._stream(writer, sink) if self.asked.stream else self._whole(send))
+                await (self._stream(writer, sink) if self.request.stream else self._whole(send))
                 answered = True
             except HTTPError as exc:
                 refusal = exc  # raised below, behind the block
@@ -84,8 +84,8 @@ class Answering:
             except anyio.get_cancelled_exc_class():
                 if not self._gone:  # the server stops: what has begun must not end as if it were whole
                     self.log.stopped()
-                    with anyio.move_on_after(_PARTING, shield=True):
-                        await self._part(writer, sink, send)
+                    with anyio.move_on_after(_SHUTDOWN_SECONDS, shield=True):
+                        await self._send_shutdown_error(writer, sink, send)
                 raise
         if self._gone and not answered:  # after the answer every client leaves
             raise ClientGone
@@ -96,7 +96,7 @@ class Answering:
         """Gives the answer up, at once or soon: its client has left."""
         if not self._gone and self._watched is not None:
             self._gone = True
-            self._watched.end(_GRACE if self._reads_on else 0.0)
+            self._watched.end(_READ_ON_SECONDS if self._reads_on else 0.0)
 
     async def _stream(self, writer: ReplyWriter, sink: Sink) -> None:
         """Writes the answer as it arrives."""
@@ -110,7 +110,7 @@ class Answering:
                 waiting.clear()
 
         try:
-            reply = await self._read(write, partial_tool_calls=self.wire.streams_partial_calls)
+            reply = await self._read(write, partial_tool_calls=self.api.streams_partial_calls)
             await self._end(sink, writer.finish(reply))
             self.log.completed(reply)
         except ClientGone:
@@ -122,18 +122,18 @@ class Answering:
                 raise refusal from refusal.__cause__
             self.log.failed(refusal)
             partial = error.partial if isinstance(error, APIError) else None
-            await self._end_failed(sink, b"".join([*waiting, writer.fail(self.wire.stream_info(refusal), partial)]))
+            await self._end_failed(sink, b"".join([*waiting, writer.fail(self.api.stream_info(refusal), partial)]))
 
     async def _end_failed(self, sink: Sink, events: bytes) -> None:
-        *rest, last = self.wire.writes(events)
+        *rest, last = self.api.split_failure(events)
         for piece in rest:
             await sink.write(piece)
-            await anyio.sleep(_APART)
+            await anyio.sleep(_PIECE_DELAY)
         await self._end(sink, last)
 
     async def _end(self, sink: Sink, events: bytes) -> None:
         """Writes the last events, when the answer is kept: its client may refer to it from then on."""
-        if self.asked.keeper is not None and (note := await self.asked.keeper.save()):
+        if self.request.recorder is not None and (note := await self.request.recorder.save()):
             events = sse_comment(f"streamfold warning {note}") + events
         await sink.write(events, last=True)
 
@@ -145,15 +145,17 @@ class Answering:
             deltas.extend(order.feed(chunk))
 
         try:
-            reply = await self._read(keep, partial_tool_calls=self.wire.streams_partial_calls)
-            emitter = self.wire.emitter(self.asked)
-            reply = keep_call_kinds(reply, emitter.call_kinds)
-            rest = order.end(reply, emitter)
-            body = emitter.serialize_whole(end_deltas(reply, has_items=True) if has_items(reply) else [*deltas, *rest])
+            reply = await self._read(keep, partial_tool_calls=self.api.streams_partial_calls)
+            serializer = self.api.serializer(self.request)
+            reply = keep_call_kinds(reply, serializer.call_kinds)
+            rest = order.end(reply, serializer)
+            body = serializer.serialize_whole(
+                end_deltas(reply, has_items=True) if has_items(reply) else [*deltas, *rest]
+            )
         except Exception as error:
             refusal = _refusal(error)
             raise refusal from refusal.__cause__
-        note = await self.asked.keeper.save() if self.asked.keeper is not None else ""
+        note = await self.request.recorder.save() if self.request.recorder is not None else ""
         await send_json(send, 200, body, {**self._headers, **warning_header(reply.warnings, note)})
         self.log.completed(reply)
 
@@ -166,34 +168,34 @@ class Answering:
             HTTPError: the request does not fit the provider, or the provider can't be asked.
             APIError: the provider failed.
         """
-        charge = self.charge
+        meter = self.meter
         try:
-            stream = self.served.stream(
-                self.asked.request,
+            stream = self.route.stream(
+                self.request.parsed,
                 repair_history=self.options.repair_history,
                 partial_tool_calls=partial_tool_calls,
                 turn_cache=self.turn_cache,
             )
-            if charge is not None:
-                charge.begin(stream)
+            if meter is not None:
+                meter.begin(stream)
             async with stream:
                 async for chunk in stream:
-                    if charge is not None:
-                        charge.take(chunk)
+                    if meter is not None:
+                        meter.take(chunk)
                     if not self._gone:
                         await self._show(take, chunk, stream)
-                if charge is not None:
-                    charge.answered(stream.reply)
+                if meter is not None:
+                    meter.answered(stream.reply)
                 if self._gone:
                     raise ClientGone
                 return _with_warnings(without_non_finite(stream.reply), self.dropped)
         except APIError as error:
-            if charge is not None:
-                charge.failed(error)
+            if meter is not None:
+                meter.failed(error)
             raise
         except ConfigError as error:
-            if charge is not None:
-                charge.not_sent()
+            if meter is not None:
+                meter.not_sent()
             if isinstance(error, NotConfiguredError):
                 why = "the server is misconfigured for this model; see its log"
                 raise http_error(500, why, x_should_retry="false") from error
@@ -209,27 +211,27 @@ class Answering:
                 raise
             self._leave()
 
-    async def _part(self, writer: ReplyWriter, sink: Sink, send: Send) -> None:
+    async def _send_shutdown_error(self, writer: ReplyWriter, sink: Sink, send: Send) -> None:
         refusal = http_error(
             503, "service unavailable: the server is shutting down"
         )  # words that make agents ask again
         if sink.started:
-            await self._end_failed(sink, writer.fail(self.wire.info(refusal)))
+            await self._end_failed(sink, writer.fail(self.api.info(refusal)))
         else:
-            await send_json(send, *self.wire.error(refusal, self.asked.id), self._headers)
+            await send_json(send, *self.api.error(refusal, self.request.id), self._headers)
 
     async def settle(self) -> None:
         """Charges what it has used, if anybody wants to know."""
-        if self.charge is not None:
-            await self.charge.aclose()
+        if self.meter is not None:
+            await self.meter.aclose()
 
     @property
     def _reads_on(self) -> bool:
-        return self.charge is not None and self.charge.reads_on
+        return self.meter is not None and self.meter.reads_on
 
     @property
     def _headers(self) -> dict[str, str]:
-        return self.wire.headers(self.asked.id)
+        return self.api.headers(self.request.id)
 
 
 def _refusal(error: Exception) -> HTTPError:

@@ -128,7 +128,7 @@ class Gateway:
                 *[Route(f"/{version}/models", self._list, methods=["GET"]) for version in _VERSIONS],
                 *[Route(f"/{version}/models/{{name:path}}", self._one, methods=["GET"]) for version in _VERSIONS],
                 Route("/v1/responses/compact", self._compact, methods=["POST"]),
-                *[route for wire in CLIENT_APIS for route in self._routes(wire(options))],
+                *[route for api in CLIENT_APIS for route in self._routes(api(options))],
             ],
             exception_handlers={HTTPException: _http_error, HTTPError: _refusal},  # type: ignore[dict-item]
             lifespan=self._lifespan,
@@ -189,10 +189,10 @@ class Gateway:
         async with self:
             yield
 
-    def _routes(self, wire: ClientAPI) -> list[Route]:
-        if self._responses is not None and isinstance(wire, ResponsesAPI):
-            return StoredResponses(self._handler, self._background, wire, self._responses).routes()
-        return [Route(wire.path, APIRoute(partial(self._handler.answer, wire)), methods=["POST"])]
+    def _routes(self, api: ClientAPI) -> list[Route]:
+        if self._responses is not None and isinstance(api, ResponsesAPI):
+            return StoredResponses(self._handler, self._background, api, self._responses).routes()
+        return [Route(api.path, APIRoute(partial(self._handler.answer, api)), methods=["POST"])]
 
     async def _health(self, _: HTTPRequest) -> Response:
         return JSONResponse({"status": "ok"})
@@ -213,7 +213,7 @@ class Gateway:
     async def _one(self, request: HTTPRequest) -> Response:
         client = self.access.check(request.scope)
         name = request.path_params["name"]
-        self.models.find(name, client)
+        self.models.resolve(name, client)
         return JSONResponse(_wire_of(request).model_entry(name, self._began))
 
 
@@ -235,24 +235,24 @@ def _path(scope: Any) -> str:
 def _wire_of(request: HTTPRequest) -> type[ClientAPI]:
     """The API that a request belongs to, where its path does not say it."""
     path = _path(request.scope)
-    return next((wire for wire in CLIENT_APIS if wire.owns(path, request.headers)), ChatAPI)
+    return next((api for api in CLIENT_APIS if api.matches(path, request.headers)), ChatAPI)
 
 
 async def _refusal(request: HTTPRequest, refusal: HTTPError) -> Response:
-    wire = _wire_of(request)(GatewayOptions())
-    request_id = wire.id_prefix + token_hex(16)
-    status, body = wire.error(refusal, request_id)
+    api = _wire_of(request)(GatewayOptions())
+    request_id = api.id_prefix + token_hex(16)
+    status, body = api.error(refusal, request_id)
     path = one_line(request.url.path[:200])
     log.info("%s %s: refused (HTTP %d): %s", request.method, path, status, one_line(refusal.info.message))
-    return JSONResponse(body, status, {**wire.headers(request_id), **refusal.headers})
+    return JSONResponse(body, status, {**api.headers(request_id), **refusal.headers})
 
 
 async def _http_error(request: HTTPRequest, error: HTTPException) -> Response:
     if request.headers.get("upgrade", "").lower() == "websocket":
         return await _refusal(request, _no_websockets())
-    paths = (wire.path.replace("{version}/{model:path}", "v1beta/models/{model}") for wire in CLIENT_APIS)
-    served = ", ".join([*(f"POST {path}" for path in paths), "GET /v1/models", "GET /healthz"])
-    message = f"{error.detail}: {request.method} {request.url.path[:200]}. Served here: {served}"
+    paths = (api.path.replace("{version}/{model:path}", "v1beta/models/{model}") for api in CLIENT_APIS)
+    route = ", ".join([*(f"POST {path}" for path in paths), "GET /v1/models", "GET /healthz"])
+    message = f"{error.detail}: {request.method} {request.url.path[:200]}. Served here: {route}"
     return await _refusal(request, http_error(error.status_code, message))
 
 

@@ -41,16 +41,16 @@ class GatewayKey:
         return sha256(self.key).hexdigest() if self.key else ""
 
     @property
-    def may_ask_anything(self) -> bool:
+    def allows_any_model(self) -> bool:
         """Whether the client may use every model that is served."""
         return self.options.any_model
 
-    def may_ask(self, model: str) -> bool:
+    def allows_model(self, model: str) -> bool:
         """Returns whether the client may use the model of this name."""
         return any(fnmatchcase(model, pattern) for pattern in self.options.models)
 
 
-ANYBODY = GatewayKey()
+ANONYMOUS = GatewayKey()
 
 
 def read_keys(keys: Collection[str | GatewayKey] | Mapping[str, Any]) -> list[GatewayKey]:
@@ -117,7 +117,7 @@ class Authenticator:
         """Returns who asks; where no key is needed, that is `ANYBODY`.
 
         Raises:
-            Refused: the request is not allowed.
+            HTTPError: the request is not allowed.
         """
         headers = Headers(scope=scope)
         self._check_host(headers.get("host"), scope.get("server"))
@@ -131,7 +131,7 @@ class Authenticator:
             raise http_error(
                 403, f"web pages of {origin:.200} may not use a server that asks for no key; configure a key"
             )
-        return ANYBODY
+        return ANONYMOUS
 
     def _check_host(self, header: str | None, server: Any) -> None:
         host = _name(header or "")

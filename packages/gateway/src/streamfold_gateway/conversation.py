@@ -16,7 +16,7 @@ _GO_ON_WITH_TEXTS = {"anthropic", "gemini"}  # adapters of APIs that continue a 
 _ROLES = ("system", "developer")  # two words for the same; only OpenAI's newer models know the second
 
 
-def for_providers(
+def repair_conversation(
     messages: tuple[Message, ...], adapters: Collection[str], *, own: str, continues: bool
 ) -> tuple[tuple[Message, ...], list[ReplyWarning]]:
     """Returns a conversation without what clients leave in one, and most providers refuse; and what was mended.

@@ -25,7 +25,7 @@ from .answering import Answering
 from .apis import ClientAPI, ClientRequest, ResponseRecorder, permitted_members, with_operator_members
 from .auth import Authenticator, GatewayKey
 from .config import GatewayOptions
-from .conversation import for_providers
+from .conversation import repair_conversation
 from .http_errors import HTTPError, http_error
 from .metrics import Metrics
 from .models import ModelRoute, ModelRouter
@@ -92,7 +92,7 @@ _LARGE = 2**18  # bytes of a body above which it is parsed beside the event loop
 class IncomingRequest:
     """A request, and the client that it comes from."""
 
-    wire: ClientAPI
+    api: ClientAPI
     scope: Any
     receive: Receive
     send: GuardedSend
@@ -131,9 +131,9 @@ class RequestBodyJSON(AccountedBody):
 
     async def __aenter__(self) -> Self:
         try:
-            self._handler.check_room()
+            self._handler.check_capacity()
             raw = await self.read(Headers(scope=self._incoming.scope), self._incoming.receive)
-            self._handler.check_room()  # one whose body is still on its way takes nobody's place
+            self._handler.check_capacity()  # one whose body is still on its way takes nobody's place
             self._handler.count(1)
             self._counted = True
             self.hold_structure(await _beside(len(raw), partial(parsed_size, raw, self._options.max_body_bytes)))
@@ -180,22 +180,22 @@ class RequestHandler:
         self._metrics = metrics
         self._observers = [*([metrics.observe] if metrics else []), *([log_json] if options.json_log else [])]
 
-    async def answer(self, wire: ClientAPI, scope: Any, receive: Receive, send: Send) -> None:
+    async def answer(self, api: ClientAPI, scope: Any, receive: Receive, send: Send) -> None:
         """Answers one request of a client: with the provider's answer, or with an error in the API's form."""
-        await self.handle(self._answer, wire, scope, receive, send)
+        await self.handle(self._answer, api, scope, receive, send)
 
-    async def handle(self, handle: Handler, wire: ClientAPI, scope: Any, receive: Receive, send: Send) -> None:
+    async def handle(self, handle: Handler, api: ClientAPI, scope: Any, receive: Receive, send: Send) -> None:
         """Does with a request what `handle` does, if its client may use the server. What that refuses is the answer."""
-        log = RequestLog(wire.id_prefix + token_hex(16), wire.adapter, self._observers)
+        log = RequestLog(api.id_prefix + token_hex(16), api.adapter, self._observers)
         guarded = GuardedSend(send, self.options.send_timeout)
         try:
             try:
                 client = self.access.check(scope)
                 log.key = client.name
-                await handle(IncomingRequest(wire, scope, receive, guarded, client, log))
+                await handle(IncomingRequest(api, scope, receive, guarded, client, log))
             except HTTPError as refusal:
                 log.failed(refusal)
-                await send_json(guarded, *wire.error(refusal, log.id), {**wire.headers(log.id), **refusal.headers})
+                await send_json(guarded, *api.error(refusal, log.id), {**api.headers(log.id), **refusal.headers})
         except ClientGone:
             log.disconnected()
 
@@ -204,7 +204,7 @@ class RequestHandler:
             await self.reply(incoming, body)
 
     @contextmanager
-    def place(self, size: int) -> Iterator[None]:
+    def occupy_slot(self, size: int) -> Iterator[None]:
         """Counts an answer that goes on without its client: it takes the place of its request, and of its body."""
         self.bodies.add(size)
         self.count(1)
@@ -216,73 +216,77 @@ class RequestHandler:
 
     async def reply(self, incoming: IncomingRequest, body: RequestBodyJSON) -> None:
         """Answers a request whose body has been read."""
-        if (exchange := await self._begun(incoming, body)) is not None:
-            await self.run(exchange, incoming.client, incoming.receive, incoming.send, None)
+        if (answering := await self._begun(incoming, body)) is not None:
+            await self.run(answering, incoming.client, incoming.receive, incoming.send, None)
 
     async def _begun(self, incoming: IncomingRequest, body: RequestBodyJSON) -> Answering | None:
         """Answers a request that no model answers; returns the answer to any other."""
-        asked, served = await self._read(incoming, body)
-        if (answer := await incoming.wire.at_once(asked, served)) is not None:
-            headers = {**incoming.wire.headers(incoming.log.id), **answer.headers}
+        request, route = await self._read(incoming, body)
+        if (answer := await incoming.api.immediate_answer(request, route)) is not None:
+            headers = {**incoming.api.headers(incoming.log.id), **answer.headers}
             await send_json(incoming.send, 200, answer.body, headers)
             incoming.log.answered(answer.note)
             return None
-        return self._exchange(incoming, asked, served)
+        return self._prepare(incoming, request, route)
 
-    async def exchange(
-        self, incoming: IncomingRequest, body: RequestBodyJSON, keeper: ResponseRecorder | None = None
+    async def answering(
+        self, incoming: IncomingRequest, body: RequestBodyJSON, recorder: ResponseRecorder | None = None
     ) -> Answering:
-        """Returns the answer to a request that a model will give. Raises Refused where that can't be.
+        """Returns the answer to a request that a model will give. Raises HTTPError where that can't be.
 
         Args:
             keeper: keeps the answer.
         """
-        asked, served = await self._read(incoming, body)
-        return self._exchange(incoming, replace(asked, keeper=keeper), served)
+        request, route = await self._read(incoming, body)
+        return self._prepare(incoming, replace(request, recorder=recorder), route)
 
     async def run(
-        self, exchange: Answering, client: GatewayKey, receive: Receive, send: GuardedSend, sink: Sink | None
+        self, answering: Answering, client: GatewayKey, receive: Receive, send: GuardedSend, sink: Sink | None
     ) -> None:
-        """Has an answer made, within the limits of the client's key. Raises Refused, ClientGone; see
+        """Has an answer made, within the limits of the client's key. Raises HTTPError, ClientGone; see
         `Answering.run`."""
-        if exchange.charge is None:
-            await self.reserve(exchange, client)
+        if answering.meter is None:
+            await self.reserve(answering, client)
         try:
             with requests_of(client.id):
-                await exchange.run(receive, send, sink)
+                await answering.run(receive, send, sink)
         finally:
-            await exchange.settle()
+            await answering.settle()
 
-    async def reserve(self, exchange: Answering, client: GatewayKey) -> None:
-        """Reserves what an answer may use, within the limits of the client's key; `run` settles it. Raises Refused."""
-        exchange.charge = await self._rate_limits.charge(client, exchange.served, exchange.asked.request)
+    async def reserve(self, answering: Answering, client: GatewayKey) -> None:
+        """Reserves what an answer may use, within the limits of the client's key; `run` settles it.
+
+        Raises:
+            HTTPError: the request is beyond a limit.
+        """
+        answering.meter = await self._rate_limits.reserve(client, answering.route, answering.request.parsed)
 
     async def _read(self, incoming: IncomingRequest, body: RequestBodyJSON) -> tuple[ClientRequest, ModelRoute]:
         return await _beside(body.size, partial(self._parse, incoming, body))
 
     def _parse(self, incoming: IncomingRequest, body: RequestBodyJSON) -> tuple[ClientRequest, ModelRoute]:
-        wire, scope, log, client = incoming.wire, incoming.scope, incoming.log, incoming.client
+        api, scope, log, client = incoming.api, incoming.scope, incoming.log, incoming.client
         value, most = body.value, self.options.max_objects
         if body.size > 2 * most and (count := _objects_in(value)) > most:  # the shortest object has two bytes
             raise http_error(400, f"too many JSON objects: {count}; allowed are {most}")
         headers, params = Headers(scope=scope), scope["path_params"]
         if query := scope["query_string"]:
             params = {**QueryParams(query), **params}
-        model = wire.model(value, params) if isinstance(value, Mapping) else None
+        model = api.model(value, params) if isinstance(value, Mapping) else None
         if isinstance(model, str):
             if len(model) > _LONGEST_NAME:
                 raise http_error(400, f"the model's name has {len(model)} characters; allowed are {_LONGEST_NAME}")
             log.model = model
         dropped: tuple[ReplyWarning, ...] = ()
         user = named_end_user(value, headers) if isinstance(value, Mapping) else ""  # also by members that are not sent
-        any_model = client.may_ask_anything and "*" in self.options.allow_models
+        any_model = client.allows_any_model and "*" in self.options.allow_models
         try:
             if isinstance(value, Mapping):
-                value, dropped = permitted_members(value, wire.members, client.options, any_model=any_model)
+                value, dropped = permitted_members(value, api.members, client.options, any_model=any_model)
             # What may stand in a request depends on who is asked. Without a name, that is what is wrong with it.
-            named = self._models.find(model, client) if isinstance(model, str) else None
+            named = self._models.resolve(model, client) if isinstance(model, str) else None
             adapters = named.adapters if named else ()
-            asked = wire.read(
+            request = api.read(
                 value,
                 params=params,
                 adapters=adapters,
@@ -296,30 +300,30 @@ class RequestHandler:
             raise http_error(400, error.problem) from error
         except RecursionError:
             raise http_error(400, "the request body is nested too deeply") from None
-        return asked, named or self._models.find(asked.model, client)
+        return request, named or self._models.resolve(request.model, client)
 
-    def _exchange(self, incoming: IncomingRequest, asked: ClientRequest, served: ModelRoute) -> Answering:
-        wire = incoming.wire
-        user = asked.end_user
+    def _prepare(self, incoming: IncomingRequest, request: ClientRequest, route: ModelRoute) -> Answering:
+        api = incoming.api
+        user = request.end_user
         try:
-            asked, dropped = wire.for_provider(wire.without_client_ids(asked), served.adapters)
+            request, dropped = api.adapt_request(api.without_client_ids(request), route.adapters)
         except ConfigError as error:
             raise http_error(400, error.problem) from error
-        asked, replaced = with_operator_members(asked, served.endpoints)
-        messages, mended = for_providers(
-            asked.request.messages, served.adapters, own=wire.adapter, continues=wire.continues
+        request, replaced = with_operator_members(request, route.endpoints)
+        messages, mended = repair_conversation(
+            request.parsed.messages, route.adapters, own=api.adapter, continues=api.continues
         )
-        if messages != asked.request.messages:
-            asked = replace(asked, request=replace(asked.request, messages=messages))
+        if messages != request.parsed.messages:
+            request = replace(request, parsed=replace(request.parsed, messages=messages))
         cache = self._turn_cache
-        if cache is not None and served.takes_arguments:
-            cache = cache.of(incoming.client.id, end_user=user, ids=wire.returns_ids)
-            asked = replace(asked, turns_cached=True)
-        warnings = [*asked.dropped, *dropped, *replaced, *mended]
-        return Answering(wire, asked, served, self.options, incoming.log, warnings, cache)
+        if cache is not None and route.takes_arguments:
+            cache = cache.of(incoming.client.id, end_user=user, ids=api.returns_ids)
+            request = replace(request, turns_cached=True)
+        warnings = [*request.dropped, *dropped, *replaced, *mended]
+        return Answering(api, request, route, self.options, incoming.log, warnings, cache)
 
-    def check_room(self) -> None:
-        """Raises Refused if there are as many requests as there may be."""
+    def check_capacity(self) -> None:
+        """Raises HTTPError if there are as many requests as there may be."""
         if self.running >= self.options.max_requests:
             message = f"{self.running} requests are being answered already; try again later"
             raise http_error(503, message, "overloaded", retry_after="1")

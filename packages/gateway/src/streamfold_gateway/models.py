@@ -19,7 +19,7 @@ from streamfold.middleware import BaseChatModel, get_model_info
 from streamfold.turn_cache import CachingAnswer, TurnCache
 from streamfold.types import BackendInfo, ChatParams, ModelInfo, Request, TimeoutOptions
 
-from .auth import ANYBODY, GatewayKey
+from .auth import ANONYMOUS, GatewayKey
 from .config import GatewayOptions
 from .http_errors import http_error
 
@@ -56,8 +56,8 @@ class ModelRoute:
 
     def cost(self, usage: Usage) -> Cost | None:
         """Returns what so many tokens cost at the dearest endpoint that may answer; None if that is not known."""
-        asked = self._asked(self.endpoints)
-        found = [cost for endpoint, model in asked if (cost := endpoint.cost(usage, model)) is not None]
+        request = self._asked(self.endpoints)
+        found = [cost for endpoint, model in request if (cost := endpoint.cost(usage, model)) is not None]
         return max(found, key=lambda cost: cost.amount, default=None)
 
     def max_output_tokens(self, allowed: int | None) -> int | None:
@@ -66,8 +66,8 @@ class ModelRoute:
         Args:
             allowed: as the request says; None: it doesn't.
         """
-        asked = self._asked(self.endpoints)
-        return max((endpoint.max_output_tokens(allowed, model) for endpoint, model in asked), default=None)
+        request = self._asked(self.endpoints)
+        return max((endpoint.max_output_tokens(allowed, model) for endpoint, model in request), default=None)
 
     def _asked(self, endpoints: tuple[BackendInfo, ...]) -> Iterator[tuple[BackendInfo, str | None]]:
         """Yields the endpoints with the models that they are asked for; None: their own."""
@@ -170,13 +170,13 @@ class ModelRouter:
 
     def names_for(self, client: GatewayKey) -> list[str]:
         """Returns the names that a client may ask for."""
-        return [name for name in self.names if client.may_ask(name)]
+        return [name for name in self.names if client.allows_model(name)]
 
-    def find(self, name: str, client: GatewayKey = ANYBODY) -> ModelRoute:
-        """Returns what answers for a name. Raises Refused for an unknown name or a model that is not allowed."""
-        asked, name = name, self._meant(name)
+    def resolve(self, name: str, client: GatewayKey = ANONYMOUS) -> ModelRoute:
+        """Returns what answers for a name. Raises HTTPError for an unknown name or a model that is not allowed."""
+        request, name = name, self._resolve_alias(name)
         found = self._find(self._aliases.get(name, name))
-        if found is None or not (client.may_ask(asked) or client.may_ask(name)):
+        if found is None or not (client.allows_model(request) or client.allows_model(name)):
             close = get_close_matches(name, self.names_for(client), n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             why = f"unknown model {name!r}{hint}" if found is None else f"this key may not use the model {name!r}"
@@ -196,15 +196,15 @@ class ModelRouter:
             lines.append(f"{name} ({means})" if means else name)
         return lines
 
-    def missing(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Returns what the configuration of the providers lacks, one text for each problem."""
-        found = [endpoint.problem for served in self._providers.values() for endpoint in served.endpoints]
+        found = [endpoint.problem for route in self._providers.values() for endpoint in route.endpoints]
         return list(dict.fromkeys(filter(None, found)))
 
     def price(self) -> None:
         """Finds out what the models cost, which an answer would do otherwise."""
-        for served in self._providers.values():
-            served.cost(Usage(0, 0, 0))
+        for route in self._providers.values():
+            route.cost(Usage(0, 0, 0))
 
     async def aclose(self) -> None:
         """Closes the providers that were made here."""
@@ -212,7 +212,7 @@ class ModelRouter:
             for provider in self._made:
                 stack.push_async_callback(provider.aclose)
 
-    def _meant(self, name: str) -> str:
+    def _resolve_alias(self, name: str) -> str:
         """Returns the provider or alias that is meant by a name: without the date of a model, or by a pattern."""
         for known in (name, _DATE.sub("", name)):
             if known in self._aliases or self._find(known) is not None:
@@ -220,8 +220,8 @@ class ModelRouter:
         return next((alias for alias in self._aliases if _is_pattern(alias) and fnmatchcase(name, alias)), name)
 
     def _find(self, name: str) -> ModelRoute | None:
-        if (served := self._providers.get(name)) is not None:
-            return served
+        if (route := self._providers.get(name)) is not None:
+            return route
         first, _, other = name.partition(":")
         return ModelRoute(self._providers[first].model, other) if other and first in self._providers else None
 
@@ -232,8 +232,8 @@ class ModelRouter:
                 where = f"keys: {client.name}: models: {pattern!r} is not served{did_you_mean(pattern, self.names)}"
                 raise ConfigError(f"{where}. {self._known()}")
 
-    def _known(self, client: GatewayKey = ANYBODY) -> str:
-        if not client.may_ask_anything:
+    def _known(self, client: GatewayKey = ANONYMOUS) -> str:
+        if not client.allows_any_model:
             return f"Allowed: {', '.join(client.options.models) or 'none'}"
         others = "; PROVIDER:MODEL for another model of a provider" if self._allowed else ""
         return f"Allowed: {', '.join(self.names)}{others}"
@@ -256,7 +256,7 @@ def _is_pattern(name: str) -> bool:
     return any(char in name for char in "*?[")
 
 
-def _stream(model: BaseChatModel, asked: ChatParams) -> ChatStream:
+def _stream(model: BaseChatModel, params: ChatParams) -> ChatStream:
     return model.stream_request(
-        asked.request, repair_history=asked.repair_history, partial_tool_calls=asked.partial_tool_calls
+        params.request, repair_history=params.repair_history, partial_tool_calls=params.partial_tool_calls
     )

@@ -159,7 +159,7 @@ class KeyRateLimits:
                 )
                 store = limiter.store  # one connection for all of them
 
-    async def charge(self, client: GatewayKey, served: ModelRoute, request: Request) -> UsageMeter | None:
+    async def reserve(self, client: GatewayKey, route: ModelRoute, request: Request) -> UsageMeter | None:
         """Reserves one request of a client. Returns what is to learn what it uses; None if the key has no limits.
 
         Raises:
@@ -169,13 +169,13 @@ class KeyRateLimits:
         if limiter is None:
             return None
         bound: Cost | None = None
-        expected = most_expected(request, served.max_output_tokens(request.options.max_output_tokens))
-        if limiter.limits_cost and (bound := served.cost(expected)) is None and not served.priced:
+        expected = most_expected(request, route.max_output_tokens(request.options.max_output_tokens))
+        if limiter.limits_cost and (bound := route.cost(expected)) is None and not route.priced:
             why = f"what the model costs is not known, and {limiter.label} has a budget: give its prices"
             said = "the server is misconfigured for this model; see its log"
             raise http_error(500, said, x_should_retry="false") from ConfigError(why)
         reads_on = limiter.limits_cost or client.options.tpm is not None
-        return UsageMeter(await _reserved(limiter, bound), request, served.cost, reads_on=reads_on)
+        return UsageMeter(await _reserved(limiter, bound), request, route.cost, reads_on=reads_on)
 
     async def aclose(self) -> None:
         """Closes the store."""

@@ -33,7 +33,7 @@ class BodyBudget:
         self._held = 0
 
     def take(self, size: int) -> None:
-        """Counts bytes as held. Raises Refused if they are too many together."""
+        """Counts bytes as held. Raises HTTPError if they are too many together."""
         if self._held + size > self._options.max_total_body_bytes:
             raise http_error(503, "too many large requests at once; try again later", "overloaded", retry_after="1")
         self.add(size)
@@ -66,7 +66,7 @@ class AccountedBody:
         """Returns the whole body.
 
         Raises:
-            Refused: it is too large, or arrives too slowly.
+            HTTPError: it is too large, or arrives too slowly.
             ClientGone: the client left before its end.
         """
         length = headers.get("content-length", "")
@@ -93,14 +93,14 @@ class AccountedBody:
         """Counts what the lists and objects of the body take once it is parsed, as `parsed_size` returns it.
 
         Raises:
-            Refused: that is more than a body may be large, or too much for all of them.
+            HTTPError: that is more than a body may be large, or too much for all of them.
         """
         self._check(size, "what the lists and objects of the request body become")
         self._bodies.take(size)
         self._structure += size
 
     def grow(self, size: int) -> None:
-        """Counts what is to be written into it. Raises Refused if it is too much, for one request or for all."""
+        """Counts what is to be written into it. Raises HTTPError if it is too much, for one request or for all."""
         self._hold(size, "the request, with what it refers to,")
 
     def _hold(self, size: int, what: str) -> None:

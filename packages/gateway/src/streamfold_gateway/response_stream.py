@@ -178,7 +178,7 @@ def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     ]
 
 
-async def until_left(receive: Receive, sink: Sink | None = None) -> None:
+async def wait_for_disconnect(receive: Receive, sink: Sink | None = None) -> None:
     """Returns when the client has left, or reads nothing for too long.
 
     Meanwhile it is told now and then that its answer is still being made.
@@ -232,5 +232,5 @@ class DisconnectWatcher:
             self._tasks.cancel_scope.cancel()
 
     async def _watch(self) -> None:
-        await until_left(self._receive, self._sink)
+        await wait_for_disconnect(self._receive, self._sink)
         self._left()

@@ -31,7 +31,7 @@ METRICS = "metrics"
 STOPPING = "stopping"
 """The file in the shared folder with a byte for each signal that told the server to stop."""
 
-_GRACE = 1.0  # seconds in which a connection that was not told to close may still bring a request
+_READ_ON_SECONDS = 1.0  # seconds in which a connection that was not told to close may still bring a request
 _LISTENS = 0.1  # seconds after the lifespan has started: granian opens the port before the loop runs again
 _LOOK = 0.5  # seconds between two looks at the main process
 _DROPPED = 15.0  # seconds for the rest of a body whose request has been answered
@@ -166,7 +166,7 @@ class Worker:
             self._gateway.draining = True
             await self._wait(self._settings.drain)
         self._gateway.draining = self._closes_connections = True
-        await self._wait(_GRACE)
+        await self._wait(_READ_ON_SECONDS)
         log.info("worker %d stops, with %d answers in flight", os.getpid(), self._gateway.running)
         signal.raise_signal(signal.SIGINT)
         await self._wait(self._settings.shutdown)
@@ -224,7 +224,7 @@ def log_config() -> dict[str, Any]:
 
 def _log_served(models: ModelRouter, settings: GatewaySettings, page: GatewayPage | None) -> None:
     """Logs the URLs for clients, the models, and what the configuration of the providers lacks."""
-    paths = [wire.path.removeprefix("/v1") for wire in CLIENT_APIS if wire.path.startswith("/v1/") and wire.asks_model]
+    paths = [api.path.removeprefix("/v1") for api in CLIENT_APIS if api.path.startswith("/v1/") and api.asks_model]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     here = f"http://{host}:{settings.port}"
     log.info("Base URL for clients: %s/v1 (%s, /models); health check: /healthz", here, ", ".join(paths))
@@ -232,5 +232,5 @@ def _log_served(models: ModelRouter, settings: GatewaySettings, page: GatewayPag
     if page:
         log.info("The last answers as they stream: %s%s", here, page.path)
     log.info("Models: %s", ", ".join(models.describe()))
-    for problem in models.missing():
+    for problem in models.problems():
         log.warning("%s. Its requests get HTTP 500 until the server is started with it", problem)

@@ -61,13 +61,13 @@ class AnthropicAPI(ClientAPI):
     adapter = "anthropic"
     id_prefix = "msg_"
     continues = True
-    says_types = False
+    forwards_error_type = False
     client_ids = ("metadata",)  # Claude Code names its device, account and session there
     members = MESSAGES_MEMBERS
     keep_alive = sse_event({"type": "ping"}, "ping")
 
     @classmethod
-    def owns(cls, path: str, headers: Mapping[str, str]) -> bool:
+    def matches(cls, path: str, headers: Mapping[str, str]) -> bool:
         return "anthropic-version" in headers or path.startswith("/v1/messages")
 
     def parse(self, body: Any, params: Mapping[str, str]) -> Request:
@@ -81,19 +81,19 @@ class AnthropicAPI(ClientAPI):
         """Returns a body with all that a request for an answer must have."""
         return body
 
-    def emitter(self, asked: ClientRequest) -> StreamSerializer:
+    def serializer(self, request: ClientRequest) -> StreamSerializer:
         return AnthropicSerializer(
-            id=asked.id,
-            model=asked.model,
-            tool_choice=asked.request.tool_choice,
-            thinking=self._thinking(asked),
-            opaque=not asked.turns_cached,
+            id=request.id,
+            model=request.model,
+            tool_choice=request.parsed.tool_choice,
+            thinking=self._thinking(request),
+            opaque=not request.turns_cached,
             mend_finish=True,
         )
 
-    def _thinking(self, asked: ClientRequest) -> bool:
+    def _thinking(self, request: ClientRequest) -> bool:
         """Whether the client is told what the model thinks: one that did not ask may not expect such blocks."""
-        thinking = asked.body.get("thinking")
+        thinking = request.body.get("thinking")
         wanted = isinstance(thinking, Mapping) and thinking.get("type") != "disabled"
         return wanted or self.options.unasked_thinking
 
@@ -124,16 +124,16 @@ class AnthropicAPI(ClientAPI):
         info = self.info(refusal)
         return info.status or refusal.status, {**anthropic_error_body(info), "request_id": answer_id}
 
-    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
+    def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
         if set(adapters) == {self.adapter}:
-            return replace(asked, request=_for_anthropic(asked)), []
-        request = asked.request
-        warnings = not_sent(request.options.extra_body, "the Messages API")
-        options = replace(request.options, extra_body={})
-        messages = with_one_system(tuple(each for each in request.messages if not _is_billing(each)))
-        tools, plain = functions_of(request.tools, "the Messages API")
-        request = replace(request, options=options, messages=messages, tools=tools)
-        return replace(asked, request=request), [*warnings, *plain]
+            return replace(request, parsed=_with_anthropic_fields(request)), []
+        parsed = request.parsed
+        warnings = not_sent(parsed.options.extra_body, "the Messages API")
+        options = replace(parsed.options, extra_body={})
+        messages = with_one_system(tuple(each for each in parsed.messages if not _is_billing(each)))
+        tools, plain = functions_of(parsed.tools, "the Messages API")
+        parsed = replace(parsed, options=options, messages=messages, tools=tools)
+        return replace(request, parsed=parsed), [*warnings, *plain]
 
 
 class AnthropicCountAPI(AnthropicAPI):
@@ -147,24 +147,24 @@ class AnthropicCountAPI(AnthropicAPI):
     def _complete(body: Any) -> Any:
         return {"max_tokens": 1, **body} if isinstance(body, Mapping) else body
 
-    async def at_once(self, asked: ClientRequest, served: ModelRoute) -> ImmediateAnswer:
-        return await counted_tokens(self, "input_tokens", asked, served)
+    async def immediate_answer(self, request: ClientRequest, route: ModelRoute) -> ImmediateAnswer:
+        return await counted_tokens(self, "input_tokens", request, route)
 
 
-def _for_anthropic(asked: ClientRequest) -> Request:
-    """The request for a provider that speaks this API: with the members that only this API has."""
-    request = asked.request
-    options, extra = request.options, dict(request.options.extra_body)
-    betas = [beta.strip() for beta in asked.headers.get("anthropic-beta", "").split(",")]
+def _with_anthropic_fields(request: ClientRequest) -> Request:
+    """Returns the request for a provider that speaks this API: with the members that only this API has."""
+    parsed = request.parsed
+    options, extra = parsed.options, dict(parsed.options.extra_body)
+    betas = [beta.strip() for beta in request.headers.get("anthropic-beta", "").split(",")]
     if any(betas):  # some members are refused without the header that allows them
         extra["betas"] = [*listed(extra, "betas"), *filter(None, betas)]
-    thinking = asked.body.get("thinking")
+    thinking = request.body.get("thinking")
     if isinstance(thinking, Mapping) and (details := {name: thinking[name] for name in thinking if name != "type"}):
         extra["thinking"] = details  # how it is shown, and the exact budget
     options = replace(options, extra_body=extra)
     if isinstance(thinking, Mapping) and thinking.get("type") == "adaptive" and options.reasoning_effort is None:
         options = replace(options, reasoning_effort="high")  # what the API itself takes for no effort
-    return replace(request, options=options)
+    return replace(parsed, options=options)
 
 
 def _is_billing(message: Message) -> bool:

@@ -20,6 +20,7 @@ from streamfold import (
 )
 from streamfold.limits import estimated_tokens
 from streamfold.serving import (
+    ClientTools,
     KnownMembers,
     MemberFilter,
     ResponsesSerializer,
@@ -50,13 +51,13 @@ class ResponseRecorder(Protocol):
 
     Attributes:
         about: members of the response that say how it is kept.
-        emitter: what writes it, from its beginning on.
+        serializer: what writes it, from its beginning on.
         waits: whether it goes on without its client, and so is all that gets the events.
     """
 
     waits: bool
     about: Mapping[str, Any]
-    emitter: ResponsesSerializer | None
+    serializer: ResponsesSerializer | None
 
     def note(self, event: SerializedEvent) -> None:
         """Takes an event that has been written."""
@@ -73,38 +74,40 @@ class ClientRequest:
 
     Attributes:
         body: the JSON body, as it was sent.
-        request: the same, parsed.
+        parsed: the same, parsed.
         stream: whether the answer is to be streamed.
         id: the id of the answer.
         created: when the request came, in seconds since 1970.
         headers: the headers of the request, with names in lower case.
         params: the parameters in its path and its query.
-        keeper: keeps the answer; None: nobody does.
+        recorder: keeps the answer; None: nothing does.
         dropped: warnings about members of the request that were removed before it was parsed.
         end_user: whom the request names, as `named_end_user` says it.
         turns_cached: whether a turn cache keeps what only the provider can read of the answer.
+        tools: of the Responses API, by the names of the functions that stand for them at other providers.
     """
 
     body: Mapping[str, Any]
-    request: Request
+    parsed: Request
     stream: bool
     id: str
     created: int
     headers: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
-    keeper: ResponseRecorder | None = None
+    recorder: ResponseRecorder | None = None
     dropped: tuple[ReplyWarning, ...] = ()
     end_user: str = ""
     turns_cached: bool = False
+    tools: ClientTools | None = None
 
     @property
     def model(self) -> str:
         """The name that the client used for the model."""
-        return self.request.model
+        return self.parsed.model
 
     def with_extra_body(self, extra: Mapping[str, Any]) -> Self:
         """Returns the request with other members that only some providers know."""
-        return replace(self, request=replace(self.request, options=replace(self.request.options, extra_body=extra)))
+        return replace(self, parsed=replace(self.parsed, options=replace(self.parsed.options, extra_body=extra)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,7 @@ class ClientAPI(ABC):
     asks_model: ClassVar[bool] = True
     streams_partial_calls: ClassVar[bool] = True
     returns_ids: ClassVar[bool] = True
-    says_types: ClassVar[bool] = True
+    forwards_error_type: ClassVar[bool] = True
     continues: ClassVar[bool] = False
     id_prefix: ClassVar[str]
     client_ids: ClassVar[tuple[str, ...]] = ()
@@ -160,7 +163,7 @@ class ClientAPI(ABC):
         self.options = options
 
     @classmethod
-    def owns(cls, path: str, headers: Mapping[str, str]) -> bool:
+    def matches(cls, path: str, headers: Mapping[str, str]) -> bool:
         """Returns whether a request to another path than that of an answer is one of this API."""
         return False
 
@@ -195,10 +198,10 @@ class ClientAPI(ABC):
         return self.parse(body, params)
 
     @abstractmethod
-    def emitter(self, asked: ClientRequest) -> StreamSerializer:
+    def serializer(self, request: ClientRequest) -> StreamSerializer:
         """Returns the writer of a streamed answer."""
 
-    async def at_once(self, asked: ClientRequest, served: ModelRoute) -> ImmediateAnswer | None:
+    async def immediate_answer(self, request: ClientRequest, route: ModelRoute) -> ImmediateAnswer | None:
         """Returns the answer to a request that no model answers; None for one that a model does.
 
         Raises:
@@ -210,7 +213,7 @@ class ClientAPI(ABC):
         """Returns the headers that every response to a request has, by the id of its answer."""
         return {"x-request-id": answer_id}
 
-    def stream_headers(self, asked: ClientRequest) -> dict[str, str]:
+    def stream_headers(self, request: ClientRequest) -> dict[str, str]:
         """Returns the further headers of a stream."""
         return {}
 
@@ -228,12 +231,12 @@ class ClientAPI(ABC):
         its type is said, too.
         """
         info, cause = self.info(refusal), refusal.__cause__
-        kinds = (APIConnectionError, IncompleteStreamError, *(() if self.says_types else (UpstreamError,)))
+        kinds = (APIConnectionError, IncompleteStreamError, *(() if self.forwards_error_type else (UpstreamError,)))
         if not isinstance(cause, kinds) or not cause.retryable or _TEMPORARY.search(info.message):
             return info
         return replace(info, message=f"{info.message} (server error)")
 
-    def writes(self, failure: bytes) -> list[bytes]:
+    def split_failure(self, failure: bytes) -> list[bytes]:
         """Returns the end of a stream that failed in the pieces that clients have to get one by one."""
         return [failure]
 
@@ -251,31 +254,31 @@ class ClientAPI(ABC):
         """Returns the list of all models."""
         return {"object": "list", "data": [cls.model_entry(name, began) for name in names]}
 
-    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
+    def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
         """Returns the request for providers that may speak other APIs, and warnings about what they can't be asked.
 
         Raises:
             ConfigError: they can't be asked at all.
         """
-        return asked, []
+        return request, []
 
-    def without_client_ids(self, asked: ClientRequest) -> ClientRequest:
+    def without_client_ids(self, request: ClientRequest) -> ClientRequest:
         """Returns the request without what identifies the client's installation and user, unless that is to be sent."""
-        extra = asked.request.options.extra_body
+        extra = request.parsed.options.extra_body
         if self.options.forward_client_ids or not extra.keys() & set(self.client_ids):
-            return asked
-        return asked.with_extra_body({name: value for name, value in extra.items() if name not in self.client_ids})
+            return request
+        return request.with_extra_body({name: value for name, value in extra.items() if name not in self.client_ids})
 
 
 def functions_of(tools: tuple[Tool, ...], api: str) -> tuple[tuple[Tool, ...], Warnings]:
     """Returns the tools of a request without what only this API has, and the warning about that."""
-    asked = [
+    request = [
         (name, value)
         for tool in tools
         for name, value in {**tool.extra, **tool.extra.get("function", {}), "function": None}.items()
         if value not in _ASK_NOTHING
     ]
-    members = {f"tools[].{name}": value for name, value in asked if name not in _GRANTED}
+    members = {f"tools[].{name}": value for name, value in request if name not in _GRANTED}
     return tuple(replace(tool, extra={}) for tool in tools), not_sent(members, api)
 
 
@@ -315,14 +318,14 @@ def permitted_members(
     return kept, tuple(warnings)
 
 
-def with_operator_members(asked: ClientRequest, endpoints: Collection[BackendInfo]) -> tuple[ClientRequest, Warnings]:
+def with_operator_members(request: ClientRequest, endpoints: Collection[BackendInfo]) -> tuple[ClientRequest, Warnings]:
     """Returns a request in which nothing replaces what the operator's `extra_body` sets, and the warnings about it.
 
     A provider's own `extra_body` is merged by member, and a request's value replaces a configured one. So a member of
     both is sent as the client wrote it with the operator's values over it, or, where the endpoints that may answer are
     configured differently, not at all.
     """
-    extra = dict(asked.request.options.extra_body)
+    extra = dict(request.parsed.options.extra_body)
     lost: list[str] = []
     for name in [name for name in extra if any(name in endpoint.extra_body for endpoint in endpoints)]:
         first, *others = [endpoint.extra_body.get(name) for endpoint in endpoints]
@@ -333,9 +336,9 @@ def with_operator_members(asked: ClientRequest, endpoints: Collection[BackendInf
             extra[name] = [*extra[name], *first]
         else:
             extra[name] = _merged(extra[name], first, name, lost)
-    if extra == asked.request.options.extra_body:
-        return asked, []
-    return asked.with_extra_body(extra), [_not_sent(lost, "the operator of the gateway sets it")] if lost else []
+    if extra == request.parsed.options.extra_body:
+        return request, []
+    return request.with_extra_body(extra), [_not_sent(lost, "the operator of the gateway sets it")] if lost else []
 
 
 def _merged(mine: Any, operators: Any, where: str, lost: list[str]) -> Any:
@@ -357,20 +360,20 @@ def _not_sent(paths: list[str], why: str) -> ReplyWarning:
 _SECONDS = 10.0  # that a client waits for a count; it asks often
 
 
-async def counted_tokens(wire: ClientAPI, member: str, asked: ClientRequest, served: ModelRoute) -> ImmediateAnswer:
+async def counted_tokens(api: ClientAPI, member: str, request: ClientRequest, route: ModelRoute) -> ImmediateAnswer:
     """Returns the provider's count as an answer with this member, or an estimate if the provider does not count.
 
     Raises:
-        Refused: the provider refused the request itself.
+        HTTPError: the provider refused the request itself.
     """
-    sent, _ = with_operator_members(wire.for_provider(asked, served.adapters)[0], served.endpoints)
-    request = sent.request
+    sent, _ = with_operator_members(api.adapt_request(request, route.adapters)[0], route.endpoints)
+    parsed = sent.parsed
     why = "no provider was asked, because its API can't count tokens"
     try:
-        if (number := await served.count(request, {"total": _SECONDS})) is not None:
+        if (number := await route.count(parsed, {"total": _SECONDS})) is not None:
             return ImmediateAnswer({member: number}, "counted by the provider")
     except BadRequestError as error:
         raise from_provider_error(error) from error
     except (APIError, ConfigError) as error:
         why = f"the provider could not count ({type(error).__name__})"
-    return ImmediateAnswer({member: estimated_tokens(asked.request)}, f"estimated: {why}", exact=False)
+    return ImmediateAnswer({member: estimated_tokens(request.parsed)}, f"estimated: {why}", exact=False)

@@ -36,11 +36,11 @@ class GeminiAPI(ClientAPI):
     members = GEMINI_MEMBERS
     streams_partial_calls = False  # a call is one part
     returns_ids = False
-    says_types = False
+    forwards_error_type = False
     keep_alive = GeminiSerializer.keep_alive
 
     @classmethod
-    def owns(cls, path: str, headers: Mapping[str, str]) -> bool:
+    def matches(cls, path: str, headers: Mapping[str, str]) -> bool:
         return _PATH.match(path) is not None or any(name in headers for name in ("x-goog-api-key", "x-goog-api-client"))
 
     def streams(self, body: Any) -> bool:
@@ -55,13 +55,15 @@ class GeminiAPI(ClientAPI):
     def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
         return parse_gemini_request(body, self.model(body, params), native=True)
 
-    def emitter(self, asked: ClientRequest) -> GeminiSerializer:
-        choice, thinking = asked.request.tool_choice, _wants_thoughts(asked.body) or self.options.unasked_thinking
-        framing: GeminiFraming = "events" if asked.params.get("alt") == "sse" else "array"
-        return GeminiSerializer(id=asked.id, model=asked.model, tool_choice=choice, thinking=thinking, framing=framing)
+    def serializer(self, request: ClientRequest) -> GeminiSerializer:
+        choice, thinking = request.parsed.tool_choice, _wants_thoughts(request.body) or self.options.unasked_thinking
+        framing: GeminiFraming = "events" if request.params.get("alt") == "sse" else "array"
+        return GeminiSerializer(
+            id=request.id, model=request.model, tool_choice=choice, thinking=thinking, framing=framing
+        )
 
-    def stream_headers(self, asked: ClientRequest) -> dict[str, str]:
-        return {} if asked.params.get("alt") == "sse" else {"content-type": "application/json; charset=utf-8"}
+    def stream_headers(self, request: ClientRequest) -> dict[str, str]:
+        return {} if request.params.get("alt") == "sse" else {"content-type": "application/json; charset=utf-8"}
 
     @staticmethod
     def model_entry(name: str, began: int) -> dict[str, Any]:
@@ -76,7 +78,7 @@ class GeminiAPI(ClientAPI):
         status = refusal.info.status or refusal.status
         return replace(refusal.info, status=status, retry_after=float(wait) if wait else refusal.info.retry_after)
 
-    def writes(self, failure: bytes) -> list[bytes]:
+    def split_failure(self, failure: bytes) -> list[bytes]:
         """Google's client for JavaScript finds an error behind the events, if it comes by itself (1.52)."""
         events, gap, error = failure.rpartition(b"\r\n\r\n")
         return [piece for piece in (events + gap, error) if piece]
@@ -84,18 +86,18 @@ class GeminiAPI(ClientAPI):
     def error(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any]]:
         return refusal.status, gemini_error_body(self.info(refusal))
 
-    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
-        options = asked.request.options
+    def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
+        options = request.parsed.options
         extra = dict(options.extra_body)
         config = dict(extra.pop("generationConfig", {}))
         if set(adapters) == {self.adapter}:
-            if _wants_thoughts(asked.body) and options.reasoning_effort is None:
+            if _wants_thoughts(request.body) and options.reasoning_effort is None:
                 config["thinkingConfig"] = {"includeThoughts": True}
-            return asked.with_extra_body({**extra, "generationConfig": config} if config else extra), []
+            return request.with_extra_body({**extra, "generationConfig": config} if config else extra), []
         members = {**extra, **{f"generationConfig.{name}": value for name, value in config.items()}}
-        tools, plain = functions_of(asked.request.tools, "Gemini's API")
-        asked = replace(asked, request=replace(asked.request, tools=tools))
-        return asked.with_extra_body({}), [*not_sent(members, "Gemini's API"), *plain]
+        tools, plain = functions_of(request.parsed.tools, "Gemini's API")
+        request = replace(request, parsed=replace(request.parsed, tools=tools))
+        return request.with_extra_body({}), [*not_sent(members, "Gemini's API"), *plain]
 
 
 class GeminiWholeAPI(GeminiAPI):
@@ -119,8 +121,8 @@ class GeminiCountAPI(GeminiWholeAPI):
     def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
         return super().parse_native(_counted(body), params)
 
-    async def at_once(self, asked: ClientRequest, served: ModelRoute) -> ImmediateAnswer:
-        return await counted_tokens(self, "totalTokens", asked, served)
+    async def immediate_answer(self, request: ClientRequest, route: ModelRoute) -> ImmediateAnswer:
+        return await counted_tokens(self, "totalTokens", request, route)
 
 
 def _counted(body: Any) -> Any:

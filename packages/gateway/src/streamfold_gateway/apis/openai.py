@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from streamfold.serving import (
     CHAT_MEMBERS,
     RESPONSES_MEMBERS,
     ChatSerializer,
-    ClientTools,
     ResponsesSerializer,
     StreamSerializer,
     has_only_function_tools,
@@ -43,39 +42,39 @@ class ChatAPI(ClientAPI):
         wants_usage(body)  # a mistake in it is one of the request
         return parse_chat_request(body)
 
-    def emitter(self, asked: ClientRequest) -> StreamSerializer:
+    def serializer(self, request: ClientRequest) -> StreamSerializer:
         return ChatSerializer(
-            id=asked.id,
-            model=asked.model,
-            created=asked.created,
-            tool_choice=asked.request.tool_choice,
-            include_usage=wants_usage(asked.body),
+            id=request.id,
+            model=request.model,
+            created=request.created,
+            tool_choice=request.parsed.tool_choice,
+            include_usage=wants_usage(request.body),
             mend_finish=True,
         )
 
-    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
+    def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
         if adapters and set(adapters) <= _CHAT:
-            return asked, []
-        extra = dict(asked.request.options.extra_body)
-        asked = _with_effort(asked, extra.pop("thinking", None))
+            return request, []
+        extra = dict(request.parsed.options.extra_body)
+        request = _with_effort(request, extra.pop("thinking", None))
         kept: dict[str, Any] = {}
         if set(adapters) == {ResponsesAPI.adapter}:
             kept = {name: extra.pop(name) for name in _SHARED if name in extra}
             if "verbosity" in extra:
                 kept["text"] = {"verbosity": extra.pop("verbosity")}  # the same option by another name
-        tools, plain = functions_of(asked.request.tools, "Chat Completions")
-        asked = replace(asked, request=replace(asked.request, tools=tools))
-        return asked.with_extra_body(kept), [*not_sent(extra, "Chat Completions"), *plain]
+        tools, plain = functions_of(request.parsed.tools, "Chat Completions")
+        request = replace(request, parsed=replace(request.parsed, tools=tools))
+        return request.with_extra_body(kept), [*not_sent(extra, "Chat Completions"), *plain]
 
 
-def _with_effort(asked: ClientRequest, thinking: Any) -> ClientRequest:
+def _with_effort(request: ClientRequest, thinking: Any) -> ClientRequest:
     """Returns the request with Kimi's switch for thinking as an effort, which other providers know."""
-    options = asked.request.options
+    options = request.parsed.options
     kind = thinking.get("type") if isinstance(thinking, Mapping) else None
     if kind not in ("enabled", "disabled") or options.reasoning_effort is not None:
-        return asked
+        return request
     made = replace(options, reasoning_effort="high" if kind == "enabled" else "none")
-    return replace(asked, request=replace(asked.request, options=made))
+    return replace(request, parsed=replace(request.parsed, options=made))
 
 
 # Members of the Responses API that other providers do not know, each with the value that asks for nothing.
@@ -85,17 +84,6 @@ _RESPONSES_ONLY: dict[str, Any] = {
 }  # fmt: skip
 # Reasoning is always sent, as a summary, and clients send it back.
 _GIVEN_ANYWAY = {"include": "reasoning.encrypted_content", "reasoning": "summary"}
-
-
-@dataclass(frozen=True, slots=True)
-class _ResponsesRequest(ClientRequest):
-    """A request of a client of the Responses API.
-
-    Attributes:
-        tools: the client's tools, by the names of the functions that stand for them.
-    """
-
-    tools: ClientTools = field(default_factory=dict)
 
 
 class ResponsesAPI(ClientAPI):
@@ -110,40 +98,35 @@ class ResponsesAPI(ClientAPI):
     def parse(self, body: Any, params: Mapping[str, str]) -> Request:
         return parse_responses_request(body)
 
-    def emitter(self, asked: ClientRequest) -> ResponsesSerializer:
-        keeper = asked.keeper
-        emitter = ResponsesSerializer(
-            id=asked.id,
-            model=asked.model,
-            created=asked.created,
-            tool_choice=asked.request.tool_choice,
+    def serializer(self, request: ClientRequest) -> ResponsesSerializer:
+        recorder = request.recorder
+        serializer = ResponsesSerializer(
+            id=request.id,
+            model=request.model,
+            created=request.created,
+            tool_choice=request.parsed.tool_choice,
             mend_finish=True,
-            request=asked.body,
-            tools=asked.tools if isinstance(asked, _ResponsesRequest) else None,
-            about=keeper.about if keeper else None,
-            listener=keeper.note if keeper else None,
-            returns=not (keeper and keeper.waits),
+            request=request.body,
+            tools=request.tools,
+            about=recorder.about if recorder else None,
+            listener=recorder.note if recorder else None,
+            returns=not (recorder and recorder.waits),
         )
-        if keeper is not None:
-            keeper.emitter = emitter
-        return emitter
+        if recorder is not None:
+            recorder.serializer = serializer
+        return serializer
 
-    def for_provider(self, asked: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
+    def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
         if set(adapters) == {self.adapter}:
-            return asked, []
+            return request, []
         warnings: Warnings = []
-        if not has_only_function_tools(asked.body):
-            extra = asked.request.options.extra_body  # of the first reading: without what identifies the client
-            read = parse_responses_as_functions(asked.body)
+        if not has_only_function_tools(request.body):
+            extra = request.parsed.options.extra_body  # of the first reading: without what identifies the client
+            read = parse_responses_as_functions(request.body)
             rest = {name: value for name, value in extra.items() if name in read.request.options.extra_body}
-            members = {
-                name: getattr(asked, name)
-                for name in ("body", "stream", "id", "created", "headers", "params", "keeper", "dropped")
-            }
-            made = _ResponsesRequest(request=read.request, tools=read.tools, **members)
-            asked = made.with_extra_body(rest)
+            request = replace(request, parsed=read.request, tools=read.tools).with_extra_body(rest)
             warnings += read.warnings
-        extra = dict(asked.request.options.extra_body)
+        extra = dict(request.parsed.options.extra_body)
         text = extra.get("text")
         if isinstance(text, Mapping) and "verbosity" in text and set(adapters) == {ChatAPI.adapter}:
             extra["verbosity"] = text["verbosity"]  # the same option by another name
@@ -155,9 +138,9 @@ class ResponsesAPI(ClientAPI):
         left = {name: extra.pop(name) for name in names if name in extra}
         lost = {name: value for name, value in left.items() if value != _RESPONSES_ONLY.get(name)}
         warnings += not_sent(lost, "the Responses API")
-        tools, plain = functions_of(asked.request.tools, "the Responses API")
-        request = replace(asked.request, messages=with_one_system(asked.request.messages), tools=tools)
-        return replace(asked, request=request).with_extra_body(extra), [*warnings, *plain]
+        tools, plain = functions_of(request.parsed.tools, "the Responses API")
+        parsed = replace(request.parsed, messages=with_one_system(request.parsed.messages), tools=tools)
+        return replace(request, parsed=parsed).with_extra_body(extra), [*warnings, *plain]
 
 
 def _without(value: Any, member: str) -> Any:

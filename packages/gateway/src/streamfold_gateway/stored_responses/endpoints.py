@@ -29,7 +29,7 @@ from ..auth import GatewayKey
 from ..handler import APIRoute, AppTaskGroup, Handler, IncomingRequest, RequestBodyJSON, RequestHandler
 from ..http_errors import LONGEST_HEADER, HTTPError, http_error
 from ..request_body import ClientGone, Receive
-from ..response_stream import GuardedSend, Send, Sink, SSEResponse, send_json, until_left
+from ..response_stream import GuardedSend, Send, Sink, SSEResponse, send_json, wait_for_disconnect
 from .recorder import AttachedRecorder, BackgroundResponse, RecorderMemory
 from .references import ReferenceResolver, input_items, listed_item, not_found
 from .store import ResponseStore, StoredResponse
@@ -53,20 +53,20 @@ class StoredResponses:
     """
 
     def __init__(
-        self, handler: RequestHandler, background: AppTaskGroup, wire: ClientAPI, responses: ResponseStore
+        self, handler: RequestHandler, background: AppTaskGroup, api: ClientAPI, responses: ResponseStore
     ) -> None:
         self._handler = handler
         self._background = background
-        self._wire = wire
+        self._api = api
         self._responses = responses
         self._memory = RecorderMemory(responses.size)
         self._running: dict[str, BackgroundResponse] = {}
 
     def routes(self) -> list[Route]:
         """Returns the paths that are served."""
-        one = f"{self._wire.path}/{{response_id}}"
+        one = f"{self._api.path}/{{response_id}}"
         return [
-            Route(self._wire.path, APIRoute(partial(self.answer, self._create)), methods=["POST"]),
+            Route(self._api.path, APIRoute(partial(self.answer, self._create)), methods=["POST"]),
             Route(one, APIRoute(partial(self.answer, self._get)), methods=["GET"]),
             Route(one, APIRoute(partial(self.answer, self._delete)), methods=["DELETE"]),
             Route(f"{one}/cancel", APIRoute(partial(self.answer, self._cancel)), methods=["POST"]),
@@ -83,7 +83,7 @@ class StoredResponses:
                 message = "kept responses can't be read or written now; try again later"
                 raise http_error(503, message, retry_after="1") from error
 
-        await self._handler.handle(guarded, self._wire, scope, receive, send)
+        await self._handler.handle(guarded, self._api, scope, receive, send)
 
     # --- new responses ------------------------------------------------------------------------------------------------
 
@@ -97,21 +97,23 @@ class StoredResponses:
         self, incoming: IncomingRequest, body: RequestBodyJSON
     ) -> tuple[Answering, BackgroundResponse] | None:
         """Answers a request; or returns an answer that is to be made without its client."""
-        asked = body.value
-        if not isinstance(asked, dict) or (asked.get("store") is False and not any(asked.get(name) for name in _OURS)):
+        payload = body.value
+        if not isinstance(payload, dict) or (
+            payload.get("store") is False and not any(payload.get(name) for name in _OURS)
+        ):
             await self._handler.reply(incoming, body)
             return None
-        stored, background = asked.get("store"), bool(asked.get("background"))
+        stored, background = payload.get("store"), bool(payload.get("background"))
         if background and stored is False:
             raise http_error(400, "background needs store: true: nobody waits for the answer, so it has to be kept")
-        user = named_end_user(asked, Headers(scope=incoming.scope), explicit=True)
-        items = await self._expand(body, asked, incoming.client.id, user)
+        user = named_end_user(payload, Headers(scope=incoming.scope), explicit=True)
+        items = await self._expand(body, payload, incoming.client.id, user)
         if stored is False:
             await self._handler.reply(incoming, body)
             return None
-        previous = asked.get("previous_response_id")
+        previous = payload.get("previous_response_id")
         about = {"store": True, "background": background, "previous_response_id": previous}
-        streams = bool(asked.get("stream"))
+        streams = bool(payload.get("stream"))
         kept = StoredResponse(
             incoming.log.id, incoming.client.id, items, previous, {}, streams or bool(stored or background), user=user
         )
@@ -119,8 +121,8 @@ class StoredResponses:
             return await self._running_for(incoming, body, kept, about)
         making = AttachedRecorder(self._responses, self._memory, kept, about)
         try:
-            exchange = await self._handler.exchange(incoming, body, making)
-            await self._handler.run(exchange, incoming.client, incoming.receive, incoming.send, None)
+            answering = await self._handler.answering(incoming, body, making)
+            await self._handler.run(answering, incoming.client, incoming.receive, incoming.send, None)
         finally:
             making.close()
         return None
@@ -129,57 +131,59 @@ class StoredResponses:
         self, incoming: IncomingRequest, body: RequestBodyJSON, kept: StoredResponse, about: Mapping[str, Any]
     ) -> tuple[Answering, BackgroundResponse]:
         """Returns an answer that is to be made without its client. Mistakes of its request are raised at once."""
-        exchange = await self._handler.exchange(incoming, body)
-        asked = exchange.asked
-        head = {"id": kept.id, "created_at": asked.created, "model": asked.model, "status": "queued"}
-        kept = replace(kept, response={**new_response_object(asked.body), **head, **about})
+        answering = await self._handler.answering(incoming, body)
+        request = answering.request
+        head = {"id": kept.id, "created_at": request.created, "model": request.model, "status": "queued"}
+        kept = replace(kept, response={**new_response_object(request.body), **head, **about})
         running = BackgroundResponse(self._responses, self._memory, kept, about)
-        return replace(exchange, asked=replace(asked, keeper=running, stream=True), log=replace(incoming.log)), running
+        return replace(
+            answering, request=replace(request, recorder=running, stream=True), log=replace(incoming.log)
+        ), running
 
-    async def _expand(self, body: RequestBodyJSON, asked: Mapping[str, Any], caller: str, user: str) -> list[Any]:
+    async def _expand(self, body: RequestBodyJSON, payload: Mapping[str, Any], caller: str, user: str) -> list[Any]:
         """Writes what a request refers to into its body. Returns the request's own items."""
         conversation = ReferenceResolver(self._responses, caller, user, body.grow)
-        sent = {name: value for name, value in asked.items() if name not in (*_OURS, "store")}
-        items = await conversation.resolved(input_items(asked.get("input")))
-        previous = asked.get("previous_response_id")
+        sent = {name: value for name, value in payload.items() if name not in (*_OURS, "store")}
+        items = await conversation.resolved(input_items(payload.get("input")))
+        previous = payload.get("previous_response_id")
         if previous is not None and not isinstance(previous, str):
             raise http_error(400, "previous_response_id must be a string")
         if previous:
-            sent["input"] = [*await conversation.before(previous), *items]
-        elif isinstance(asked.get("input"), list):
+            sent["input"] = [*await conversation.earlier_items(previous), *items]
+        elif isinstance(payload.get("input"), list):
             sent["input"] = items
         body.value = {**sent, "store": False}
         return items
 
     async def _detached(
-        self, incoming: IncomingRequest, exchange: Answering, running: BackgroundResponse, size: int
+        self, incoming: IncomingRequest, answering: Answering, running: BackgroundResponse, size: int
     ) -> None:
         """Has the answer made by a task of its own, and reads along for as long as the client is there."""
         try:
-            await self._handler.reserve(exchange, incoming.client)  # what is beyond the limits is not queued
+            await self._handler.reserve(answering, incoming.client)  # what is beyond the limits is not queued
             if not await running.begin() and running.about["background"]:
                 raise http_error(413, "background: the request is too large to be kept")
         except BaseException:
             running.close()
-            await exchange.settle()
+            await answering.settle()
             raise
         self._running[running.kept.id] = running
         async with self._background.tasks() as tasks:
-            tasks.start_soon(self._make, running, exchange, incoming.client, size)
-            if exchange.asked.body.get("stream"):
+            tasks.start_soon(self._make, running, answering, incoming.client, size)
+            if answering.request.body.get("stream"):
                 await self._follow(incoming, running.kept.id, -1)
             elif running.about["background"]:
-                await send_json(incoming.send, 200, running.kept.response, self._wire.headers(running.kept.id))
+                await send_json(incoming.send, 200, running.kept.response, self._api.headers(running.kept.id))
             else:
-                await _while_there(incoming.receive, self._wait(running, incoming))
+                await _while_connected(incoming.receive, self._wait(running, incoming))
 
-    async def _make(self, running: BackgroundResponse, exchange: Answering, client: GatewayKey, size: int) -> None:
+    async def _make(self, running: BackgroundResponse, answering: Answering, client: GatewayKey, size: int) -> None:
         try:
-            with self._handler.place(size):
+            with self._handler.occupy_slot(size):
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(running.keep_saving)
+                    tasks.start_soon(running.save_continuously)
                     tasks.start_soon(self._watch, running)
-                    await self._run(running, exchange, client)
+                    await self._run(running, answering, client)
                     tasks.cancel_scope.cancel()
         except Exception:  # it is the task of nobody: its failure must not end the answers of others
             _logger.exception("%s: failed: unexpected error", running.kept.id)
@@ -189,27 +193,27 @@ class StoredResponses:
             running.close()
             del self._running[running.kept.id]
 
-    async def _run(self, running: BackgroundResponse, exchange: Answering, client: GatewayKey) -> None:
+    async def _run(self, running: BackgroundResponse, answering: Answering, client: GatewayKey) -> None:
         try:
-            await self._handler.run(exchange, client, running.receive, GuardedSend(_nobody, inf), running)
+            await self._handler.run(answering, client, running.receive, GuardedSend(_discard, inf), running)
         except HTTPError as refusal:
-            exchange.log.failed(refusal)
+            answering.log.failed(refusal)
             await running.refuse(refusal)
         except ClientGone:
-            exchange.log.disconnected()
+            answering.log.disconnected()
 
     async def _watch(self, running: BackgroundResponse) -> None:
         """Gives the answer up if another process asks for it."""
         wanted = None
         while wanted is None:
             await anyio.sleep(_WATCH)
-            wanted = await self._responses.wanted(running.kept)
+            wanted = await self._responses.pending_cancellation(running.kept)
         await (running.cancel() if wanted == "cancelled" else running.forget())
 
     async def _wait(self, running: BackgroundResponse, incoming: IncomingRequest) -> None:
         with running.used():
             await running.until_done()
-            response, headers = running.response, self._wire.headers(running.kept.id)
+            response, headers = running.response, self._api.headers(running.kept.id)
         if running.refused is not None:
             await self._refuse(incoming, running.refused)
             return
@@ -226,7 +230,7 @@ class StoredResponses:
     async def _get(self, incoming: IncomingRequest) -> None:
         kept, query = await self._kept(incoming), QueryParams(incoming.scope["query_string"])
         if query.get("stream") not in ("true", "1"):
-            await send_json(incoming.send, 200, kept.response, self._wire.headers(incoming.log.id))
+            await send_json(incoming.send, 200, kept.response, self._api.headers(incoming.log.id))
             return
         if not kept.resumable:
             raise http_error(
@@ -247,7 +251,7 @@ class StoredResponses:
         if late:
             await self._responses.cancel(kept)  # who makes it is to keep nothing more of it
         body = {"id": kept.id, "object": "response", "deleted": True}
-        await send_json(incoming.send, 200, body, self._wire.headers(incoming.log.id))
+        await send_json(incoming.send, 200, body, self._api.headers(incoming.log.id))
 
     async def _cancel(self, incoming: IncomingRequest) -> None:
         kept = await self._kept(incoming)
@@ -257,7 +261,7 @@ class StoredResponses:
                 kept = running.as_kept()
         elif not kept.ended:
             kept = await self._cancelled(incoming, kept)
-        await send_json(incoming.send, 200, kept.response, self._wire.headers(incoming.log.id))
+        await send_json(incoming.send, 200, kept.response, self._api.headers(incoming.log.id))
 
     async def _cancelled(self, incoming: IncomingRequest, kept: StoredResponse) -> StoredResponse:
         """Asks the process that makes a response to give it up, and waits for it a while."""
@@ -271,7 +275,7 @@ class StoredResponses:
     async def _input_items(self, incoming: IncomingRequest) -> None:
         kept, query = await self._kept(incoming), QueryParams(incoming.scope["query_string"])
         conversation = ReferenceResolver(self._responses, incoming.client.id, kept.user)
-        before = await conversation.before(kept.previous) if kept.previous else []
+        before = await conversation.earlier_items(kept.previous) if kept.previous else []
         items = [listed_item(item, f"item_{kept.id}_{at}") for at, item in enumerate([*before, *kept.items])]
         if query.get("order", "desc") == "desc":
             items.reverse()
@@ -281,7 +285,7 @@ class StoredResponses:
         page = items[start : start + limit]
         ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {"first_id": None, "last_id": None}
         body = {"object": "list", "data": page, **ends, "has_more": start + limit < len(items)}
-        await send_json(incoming.send, 200, body, self._wire.headers(incoming.log.id))
+        await send_json(incoming.send, 200, body, self._api.headers(incoming.log.id))
 
     async def _kept(self, incoming: IncomingRequest) -> StoredResponse:
         response_id, scope = incoming.scope["path_params"]["response_id"], incoming.scope
@@ -298,14 +302,14 @@ class StoredResponses:
 
     async def _follow(self, incoming: IncomingRequest, response_id: str, after: int) -> None:
         """Writes the events of a response to a client, those that are there and those that come."""
-        headers = self._wire.headers(response_id)
-        sink = SSEResponse(incoming.send, headers, self._handler.options.keepalive, self._wire.keep_alive)
+        headers = self._api.headers(response_id)
+        sink = SSEResponse(incoming.send, headers, self._handler.options.keepalive, self._api.keep_alive)
         running = self._running.get(response_id)
         reads = self._read(sink, incoming, response_id, after)
         if running is not None:
             reads.close()
             reads = self._read_along(running, sink, incoming, after)
-        await _while_there(incoming.receive, reads, sink)
+        await _while_connected(incoming.receive, reads, sink)
 
     async def _read_along(
         self, running: BackgroundResponse, sink: SSEResponse, incoming: IncomingRequest, after: int
@@ -321,7 +325,7 @@ class StoredResponses:
                     else b""
                 )
                 await sink.write(note + data, last=last)
-                running.got(follower, events)
+                running.acknowledge(follower, events)
         if running.refused is not None:
             await self._refuse(incoming, running.refused)
         else:
@@ -350,15 +354,15 @@ class StoredResponses:
                 await anyio.sleep(_POLL)
 
     async def _refuse(self, incoming: IncomingRequest, refusal: HTTPError) -> None:
-        status, body = self._wire.error(refusal, incoming.log.id)
-        await send_json(incoming.send, status, body, {**self._wire.headers(incoming.log.id), **refusal.headers})
+        status, body = self._api.error(refusal, incoming.log.id)
+        await send_json(incoming.send, status, body, {**self._api.headers(incoming.log.id), **refusal.headers})
 
 
-async def _nobody(message: Any) -> None:
+async def _discard(message: Any) -> None:
     """Stands for a client that does not wait."""
 
 
-async def _while_there(receive: Receive, work: Coroutine[Any, Any, None], sink: Sink | None = None) -> None:
+async def _while_connected(receive: Receive, work: Coroutine[Any, Any, None], sink: Sink | None = None) -> None:
     """Does something for as long as the client is there. Raises ClientGone if it leaves before the end.
 
     Args:
@@ -367,7 +371,7 @@ async def _while_there(receive: Receive, work: Coroutine[Any, Any, None], sink: 
     done, failure = False, None
 
     async def watch(scope: anyio.CancelScope) -> None:
-        await until_left(receive, sink)
+        await wait_for_disconnect(receive, sink)
         scope.cancel()
 
     async with anyio.create_task_group() as tasks:

@@ -57,10 +57,10 @@ class Recorder:
     ) -> None:
         self.about = about
         self.kept = kept
-        self.emitter: ResponsesSerializer | None = None
+        self.serializer: ResponsesSerializer | None = None
         self.events: list[StoredEvent] = []
         self.held = self.chars = self.pieces = 0
-        self.stuck = False
+        self.blocked = False
         self.resumable = kept.resumable
         self.state: bytes | memoryview = b""
         self.over = False
@@ -106,7 +106,7 @@ class Recorder:
         return self.held + (gathered if self.waits else 0)
 
     @property
-    def takes_turns(self) -> bool:
+    def may_wait(self) -> bool:
         """Whether it waits for room where there is none."""
         return self.waits and not self.over and self.weight > _SMALL
 
@@ -180,11 +180,11 @@ class RecorderMemory:
         elif more < 0:
             self.wake()
 
-    def has_room(self, making: Recorder) -> bool:
+    def has_capacity(self, making: Recorder) -> bool:
         """Returns whether an answer that nobody waits for may go on."""
-        if not making.takes_turns or sum(each.weight for each in self._making) <= self._size:
+        if not making.may_wait or sum(each.weight for each in self._making) <= self._size:
             return True
-        first = next(each for each in self._making if each is making or (each.takes_turns and not each.stuck))
+        first = next(each for each in self._making if each is making or (each.may_wait and not each.blocked))
         self._full = self._full or first is not making
         return first is making
 
@@ -244,7 +244,7 @@ class BackgroundResponse(Recorder):
             b"",
             True,
         )  # the state that is kept, and whether it says that events are
-        self.forgotten = self._unkept = False
+        self.forgotten = self._not_stored = False
         self.ended = False
         self.warnings: list[str] = []
         self.storage_warning = ""
@@ -253,8 +253,8 @@ class BackgroundResponse(Recorder):
 
     async def begin(self) -> bool:
         """Keeps the response before its answer has begun. Returns whether it is kept."""
-        self._unkept = not await self._put(self.state_of(self.kept.response), [], ended=False)
-        return not self._unkept
+        self._not_stored = not await self._put(self.state_of(self.kept.response), [], ended=False)
+        return not self._not_stored
 
     def close(self) -> None:
         """Counts it no more, and forgets what has come as soon as nobody uses it."""
@@ -272,7 +272,7 @@ class BackgroundResponse(Recorder):
         finally:
             self._users -= 1
             if self._closed and not self._users:  # a cancelled task may refer to it until it is collected
-                self.emitter, self.events, self.state, self._shown = None, [], b"", b""
+                self.serializer, self.events, self.state, self._shown = None, [], b"", b""
 
     @staticmethod
     def state_of(response: Mapping[str, Any]) -> bytes:
@@ -321,10 +321,10 @@ class BackgroundResponse(Recorder):
     async def write(self, data: bytes, *, last: bool = False) -> None:
         """Takes note that events have been written; `note` has them."""
         while not self.done:
-            stuck, self.stuck = self.stuck, not self.resumable and self.held > _BACKLOG
-            if self.stuck and not stuck:
+            blocked, self.blocked = self.blocked, not self.resumable and self.held > _BACKLOG
+            if self.blocked and not blocked:
                 self._memory.wake()  # others may go on instead
-            elif self._memory.has_room(self) and not self.stuck:
+            elif self._memory.has_capacity(self) and not self.blocked:
                 return
             else:
                 await self._changed.wait()
@@ -341,7 +341,7 @@ class BackgroundResponse(Recorder):
     async def send_keepalive(self) -> None:
         """Does nothing."""
 
-    async def keep_saving(self) -> None:
+    async def save_continuously(self) -> None:
         """Keeps and tells events as they come, until it is cancelled."""
         while True:
             await self._news.wait()
@@ -359,20 +359,20 @@ class BackgroundResponse(Recorder):
         self.forgotten = True
         await self._delete()  # first: whoever is told may ask for it
         self.refused = refusal
-        self._tell()
+        self._notify()
 
     async def fail(self, info: ErrorInfo) -> None:
         """Ends it as it is, if it has no end yet."""
-        if self.emitter is not None:
-            self.emitter.feed(Failure(info))
+        if self.serializer is not None:
+            self.serializer.feed(Failure(info))
         elif self.refused is None:
             self._end_unbegun("failed", error={"code": info.code, "message": info.message})
         await self.save()
 
     async def cancel(self) -> None:
         """Gives the answer up, with what had come of it, and closes the provider's connection."""
-        if self.emitter is not None:
-            self.emitter.cancel()
+        if self.serializer is not None:
+            self.serializer.cancel()
         elif self.refused is None:
             self._end_unbegun("cancelled")
         self._gone.set()
@@ -396,13 +396,13 @@ class BackgroundResponse(Recorder):
                 state = self.state
                 await self._keep(self._behind(self._told))
                 self._told, self._shown = last, state
-                self._tell()
+                self._notify()
         return ""
 
     async def _keep(self, events: list[StoredEvent]) -> None:
         state, over = self.state, self.over
-        if self.forgotten or self._unkept:
-            self.storage_warning = TOO_LONG if self._unkept else ""
+        if self.forgotten or self._not_stored:
+            self.storage_warning = TOO_LONG if self._not_stored else ""
             return
         new = state if over or state is not self._saved[0] else b""
         head = over or self.resumable != self._saved[1]
@@ -479,14 +479,14 @@ class BackgroundResponse(Recorder):
         """Returns the response as it is so far."""
         return replace(self.kept, response=self.response, resumable=self.resumable)
 
-    def got(self, follower: Subscriber, events: list[StoredEvent]) -> None:
+    def acknowledge(self, follower: Subscriber, events: list[StoredEvent]) -> None:
         """Notes that a reader has got events."""
         follower.at = events[-1].number
         if not self.resumable:
             self._release()
             self.wake()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self.done = self.refused is not None or (self.over and self._told == self._last)
         if not self.resumable:
             self._release()

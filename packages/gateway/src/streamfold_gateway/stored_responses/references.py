@@ -57,7 +57,7 @@ class ReferenceResolver:
         self._user = user
         self._count = count
 
-    async def before(self, response_id: str) -> list[Any]:
+    async def earlier_items(self, response_id: str) -> list[Any]:
         """Returns the items of a response and of all that it continues: inputs and outputs, the first ones first.
 
         Raises:

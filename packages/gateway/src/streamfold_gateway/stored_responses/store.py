@@ -259,7 +259,7 @@ class ResponseStore:
         """Asks the process that makes a response to give it up."""
         await self.store.put(kept.owner, {f"{kept.id}/cancelled": b""}, ahead=_AHEAD)
 
-    async def wanted(self, kept: StoredResponse) -> Literal["cancelled", "deleted"] | None:
+    async def pending_cancellation(self, kept: StoredResponse) -> Literal["cancelled", "deleted"] | None:
         """Returns whether another process wants a response that is made here to end; None if not."""
         cancelled = f"{kept.id}/cancelled"
         try:
