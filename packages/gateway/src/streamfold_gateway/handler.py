@@ -34,58 +34,10 @@ from .request_body import AccountedBody, BodyBudget, ClientGone, Receive, parsed
 from .request_log import RequestLog, log_json
 from .response_stream import GuardedSend, Send, Sink, send_json
 
-
-class AppTaskGroup:
-    """A place for tasks, for as long as it is entered. They are cancelled when it is left."""
-
-    def __init__(self) -> None:
-        self._tasks: TaskGroup | None = None
-
-    @property
-    def entered(self) -> bool:
-        """Whether somebody has entered it."""
-        return self._tasks is not None
-
-    async def __aenter__(self) -> Self:
-        self._tasks = await anyio.create_task_group().__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        tasks, self._tasks = self._tasks, None
-        if tasks is not None:
-            tasks.cancel_scope.cancel()
-            await tasks.__aexit__(None, None, None)  # with the error of the block it would raise a group of it
-
-    def start(self, task: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Starts a task that goes on until the place is left, if somebody has entered it."""
-        if self._tasks is not None:
-            self._tasks.start_soon(task)
-
-    @asynccontextmanager
-    async def tasks(self) -> AsyncIterator[TaskGroup]:
-        """Gives a task group for what goes on when its client has left.
-
-        An app that nobody has entered, such as a mounted one, has no such place: the tasks are then waited for.
-        """
-        if self._tasks is not None:
-            yield self._tasks
-            return
-        failed: Exception | None = None
-        async with anyio.create_task_group() as tasks:
-            try:
-                yield tasks
-            except (ClientGone, HTTPError) as exc:
-                failed = exc
-        if failed is not None:
-            raise failed
-
-
 T = TypeVar("T")
 
 _LONGEST_NAME = 256  # characters, of a model
-_LARGE = 2**18  # bytes of a body above which it is parsed beside the event loop
+_LARGE = 2**18  # bytes of a body above which it is parsed in a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +56,7 @@ Handler: TypeAlias = Callable[[IncomingRequest], Awaitable[None]]
 
 
 class APIRoute:
-    """What answers at one path, as an ASGI app. Starlette would call a function with a request that it has read."""
+    """The ASGI app of one path. Starlette would call a function with a `Request` of its own."""
 
     def __init__(self, answer: Callable[[Any, Receive, Send], Awaitable[None]]) -> None:
         self.answer = answer
@@ -114,10 +66,10 @@ class APIRoute:
 
 
 class RequestBodyJSON(AccountedBody):
-    """The body of a request, which is read and parsed when this is entered. The request counts as running inside.
+    """The body of a request: read and parsed on entering the block. Inside, the request counts as running.
 
     Attributes:
-        value: what the JSON says.
+        value: the parsed JSON.
     """
 
     __slots__ = ("_counted", "_handler", "_incoming", "value")
@@ -133,11 +85,11 @@ class RequestBodyJSON(AccountedBody):
         try:
             self._handler.check_capacity()
             raw = await self.read(Headers(scope=self._incoming.scope), self._incoming.receive)
-            self._handler.check_capacity()  # one whose body is still on its way takes nobody's place
+            self._handler.check_capacity()  # a request occupies no slot until its body has arrived
             self._handler.count(1)
             self._counted = True
-            self.hold_structure(await _beside(len(raw), partial(parsed_size, raw, self._options.max_body_bytes)))
-            self.value = await _beside(len(raw), partial(_parsed, raw))
+            self.hold_structure(await _run_sized(len(raw), partial(parsed_size, raw, self._options.max_body_bytes)))
+            self.value = await _run_sized(len(raw), partial(_parsed, raw))
         except BaseException:
             self._leave()
             raise
@@ -155,7 +107,7 @@ class RequestBodyJSON(AccountedBody):
 
 
 class RequestHandler:
-    """Answers the requests of clients, within the bounds of the options.
+    """Answers requests of clients, within the limits of the options.
 
     Attributes:
         running: how many requests are being answered.
@@ -181,11 +133,11 @@ class RequestHandler:
         self._observers = [*([metrics.observe] if metrics else []), *([log_json] if options.json_log else [])]
 
     async def answer(self, api: ClientAPI, scope: Any, receive: Receive, send: Send) -> None:
-        """Answers one request of a client: with the provider's answer, or with an error in the API's form."""
+        """Answers one request: with the provider's answer, or with an error in the API's form."""
         await self.handle(self._answer, api, scope, receive, send)
 
     async def handle(self, handle: Handler, api: ClientAPI, scope: Any, receive: Receive, send: Send) -> None:
-        """Does with a request what `handle` does, if its client may use the server. What that refuses is the answer."""
+        """Calls `handle` with a request if its client is authorized. An HTTPError becomes the response."""
         log = RequestLog(api.id_prefix + token_hex(16), api.adapter, self._observers)
         guarded = GuardedSend(send, self.options.send_timeout)
         try:
@@ -205,7 +157,7 @@ class RequestHandler:
 
     @contextmanager
     def occupy_slot(self, size: int) -> Iterator[None]:
-        """Counts an answer that goes on without its client: it takes the place of its request, and of its body."""
+        """Counts an answer that outlives its request as a running request with a body of this size."""
         self.bodies.add(size)
         self.count(1)
         try:
@@ -216,26 +168,25 @@ class RequestHandler:
 
     async def reply(self, incoming: IncomingRequest, body: RequestBodyJSON) -> None:
         """Answers a request whose body has been read."""
-        if (answering := await self._begun(incoming, body)) is not None:
-            await self.run(answering, incoming.client, incoming.receive, incoming.send, None)
-
-    async def _begun(self, incoming: IncomingRequest, body: RequestBodyJSON) -> Answering | None:
-        """Answers a request that no model answers; returns the answer to any other."""
         request, route = await self._read(incoming, body)
         if (answer := await incoming.api.immediate_answer(request, route)) is not None:
             headers = {**incoming.api.headers(incoming.log.id), **answer.headers}
             await send_json(incoming.send, 200, answer.body, headers)
             incoming.log.answered(answer.note)
-            return None
-        return self._prepare(incoming, request, route)
+            return
+        answering = self._prepare(incoming, request, route)
+        await self.run(answering, incoming.client, incoming.receive, incoming.send, None)
 
     async def answering(
         self, incoming: IncomingRequest, body: RequestBodyJSON, recorder: ResponseRecorder | None = None
     ) -> Answering:
-        """Returns the answer to a request that a model will give. Raises HTTPError where that can't be.
+        """Returns a request that is ready to be sent to a model.
 
         Args:
-            keeper: keeps the answer.
+            recorder: keeps the answer.
+
+        Raises:
+            HTTPError: the request is wrong, or no model is served under its name.
         """
         request, route = await self._read(incoming, body)
         return self._prepare(incoming, replace(request, recorder=recorder), route)
@@ -243,8 +194,12 @@ class RequestHandler:
     async def run(
         self, answering: Answering, client: GatewayKey, receive: Receive, send: GuardedSend, sink: Sink | None
     ) -> None:
-        """Has an answer made, within the limits of the client's key. Raises HTTPError, ClientGone; see
-        `Answering.run`."""
+        """Sends a request to its model and writes the answer, within the limits of the client's key.
+
+        Raises:
+            HTTPError: the request is beyond a limit, or see `Answering.run`.
+            ClientGone: the client left before the end.
+        """
         if answering.meter is None:
             await self.reserve(answering, client)
         try:
@@ -262,7 +217,7 @@ class RequestHandler:
         answering.meter = await self._rate_limits.reserve(client, answering.route, answering.request.parsed)
 
     async def _read(self, incoming: IncomingRequest, body: RequestBodyJSON) -> tuple[ClientRequest, ModelRoute]:
-        return await _beside(body.size, partial(self._parse, incoming, body))
+        return await _run_sized(body.size, partial(self._parse, incoming, body))
 
     def _parse(self, incoming: IncomingRequest, body: RequestBodyJSON) -> tuple[ClientRequest, ModelRoute]:
         api, scope, log, client = incoming.api, incoming.scope, incoming.log, incoming.client
@@ -283,7 +238,7 @@ class RequestHandler:
         try:
             if isinstance(value, Mapping):
                 value, dropped = permitted_members(value, api.members, client.options, any_model=any_model)
-            # What may stand in a request depends on who is asked. Without a name, that is what is wrong with it.
+            # What a request may contain depends on the provider. One without a model gets the error for that.
             named = self._models.resolve(model, client) if isinstance(model, str) else None
             adapters = named.adapters if named else ()
             request = api.read(
@@ -323,20 +278,67 @@ class RequestHandler:
         return Answering(api, request, route, self.options, incoming.log, warnings, cache)
 
     def check_capacity(self) -> None:
-        """Raises HTTPError if there are as many requests as there may be."""
+        """Raises HTTPError if `max_requests` are being answered already."""
         if self.running >= self.options.max_requests:
             message = f"{self.running} requests are being answered already; try again later"
             raise http_error(503, message, "overloaded", retry_after="1")
 
     def count(self, more: int) -> None:
-        """Counts so many more requests as running."""
+        """Adds to the number of running requests."""
         self.running += more
         if self._metrics is not None:
             self._metrics.running(self.running)
 
 
-async def _beside(size: int, work: Callable[[], T]) -> T:
-    """Does something with a body; with a large one in a thread, so that other clients do not wait for it."""
+class AppTaskGroup:
+    """Tasks of the app that outlive the request that began them. They are cancelled when the app ends."""
+
+    def __init__(self) -> None:
+        self._tasks: TaskGroup | None = None
+
+    @property
+    def entered(self) -> bool:
+        """Whether the app runs, so that tasks can be started."""
+        return self._tasks is not None
+
+    async def __aenter__(self) -> Self:
+        self._tasks = await anyio.create_task_group().__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        tasks, self._tasks = self._tasks, None
+        if tasks is not None:
+            tasks.cancel_scope.cancel()
+            await tasks.__aexit__(None, None, None)  # with the error of the block it would raise a group of it
+
+    def start(self, task: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Starts a task, if the app runs."""
+        if self._tasks is not None:
+            self._tasks.start_soon(task)
+
+    @asynccontextmanager
+    async def tasks(self) -> AsyncIterator[TaskGroup]:
+        """Yields a task group for what goes on when its client has left.
+
+        An app that was not entered, such as a mounted one, has none: the tasks are then waited for.
+        """
+        if self._tasks is not None:
+            yield self._tasks
+            return
+        failed: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            try:
+                yield tasks
+            except (ClientGone, HTTPError) as exc:
+                failed = exc
+        if failed is not None:
+            raise failed
+
+
+async def _run_sized(size: int, work: Callable[[], T]) -> T:
+    """Calls a function; in a thread if the body is large, so that other clients do not wait for it."""
     return await anyio.to_thread.run_sync(work) if size > _LARGE else work()
 
 

@@ -29,7 +29,7 @@ _DATE = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
 
 @dataclass(frozen=True)
 class ModelRoute:
-    """What answers for the name of a model.
+    """The provider and the model that a name stands for.
 
     Attributes:
         model: the provider.
@@ -45,43 +45,43 @@ class ModelRoute:
 
     @property
     def endpoints(self) -> tuple[BackendInfo, ...]:
-        """Those that may answer; none for a model that does not know them."""
+        """The endpoints that may answer; none if the model does not say."""
         return self._facts.endpoints if self._facts else ()
 
     @property
     def priced(self) -> bool:
-        """Whether it can be known what answers cost, of all endpoints that may answer."""
+        """Whether the prices of all endpoints that may answer are known."""
         endpoints = self.endpoints
-        return not endpoints or all(endpoint.priced(model) for endpoint, model in self._asked(endpoints))
+        return not endpoints or all(endpoint.priced(model) for endpoint, model in self._endpoint_models(endpoints))
 
     def cost(self, usage: Usage) -> Cost | None:
-        """Returns what so many tokens cost at the dearest endpoint that may answer; None if that is not known."""
-        request = self._asked(self.endpoints)
-        found = [cost for endpoint, model in request if (cost := endpoint.cost(usage, model)) is not None]
+        """Returns the highest cost of a usage at any endpoint that may answer; None if no price is known."""
+        models = self._endpoint_models(self.endpoints)
+        found = [cost for endpoint, model in models if (cost := endpoint.cost(usage, model)) is not None]
         return max(found, key=lambda cost: cost.amount, default=None)
 
     def max_output_tokens(self, allowed: int | None) -> int | None:
-        """Returns the most tokens that an answer may have at any endpoint that may answer; None: they aren't known.
+        """Returns the highest limit on output of any endpoint that may answer; None if none is known.
 
         Args:
-            allowed: as the request says; None: it doesn't.
+            allowed: the limit of the request, if it has one.
         """
-        request = self._asked(self.endpoints)
-        return max((endpoint.max_output_tokens(allowed, model) for endpoint, model in request), default=None)
+        models = self._endpoint_models(self.endpoints)
+        return max((endpoint.max_output_tokens(allowed, model) for endpoint, model in models), default=None)
 
-    def _asked(self, endpoints: tuple[BackendInfo, ...]) -> Iterator[tuple[BackendInfo, str | None]]:
-        """Yields the endpoints with the models that they are asked for; None: their own."""
+    def _endpoint_models(self, endpoints: tuple[BackendInfo, ...]) -> Iterator[tuple[BackendInfo, str | None]]:
+        """Yields each endpoint with the model that is requested of it; None: its own."""
         for at, endpoint in enumerate(endpoints):
             yield endpoint, None if at else self.other
 
     @cached_property
     def adapters(self) -> set[str]:
-        """The wire formats of the providers; none where they are not known."""
-        return {endpoint.adapter_of(model) for endpoint, model in self._asked(self.endpoints)}
+        """The names of the providers' adapters; empty if they are not known."""
+        return {endpoint.adapter_of(model) for endpoint, model in self._endpoint_models(self.endpoints)}
 
     @property
     def takes_arguments(self) -> bool:
-        """Whether these are providers of ours, which take a prepared request, and not a model of a program's own."""
+        """Whether the model takes a prepared request, as `Provider` does; models of other programs need not."""
         facts = self._facts
         return facts is not None and not facts.changed and isinstance(self.model, BaseChatModel)
 
@@ -91,9 +91,9 @@ class ModelRoute:
         """Returns the streamed answer to a client's request. Raises ConfigError if it can't be sent.
 
         Args:
-            repair_history, partial_tool_calls: see `ChatOptions`. A model of a program's own is not asked for
-                fragments: one that changes what another model says (a filter, a cache) would have to know of them.
-            turn_cache: gives earlier turns back what they have lost. Models of a program's own get them as they are.
+            repair_history, partial_tool_calls: see `ChatOptions`. Other models are not asked for partial
+                calls: one that changes another model's answer (a filter, a cache) would have to know of them.
+            turn_cache: restores earlier turns. Other models get them as the client sent them.
         """
         arguments = ChatParams(
             replace(request, model=self.other or ""),
@@ -123,7 +123,7 @@ class ModelRoute:
 
 
 class ModelRouter:
-    """Providers by the names that clients ask for.
+    """Finds the provider for the name of a model in a client's request.
 
     `"main"` is the provider of that name with its own model, `"main:other-model"` the same with another one.
 
@@ -173,16 +173,16 @@ class ModelRouter:
         return [name for name in self.names if client.allows_model(name)]
 
     def resolve(self, name: str, client: GatewayKey = ANONYMOUS) -> ModelRoute:
-        """Returns what answers for a name. Raises HTTPError for an unknown name or a model that is not allowed."""
-        request, name = name, self._resolve_alias(name)
+        """Returns the route for a name. Raises HTTPError if the name is unknown or not allowed."""
+        requested, name = name, self._resolve_alias(name)
         found = self._find(self._aliases.get(name, name))
-        if found is None or not (client.allows_model(request) or client.allows_model(name)):
+        if found is None or not (client.allows_model(requested) or client.allows_model(name)):
             close = get_close_matches(name, self.names_for(client), n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             why = f"unknown model {name!r}{hint}" if found is None else f"this key may not use the model {name!r}"
             raise http_error(404, f"{why}. {self._known(client)}", "model_not_found")
-        allowed = name in self._aliases or any(fnmatchcase(name, pattern) for pattern in self._allowed)
-        if found.other is not None and not allowed:
+        is_allowed = name in self._aliases or any(fnmatchcase(name, pattern) for pattern in self._allowed)
+        if found.other is not None and not is_allowed:
             what = f"the model {name!r} is not allowed here"
             raise http_error(404, f"{what}. {self._known(client)}", "model_not_found")
         return found
@@ -202,7 +202,7 @@ class ModelRouter:
         return list(dict.fromkeys(filter(None, found)))
 
     def price(self) -> None:
-        """Finds out what the models cost, which an answer would do otherwise."""
+        """Loads the prices of all models, which the first answer would do otherwise."""
         for route in self._providers.values():
             route.cost(Usage(0, 0, 0))
 
@@ -213,7 +213,7 @@ class ModelRouter:
                 stack.push_async_callback(provider.aclose)
 
     def _resolve_alias(self, name: str) -> str:
-        """Returns the provider or alias that is meant by a name: without the date of a model, or by a pattern."""
+        """Returns the provider or alias that a name stands for, without the date of a model, or by a pattern."""
         for known in (name, _DATE.sub("", name)):
             if known in self._aliases or self._find(known) is not None:
                 return known
