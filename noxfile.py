@@ -530,11 +530,23 @@ def live(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def facts(session: nox.Session) -> None:
-    """Lists what four packages say otherwise of models than providers/families.toml does; a person decides."""
+    """Lists what other packages say otherwise of models and of endpoints than the catalogue; a person decides."""
     session.install(
         "-e", ".", "litellm", "langchain-openai", "pydantic-ai-slim[openai,anthropic,google]", "modelparams"
     )
     session.run("python", "tools/families_drift.py")
+    said = tomllib.loads(Path("tools/endpoints_of_peers.toml").read_text("utf-8"))["said"]
+    files = {(one["package"], Path(file).parts) for one in said for file in one["files"]}
+    session.install(*sorted({parts[0].replace("_", "-") for package, parts in files if package == "langchain"}))
+    folders = []
+    if shutil.which("npm"):  # the newest, whichever Node is here: the files are only read
+        names = sorted({f"{parts[0]}/{parts[1]}@latest" for package, parts in files if package == "ai-sdk"})
+        folder = session.create_tmp()
+        session.run(
+            "npm", "install", "--prefix", folder, "--ignore-scripts", "--legacy-peer-deps", *names, external=True
+        )
+        folders = [f"{folder}/node_modules"]
+    session.run("python", "tools/endpoints_drift.py", *folders)
 
 
 @nox.session(python=VERSIONS[0])

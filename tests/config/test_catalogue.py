@@ -51,7 +51,7 @@ def test_who_is_there() -> None:
     """Whoever looks for one of these finds it."""
     assert {
         "azure", "azure-responses", "bigmodel", "cerebras", "dashscope", "dashscope-cn", "deepseek", "fireworks",
-        "gemini", "github-models", "groq", "huggingface", "kimi", "kimi-cn", "kimi-code", "kimi-sglang", "kimi-vllm",
+        "gemini", "groq", "huggingface", "kimi", "kimi-cn", "kimi-code", "kimi-sglang", "kimi-vllm",
         "baseten", "cloudflare", "cohere", "databricks", "deepinfra", "github-copilot", "meta", "nebius", "nvidia",
         "perplexity", "sambanova", "vercel", "zai-coding",
         "litellm", "llamacpp", "lmstudio", "minimax", "mistral", "ollama", "openai", "openai-responses", "openrouter",
