@@ -1,4 +1,4 @@
-"""Jobs over many rows: each has one answer, which is kept in a ledger, and a job that died goes on where it was.
+"""Jobs over many rows: each row has one answer, kept in a ledger, and a job that was killed continues where it was.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

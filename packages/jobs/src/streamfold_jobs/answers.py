@@ -21,10 +21,10 @@ class Answer:
     Attributes:
         id: the id of the row.
         number: its place among the rows, from 0.
-        error: `type` and `message` of what went wrong; None for an answer.
-        reply: text, reasoning, tool calls (`id`, `name`, `arguments`, and `error` for arguments that are no JSON
+        error: `type` and `message` of the error; None for an answer.
+        reply: text, reasoning, tool calls (`id`, `name`, `arguments`, and `error` for arguments that aren't a JSON
             object), finish reason, model, request id, usage, cost and warnings; None for an error.
-        tries: how often the row was asked.
+        tries: how often the row was sent.
         seconds: how long the last try took.
     """
 
@@ -42,12 +42,12 @@ class Answer:
 
     @property
     def usage(self) -> Usage:
-        """The token counts; all None where the server sent none. An answer that a check refused has them too."""
+        """The token counts, each None if the server sent none. Answers that a check rejected have them too."""
         return Usage(**(self._spent("usage") or {}))
 
     @property
     def cost(self) -> Cost | None:
-        """What the answer cost, or None if that is not known. An answer that a check refused has cost something too."""
+        """The cost of the answer; None: unknown. Answers that a check rejected have one too."""
         if not (said := self._spent("cost")):
             return None
         day = date.fromisoformat(said["date"]) if said.get("date") else None
@@ -67,12 +67,12 @@ class Answer:
 
 @dataclass(slots=True)
 class JobSummary:
-    """What a job has done, all runs together.
+    """What all runs of a job have done together.
 
     Attributes:
         rows: how many rows there are for this job, or this shard of it.
         usage: the input and output tokens of all answers.
-        costs: of the answers whose cost is known, by currency; `unpriced` is how many others there are.
+        costs: of the answers with a known cost, by currency; `unpriced` is the number of the others.
         recorded: answers of earlier runs.
     """
 
@@ -85,7 +85,7 @@ class JobSummary:
     unpriced: int = 0
 
     def add(self, answer: Answer) -> None:
-        """Counts an answer. What errors have used and cost is counted too, where it is known."""
+        """Counts an answer. The tokens and costs of errors count too, where they are known."""
         if answer.error:
             self.errors += 1
         else:
@@ -98,13 +98,13 @@ class JobSummary:
             self.unpriced += 1
 
     def add_cost(self, cost: Cost) -> None:
-        """Adds what answers cost to the sum of their currency."""
+        """Adds a cost to the sum of its currency."""
         before = self.costs.get(cost.currency)
         self.costs[cost.currency] = cost if before is None else before + cost
 
 
 def reply_members(reply: Reply, cost: Cost | None) -> dict[str, Any]:
-    """Returns a reply as the members of an answer, as JSON can hold them."""
+    """Returns the members of an answer for a reply, as JSON data."""
     usage = reply.usage
     counts = {name: getattr(usage, name) for name in _COUNTS} if usage else None
     return {
@@ -137,7 +137,7 @@ def reply_members(reply: Reply, cost: Cost | None) -> dict[str, Any]:
 
 
 def error_members(error: Exception) -> dict[str, Any]:
-    """Returns an error as the members of an answer."""
+    """Returns the members of an answer for an error."""
     members: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, APIError):
         members |= {"retryable": error.retryable, "status_code": getattr(error, "status_code", None)}
@@ -147,12 +147,12 @@ def error_members(error: Exception) -> dict[str, Any]:
 
 
 def encoded(value: Any) -> str:
-    """Returns JSON text on one line, as people read it unless it holds what is no text: halves of surrogate pairs."""
+    """Returns JSON text on one line. It is ASCII if a character isn't printable, such as half a surrogate pair."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if text.isprintable() else json.dumps(value, separators=(",", ":"))
 
 
-# A column has values of one type; members of a row that have several may be JSON text.
+# A column has values of one type, so members of a row with values of several types may be JSON text.
 _JSON_MEMBERS = ("messages", "options", "tools", "body")
 
 ANSWER_COLUMNS: Mapping[str, type] = {
@@ -165,13 +165,13 @@ ANSWER_COLUMNS: Mapping[str, type] = {
 
 
 def answer_cells(answer: Answer) -> dict[str, Any]:
-    """Returns the values of an answer for `ANSWER_COLUMNS`."""
+    """Returns the cells of an answer, by the names of `ANSWER_COLUMNS`."""
     line = answer.as_line()
     return {name: _text(line.get(name)) for name in ANSWER_COLUMNS}
 
 
 def answer_schema(*names: str) -> Any:
-    """Returns the schema that pyarrow needs for some text columns and those of an answer."""
+    """Returns the pyarrow schema of these text columns and those of an answer."""
     import pyarrow
 
     types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64()}

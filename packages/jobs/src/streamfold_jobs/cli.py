@@ -66,8 +66,8 @@ Model = Annotated[str | None, typer.Option(help="Another model than the configur
 LedgerPath = Annotated[
     Path | None, typer.Option(dir_okay=False, help="The ledger; by default the output's name with .ledger.")
 ]
-Concurrency = Annotated[int, typer.Option(min=1, help="How many rows are asked at once.")]
-Tries = Annotated[int, typer.Option(min=1, help="How often a row is asked before it is an error.")]
+Concurrency = Annotated[int, typer.Option(min=1, help="How many rows are in flight at once.")]
+Tries = Annotated[int, typer.Option(min=1, help="How often a row is sent before it is an error.")]
 Rpm = Annotated[float | None, typer.Option(help="Requests a minute.")]
 Tpm = Annotated[float | None, typer.Option(help="Tokens a minute, of input and output together.")]
 MaxCost = Annotated[float | None, typer.Option(help="Pause before the answers cost more.")]
@@ -84,11 +84,11 @@ Temperature = Annotated[float | None, typer.Option(help="The sampling temperatur
 Shard = Annotated[str, typer.Option(help="i/n: only every n-th row, from row i on (0 to n-1).")]
 RetryErrors = Annotated[bool, typer.Option("--retry-errors", help="Ask again for rows that were errors.")]
 InFlight = Annotated[
-    Literal["ask", "error"], typer.Option(help="Rows that were under way when a job died: ask again, or errors.")
+    Literal["ask", "error"], typer.Option(help="Rows that were in flight when a job was killed: send again, or errors.")
 ]
 Via = Annotated[
     Literal["live", "provider-batch"],
-    typer.Option(help="Ask by live requests, or by the provider's batch API, which takes hours and costs less."),
+    typer.Option(help="Send live requests, or use the provider's batch API, which takes hours and costs less."),
 ]
 Stream = Annotated[
     bool | None, typer.Option(help="Stream the answers, or not; by default until they are known to be short.")
@@ -124,7 +124,7 @@ def run(
 ) -> None:
     """Ask about every row, and write the answers in the order of the rows.
 
-    Start the same command again to go on after an interruption: nothing that was answered is asked again. The exit code
+    Start the same command again to continue after an interruption: no row with an answer is sent again. The exit code
     is 0 if every row has an answer, 1 if some are errors, 2 for a mistake in the command, 3 if the job paused, and 130
     if it was interrupted.
     """
@@ -293,7 +293,7 @@ async def run_job(
 ) -> JobOutcome:
     """Runs a job, and returns how it has ended.
 
-    Ctrl-C and SIGTERM stop asking: rows that are under way get their answers. A second one gives them up.
+    After Ctrl-C or SIGTERM no more rows are sent, and rows in flight get their answers. A second one gives them up.
     """
     async with provider, batch(provider, rows, ledger=ledger, **settings) as job:
         ended = JobOutcome(job.summary)

@@ -53,39 +53,39 @@ def batch(
     stream: bool | None = None,
     **options: Any,
 ) -> BatchJob:
-    """Returns a job that asks a model about many rows, and has one answer for each.
+    """Returns a job that sends many rows to a model and has one answer for each.
 
         async with batch(provider, "rows.jsonl", ledger="rows.ledger") as job:
             async for answer in job:
                 print(answer.id, answer.text)
 
-    A job that was stopped or killed goes on where it was when it is started again with the same ledger: answers that
-    came are never asked for again, and come out again in their order. At most `concurrency` rows, which were under way
-    when it was killed, are asked again.
+    A job that was stopped or killed continues when it is started again with the same ledger: rows that have an answer
+    are not sent again, and all answers are yielded in the order of the rows. At most `concurrency` rows, those in
+    flight when it was killed, are sent twice.
 
     Args:
         rows: a `.jsonl` or `.parquet` file, or mappings. A row has `prompt` or `messages`, and may have `id`, `system`,
             `model`, `options`, `tools` and `tool_choice`; or it is a line of OpenAI's Batch API.
-        ledger: the file that remembers what was sent and what came back. Without one, nothing survives the job.
-        concurrency: how many rows are asked at once.
-        tries: how often a row is asked before it is an error. Being told to wait is no try.
+        ledger: the file that records what was sent and what came back. Without one, nothing survives the job.
+        concurrency: how many rows are in flight at once.
+        tries: how often a row is sent before it is an error. A 429 doesn't count as a try.
         rpm, tpm: requests and tokens a minute.
         max_cost: stop before answers cost more than this, in their currency.
-        in_flight: what happens to rows that had been sent when the job died: they are asked again, or are errors.
-        retry_errors: ask again for rows that were errors in an earlier run.
-        shard: `(i, n)`: ask only every n-th row, beginning with row i. Shards of one job have ledgers of their own.
-        tools: for all rows that have none of their own.
+        in_flight: what becomes of rows that were in flight when the job was killed: they are sent again, or are errors.
+        retry_errors: send rows again that were errors in an earlier run.
+        shard: `(i, n)`: send only every n-th row, beginning with row i. Each shard of a job needs its own ledger.
+        tools: for all rows that don't have tools themselves.
         run_tools: run the calls with `run_tools`; without it they are part of the answer.
-        check: looks at each reply, and returns what is wrong with it; such a row is an error.
-        via: "provider-batch" hands the rows over to the provider's batch API, which answers within hours and often for
-            half the price. It needs a ledger, and takes none of `rpm`, `tpm`, `max_cost` and `run_tools`.
-        wait: with "provider-batch": wait for the answers. Otherwise the job pauses when all rows are handed over, and
-            fetches the answers that are there when it is started again.
+        check: returns what is wrong with a reply, or None. A row whose reply is wrong is an error.
+        via: "provider-batch" sends the rows through the provider's batch API, which answers within hours and often for
+            half the price. It needs a ledger, and accepts none of `rpm`, `tpm`, `max_cost` and `run_tools`.
+        wait: with "provider-batch": wait for the answers. Otherwise the job pauses when all rows are submitted, and
+            fetches the answers that are ready when it is started again.
         stream: False fetches answers in one piece, which costs less to read. Default: once they are known to be short.
         options: for all rows, as for `chat_stream`; those of a row win.
 
     Raises:
-        ConfigError: an argument is wrong. What is wrong with the rows or the ledger is raised by `async with`.
+        ConfigError: an argument is wrong. Errors in the rows or the ledger are raised by `async with`.
     """
     settings = JobSettings(
         concurrency, tries, max_cost, in_flight, retry_errors, shard, as_tools(tools), run_tools, check, options, stream
@@ -134,10 +134,10 @@ class BatchJob:
         self._path = ledger
         self._settings = settings
         self._asker = asker
-        self._over = False  # nobody asks any more
+        self._over = False  # nothing is sent any more
         self._next = settings.shard[0]  # the row whose answer comes next
         self._ready: deque[Answer] = deque()
-        self._read = False  # all answers were handed out
+        self._read = False  # all answers were yielded
 
     async def __aenter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory() if self._path is None else None
@@ -182,7 +182,7 @@ class BatchJob:
 
     @property
     def status_text(self) -> str:
-        """What is going on, if there is more to say than the summary does: of batches of the provider."""
+        """What the job is doing, where the summary doesn't say it: with batches of the provider."""
         return self._work.status_text
 
     @property
@@ -191,14 +191,14 @@ class BatchJob:
         return self._work.ledger
 
     def stop(self) -> None:
-        """Asks nothing more. Rows that are under way get their answers; `run` raises JobPausedError then."""
+        """Sends no more rows. Rows in flight get their answers, then `run` raises JobPausedError."""
         self._work.stop("the job was stopped")
 
     async def run(self) -> JobSummary:
         """Waits until every row has an answer or an error.
 
         Raises:
-            JobPausedError: the job stopped asking.
+            JobPausedError: the job was stopped, or could not continue.
         """
         while not self._over:
             await self._work.change()
@@ -235,7 +235,7 @@ class BatchJob:
         return self._next, next((at for at, state in enumerate(states) if state not in (DONE, ERROR)), len(states))
 
     async def _ask(self) -> None:
-        """Has all rows asked that have no answer. What is noted in the ledger is committed while this runs."""
+        """Sends all rows that have no answer, and commits what is written to the ledger meanwhile."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.ledger.commit)
             try:
@@ -249,7 +249,7 @@ class BatchJob:
                 self._work.notify()
 
     def _priced(self, model: str | None) -> bool:
-        """Returns whether it is known what a model costs, as far as the model that is asked says."""
+        """Returns whether the price of a model is known for every endpoint that may answer."""
         facts = get_model_info(self._model)
         given = model or self._settings.options.get("model")
         endpoints = facts.endpoints if facts else ()
@@ -262,7 +262,7 @@ class BatchJob:
 
 
 async def _opened(path: Path) -> Ledger:
-    """Opens a ledger. A task that is cancelled by asyncio's own means does not wait: the thread closes it then."""
+    """Opens a ledger. If asyncio cancels the task while the file is opened, the thread closes the ledger."""
     opened: list[Ledger] = []  # its `pop` is atomic: only one of the two threads closes
     left = False
 
@@ -285,13 +285,13 @@ async def _opened(path: Path) -> Ledger:
 
 
 def _described(model: ChatModel) -> str:
-    """Returns the model as it must be the same when a job goes on."""
+    """Returns a description of the model, which must be the same when the job continues."""
     facts = get_model_info(model)
     return ", then ".join(map(str, facts.endpoints)) if facts else model.name
 
 
 def _named(tools: Iterable[Tool]) -> str:
-    """Returns the names of tools, and a digest of all that the model is told of them."""
+    """Returns the names of tools, and a digest of their descriptions and schemas."""
     told = [[tool.kind, tool.name, tool.description, tool.parameters, tool.strict] for tool in tools]
     if not told:
         return "none"

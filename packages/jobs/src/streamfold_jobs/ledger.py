@@ -71,14 +71,14 @@ _ANSWERS = (
 
 
 class Ledger:
-    """The ledger of one job. A context manager; close it at the end.
+    """The ledger of one job: a context manager, or call `close`.
 
     Args:
-        path: the file; it is made if there is none, unless it is only read.
-        readonly: only read what is there, also while a job is running.
+        path: the file; it is created unless it is opened for reading.
+        readonly: open the file for reading, also while a job is running.
 
     Raises:
-        ConfigError: the file is no ledger, or another job is writing to it.
+        ConfigError: the file isn't a ledger, or another job is writing to it.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, readonly: bool = False) -> None:
@@ -91,17 +91,17 @@ class Ledger:
                 opened.callback(self._lock.close)
             self._db = _connect(self.path, readonly=readonly)
             opened.callback(self._db.close)
-            # Whoever reads does not keep those waiting who write.
+            # Reading has a connection of its own, so that it doesn't block writing.
             self._writer = None if readonly else _connect(self.path, readonly=False)
             self._kept_open = opened.pop_all()
         self._commits = GroupCommit(self.path, self._writer or self._db)
         self._using = threading.Lock()  # the connection for reading is used by one thread at a time
 
     def begin(self, settings: Mapping[str, str]) -> None:
-        """Notes what the job is, or checks that it is the one that was begun.
+        """Records what the job is, or checks that it is the job of the ledger.
 
         Raises:
-            ConfigError: this ledger is that of a job with other rows or other settings; the message names them.
+            ConfigError: the ledger belongs to a job with other rows or settings; the message names them.
         """
         with self._using, self._db:
             before = dict(self._db.execute("SELECT key, value FROM meta"))
@@ -120,7 +120,7 @@ class Ledger:
             )
 
     def states(self, count: int) -> bytearray:
-        """Returns the state of each of so many rows: 0 for one that was never sent."""
+        """Returns the states of the first `count` rows: 0 for a row that was never sent."""
         found = bytearray(count)
         with self._reading():
             for number, state in self._db.execute(_STATES, (count,)):
@@ -132,7 +132,7 @@ class Ledger:
         return islice(map(_read_answer, self._ended_rows(start)), limit)
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Yields the numbers of the rows that have ended, and their lines of the output."""
+        """Yields the numbers of the rows that have ended, and their lines of output."""
         return ((found[0], _line(found)) for found in self._ended_rows(0))
 
     def _ended_rows(self, start: int) -> Iterator[tuple[Any, ...]]:
@@ -145,7 +145,7 @@ class Ledger:
         return dict(zip(("sent", "done", "error"), map(int, self.select(_COUNTS)[0]), strict=True))
 
     def summary(self, rows: int) -> JobSummary:
-        """Returns what all runs together have done, of so many rows."""
+        """Returns the summary of all runs of a job with this number of rows."""
         counts = self.counts()
         ((read, written),), ((unpriced,),) = self.select(_TOKENS), self.select(_UNPRICED)
         found = JobSummary(rows, counts["done"], counts["error"], usage=Usage(read or 0, written or 0))
@@ -170,12 +170,12 @@ class Ledger:
                 raise ConfigError(f"{self.path}: the ledger can't be read: {error}") from None
 
     def settings(self) -> dict[str, str]:
-        """Returns what `begin` noted."""
+        """Returns what `begin` recorded."""
         return dict(self.select("SELECT key, value FROM meta"))
 
     @property
     def shard(self) -> tuple[int, int]:
-        """The shard whose rows it has: the first of them, and how many rows on the next is."""
+        """The shard whose rows it has: the first row, and the distance to the next."""
         first, step = self.settings().get("shard", "0/1").split("/")
         return int(first), int(step)
 
@@ -184,14 +184,14 @@ class Ledger:
         self.note(_MARK, (number, name, time()))
 
     def not_sent(self, number: int) -> None:
-        """Takes the mark back: the server refused to look at the request, and it was no try."""
+        """Removes the mark: the server refused the request unread, which doesn't count as a try."""
         self.note(_UNMARK, (number,))
 
     def ended(self, answer: Answer, then: Callable[[Answer], None] | None = None) -> None:
-        """Notes the answer of a row.
+        """Records the answer of a row.
 
         Args:
-            then: is called with the answer when it is on disk.
+            then: called with the answer when it is on disk.
         """
         self.note(_END, _row_values(answer))
         self.note(_KEEP, _answer_values(answer))
@@ -199,11 +199,11 @@ class Ledger:
             self._commits.tell(partial(then, answer))
 
     def note(self, statement: str, values: tuple[Any, ...]) -> None:
-        """Notes a statement. What is noted without an `await` in between is committed in one transaction."""
+        """Adds a statement. Those that are added without an `await` in between share a transaction."""
         self._commits.note(statement, values)
 
     async def written(self) -> None:
-        """Waits until all that was noted is on disk.
+        """Waits until all statements are on disk.
 
         Raises:
             JobPausedError: it can't be written.
@@ -211,7 +211,7 @@ class Ledger:
         await self._commits.written()
 
     async def commit(self) -> None:
-        """Commits what is noted, in groups, until it is cancelled or fails; what waits then is committed."""
+        """Commits statements in groups until it is cancelled or fails, then commits those that are left."""
         await self._commits.commit()
 
     def close(self) -> None:
@@ -285,9 +285,9 @@ def _connect(path: Path, *, readonly: bool) -> sqlite3.Connection:
 
 
 def _lock(path: Path) -> IO[bytes]:
-    """Returns an open file that keeps other jobs away until it is closed, also by the end of the process.
+    """Returns an open file that locks the ledger until it is closed, also by the end of the process.
 
-    It and the ledger are files that only this user may read, and no links that somebody else may have put there.
+    Only this user can read it and the ledger, and neither may be a link, which another user could have put there.
     """
     file = lock = path.with_name(f"{path.name}.lock")
     flags = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
@@ -295,7 +295,7 @@ def _lock(path: Path) -> IO[bytes]:
         with ExitStack() as stack:
             os.close(os.open(lock, flags, 0o600))
             held = stack.enter_context(locked_file(lock, "a+b"))
-            file = path  # not before it is ours: to close a file drops the locks that SQLite has on it in this process
+            file = path  # only once locked: closing a file drops the locks that SQLite has on it in this process
             os.close(os.open(path, flags, 0o600))
             stack.pop_all()
             return held
@@ -326,25 +326,25 @@ class GroupCommit:
         self._waiting: list[tuple[str, tuple[Any, ...]]] = []
         self._callbacks: list[Callable[[], None]] = []
         self._failure: Exception | None = None
-        self._storing: anyio.Event | None = None  # set when the group that is being committed is on disk
+        self._storing: anyio.Event | None = None  # set when the group being committed is on disk
         self._committed = anyio.Event()
         self._wanted = anyio.Event()
 
     def note(self, statement: str, values: tuple[Any, ...]) -> None:
-        """Notes a statement. What is noted without an `await` in between is committed in one transaction."""
+        """Adds a statement. Those that are added without an `await` in between share a transaction."""
         if not self._waiting:
             self._wanted.set()
         self._waiting.append((statement, values))
 
     def tell(self, then: Callable[[], None]) -> None:
-        """Calls a function when what was noted so far is on disk."""
+        """Calls a function when all statements so far are on disk."""
         self._callbacks.append(then)
 
     async def written(self) -> None:
-        """Waits until all that was noted is on disk.
+        """Waits until all statements are on disk.
 
         Raises:
-            JobPausedError: it can't be written. That is tried once more when `commit` ends.
+            JobPausedError: they can't be written. `commit` tries once more when it ends.
         """
         if self._failure is None:
             if self._waiting:
@@ -356,7 +356,7 @@ class GroupCommit:
             raise JobPausedError(f"the job has paused, because {problem}") from self._failure
 
     async def commit(self) -> None:
-        """Commits what is noted, in groups, until it is cancelled or fails; what waits then is committed."""
+        """Commits statements in groups until it is cancelled or fails, then commits those that are left."""
         try:
             while self._failure is None:
                 await self._wanted.wait()
@@ -374,7 +374,7 @@ class GroupCommit:
         self._storing = committed
         try:
             await self._store(group)
-        except Exception as error:  # whatever it is, what waits is written later or asked again
+        except Exception as error:  # the statements are written later, or their rows are sent again
             self._failure = error
             self._waiting, self._callbacks = [*group, *self._waiting], [*callbacks, *self._callbacks]
         else:

@@ -47,18 +47,18 @@ from .queue import RowQueue
 from .rows import Row
 from .settings import JobPausedError, JobSettings
 
-_PAUSE = 1.0  # seconds until a row that failed is asked again; doubled each time
+_PAUSE = 1.0  # seconds until a row that failed is sent again; doubled each time
 _LONGEST_PAUSE = 60.0
-# Nothing that is asked afterwards will be answered either.
+# No later request will be answered either.
 _STOPS_THE_JOB = (AuthenticationError, QuotaExceededError, NotConfiguredError)
-_FEW_DENIALS = 3  # refusals of the last rows that are taken for their own
+_FEW_DENIALS = 3  # up to so many refusals at the end of a job are errors of their rows
 
 
 class LiveBackend:
-    """Asks each row by a request of its own, at a pace.
+    """Sends each row as a request of its own, within the rate limits.
 
-    HTTP 403 is said of a key that may not ask, and by some providers of a single prompt. It is the row's own error if
-    another row is answered that was asked later; if none is, nobody will be answered, and the job pauses.
+    Providers use HTTP 403 for a key without permission, and some of them for a single prompt. It is an error of the row
+    if a row that was sent later is answered; if none is, the key is refused, and the job pauses.
     """
 
     via = "live"
@@ -69,7 +69,7 @@ class LiveBackend:
         self._denials = 0
         self._denied: deque[tuple[int, Row, PermissionDeniedError]] = (
             deque()
-        )  # since the last answer to a row that was asked later
+        )  # since the last answer to a row that was sent later
 
     async def ask(self, work: RowQueue) -> None:
         """See `JobBackend`."""
@@ -99,7 +99,7 @@ class LiveBackend:
                     await self._row(work, row)
             except JobPausedError as error:
                 work.stop(str(error), error.__cause__)
-            except Exception as error:  # of the caller's check or tools: what was asked is not lost
+            except Exception as error:  # of the caller's check or tools: rows in flight are not lost
                 place = work.rows.place(number)
                 work.stop(f"the job has stopped at {place}: {type(error).__name__}: {error}", error)
 
@@ -138,7 +138,7 @@ class LiveBackend:
                 self._own_errors(work, earlier)
 
     def _own_errors(self, work: RowQueue, until: int) -> None:
-        """Takes the first denials for errors of their rows."""
+        """Records the first denials as errors of their rows."""
         while self._denied and self._denied[0][0] <= until:
             _, row, error = self._denied.popleft()
             work.end(Answer(row.id, row.number, error=error_members(error)))
@@ -157,17 +157,17 @@ async def _nothing(row: Row) -> None:
 
 
 class RowRequests:
-    """Asks a model for rows, several at a time, at a pace and as the settings want it. It knows nothing of a ledger."""
+    """Sends rows to a model, several at a time and within the rate limits. It has no ledger."""
 
     def __init__(self, settings: JobSettings, pace: Pacing) -> None:
         self._settings = settings
         self._pace = pace
         self._form = RequestTemplate(settings.stream)
-        self._idle: set[anyio.CancelScope] = set()  # of those that wait before they ask
+        self._idle: set[anyio.CancelScope] = set()  # of tasks that wait before they send
         self._stopped = False
 
     def stop(self) -> None:
-        """Asks nothing more: requests that are under way are finished, and nobody waits for another try."""
+        """Sends no more requests. Those in flight are finished, and no row waits for another try."""
         self._stopped = True
         for scope in self._idle:
             scope.cancel()
@@ -179,18 +179,18 @@ class RowRequests:
         sending: Callable[[Row], Awaitable[bool]] = _always,
         unsent: Callable[[Row], Awaitable[None]] = _nothing,
     ) -> Answer | None:
-        """Asks for one row until there is an answer, or an error that stays.
+        """Sends a row until there is an answer, or an error that a retry doesn't change.
 
         Args:
-            sending: is called before each request; the row is given up when it returns false.
-            unsent: is called when a request that was sent does not count: the server refused to look at it.
+            sending: called before each request; the row is given up if it returns False.
+            unsent: called when a request doesn't count, because the server refused it unread.
 
         Returns:
             The answer or the error, or None for a row that was given up.
 
         Raises:
-            JobPausedError: no row will be answered: the key is refused, or the money is spent.
-            PermissionDeniedError: HTTP 403, which some providers say of a key and others of a single prompt.
+            JobPausedError: no row will be answered: the key is refused, or the budget is spent.
+            PermissionDeniedError: HTTP 403, which may be about the key or about this row.
         """
         tries = refusals = 0
         while (reservation := await self._turn()) is not None:
@@ -212,7 +212,7 @@ class RowRequests:
                     reservation.refused(refused.retry_after, refused.rate_limit)
                     await unsent(row)
                     tries, refusals = tries - 1, refusals + 1
-                    # What the server says is for all: the limiter waits. Else only this row rests.
+                    # A retry_after holds for all rows: the limiter waits. Otherwise only this row does.
                     pause = 0.0 if refused.retry_after is not None else _pause(refusals - 1, refused)
                 except PermissionDeniedError:
                     reservation.failed()
@@ -250,10 +250,10 @@ class RowRequests:
         return reply, cost
 
     async def _turn(self) -> Reservation | None:
-        """Waits until a request may be sent. Returns the right to send it, or None if nothing more is asked.
+        """Waits until a request may be sent. Returns its reservation, or None after `stop`.
 
         Raises:
-            JobPausedError: the money is spent, or something that is needed is not configured.
+            JobPausedError: the budget is spent, or a setting is missing.
         """
         while not self._stopped:
             try:
@@ -269,7 +269,7 @@ class RowRequests:
         return None
 
     async def _rested(self, seconds: float) -> bool:
-        """Waits before another try. Returns whether there is to be one."""
+        """Waits before another try. Returns False after `stop`."""
         with self._waiting():
             await anyio.sleep(seconds)
         return not self._stopped
@@ -285,7 +285,7 @@ class RowRequests:
 
 
 def _pause(before: int, error: StreamfoldError) -> float:
-    """Returns how many seconds to wait: as long as the server says, else longer each time.
+    """Returns the seconds to wait: what the server says, else longer each time.
 
     A random part of up to a quarter spreads rows that failed together.
     """
@@ -301,13 +301,13 @@ def _paused(error: StreamfoldError) -> JobPausedError:
 
 
 class Pacing:
-    """The limiter of a job, and the model that waits for it.
+    """The rate limiter of a job, and the model that waits for it.
 
-    Where no rate is configured, requests to a provider begin slowly, and the rate is searched for.
+    If no rate is configured, requests to a provider begin slowly, and the limiter finds the rate.
 
     Args:
-        model: who is asked.
-        rpm, tpm: requests and tokens per minute instead of those of the provider's settings.
+        model: the model that gets the rows.
+        rpm, tpm: requests and tokens per minute, instead of those in the provider's settings.
 
     Raises:
         ConfigError: a limit is not above 0.
@@ -322,12 +322,12 @@ class Pacing:
 
     @property
     def limiter(self) -> RateLimiter:
-        """What each request waits for. Raises ConfigError if the provider's key is missing."""
+        """The limiter. Raises ConfigError if the provider's key is missing."""
         return self._make()[0]
 
     @property
     def model(self) -> ChatModel:
-        """The model, whose requests wait for that too. Raises ConfigError as `limiter`."""
+        """The model, whose requests wait for the limiter too. Raises ConfigError as `limiter`."""
         return self._make()[1]
 
     def _make(self) -> tuple[RateLimiter, ChatModel]:
@@ -352,9 +352,9 @@ class Pacing:
 
 _Timeouts: TypeAlias = Timeouts | TimeoutOptions | None
 _SHORT = 20.0  # seconds; proxies wait for a minute and longer
-_SHORT_ANSWERS = 20  # short answers, one after the other, that are enough to expect another one
-_RELAPSE = 1000  # short answers until one in one piece is asked for again, after one was lost
-_PATIENCE = TimeoutOptions(first_event=120.0)  # for an answer that is expected to be short
+_SHORT_ANSWERS = 20  # in a row, before answers are fetched in one piece
+_RELAPSE = 1000  # short streamed answers in a row before that is tried again after one was lost
+_PATIENCE = TimeoutOptions(first_event=120.0)  # for an answer in one piece that should be short
 
 
 class RequestTemplate:
@@ -365,46 +365,46 @@ class RequestTemplate:
     and again after one that was not, or was lost.
 
     Args:
-        stream: whether answers are streamed; None: as the answers so far advise.
+        stream: whether answers are streamed; None: it depends on the answers so far.
     """
 
     def __init__(self, stream: bool | None) -> None:
         self._stream = stream
-        self._short = 0  # answers that came since the last one that did not come soon
+        self._short = 0  # short answers since the last long one
 
     @property
     def is_whole(self) -> bool:
-        """Whether it comes in one piece."""
+        """Whether the next answer is requested in one piece."""
         return self._short >= _SHORT_ANSWERS if self._stream is None else not self._stream
 
     def options(self, model: ChatModel, given: dict[str, Any]) -> dict[str, Any]:
-        """Returns the options with which `model.chat` is called; a model of somebody else has no such one."""
+        """Returns the options for `model.chat`. Models of other projects have no option `stream`."""
         if not self.is_whole or not isinstance(model, BaseChatModel):
             return given
         return {**given, "stream": False, "timeouts": self.timeouts(given.get("timeouts"))}
 
     def model(self, model: ChatModel) -> ChatModel:
-        """Returns the model as it is asked by those who read its answers as streams."""
+        """Returns the model for code that reads its answers as streams."""
         return _Whole(model, self) if self.is_whole else model
 
     def timeouts(self, given: _Timeouts) -> _Timeouts:
-        """Returns the timeouts of an answer in one piece. One that is expected to be short is not waited for long."""
+        """Returns the timeouts of an answer in one piece, which are shorter where it should be short."""
         if self._stream is not None or isinstance(given, Timeouts):
             return given
         return {**_PATIENCE, **(given or {})}
 
     def came(self, seconds: float) -> None:
-        """Notes how long an answer took."""
+        """Records how long an answer took."""
         self._short = self._short + 1 if seconds < _SHORT else min(self._short, 0)
 
     def failed(self, error: Exception, *, whole: bool) -> None:
-        """Notes how a request failed; `whole` says in which form it was sent."""
+        """Records a failed request; `whole`: its answer was requested in one piece."""
         if whole and isinstance(error, APIError) and error.retryable and not isinstance(error, RateLimitError):
             self._short = -_RELAPSE
 
 
 class _Whole(BaseChatModel):
-    """A model whose answers come in one piece."""
+    """A model whose answers are requested in one piece."""
 
     def __init__(self, model: ChatModel, form: RequestTemplate) -> None:
         self._model = model

@@ -1,4 +1,4 @@
-"""The tools that a command names: a JSON file, or functions of a Python module."""
+"""Loads tools from a JSON file or from functions of a Python module."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from streamfold.types import ToolLike
 def read_tools(spec: str, *, to_run: bool) -> Sequence[ToolLike]:
     """Returns the tools that `tools.json`, `MODULE`, `FILE.py`, `MODULE:NAME,NAME` or `FILE.py:NAME,NAME` names.
 
-    Without names, all functions are tools that the module itself defines, and that do not begin with `_`.
+    Without names, all functions that the module defines are tools, except those that begin with `_`.
 
     Raises:
-        ConfigError: there is no such file, module or function, or what is there is no tool.
+        ConfigError: there is no such file, module or function, or it isn't a tool.
     """
     if spec.endswith(".json"):
         if to_run:
@@ -51,7 +51,7 @@ def _described(path: Path) -> Sequence[ToolLike]:
 
 
 def _module(place: str) -> ModuleType:
-    """Returns a module, by its file or by its name, which may be beside the user as with `python -m`."""
+    """Returns a module by its file or its name. The working directory is searched too, as with `python -m`."""
     try:
         if not place.endswith(".py"):
             sys.path.insert(0, str(Path.cwd()))

@@ -1,4 +1,4 @@
-"""The answers of ledgers as a file: in the order of the rows, whole or not at all."""
+"""Writes the answers of one or all shards as .jsonl or .parquet, whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 5  # missing shards that an error names
 
 
 def check_output(path: str | os.PathLike[str]) -> None:
-    """Raises ConfigError if answers can't be written to this file: a job should know before it asks."""
+    """Raises ConfigError if answers can't be written to this file, so that a job fails before it sends anything."""
     target = Path(path)
     if target.suffix not in (".jsonl", ".ndjson", ".parquet"):
         raise ConfigError(f"{path}: answers are written to .jsonl, .ndjson and .parquet files")
@@ -30,9 +30,9 @@ def check_output(path: str | os.PathLike[str]) -> None:
 
 
 def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str], *, whole: bool = False) -> int:
-    """Writes the answers and errors of the shards of a job in the order of the rows. Returns how many they are.
+    """Writes the answers and errors of the shards of a job in the order of the rows. Returns their number.
 
-    The file is written beside its name and then renamed, so that it is never half there.
+    The file is written beside its name and then renamed, so that it is never incomplete.
 
     Args:
         whole: write nothing unless every row of the job is there.
@@ -54,12 +54,12 @@ def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str], *, whole: bo
 
 
 def _replace(target: Path, write: Callable[[Path], int]) -> int:
-    """Writes a file beside its name and renames it, so that it is never half there."""
-    draft = target.with_name(f".{target.name}.{token_hex(8)}.part")  # a name at which nobody can have put a link
+    """Writes a file beside its name and renames it, so that it is never incomplete."""
+    draft = target.with_name(f".{target.name}.{token_hex(8)}.part")  # a name that no other user can have made a link at
     try:
         count = write(draft)
         draft.replace(target)
-    except OSError as error:  # those of a full disk don't say where
+    except OSError as error:  # a full disk's error has no file name
         if error.filename is not None:
             raise
         raise OSError(error.errno, error.strerror or str(error), str(target)) from error
@@ -69,7 +69,7 @@ def _replace(target: Path, write: Callable[[Path], int]) -> int:
 
 
 def _check_shards(ledgers: list[Ledger]) -> None:
-    """Raises ConfigError unless the ledgers are those of different shards, of one way to cut one job."""
+    """Raises ConfigError unless the ledgers belong to different shards of one job, with the same number of shards."""
     if not ledgers:
         raise ConfigError("there is no ledger to export")
     settings = [ledger.settings() for ledger in ledgers]
@@ -88,7 +88,7 @@ def _check_shards(ledgers: list[Ledger]) -> None:
 
 
 def _check_whole(ledgers: list[Ledger]) -> None:
-    """Raises ConfigError if rows are missing: of shards that have not ended, or whose ledgers are not there."""
+    """Raises ConfigError if rows are missing: those of shards that have not ended, or whose ledgers were not given."""
     (_, step), count = ledgers[0].shard, int(ledgers[0].settings()["count"])
     found = {ledger.shard[0]: ledger for ledger in ledgers}
     missing = [

@@ -20,31 +20,31 @@ from .settings import JobPausedError, JobSettings
 
 
 class JobBackend(Protocol):
-    """Asks the rows of a job.
+    """Sends the rows of a job.
 
     Attributes:
-        via: the name of this way of asking. A ledger is of one of them.
+        via: the name of the backend. A ledger belongs to one of them.
     """
 
     via: str
 
     async def ask(self, work: RowQueue) -> None:
-        """Asks for every row of `work.todo()`, until all have ended or the work is stopped.
+        """Sends every row of `work.todo()`, until all have ended or the work is stopped.
 
-        Whatever is known of a request must be in the ledger before it is sent: this may be killed at any moment, and
-        is called again with what is left.
+        Everything about a request must be in the ledger before it is sent: the process may be killed at any moment, and
+        the next one continues with the rows that are left.
         """
 
 
 class RowQueue:
-    """The rows of a job, and what came of each of them.
+    """The rows of a job, and the state of each.
 
     Attributes:
         summary: what the job has done so far.
-        money: what may be spent.
+        money: the budget.
         states: one byte for each row: 0, `SENT`, `DONE` or `ERROR`. A row has ended when its answer is on disk.
-        stopped: why nothing more is asked, once that is so.
-        status_text: what is going on, if there is more to say than the summary does.
+        stopped: why no more rows are sent; None while they are.
+        status_text: what the job is doing, where the summary doesn't say it.
     """
 
     def __init__(self, rows: Rows, ledger: Ledger, settings: JobSettings, name: str) -> None:
@@ -58,17 +58,17 @@ class RowQueue:
         self.stopped: JobPausedError | None = None
         self.status_text = ""
         self.stopping = anyio.Event()
-        self._changed: anyio.Event | None = None  # of those who wait
+        self._changed: anyio.Event | None = None  # set by `notify`
 
     def begin(self, identity: Mapping[str, str], priced: Callable[[str | None], bool]) -> None:
         """Checks the rows unless they were checked before, and counts what earlier runs have done.
 
         Args:
-            priced: returns whether it is known what a model costs; None: the model that is asked by default.
+            priced: returns whether the price of a model is known; None: the default model.
 
         Raises:
-            ConfigError: the rows are wrong, or the ledger is that of another job, or money is limited and it is not
-                known what a model costs.
+            ConfigError: the rows are wrong, the ledger belongs to another job, or there is a budget and the price of a
+                model is unknown.
         """
         if self.settings.max_cost is not None:
             for model in self.rows.models() or {None}:
@@ -88,14 +88,14 @@ class RowQueue:
         self.money = JobBudget(self.settings.max_cost, self.summary)
 
     def todo(self) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
-        """Yields the numbers of the rows that have no answer, and the rows as they came."""
+        """Yields the numbers of the rows that have no answer, and the rows, unparsed."""
         first, step = self.settings.shard
         for number, raw in enumerate(self.rows):
             if number % step == first and self.states[number] not in (DONE, ERROR):
                 yield number, raw
 
     async def row(self, number: int, raw: bytes | Mapping[str, Any]) -> Row | None:
-        """Returns a row, or None if it is wrong in itself: that is its answer then."""
+        """Returns a parsed row. If it is invalid, records that as its answer and returns None."""
         try:
             return self.rows.parse(number, raw)
         except ConfigError as error:
@@ -104,14 +104,14 @@ class RowQueue:
             return None
 
     async def sent(self, *rows: Row) -> None:
-        """Marks rows as sent. When it returns, that is on disk."""
+        """Marks rows as sent. The mark is on disk when this returns."""
         for row in rows:
             self.ledger.sent(row.number, row.id)
             self.states[row.number] = SENT
         await self.ledger.written()
 
     async def not_sent(self, *rows: Row) -> None:
-        """Takes the mark back: the server refused to look at them, and it was no try."""
+        """Removes the mark: the server refused the request unread, which doesn't count as a try."""
         for row in rows:
             self.ledger.not_sent(row.number)
             self.states[row.number] = 0
@@ -120,7 +120,7 @@ class RowQueue:
         await self.ledger.written()
 
     def end(self, answer: Answer) -> None:
-        """Takes the answer of a row. It counts when it is on disk, which is at the latest when the next mark is."""
+        """Records the answer of a row. It counts once it is on disk, at the latest with the next mark."""
         self.ledger.ended(answer, self._ended)
 
     def _ended(self, answer: Answer) -> None:
@@ -135,7 +135,7 @@ class RowQueue:
         self.notify()
 
     async def paid(self, number: int) -> bool:
-        """Waits until a row can be paid, and returns whether it is to be asked. If it can't be, the work is stopped."""
+        """Waits until the budget allows a row, and returns whether it does. If it never will, the work is stopped."""
         while not self.stopped:
             match self.money.ask(number):
                 case "yes":
@@ -147,7 +147,7 @@ class RowQueue:
         return False
 
     def stop(self, text: str, cause: BaseException | None = None) -> None:
-        """Stops asking. The first reason is the one that is reported."""
+        """Sends no more rows. The first reason is the one that is reported."""
         if self.stopped is None:
             self.stopped = JobPausedError(text)
             self.stopped.__cause__ = cause
@@ -165,26 +165,27 @@ class RowQueue:
         await self._changed.wait()
 
     def notify(self) -> None:
-        """Wakes whoever waits for a change."""
+        """Wakes the tasks that wait in `change`."""
         if self._changed is not None:
             self._changed.set()
             self._changed = None
 
 
 def unpriced(model: str) -> str:
-    """Returns what is said of a model without prices."""
+    """Returns the message about a model without prices."""
     return f"what {model} costs is not known; give its prices in the configuration"
 
 
 class JobBudget:
-    """Decides whether one row more can be paid.
+    """Decides whether the budget allows one more row.
 
-    As long as nobody knows what an answer costs, one row is asked alone. Later, those under way reserve what the
-    dearest answer has cost; the last rows are asked one by one, until another one would cost too much in the mean.
+    Until the cost of an answer is known, rows are sent one at a time. Later, each row in flight reserves the cost of
+    the most expensive answer so far. The last rows are sent one at a time again, until less is left than an answer
+    costs on average.
 
     Args:
-        limit: what all answers may cost together; None: anything.
-        summary: what earlier runs have spent, and this one spends.
+        limit: what all answers may cost together; None: no limit.
+        summary: what earlier runs and this one have spent.
     """
 
     def __init__(self, limit: float | None, summary: JobSummary) -> None:
@@ -196,12 +197,12 @@ class JobBudget:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is known what an answer costs."""
+        """Whether the cost of an answer is known."""
         return self._known > 0
 
     @property
     def spent(self) -> Decimal:
-        """What is spent. An answer whose cost is not known, as its usage can't be counted, counts as an average one."""
+        """What is spent. An answer whose usage can't be counted has the average cost."""
         return self._counted + self._mean * self._summary.unpriced
 
     @property
@@ -213,7 +214,7 @@ class JobBudget:
         return self._counted / self._known if self._known else Decimal(0)
 
     def ask(self, number: int) -> Literal["yes", "later", "never"]:
-        """Returns whether a row may be asked; later: when one of those has ended that are under way."""
+        """Returns whether a row may be sent; "later": after another row in flight has ended."""
         if self._limit is None or number in self._asking:
             return "yes"
         left, under_way = self._limit - self.spent, len(self._asking)
@@ -226,14 +227,14 @@ class JobBudget:
         return "yes"
 
     def ended(self, answer: Answer) -> None:
-        """Takes the cost of an answer, which the summary counts already."""
+        """Adds the cost of an answer that the summary has counted."""
         self.not_asked(answer.number)
         if answer.cost is not None:
             self._known += 1
             self._most = max(self._most, answer.cost.amount)
 
     def not_asked(self, *numbers: int) -> None:
-        """Gives back what rows had reserved."""
+        """Releases what rows had reserved."""
         self._asking.difference_update(numbers)
 
     def __str__(self) -> str:

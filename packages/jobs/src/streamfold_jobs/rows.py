@@ -37,7 +37,7 @@ class Row:
 
     Attributes:
         number: its place among the rows, from 0.
-        id: the caller's name for it; by default its number.
+        id: the caller's name for it; default: its number.
         options: as for `chat_stream`, the model among them.
     """
 
@@ -86,7 +86,7 @@ class Row:
         seconds: float,
         check: Callable[[Reply], str | None] | None,
     ) -> Answer:
-        """Returns the answer that a reply is, or the error if the caller's check finds it wrong."""
+        """Returns the answer for a reply: an error if the caller's check rejects it."""
         wrong = check(reply) if check else None
         members = reply_members(reply, cost)
         if wrong is None:
@@ -121,7 +121,7 @@ def _batch_line(number: int, value: Mapping[str, Any]) -> Row:
 
 
 class Rows:
-    """The rows of a job, read again from their source each time; nothing of them is kept in memory.
+    """The rows of a job, read from their source each time; they are not kept in memory.
 
     Args:
         source: a file (`.jsonl`, `.ndjson`, `.parquet`; the lines of OpenAI's Batch API are JSON lines too), or an
@@ -146,7 +146,7 @@ class Rows:
             self._kept = list(source)
 
     def __iter__(self) -> Iterator[bytes | Mapping[str, Any]]:
-        """Yields the rows as they came: lines that are not blank, or mappings."""
+        """Yields the rows unparsed: lines that are not blank, or mappings."""
         if self._path is None:
             yield from self._kept
         elif self._in_columns:
@@ -158,7 +158,7 @@ class Rows:
                 yield from (line for line in file if not line.isspace())
 
     def parse(self, number: int, raw: bytes | Mapping[str, Any]) -> Row:
-        """Returns a row. Raises ConfigError with its place if it is not one."""
+        """Returns a parsed row. Raises ConfigError that names its place."""
         try:
             value = _value(raw)
             return Row.read(number, row_members(value) if self._in_columns else value)
@@ -166,16 +166,16 @@ class Rows:
             raise ConfigError(f"{self.place(number)}: {error}") from None
 
     def name(self, number: int, raw: bytes | Mapping[str, Any]) -> str:
-        """Returns the id of a row, or its number if it is too wrong to have one."""
+        """Returns the id of a row, or its number if it can't be read."""
         value = _value_or_none(raw)
         return (value is not None and _name(number, value)) or str(number)
 
     def place(self, number: int) -> str:
-        """Returns what errors call a row."""
+        """Returns the place of a row for errors."""
         return f"{self._path.name}, row {number + 1}" if self._path else f"row {number + 1}"
 
     def digest(self) -> str:
-        """Returns a text that is another one if anything in the rows is."""
+        """Returns a digest of all rows."""
         if self._path is not None:
             with self._path.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
@@ -185,9 +185,9 @@ class Rows:
         return found.hexdigest()
 
     def check(self) -> int:
-        """Counts the rows, and checks what must be right before anything is asked. Returns how many there are.
+        """Counts the rows, and checks what must be right before anything is sent. Returns their number.
 
-        A row that is wrong in itself is no reason to stop: it becomes an error in the answers.
+        An invalid row doesn't stop the job: it becomes an error among the answers.
 
         Raises:
             ConfigError: two rows have one id, or no row has a conversation.
@@ -206,7 +206,7 @@ class Rows:
         return count
 
     def models(self) -> set[str | None]:
-        """Returns the models that rows name for themselves; None stands for rows that name none."""
+        """Returns the models that rows name, with None if there are rows without a model."""
         found: set[str | None] = set()
         for value in filter(None, map(_value_or_none, self)):
             body, options = value.get("body"), value.get("options")
@@ -216,7 +216,7 @@ class Rows:
         return found
 
     def _refuse_repeated(self, hashes: set[int]) -> None:
-        """Raises ConfigError for the first name that two rows have, of those with these hashes."""
+        """Raises ConfigError for the first duplicate name among those with these hashes."""
         places: dict[str, int] = {}
         for number, value in enumerate(map(_value_or_none, self)):
             name = None if value is None else _name(number, value)
@@ -225,17 +225,17 @@ class Rows:
 
 
 class _DuplicateIds:
-    """Finds out whether names are given twice, in eight bytes for each of them."""
+    """Finds duplicate names, with eight bytes of memory for each name."""
 
     def __init__(self) -> None:
-        self._hashes = [array("q") for _ in range(256)]  # apart from each other, so that few are compared at once
+        self._hashes = [array("q") for _ in range(256)]  # in 256 parts, so that sorting needs little memory
 
     def add(self, name: str) -> None:
         found = hash(name)
         self._hashes[found & 255].append(found)
 
     def repeated(self) -> set[int]:
-        """Returns the hashes that came more than once."""
+        """Returns the hashes that were added more than once."""
         full = (part for part in self._hashes if len(set(part)) < len(part))
         return {found for part in full for found, times in Counter(part).items() if times > 1}
 
@@ -248,12 +248,12 @@ def _name(number: int, value: Mapping[str, Any]) -> str | None:
 
 
 def _value_or_none(raw: bytes | Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Returns the members of a row, or None if it is wrong in itself, which is said when its turn comes."""
+    """Returns the members of a row, or None if it is invalid; `parse` raises the error later."""
     try:
         if isinstance(raw, bytes) and isinstance(value := from_json(raw), dict):
             return value
     except ValueError:
-        pass  # what this quick parser does not take, `json` may
+        pass  # `json` accepts more
     try:
         return _value(raw)
     except ConfigError:

@@ -16,7 +16,7 @@ from streamfold.types import ChatParams
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """See `batch`. Raises ConfigError for one that is wrong."""
+    """The arguments of `batch`. Raises ConfigError for one that is wrong."""
 
     concurrency: int
     tries: int
@@ -33,7 +33,7 @@ class JobSettings:
     def __post_init__(self) -> None:
         check_number("max_cost", self.max_cost)
         stream = True if self.stream is None else self.stream
-        # A wrong option is wrong in each row.
+        # A wrong option would be an error of every row.
         ChatParams.read("-", self.tools, "auto", cast("ChatOptions", self.options), stream=stream)
         first, count = self.shard
         if self.concurrency < 1 or self.tries < 1:
@@ -50,11 +50,11 @@ class JobSettings:
 
 
 def schema_check(schema: Mapping[str, Any], place: str = "schema") -> Callable[[Reply], str | None]:
-    """Returns a check of replies: what is wrong with one, or None.
+    """Returns a function that returns what is wrong with a reply, or None.
 
     Args:
         schema: the JSON schema.
-        place: what errors call it.
+        place: the name of the schema in errors.
 
     Raises:
         ConfigError: it is not a JSON schema.
@@ -78,7 +78,7 @@ def schema_check(schema: Mapping[str, Any], place: str = "schema") -> Callable[[
 
 
 class JobPausedError(StreamfoldError):
-    """A job stopped asking: the key or the account is refused, the money is spent, or the ledger can't be written.
+    """A job stopped early: the key or the account is refused, the budget is spent, or the ledger can't be written.
 
-    What came before is in the ledger. The same job goes on where it was when it is started again.
+    The answers so far are in the ledger. The same job continues when it is started again.
     """

@@ -26,7 +26,7 @@ _PIECE = 2**18
 
 
 class NotOurBatchError(StreamfoldError):
-    """A batch that was taken for ours has the requests of somebody else."""
+    """A batch that seemed to be ours has the requests of another program."""
 
 
 class Results:
@@ -57,7 +57,7 @@ class Results:
 
         Raises:
             APIError: they can't be fetched.
-            NotOurBatchError: they are answers to requests of somebody else.
+            NotOurBatchError: they answer requests of another program.
         """
         path = Path(self._folder.name) / "body"
         for call in status.results:
@@ -70,7 +70,7 @@ class Results:
                 path.unlink()
 
     def _sort(self, path: Path) -> None:
-        """Notes where the result of each row is."""
+        """Records the position of each row's result in the file."""
         with path.open("rb") as body:
             pieces = iter(lambda: body.read(_PIECE), b"")
             found = self._client.api.results(pieces, self._names)

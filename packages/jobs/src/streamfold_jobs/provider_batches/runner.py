@@ -1,4 +1,4 @@
-"""The rows of a job handed over to the provider in batches, and their answers fetched when they are done."""
+"""Rows sent through the provider's batch API: submit all, poll, record."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from ..settings import JobPausedError
 from .results import NotOurBatchError, Results
 from .submit import BatchBuilder, BatchStore, BatchSubmitter, Lines, PendingBatch, ProviderBatch, lines_of, request_of
 
-# Seconds between two looks at a batch: at first, and at last.
+# Seconds between two requests for the status of a batch: at first, and at last.
 _FIRST_LOOK = 1.0
 _LAST_LOOK = 60.0
 _GROWTH = 1.5
-_FAILED_LOOKS = 30  # one after the other, until the job pauses
+_FAILED_LOOKS = 30  # in a row, until the job pauses
 _GROUP = 200  # answers that are written at once
-_SETTLED = 600.0  # seconds after which a batch that is not to be found is gone
+_SETTLED = 600.0  # seconds after which a batch that can't be found is gone
 
 
 class ProviderBatchBackend:
-    """Asks the rows by batches of the provider.
+    """Sends rows in batches of the provider.
 
     Args:
-        wait: wait for the answers; otherwise the job pauses when all rows are handed over.
+        wait: wait for the answers; otherwise the job pauses when all rows are submitted.
 
     Raises:
         ConfigError: the provider's wire format has no batches.
@@ -45,12 +45,12 @@ class ProviderBatchBackend:
         self._wait = wait
 
     async def ask(self, work: RowQueue) -> None:
-        """See `Asker`."""
+        """See `JobBackend`."""
         run = _BatchRun(self._client, work)
         refused: APIError | None = None
         try:
             try:
-                await run.hand_over()
+                await run.submit_all()
             except APIError as error:  # of one batch: others may have ended
                 refused = error
             await run.fetch(wait=self._wait and refused is None)
@@ -58,7 +58,7 @@ class ProviderBatchBackend:
             raise
         except StreamfoldError as error:
             work.stop(f"the job has paused: {error}", error)
-        except Exception as error:  # of the caller's check: what was answered is not lost
+        except Exception as error:  # of the caller's check: the answers are not lost
             work.stop(f"the job has stopped: {type(error).__name__}: {error}", error)
         if refused is not None:
             work.stop(f"the job has paused: {refused}", refused)
@@ -71,7 +71,7 @@ class _BatchRun:
     """One run of a job.
 
     Attributes:
-        open: the batches whose results are still to come.
+        open: the batches without results.
     """
 
     def __init__(self, client: BatchClient, work: RowQueue) -> None:
@@ -81,10 +81,10 @@ class _BatchRun:
         self._creator = BatchSubmitter(client, self._store)
         self.open: list[ProviderBatch] = []
 
-    # --- handing over -------------------------------------------------------------------------------------------------
+    # --- submitting --------------------------------------------------------------------------------------------------
 
-    async def hand_over(self) -> None:
-        """Gives all rows to the provider that it does not have: those of an earlier run first."""
+    async def submit_all(self) -> None:
+        """Submits all rows that the provider doesn't have; batches that an earlier run left first."""
         found = self._store.open()
         if any(batch.account != self._client.account for batch in found):
             raise ConfigError(
@@ -132,13 +132,13 @@ class _BatchRun:
         self._tell()
 
     def _tell(self) -> None:
-        """Says how far the batches are."""
+        """Updates the status text."""
         done, rows = sum(batch.finished for batch in self.open), sum(batch.rows for batch in self.open)
         number = f"{len(self.open)} batches" if len(self.open) > 1 else "1 batch"
         self._work.status_text = f"{number} at the provider, {done:,} of {rows:,} requests done" if self.open else ""
 
     async def _create_again(self, batch: ProviderBatch) -> ProviderBatch:
-        """Creates a batch that an earlier run noted, unless the provider has it."""
+        """Creates a batch that an earlier run recorded, unless the provider has it."""
         return await self._creator.create(batch, self._lines_of(batch), again=True)
 
     def _lines_of(self, batch: ProviderBatch) -> Lines:
@@ -161,7 +161,7 @@ class _BatchRun:
     # --- fetching -----------------------------------------------------------------------------------------------------
 
     async def fetch(self, *, wait: bool) -> None:
-        """Fetches the results of all batches as they end; without waiting, those of the ones that have ended."""
+        """Fetches the results of batches as they end; without `wait`, of those that have ended."""
         pause, failed = _FIRST_LOOK, 0
         while self.open and not self._work.stopped:
             for batch in list(self.open):
@@ -182,7 +182,7 @@ class _BatchRun:
             pause = min(pause * _GROWTH, _LAST_LOOK)
 
     async def _look(self, batch: ProviderBatch) -> None:
-        """Looks at a batch, and fetches its results if it has ended."""
+        """Requests the status of a batch, and fetches its results if it has ended."""
         status = await self._status(batch)
         batch = self._replace(batch, await self._store.save(batch, word=status.word, finished=status.finished))
         if status.state == "running":

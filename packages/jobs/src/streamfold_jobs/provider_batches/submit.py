@@ -1,9 +1,8 @@
 """Builds batches, keeps them in the ledger, and creates each exactly once, whatever fails in between.
 
-What is about to be sent is in the ledger before it is. A call whose answer never came may have been carried out all the
-same, so it is not sent again before the provider's list was searched for what it would have made: a file by its name, a
-batch by its key. Where the list does not show keys, every batch that could be ours is taken for it, until its results
-show whose it is.
+Every request is in the ledger before it is sent. A request without an answer may have been carried out, so it is not
+sent again before the provider's list was searched for its effect: a file by its name, a batch by its key. Where the
+list does not show keys, every batch that could be ours is used, until its results show whose it is.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ _TABLE = (
     " state TEXT NOT NULL, created REAL NOT NULL, asked REAL, model TEXT NOT NULL, rows INTEGER NOT NULL,"
     " word TEXT NOT NULL, finished INTEGER NOT NULL) WITHOUT ROWID"
 )
-# A batch is smaller than most providers take them, so that it fits into memory while it is sent.
+# Smaller than most providers allow, so that a batch fits into memory while it is sent.
 _MOST_BYTES = 32 * 2**20
-_SKEW = 3600.0  # by which two clocks may differ
-# How long a call that broke off may still be on its way, in seconds. It is searched for until then.
+_SKEW = 3600.0  # the largest difference of two clocks
+# Seconds for which a request that broke off may still arrive. Its effect is searched for until then.
 _UNDER_WAY = 5.0
 _SEARCH = 1.0
 _TRIES = 5
@@ -57,18 +56,18 @@ class ProviderBatch:
     """A batch of the provider.
 
     Attributes:
-        key: our own name for it, by which it is found again.
+        key: our name for it, by which it is found again.
         account: a digest of the base URL and the key that it belongs to.
         model: the model of its requests.
         rows: how many requests it has.
-        created: when it was noted, in seconds since 1970.
-        state: "creating": noted, and perhaps created; "created": the provider has it; "done": its results are in the
+        created: when it was recorded, in seconds since 1970.
+        state: "creating": recorded, and perhaps created; "created": the provider has it; "done": its results are in the
             ledger.
         file: the id of the uploaded file with its requests.
-        asked: when the provider was asked to create it; None if it was not, or refused.
+        asked: when the request to create it was sent; None: not yet, or it was refused.
         id: the provider's name for it.
-        word: the provider's last word for how it is.
-        finished: how many requests are done, as the provider says.
+        word: the provider's word for its status.
+        finished: how many requests are done, according to the provider.
     """
 
     key: str
@@ -103,7 +102,7 @@ class BatchStore:
         return [ProviderBatch(*row) for row in self._ledger.select(_ALL)]
 
     def open(self) -> list[ProviderBatch]:
-        """Returns the batches whose results are still to come."""
+        """Returns the batches without results."""
         return [batch for batch in self.all() if batch.state != "done"]
 
     def rows_of(self, batch: ProviderBatch) -> list[tuple[int, str]]:
@@ -114,7 +113,7 @@ class BatchStore:
         ]
 
     async def begin(self, batch: ProviderBatch, rows: Iterable[tuple[int, str]]) -> None:
-        """Notes a batch and marks its rows as sent, both or neither. When it returns, that is on disk."""
+        """Records a batch and marks its rows as sent, both or neither. This is on disk when it returns."""
         self._ledger.note(_TABLE, ())
         self._ledger.note(_SAVE, _values(batch))
         for number, name in rows:
@@ -123,7 +122,7 @@ class BatchStore:
         await self._ledger.written()
 
     async def save(self, batch: ProviderBatch, **changes: Any) -> ProviderBatch:
-        """Notes what has changed of a batch, and returns it. When it returns, that is on disk."""
+        """Records changes of a batch, and returns it. They are on disk when it returns."""
         changed = replace(batch, **changes)
         if changed != batch:
             self._ledger.note(_SAVE, _values(changed))
@@ -137,7 +136,7 @@ def _values(batch: ProviderBatch) -> tuple[Any, ...]:
 
 @dataclass(slots=True)
 class PendingBatch:
-    """A batch that is being put together.
+    """A batch that is being built.
 
     Attributes:
         rows: the numbers and ids of its rows.
@@ -158,17 +157,17 @@ class PendingBatch:
         self.size += len(line) + 1
 
     def lines(self) -> bytes:
-        """Returns the requests. They can't be read again."""
+        """Returns the requests, once."""
         with self.file as file:
             file.seek(0)
             return file.read()
 
 
 class BatchBuilder:
-    """The batches that are being put together: one for each model.
+    """Builds batches, one at a time for each model.
 
     Args:
-        client: knows how large a batch may be.
+        client: tells how large a batch may be.
     """
 
     def __init__(self, client: BatchClient) -> None:
@@ -178,10 +177,10 @@ class BatchBuilder:
         self._open: dict[str, PendingBatch] = {}
 
     def add(self, row: Row, request: BatchRequest) -> PendingBatch | None:
-        """Adds a request. Returns the batch of its model that is full, and to which it did not belong any more.
+        """Adds a request. If the batch of its model was full, returns that batch and begins another.
 
         Raises:
-            ConfigError: the request alone is larger than a batch may be.
+            ConfigError: the request is larger than a batch may be.
         """
         draft, full = self._open.get(request.group) or PendingBatch(new_key(), request.prepared), None
         line = request.line(row_name(draft.key, row.number))
@@ -201,12 +200,12 @@ class BatchBuilder:
 
 
 def new_key() -> str:
-    """Returns a name for a batch that no other has."""
+    """Returns a unique name for a batch."""
     return secrets.token_hex(8)
 
 
 def row_name(key: str, number: int) -> str:
-    """Returns the name of a row's request: letters, digits and hyphens, at most 64, as Anthropic wants them."""
+    """Returns the name of a row's request: letters, digits and hyphens, at most 64, as Anthropic requires."""
     return f"{key}-{number}"
 
 
@@ -218,7 +217,7 @@ def request_of(client: BatchClient, settings: JobSettings, row: Row) -> BatchReq
 
 
 def lines_of(requests: Iterable[tuple[int, BatchRequest]], key: str) -> tuple[bytes, PreparedRequest | None]:
-    """Returns the lines of a batch that was put together before, and its first request."""
+    """Returns the lines of a batch from its rows, and its first request."""
     first, lines = None, []
     for number, request in requests:
         first = first or request.prepared
@@ -230,7 +229,7 @@ class BatchSubmitter:
     """Creates the batches of a job.
 
     Attributes:
-        foreign: ids of batches that were taken for ours and are not.
+        foreign: ids of batches that seemed to be ours and are not.
     """
 
     def __init__(self, client: BatchClient, store: BatchStore) -> None:
@@ -240,14 +239,14 @@ class BatchSubmitter:
         self.foreign: set[str] = set()
 
     async def create(self, batch: ProviderBatch, lines: Lines, *, again: bool) -> ProviderBatch:
-        """Returns the batch when the provider has it.
+        """Creates a batch, and returns it once the provider has it.
 
         Args:
             lines: returns its requests and the first of them.
-            again: whether it was noted by an earlier run, which may have got further than the ledger knows.
+            again: an earlier run recorded it, and may have got further than the ledger says.
 
         Raises:
-            APIError: it could not be created. It is noted what is known, and the next call goes on there.
+            APIError: it could not be created. What is known is recorded, and the next call continues there.
         """
         if batch.asked is not None and (found := await self._find(batch)) is not None:
             return await self._found(batch, found)
@@ -281,7 +280,7 @@ class BatchSubmitter:
         return await with_backoff(lambda: self._client.ask(call, "an uploaded file", api.read_upload))
 
     async def _find_file(self, api: UploadedBatchAPI, batch: ProviderBatch) -> str | None:
-        """Returns the file of a batch, if it was uploaded. Where files can't be listed, a second one does no harm."""
+        """Returns the uploaded file of a batch, or None. Where files can't be listed, a second upload is harmless."""
         name = api.file_name(batch.key)
         listed = api.files(), "a list of files", api.read_files
         with suppress(BadRequestError, NotFoundError):
@@ -289,7 +288,7 @@ class BatchSubmitter:
         return None
 
     async def _find(self, batch: ProviderBatch) -> BatchStatus | None:
-        """Returns the batch that a call has made whose answer never came; None if it made none."""
+        """Returns the batch that a request without an answer has created; None if it created none."""
         asked = batch.asked or 0.0
         while True:
             began = time.time()
@@ -327,14 +326,14 @@ class BatchSubmitter:
         read: Callable[[Any], BatchListing],
         pick: Callable[[BatchListing], T | None],
     ) -> T | None:
-        """Returns the first thing that is picked from the pages of a list. Not every provider says how it is sorted."""
+        """Returns the first match in the pages of a list. Not all providers document its order."""
         seen: set[str] = set()
         while call is not None:
             page = await with_backoff(partial(self._client.ask, call, what, read))
             if (found := pick(page)) is not None:
                 return found
             names = {status.id for status in page.found} | set(page.files)
-            if names <= seen:  # a server that does not know how to go on
+            if names <= seen:  # a server that repeats a page
                 return None
             seen, call = seen | names, page.more
         return None
@@ -346,7 +345,7 @@ def pauses() -> list[float]:
 
 
 async def with_backoff(call: Callable[[], Awaitable[T]]) -> T:
-    """Returns what a call brings that may be repeated; one that fails and may succeed later is sent again."""
+    """Returns the result of an idempotent call, which is repeated while its errors are retryable."""
     for pause in pauses():
         try:
             return await call()
@@ -362,6 +361,6 @@ async def with_backoff(call: Callable[[], Awaitable[T]]) -> T:
 
 
 def _refused(error: APIError) -> bool:
-    """Whether the provider has certainly not done what it was asked."""
+    """Returns whether the provider has certainly not carried out the request."""
     status = getattr(error, "status_code", None)
     return isinstance(error, APIStatusError) and status is not None and 400 <= status < 500 and status not in (408, 409)

@@ -1,4 +1,4 @@
-"""Answers that outlive the worker that asked: a block that is computed again is not paid twice."""
+"""A cache of answers that outlives a Ray worker: a block that is computed again is not paid twice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_answers(where: str) -> None:
 
 
 class AnswerCache:
-    """Answers in a store, by fingerprints of what was asked.
+    """Answers in a store, by fingerprints of their requests.
 
     Args:
         store: where they are kept.
@@ -66,9 +66,9 @@ class AnswerCache:
         return cls(open_store(store_url(where), limits, table="answers"))
 
     async def find(self, keys: Collection[str]) -> Mapping[str, Answer]:
-        """Returns the answers that are known. A store that fails later is logged, and the rows are asked.
+        """Returns the answers that are known. If the store fails, that is logged, and the rows are sent.
 
-        So is a row whose answer is damaged.
+        The same holds for a row whose answer is damaged.
 
         Raises:
             ConfigError: the store could not be reached at all.
@@ -92,7 +92,7 @@ class AnswerCache:
         """Keeps an answer; when it returns, the answer outlives this process. A store that fails is logged."""
         members = {"reply": answer.reply, "error": answer.error, "tries": answer.tries, "seconds": answer.seconds}
         self._waiting[key] = json.dumps(members, separators=(",", ":")).encode()
-        async with self._lock:  # one write at a time; it takes along whatever has come meanwhile
+        async with self._lock:  # one write at a time, with all answers that have come meanwhile
             if key not in self._waiting:
                 return
             entries, self._waiting = self._waiting, {}

@@ -24,23 +24,23 @@ from ..settings import JobPausedError, JobSettings, schema_check
 from .answer_cache import AnswerCache, check_answers, fingerprint
 
 _logger = logging.getLogger("streamfold")
-_FORBIDDEN = 20  # rows in succession that are refused with 403: it is the key, and not these rows
-_WRONG = (400, 413, 422)  # the request itself is
+_FORBIDDEN = 20  # rows refused with 403 in a row: then it is about the key, not about the rows
+_WRONG = (400, 413, 422)  # statuses of wrong requests
 Check = Callable[[Reply], str | None]
 
 
 class AskStoppedError(StreamfoldError):
-    """Nothing more would be answered: the key or the account is refused, or there is no key. It ends the job."""
+    """No row will be answered: the key or the account is refused, or there is no key. It ends the job."""
 
 
 class Ask:
-    """Asks a model about each row of a batch, and adds the answers as columns. For `map_batches` of Ray Data.
+    """Sends each row of a batch to a model, and adds the answers as columns. For `map_batches` of Ray Data.
 
         ds.map_batches(Ask, fn_constructor_kwargs={"provider": "main"}, batch_format="pyarrow")
 
     `ask` does that with the settings that make a large job safe. The new columns are those of `ANSWER_COLUMNS`: `text`,
-    `tool_calls`, `usage`, `cost`, `warnings`, `error`, `tries` and others. A row that goes wrong is a row with an
-    `error`. Only a mistake in the settings, or a key that is refused, ends the job.
+    `tool_calls`, `usage`, `cost`, `warnings`, `error`, `tries` and others. A row that fails is a row with an
+    `error`. Only wrong settings or a refused key end the job.
 
     Args:
         provider: a name in the configuration of the worker, or a mapping of settings, as for `Provider.from_config`. It
@@ -48,25 +48,25 @@ class Ask:
         columns: where the members of a row are: `{"prompt": "question"}`. Members are id, prompt, messages, system,
             model, options, tools and tool_choice; messages, options and tools may be JSON text. Default: the columns
             that have these names.
-        prefix: what the names of the new columns begin with.
-        concurrency: how many rows one worker asks at once, those of all its batches together.
-        tries: how often a row is asked before it is an error. Being told to wait is no try.
+        prefix: of the names of the new columns.
+        concurrency: how many rows one worker has in flight, those of all its batches together.
+        tries: how often a row is sent before it is an error. A 429 doesn't count as a try.
         answers: a store for answers, `valkey://HOST:PORT`, or on one machine `sqlite:////PATH`. Each answer is written
-            there before it is handed on, so that a block that is computed again after a worker died is not paid twice.
+            there before it is returned, so that a block that is computed again after a worker died is not paid twice.
             Rows need an id for it.
         keep: seconds for which answers are kept there.
-        job: a name. An answer that is kept is given to the same row of the same job, if it asks for the same.
-        schema: a JSON schema: it is asked for, and an answer that does not fit is an error.
-        check: looks at each reply, and returns what is wrong with it; such a row is an error. With `answers`, it must
-            be a function of a module: without a name of its own, nothing is kept.
-        tools: for all rows that have none of their own. Calls are part of the answer; nothing is run.
+        job: a name. A cached answer is used for the same row of the same job, if the request is the same.
+        schema: a JSON schema for the answers. An answer that doesn't fit is an error.
+        check: returns what is wrong with a reply, or None. A row whose reply is wrong is an error. With `answers`, it
+            must be a function of a module: without a unique name, nothing is cached.
+        tools: for all rows that don't have tools themselves. Calls are part of the answer; nothing is run.
         on_refused: a key or an account that is refused ends the job ("stop"), or is the error of each row ("error").
         config: the configuration file on the worker.
         stream: False fetches answers in one piece, which costs less to read. Default: once they are known to be short.
         options: for all rows, as for `chat_stream`; those of a row win.
 
     Raises:
-        ConfigError: a setting is wrong, or has a key. What is wrong with the provider is raised by the first batch.
+        ConfigError: a setting is wrong, or has a key. Errors of the provider's settings are raised by the first batch.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Ask:
 
         Raises:
             ConfigError: the batch lacks a column, or has one with the name of a new one.
-            AskStoppedError: nothing more would be answered.
+            AskStoppedError: no row will be answered.
         """
         asking, kept, _ = self._asking, self._kept, self._common
         names = column_names(batch)
@@ -151,7 +151,7 @@ class Ask:
 
     @cached_property
     def _asking(self) -> RowRequests:
-        return RowRequests(self._rows, Pacing(self._provider))  # limits are those of the provider
+        return RowRequests(self._rows, Pacing(self._provider))  # with the provider's limits
 
     @cached_property
     def _slots(self) -> anyio.CapacityLimiter:
@@ -169,7 +169,7 @@ class Ask:
 
     @cached_property
     def _check_name(self) -> str | None:
-        """The name by which an answer that passed the check is found again; None: the check has none of its own."""
+        """The name of the check in the keys of cached answers; None: it has no unique name."""
         check = self.settings.check
         if check is None:
             return ""
@@ -178,7 +178,7 @@ class Ask:
 
     @cached_property
     def _common(self) -> str:
-        """A fingerprint of what all rows ask for. Raises ConfigError if no row could be asked."""
+        """A fingerprint of what the requests of all rows share. Raises ConfigError if no row could be sent."""
         options = self._rows.options if self._provider.profile.model else {"model": "-", **self._rows.options}
         sent = self._provider.preview("-", self._rows.tools or None, **options)
         return fingerprint(sent.url, sent.body, self._check_name or "", self.settings.job)
@@ -190,18 +190,18 @@ class Ask:
         return fingerprint(self._common, json.dumps(members, sort_keys=True, default=str))
 
     async def _answer(self, asking: RowRequests, members: Mapping[str, Any], key: str | None) -> Answer | None:
-        """Returns the answer to a row, which may be an error; None if nothing more is asked."""
+        """Returns the answer to a row, which may be an error; None if no more rows are sent."""
         if self._stopped:
             return None
         try:
-            row = Row.read(0, row_members({**members, "id": None}))  # ids of any type are the engine's business
+            row = Row.read(0, row_members({**members, "id": None}))  # Ray and Daft have ids of any type
             answer = await asking.answer(row)
         except JobPausedError as error:
             return self._refused(error.__cause__)
         except PermissionDeniedError as error:
             self._forbidden += 1
             return self._refused(error) if self._forbidden >= _FORBIDDEN else _failed(error)
-        except Exception as error:  # whatever it is, it is about this row
+        except Exception as error:  # an error of this row
             if not isinstance(error, StreamfoldError):
                 _logger.exception("a row could not be asked")
             return _failed(error)
@@ -212,7 +212,7 @@ class Ask:
         return answer
 
     def _refused(self, error: BaseException | None) -> Answer | None:
-        """Ends the job, unless each row is to have the error."""
+        """Raises AskStoppedError, unless `on_refused` is "error"."""
         if self.settings.on_refused == "error" and isinstance(error, Exception):
             return _failed(error)
         if not self._stopped:
@@ -222,7 +222,7 @@ class Ask:
 
 
 def _is_final(answer: Answer) -> bool:
-    """Whether the same request would have the same answer: a reply, or the error of a request that is wrong."""
+    """Returns whether the answer may be cached: a reply, or the error of a wrong request."""
     error = answer.error or {"reply": answer.reply}
     return "reply" in error or error.get("status_code") in _WRONG
 
@@ -236,7 +236,7 @@ def _failed(error: Exception) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class AskSettings:
-    """See `Ask`. Raises ConfigError for one that is wrong."""
+    """The arguments of `Ask`. Raises ConfigError for one that is wrong."""
 
     provider: str | Mapping[str, Any] | None
     columns: Mapping[str, str] | None
@@ -270,7 +270,7 @@ class AskSettings:
         self.for_rows()
 
     def for_rows(self) -> JobSettings:
-        """Returns the settings for asking one row. Raises ConfigError."""
+        """Returns the settings of a job for these rows. Raises ConfigError."""
         checks: list[Check] = [self.check] if self.check else []
         options = dict(self.options)
         if self.schema is not None:
@@ -300,14 +300,14 @@ class AskSettings:
 
 
 def _first(checks: Sequence[Check]) -> Check | None:
-    """Returns the checks as one: it finds the first thing that is wrong."""
+    """Returns a check that returns the first problem that one of these finds."""
     if len(checks) < 2:
         return next(iter(checks), None)
     return lambda reply: next((wrong for check in checks if (wrong := check(reply)) is not None), None)
 
 
 def _check_no_secrets(settings: AskSettings) -> None:
-    """Raises ConfigError where there is a key, a password or a header, and not just the name of a variable."""
+    """Raises ConfigError for a key, a password or a header that isn't a reference to a variable."""
     spec = settings.provider if isinstance(settings.provider, Mapping) else {}
     if spec.get("api_key") is not None and not _refers(spec["api_key"]):
         raise _would_travel("api_key", 'api_key_env = "NAME"')
@@ -351,7 +351,7 @@ def rows_of(batch: Any, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def with_answers(batch: Any, answers: Sequence[Answer], prefix: str = "") -> Any:
-    """Returns a batch with the columns of its answers, in the kind of batch that it is."""
+    """Returns a batch of the same kind with the columns of its answers."""
     rows = [answer_cells(answer) for answer in answers]
     if hasattr(batch, "column_names"):
         import pyarrow
@@ -365,7 +365,7 @@ def with_answers(batch: Any, answers: Sequence[Answer], prefix: str = "") -> Any
 
 
 def check_columns(names: Sequence[str], prefix: str) -> None:
-    """Raises ConfigError if there is a column where an answer would be written."""
+    """Raises ConfigError if the batch has one of the new columns."""
     taken = [prefix + name for name in ANSWER_COLUMNS if prefix + name in names]
     if taken:
         raise ConfigError(
@@ -375,12 +375,12 @@ def check_columns(names: Sequence[str], prefix: str) -> None:
 
 
 def _values(column: Any) -> Any:
-    """Returns the values of a column; those that pandas says are absent are None."""
+    """Returns the values of a column, with None for those that pandas calls absent."""
     return column.astype(object).where(column.notna(), None) if hasattr(column, "notna") else column
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value without the types of numpy, which pandas and numpy batches have in all depths."""
+    """Returns a value as plain Python data: batches of pandas and numpy have numpy's types at any depth."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):

@@ -33,8 +33,8 @@ def ask(
         ds = ask(ray.data.read_parquet("rows/"), "main", checkpoint="/mnt/jobs/translate")
         ds.write_parquet("answers/")
 
-    With a checkpoint, a job that was killed goes on where it was when it is started again with the same checkpoint and
-    the same output: rows that were written are not asked again. The answers of blocks that were not are lost, unless
+    With a checkpoint, a job that was killed continues when it is started again with the same checkpoint and the same
+    output: rows that were written are not sent again. The answers of blocks that were not written are lost, unless
     they are kept: give `answers`, a store.
 
     Args:
@@ -43,10 +43,10 @@ def ask(
         checkpoint: a folder that all machines see, a path or a URL such as `s3://...`. Rows need an id that is unique
             in the whole job.
         workers: how many processes ask, or the least and the most of them.
-        concurrency: how many rows each of them asks at once.
+        concurrency: how many rows each of them has in flight.
         rows_per_block: how many rows are written and forgotten together. Blocks of Ray's own size would have thousands,
             and a worker that dies takes all of them along.
-        blocks_in_flight: how many blocks each worker has under way, so that none waits for the slowest row of another.
+        blocks_in_flight: how many blocks each worker works on, so that none waits for the slowest row of another.
         check_ids: with a checkpoint, read the ids first, and stop if two are the same or one is missing: of two rows
             with one id, one would be lost. Without it, you know that they are unique.
         resources: what each worker takes, as for `map_batches`. Default: no CPU, since workers mostly wait. With a
@@ -60,7 +60,7 @@ def ask(
     settings = {"provider": provider, "concurrency": concurrency, **settings}
     if checkpoint is not None:
         settings.setdefault("job", checkpoint)
-    Ask(**settings)  # its mistakes are raised here, and not by each worker
+    Ask(**settings)  # wrong settings are raised here, not by each worker
     if checkpoint is not None:
         _set_checkpoint(ds, checkpoint, (settings.get("columns") or {}).get("id", "id"), check_ids)
     return ds.repartition(target_num_rows_per_block=rows_per_block).map_batches(
@@ -74,7 +74,7 @@ def ask(
 
 
 def _pool(size: tuple[int, int], blocks: int) -> ActorPoolStrategy:
-    """Returns the workers: the least and the most of them, with so many blocks under way each."""
+    """Returns a pool of workers: the fewest and the most of them, and the blocks that each works on."""
     try:
         from ray.data import ActorPoolStrategy
     except ModuleNotFoundError:
@@ -93,7 +93,7 @@ def _set_checkpoint(ds: Dataset, path: str, column: str, check_ids: bool) -> Non
 
     if check_ids:
         _check_ids(ds, column)
-    # The checkpoint stays at the end: a finished job that is started again asks and writes nothing.
+    # The checkpoint stays at the end: a finished job that is started again sends and writes nothing.
     ds.context.checkpoint_config = CheckpointConfig(
         id_column=column, checkpoint_path=path, delete_checkpoint_on_success=False
     )
