@@ -1,4 +1,4 @@
-"""streamfold in other frameworks. Each module needs the framework that it is named after, and is imported by its name.
+"""streamfold in other frameworks. Import the module of the framework that you use.
 
     langchain      a chat model for LangChain
     pydantic_ai    a model for pydantic-ai

@@ -80,9 +80,9 @@ class AgentRequest(UIRequest):
     """A request of an AG-UI client; `id` is its thread.
 
     Attributes:
-        run_id: identifies this run.
+        run_id: the id of this run.
         tools: the tools that the client runs itself: pass them as `external`.
-        context: what the client wants the model to know: descriptions and values.
+        context: descriptions and values from the client, for the model.
         state: the state of the application.
         forwarded: further values of the application.
     """
@@ -98,14 +98,14 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
     """Reads a `RunAgentInput`.
 
     Args:
-        secret: with which `stream` signed the calls: then only these can be approved or denied, by the same owner, with
-            these arguments, each once.
-        owner: the user or tenant who sent it, as your application knows them. Nothing that is kept of the run is found
-            by another one. By default all requests have one owner.
-        trust_client: the client may call the tools with any arguments: its decisions are not checked.
+        secret: the secret with which `stream` signed the calls. Then only these calls can be approved or denied: by the
+            same owner, with the same arguments, once each.
+        owner: the user or tenant who sent it, as your application knows them. Other owners find nothing that is stored
+            for the run. By default all requests have one owner.
+        trust_client: don't check decisions; the client may call the tools with any arguments.
 
     Raises:
-        ConfigError: it is something else; the error names the place. Or a decision is not signed.
+        ConfigError: the body is invalid, and the error names the place; or a decision isn't signed.
     """
     given = ObjectReader(body, "the request")
     messages, thread = read_messages(given.must("messages", list)), given.string("threadId")
@@ -129,11 +129,11 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
 
 
 def read_messages(messages: Iterable[Any]) -> list[Message]:
-    """Reads the messages of a thread. Raises ConfigError that names the place of anything else."""
+    """Reads the messages of a thread. Raises ConfigError that names the place of an invalid one."""
     given = list(messages)
     owned = _owned_reasoning(given)
     read: list[Message] = []
-    before: str | None = None  # reasoning of other agents stands before what came of it
+    before: str | None = None  # reasoning of other agents, which stands before their message
     for at, message in enumerate(given):
         where = f"messages[{at}]"
         role = ObjectReader(message, where).string("role")
@@ -151,7 +151,7 @@ def read_messages(messages: Iterable[Any]) -> list[Message]:
 def _owned_reasoning(messages: list[Any]) -> dict[Any, str]:
     """Returns the reasoning that the writer wrote, by the ids of the messages that it belongs to.
 
-    Clients keep messages in the order in which they began, and a model may say a word before it thinks.
+    Clients keep messages in the order in which they began, and a model's text may begin before its reasoning.
     """
     owned: dict[Any, str] = {}
     known = {_id(message) for message in messages if isinstance(message, Mapping)}
@@ -208,7 +208,7 @@ def _call(call: Any, where: str) -> ToolCall:
 
 
 def _kept(entity: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what the writer left in `encryptedValue`; that of others is not ours to read."""
+    """Returns what the writer stored in `encryptedValue`. Values of other writers are ignored."""
     try:
         found = from_json(entity.get("encryptedValue") or "{}")  # stops where values are nested too deeply
     except (ValueError, TypeError):
@@ -299,22 +299,22 @@ def stream(
 ) -> AsyncIterator[bytes]:
     """Returns a run or an answer as the body of a response with `HEADERS`.
 
-    A failure is a `RUN_ERROR`, so that nothing is raised: what went wrong is logged. Leaving the iteration closes the
-    connection to the provider.
+    Failures become a `RUN_ERROR` and are logged; nothing is raised. Leaving the iteration closes the connection to the
+    provider.
 
     Args:
-        request: the request that is answered.
+        request: the request to answer.
         reasoning: whether reasoning is sent.
         secret: signs the calls that a person must approve, for `read_request` with the same secret and owner. The
-            client sends the `metadata` of an interrupt back with its answer, a denial too. An approval is good once:
-            the run's journal keeps that.
-        on_pause: called with a run that waits for an approval or a result, before the client is told, so that its state
-            can be saved; also with a run that failed because its journal's store could not be used, which can then be
-            resumed with the same decisions. May be async. If it raises, the client gets an error and is asked nothing.
-        on_end: called with a run that has ended with an answer, so that its saved state can be deleted; with it nothing
-            can be approved any more. May be async. What it raises is logged.
-        on_error: returns what the user interface shows of an error. Default: `error_text`, the provider's message, and
-            no more than "see its log" for errors of the server itself.
+            client sends the `metadata` of an interrupt back with its answer, also with a denial. The run's journal
+            accepts each approval once.
+        on_pause: called with a run that waits for an approval or a result, before the client learns of it, so that its
+            state can be saved; also with a run that failed because its journal's store could not be used, which can
+            then be resumed with the same decisions. May be async. If it raises, the client gets an error.
+        on_end: called with a run that has ended with an answer, so that its saved state can be deleted; nothing in it
+            can be approved any more. May be async. Errors that it raises are logged.
+        on_error: returns the text of an error for the user interface. Default: `error_text`, which returns the
+            provider's message, and only "see its log" for errors of the server itself.
     """
     writer = AGUIWriter(
         request.id,
@@ -329,7 +329,7 @@ def stream(
 
 @dataclass(slots=True)
 class _Begun:
-    """A call of which events were written: its id as the client knows it, and the length of what was written."""
+    """A call with events: its id as the client knows it, and how many characters of arguments were written."""
 
     id: str
     written: int = 0
@@ -341,9 +341,9 @@ class AGUIWriter(UIWriter):
     Args:
         thread_id, run_id: of the request.
         reasoning: whether reasoning is sent.
-        known_calls: the ids of the calls of the conversation. They are unique in a thread: a call whose id comes again
-            gets another one.
-        open_calls: those of the last turn, whose results may come first.
+        known_calls: the ids of the calls of the conversation. Ids are unique in a thread, so a call with one of these
+            gets another id.
+        open_calls: the ids of the calls of the last turn, whose results may come first.
     """
 
     def __init__(
@@ -369,7 +369,7 @@ class AGUIWriter(UIWriter):
         yield {"type": "RUN_STARTED", **self._run, "protocolVersion": _PROTOCOL}
 
     def turn(self) -> Iterator[UIEvent]:
-        """Returns nothing: a message begins with its first word."""
+        """Returns no events: a message begins with its first text."""
         self._turns += 1
         self._calls, self._open = {}, ()
         yield from ()
@@ -416,7 +416,7 @@ class AGUIWriter(UIWriter):
             yield from _encrypted("tool-call", shown, kept)
 
     def hosted(self, step: HostedStep) -> Iterator[UIEvent]:
-        """Returns the activity that shows what a tool of the provider does: the protocol has no such tools."""
+        """Returns an activity for a step of a provider-run tool, which the protocol has no events for."""
         yield from self._stop_thinking()
         call = step if isinstance(step, HostedCall) else step.call
         content: dict[str, Any] = {"name": call.name, "input": call.input}
@@ -455,7 +455,7 @@ class AGUIWriter(UIWriter):
         }
 
     def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] | None = None) -> Iterator[UIEvent]:
-        """Returns the end of the run: an interrupt if somebody must approve a call."""
+        """Returns the end of the run: an interrupt if a person must approve a call."""
         outcome: dict[str, Any] = {"type": "success"}
         if approvals := [waiting for waiting in pending if waiting.waits_for == "approval"]:
             asked = [
@@ -474,7 +474,7 @@ class AGUIWriter(UIWriter):
         yield {"type": "RUN_FINISHED", **self._run, "outcome": {"type": "cancelled"}, **self._spent()}
 
     def fail(self, error: Exception, text: str) -> Iterator[UIEvent]:
-        """Returns the error. What is open stays open: it is not whole."""
+        """Returns the error. Open messages and calls are not closed: they are incomplete."""
         yield {"type": "RUN_ERROR", "message": text, "code": type(error).__name__, **self._spent()}
 
     @property
@@ -483,7 +483,7 @@ class AGUIWriter(UIWriter):
 
     @property
     def _thought(self) -> str:
-        return f"{self._message}{_REASONING}{self._thoughts}"  # `_owner` tells by it where it belongs
+        return f"{self._message}{_REASONING}{self._thoughts}"  # `_owner` parses it
 
     def _stop_speaking(self) -> Iterator[UIEvent]:
         if self._speaking:
@@ -524,8 +524,8 @@ def _encrypted(subtype: str, entity: str, value: Mapping[str, Any]) -> Iterator[
 
 
 def _interrupt(waiting: PendingCall, shown: str, signature: str | None) -> dict[str, Any]:
-    # Clients send back its id, and the metadata only if the application does. The id has what tells this approval from
-    # all others, unless the signature has it.
+    # Clients send back the id, and the metadata only if the application does. The id identifies this approval, unless
+    # the signature does.
     call = waiting.call
     return {
         "id": shown if signature or waiting.approval_id is None else f"{shown}.{waiting.approval_id}",

@@ -92,14 +92,14 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
     """Reads the body that `DefaultChatTransport` sends.
 
     Args:
-        secret: with which `stream` signed the calls: then only these can be approved or denied, by the same owner, with
-            these arguments, each once.
-        owner: the user or tenant who sent it, as your application knows them. Nothing that is kept of the run is found
-            by another one. By default all requests have one owner.
-        trust_client: the client may call the tools with any arguments: its decisions are not checked.
+        secret: the secret with which `stream` signed the calls. Then only these calls can be approved or denied: by the
+            same owner, with the same arguments, once each.
+        owner: the user or tenant who sent it, as your application knows them. Other owners find nothing that is stored
+            for the run. By default all requests have one owner.
+        trust_client: don't check decisions; the client may call the tools with any arguments.
 
     Raises:
-        ConfigError: it is something else; the error names the place. Or a decision is not signed.
+        ConfigError: the body is invalid, and the error names the place; or a decision isn't signed.
     """
     fields = ObjectReader(body, "the request")
     given, chat = fields.must("messages", list), fields.text("id") or ""
@@ -125,12 +125,12 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
 
 
 def read_messages(messages: Iterable[Any]) -> list[Message]:
-    """Reads UI messages. Raises ConfigError that names the place of anything else."""
+    """Reads UI messages. Raises ConfigError that names the place of an invalid one."""
     return _MessageReader(list(messages)).messages
 
 
 class _MessageReader:
-    """The turns of UI messages, and what was decided about the calls of the last one."""
+    """Reads the turns of UI messages, and the decisions about the calls of the last turn."""
 
     def __init__(self, given: list[Any]) -> None:
         self.decisions: list[Decision] = []
@@ -139,7 +139,7 @@ class _MessageReader:
         for at, message in enumerate(given):
             read += self._message(message, f"messages[{at}]")
             if read and read[-1].role == "user":
-                self.decisions = []  # the person went on instead
+                self.decisions = []  # the person wrote a new message instead
         self.messages = without_provider_approvals(close_open_calls(read), keep_last=True)
 
     def _message(self, message: Any, where: str) -> Iterator[Message]:
@@ -185,7 +185,7 @@ class _MessageReader:
 
 
 class _StepReader:
-    """One turn of the model."""
+    """Reads one turn of the model."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -198,7 +198,7 @@ class _StepReader:
         self.results: list[ExternalResult] = []
 
     def add(self, kind: str, part: Mapping[str, Any], where: str) -> None:
-        """Adds a part. Sources, files and data of the application are not for the model."""
+        """Adds a part. Sources, files and data of the application are left out."""
         if kind == "text":
             self._say(ObjectReader(part, where).string("text"), _kept(part, "providerMetadata"))
         elif kind == "reasoning":
@@ -218,9 +218,9 @@ class _StepReader:
 
     def _call(self, name: str, part: Mapping[str, Any], where: str) -> None:
         state = part.get("state")
-        if part.get("providerExecuted"):  # what the provider wants of it is in the extras
+        if part.get("providerExecuted"):  # the extras have it for the provider
             return
-        if state in _UNFINISHED or part.get("preliminary"):  # cut off while it was written: never a call
+        if state in _UNFINISHED or part.get("preliminary"):  # its arguments are incomplete
             return
         value = part["input"] if part.get("input") is not None else part.get("rawInput")
         kept = _kept(part, "callProviderMetadata") or _kept(part, "resultProviderMetadata")
@@ -252,7 +252,7 @@ class _StepReader:
 
 
 def _kept(part: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Returns what the writer left in the metadata of a part."""
+    """Returns what the writer stored in the metadata of a part."""
     metadata = part.get(name)
     found = metadata.get("streamfold") if isinstance(metadata, dict) else None
     return found if isinstance(found, dict) else {}
@@ -312,22 +312,22 @@ def stream(
 ) -> AsyncIterator[bytes]:
     """Returns a run or an answer as the body of a response with `HEADERS`.
 
-    A failure is an `error` event, so that nothing is raised: what went wrong is logged. Leaving the iteration closes
-    the connection to the provider.
+    Failures become an `error` event and are logged; nothing is raised. Leaving the iteration closes the connection
+    to the provider.
 
     Args:
         message_id: the id of the assistant message. To continue one, pass `UIRequest.message_id`.
         reasoning: whether reasoning is sent.
-        metadata: called at the end with the source; returns the metadata of the message.
-        secret: signs the calls that a person must approve, for `read_request` with the same secret and owner. Each
-            approval is good once: the journal of the run keeps that.
-        on_pause: called with a run that waits for an approval or a result, before the client is told, so that its state
-            can be saved; also with a run that failed because its journal's store could not be used, which can then be
-            resumed with the same decisions. May be async. If it raises, the client gets an error and is asked nothing.
-        on_end: called with a run that has ended with an answer, so that its saved state can be deleted; with it nothing
-            can be approved any more. May be async. What it raises is logged.
-        on_error: returns what the user interface shows of an error. Default: `error_text`, the provider's message, and
-            no more than "see its log" for errors of the server itself.
+        metadata: called with the source at the end; returns the metadata of the message.
+        secret: signs the calls that a person must approve, for `read_request` with the same secret and owner. The run's
+            journal accepts each approval once.
+        on_pause: called with a run that waits for an approval or a result, before the client learns of it, so that its
+            state can be saved; also with a run that failed because its journal's store could not be used, which can
+            then be resumed with the same decisions. May be async. If it raises, the client gets an error.
+        on_end: called with a run that has ended with an answer, so that its saved state can be deleted; nothing in it
+            can be approved any more. May be async. Errors that it raises are logged.
+        on_error: returns the text of an error for the user interface. Default: `error_text`, which returns the
+            provider's message, and only "see its log" for errors of the server itself.
     """
     writer = UIMessageWriter(
         message_id,
@@ -356,8 +356,8 @@ class UIMessageWriter(UIWriter):
         self._reasoning = reasoning
         self._metadata = metadata
         self._in_step = False
-        self._begun: set[str] = set()  # calls of this step of which pieces were written
-        self._open: str | None = None  # "text" or "reasoning", the part that grows
+        self._begun: set[str] = set()  # calls of this step with events
+        self._open: str | None = None  # "text" or "reasoning": the open part
         self._parts = 0
         self._turns = 0
         self._reason: str | None = None
@@ -382,7 +382,7 @@ class UIMessageWriter(UIWriter):
             yield from self._say("reasoning", text)
 
     def call_piece(self, call_id: str, name: str, text: str) -> Iterator[UIEvent]:
-        """Returns the events of a call that is being written: its part is `input-streaming`, which nobody runs."""
+        """Returns the events of a call that is being written: its part is `input-streaming`, which is not run."""
         yield from self._close()
         if call_id not in self._begun:
             self._begun.add(call_id)
@@ -416,7 +416,7 @@ class UIMessageWriter(UIWriter):
             yield {"type": "tool-output-available", **at, "output": step.output}
 
     def turn_end(self, reply: Reply) -> Iterator[UIEvent]:
-        """Returns the end of an answer. Its step goes on: the results of its calls belong to it."""
+        """Returns the end of an answer. Its step stays open: the results of its calls belong to it."""
         yield from self._close()
         yield from _sources(reply)
         if reply.refusal:
@@ -457,7 +457,7 @@ class UIMessageWriter(UIWriter):
         yield {"type": "abort"}
 
     def fail(self, error: Exception, text: str) -> Iterator[UIEvent]:
-        """Returns the error. Parts that are open stay open: they are not whole."""
+        """Returns the error. Open parts are not closed: they are incomplete."""
         yield {"type": "error", "errorText": text}
 
     def _end_step(self) -> Iterator[UIEvent]:
@@ -485,7 +485,7 @@ def _metadata(kept: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _sources(reply: Reply) -> Iterator[UIEvent]:
-    """Yields the sources that an answer names, each once, and the files that can be shown."""
+    """Yields the sources that an answer cites, each once, and the files that can be shown."""
     for number, cited in enumerate(dict.fromkeys((one.kind, one.url, one.title) for one in reply.citations), 1):
         kind, url, title = cited
         named = {"title": title} if title else {}
@@ -503,12 +503,12 @@ def _sources(reply: Reply) -> Iterator[UIEvent]:
 
 
 def _provider_extras(reply: Reply) -> dict[str, Any]:
-    """Returns what only the provider can read of a turn. Not its origin: addresses are nothing for a browser."""
+    """Returns the provider's own data of a turn, but not its origin: the browser gets no addresses of servers."""
     return {"extras": dict(reply.extras)} if reply.extras else {}
 
 
 def _serialize_output(value: Any) -> Any:
-    """Returns the value of a tool as JSON data; parts in the shape of the AI SDK's own content of results."""
+    """Returns the value of a tool as JSON data, and parts in the form of the AI SDK's content of results."""
     if not isinstance(value, list) or not any(isinstance(part, _PARTS) for part in value):
         return value
     return {"type": "content", "value": [_serialize_part(part) for part in value]}

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from streamfold import HostedPart
 
-# The members of items of the Responses API that are the call, and not what came of it; an image is a file of its own.
+# Members of items of the Responses API that belong to the call, not to its result. Images are files of the reply.
 _OF_THE_CALL = ("id", "type", "call_id", "name", "server_label", "arguments", "action", "code", "queries", "operation")
 
 
@@ -17,9 +17,9 @@ class HostedCall:
     """A call of a tool that the provider runs.
 
     Attributes:
-        part: which says it.
-        id: made up where the provider has none.
-        input: what the model wrote, always an object.
+        part: the part of the reply with the call.
+        id: the provider's id, else a generated one.
+        input: the arguments, always an object.
     """
 
     part: HostedPart
@@ -34,12 +34,12 @@ class HostedCall:
 
 @dataclass(frozen=True, slots=True)
 class HostedResult:
-    """What came of such a call.
+    """The result of such a call.
 
     Attributes:
-        call: of which it is; of a listing of tools or a search without a call, the part itself.
-        output: as the provider has it, without the call.
-        error: why it failed.
+        call: the call; for a list of tools or a search without a call, the part itself.
+        output: the provider's object, without the members of the call.
+        error: the error message; None if it succeeded.
     """
 
     call: HostedCall
@@ -51,19 +51,19 @@ HostedStep: TypeAlias = HostedCall | HostedResult
 
 
 class HostedSteps:
-    """The steps of one answer. Its parts come while it is written, and again, complete, at the end."""
+    """Finds the steps of one answer in its parts, which come while it is streamed, and again, complete, at the end."""
 
     def __init__(self) -> None:
         self._calls: dict[str, HostedCall] = {}
-        self._begun: dict[str, HostedPart] = {}  # calls that are not told yet, by their ids
+        self._begun: dict[str, HostedPart] = {}  # incomplete calls, by their ids
         self._open: list[HostedCall] = []
         self._seen: list[Mapping[str, Any]] = []
 
     def feed(self, parts: Iterable[HostedPart], *, last: bool = False) -> Iterator[HostedStep]:
-        """Yields what is known now.
+        """Yields new steps.
 
         Args:
-            last: these are all parts of the answer, and nothing more is said of them.
+            last: these are all parts of the answer.
         """
         for part in parts:
             if part.runs != "server" or part.part not in ("call", "both", "result") or part.raw in self._seen:
@@ -86,10 +86,10 @@ class HostedSteps:
         return call
 
     def _result(self, part: HostedPart) -> Iterator[HostedStep]:
-        """A result belongs to the call that it names, or to the oldest of its kind that has none."""
+        """Yields a result, for the call that it names or the oldest call of its kind without a result."""
         waiting = (call for call in self._open if call.part.kind == part.kind)
         call = self._calls.get(part.call_id or "") or next(waiting, None)
-        if part.call_id in self._begun and part.call_id not in self._calls:  # it had nothing to say to its tool
+        if part.call_id in self._begun and part.call_id not in self._calls:  # it has no arguments
             call = self._called(self._begun[part.call_id])
             yield call
         elif call is None:
@@ -107,7 +107,7 @@ _UNDER_WAY = ("in_progress", "searching", "interpreting", "generating", "calling
 
 
 def _is_whole(part: HostedPart) -> bool:
-    """Whether all of a call is there: providers show that it begins before the model has written what it is to do."""
+    """Returns whether a call is complete. Providers report its beginning before its arguments."""
     return part.status not in _UNDER_WAY and (part.part == "both" or part.input not in (None, {}, ""))
 
 
@@ -117,7 +117,7 @@ def _object(part: HostedPart) -> dict[str, Any]:
     return {} if part.input is None else {_INPUTS.get(part.kind, "input"): part.input}
 
 
-_INPUTS = {"code_execution": "code", "file_search": "queries"}  # what a text or a list is
+_INPUTS = {"code_execution": "code", "file_search": "queries"}  # the name of arguments that are a text or a list
 
 
 def _output(part: HostedPart) -> Any:

@@ -58,15 +58,15 @@ _LANGCHAINS_OWN = ("stream", "stream_usage", "strict", "ls_structured_output_for
 class ChatStreamfold(BaseChatModel):
     """A chat model of LangChain that reads every answer as streamfold does.
 
-    Tool calls come once, whole, on the last chunk; a stream that breaks off raises. Arguments that are not a JSON
-    object are in `invalid_tool_calls`, never completed. Reasoning is a content block (`message.content_blocks`), and
-    goes back to the provider with the history, signatures included.
+    Tool calls are on the last chunk, once and complete; a stream that breaks off raises an error. Arguments that are
+    not a JSON object are in `invalid_tool_calls`, never completed. Reasoning is a content block
+    (`message.content_blocks`), and goes back to the provider with the history, signatures included.
 
     Args:
         model: the provider and its model ("kimi:kimi-k2.6", or a name from `streamfold.toml`). With `provider`, the
             name of the model alone. Default: the configured default.
         provider: the provider, as `Provider.from_config` takes it: a name, or a mapping.
-        client: a model to use instead: a `Provider`, a `Fallback`, a double. It remains the caller's, and is for
+        client: a model to use instead: a `Provider`, a `Fallback`, a test double. The caller closes it; it is for
             asynchronous or for synchronous calls, not for both.
         config: further keys of `Provider.from_config` (`base_url`, `dialect`, `headers`, ...).
         options: further options of each request (`ChatOptions`), such as `unsupported_options`.
@@ -75,7 +75,7 @@ class ChatStreamfold(BaseChatModel):
         top_k, presence_penalty, frequency_penalty, logit_bias, service_tier, extra_body: sent where the API has them.
 
     Raises:
-        ConfigError: the provider can't be configured so, there is no such option, or this model can't be sent it.
+        ConfigError: a setting of the provider is wrong, or an option is unknown or can't be sent to this model.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", ignored_types=(cached_property,))
@@ -104,7 +104,7 @@ class ChatStreamfold(BaseChatModel):
     streaming: bool = False
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuses at once what no request could have."""
+        """Raises ConfigError for settings that no request could have."""
         model = self.client if self.client is not None else self._made()
         options = self._options(None, {})
         if wrong := [name for name in NAMES if options.get(name) is not None and name in unsupported_settings(model)]:
@@ -143,7 +143,7 @@ class ChatStreamfold(BaseChatModel):
     def _request(
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Returns the arguments of `chat_stream` for a call of LangChain's."""
+        """Returns the arguments of `chat_stream` for a call by LangChain."""
         options = self._options(stop, kwargs)
         if any(options.get(name) is not None for name in NAMES):
             options["extra_body"] = {**as_body_members(self._async, options), **(options.get("extra_body") or {})}
@@ -157,7 +157,7 @@ class ChatStreamfold(BaseChatModel):
             "max_output_tokens": self.max_tokens,
             "stop": stop or self.stop,
             "timeouts": None if self.timeout is None else {"total": self.timeout},
-            # a thread that the provider refuses once would be stuck: its checkpoint has it for good
+            # otherwise a thread that the provider refuses once would be refused for good: its checkpoint doesn't change
             "repair_history": True,
             **self.options,
             **{name: value for name, value in kwargs.items() if name not in _LANGCHAINS_OWN},
@@ -211,8 +211,8 @@ class ChatStreamfold(BaseChatModel):
         """Returns the model with tools.
 
         Args:
-            tools: anything that LangChain can make a tool of, and tools that the provider runs: as values, such as
-                `WebSearch()`, or as it writes them.
+            tools: anything that LangChain can make a tool of, and provider-run tools: values such as `WebSearch()`, or
+                dicts in the provider's own form.
             tool_choice: "auto", "none", "required" or "any", or the name of the tool to call.
             strict: whether the server holds arguments to the schema.
 
@@ -282,7 +282,7 @@ def _form(schema: Any, strict: bool | None) -> ResponseFormat:
 
 
 def _bound_tool(tool: Any, strict: bool | None) -> Any:
-    """Returns a tool as the core takes it. A provider's own stays as it is: LangChain would make a function of it."""
+    """Returns a tool in the form that streamfold takes. Tools of a provider stay unchanged: they aren't functions."""
     if isinstance(tool, ServerTool):
         return tool
     if isinstance(tool, Mapping) and tool.get("type") not in _OF_FUNCTIONS and "input_schema" not in tool:
@@ -373,14 +373,14 @@ _PARTS = {"image": ImagePart, "file": FilePart, "audio": AudioPart}
 
 
 def _read_content(content: Any) -> Any:
-    """Returns the content of a message of LangChain as streamfold takes it."""
+    """Returns the content of a message of LangChain in the form that streamfold takes."""
     if not isinstance(content, list):
         return content
     return tuple(_media_part(block) if isinstance(block, dict) else block for block in content)
 
 
 def _media_part(block: dict[str, Any]) -> Any:
-    """Returns a part of a message. LangChain has had two shapes for media, and passes on those of Anthropic."""
+    """Returns a part of a message. LangChain has had two forms of media, and accepts that of Anthropic too."""
     part = _PARTS.get(str(block.get("type")))
     source = block.get("source") or {}
     data = block.get("base64") or block.get("data") or source.get("data")
@@ -455,18 +455,18 @@ def _invalid(call: ToolCall) -> Any:
 
 
 def _call_chunk(number: int, call: ToolCall) -> Any:
-    # LangChain completes JSON that breaks off. What is not an object is a string to it, and so an invalid call.
+    # LangChain completes JSON that breaks off. Text that isn't an object is sent as a JSON string: an invalid call.
     text = json.dumps(call.arguments if call.error is None else call.raw_arguments, ensure_ascii=False)
     return {"type": "tool_call_chunk", "index": number, "id": call.id, "name": call.name, "args": text}
 
 
 def _additional_kwargs(reply: Reply) -> dict[str, Any]:
-    """Returns what a whole answer has beside its content: the message as streamfold keeps it, and a refusal."""
+    """Returns what a complete answer has beside its content: the kept turn, and a refusal."""
     return {**_provider_data(reply), **({"refusal": reply.refusal} if reply.refusal else {})}
 
 
 def _provider_data(reply: Reply) -> dict[str, Any]:
-    """Returns what LangChain has no place for: the text of arguments as the model wrote it, signatures, items."""
+    """Returns what LangChain has no field for: the model's own text of arguments, signatures, items."""
     message = reply.message
     if not (message.tool_calls or message.extras or message.refusal or message.reasoning is not None):
         return {}
@@ -504,7 +504,7 @@ def _usage(usage: streamfold.Usage | None) -> UsageMetadata | None:
 
 
 def _server_blocks(steps: Iterable[HostedStep]) -> Iterator[dict[str, Any]]:
-    """Yields what tools of the provider did."""
+    """Yields the steps of provider-run tools."""
     for step in steps:
         if isinstance(step, HostedCall):
             yield {"type": "server_tool_call", "id": step.id, "name": step.name, "args": step.input}
@@ -515,7 +515,7 @@ def _server_blocks(steps: Iterable[HostedStep]) -> Iterator[dict[str, Any]]:
 
 
 def _citations(reply: Reply) -> list[dict[str, Any]]:
-    """Returns the sources that an answer names; positions are those of its whole text."""
+    """Returns the citations of an answer, with positions in its whole text."""
     return [
         {
             "type": "citation",

@@ -1,6 +1,6 @@
-"""What frameworks have a name for and streamfold has not, as each API writes it: settings, and kinds of tokens.
+"""Settings of frameworks that streamfold has no option for, as body members of each API; and kinds of tokens.
 
-Settings go into `extra_body`, which only means something to one API:
+Settings go into `extra_body`, which each API reads in its own way:
 https://platform.openai.com/docs/api-reference/chat/create, https://docs.claude.com/en/api/messages,
 https://ai.google.dev/api/generate-content#generationconfig.
 """
@@ -27,7 +27,7 @@ _MEMBERS: dict[str, dict[str, str]] = {
         "service_tier": "serviceTier",
     },
 }
-# The tiers of each API, by the words of OpenAI; None: nothing is sent, which means the same there, or nothing at all.
+# The tiers of each API, by OpenAI's words; None: nothing is sent, which means the same, or there is no such tier.
 _TIERS: dict[str, dict[str, str | None]] = {
     "anthropic": {"default": "standard_only", "flex": None, "priority": None},
     "gemini": {"auto": None, "default": "standard"},
@@ -36,15 +36,15 @@ NAMES = (*_SAMPLING, "logit_bias", "top_k", "service_tier")
 
 
 def unsupported_settings(model: ChatModel) -> frozenset[str]:
-    """Returns the names of settings that this model can't be sent: all of them if it does not say who may answer."""
+    """Returns the names of settings that can't be sent to a model; all of them if its endpoints are unknown."""
     return frozenset(NAMES) - _places(model).keys()
 
 
 def as_body_members(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns these settings as members of a body, without those that the model can't be sent and those that are None.
+    """Returns settings as members of a body, without those that can't be sent to the model and those that are None.
 
     Args:
-        settings: may have others, too.
+        settings: settings with other names are ignored.
     """
     body: dict[str, Any] = {}
     for name, (place, words) in _places(model).items():
@@ -57,10 +57,10 @@ def as_body_members(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, 
 
 
 def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]:
-    """Returns where each setting is written, and in which words: as all have it who may answer."""
+    """Returns the place and the words of each setting, if all endpoints of the model have the same."""
     facts, profile = get_model_info(model), getattr(model, "profile", None)
     asked = [(one.adapter, one.refused_members) for one in facts.endpoints] if facts else []
-    if profile is not None and not facts:  # a double
+    if profile is not None and not facts:  # a test double
         asked = [(profile.adapter, profile.quirks_of(profile.model).get("refused_members", ()))]
     each = [
         {
@@ -75,6 +75,6 @@ def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]
 
 
 def token_details(usage: Usage) -> dict[str, int]:
-    """Returns the tokens of an answer by kind, where the server counted them so: audio, predictions, reasoning."""
+    """Returns the tokens of an answer by kind, as far as the server counted them: audio, predictions, reasoning."""
     reasoning = {} if usage.reasoning_tokens is None else {"reasoning_tokens": usage.reasoning_tokens}
     return {**reasoning, **usage.details}

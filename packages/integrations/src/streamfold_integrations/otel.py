@@ -58,10 +58,10 @@ def otel_hooks(
     meter_provider: MeterProvider | None = None,
     content: bool = False,
 ) -> Hooks:
-    """Returns hooks that make a client span for each answer, and measure its duration, time to first chunk and tokens.
+    """Returns hooks that create a client span for each answer, and measure its duration, first chunk and tokens.
 
     Args:
-        tracer_provider, meter_provider: default: the application's global ones.
+        tracer_provider, meter_provider: default: those of the application.
         content: whether to record messages, tools and answers in the span, as JSON. Off by default, because they may
             contain anything that a user typed.
 
@@ -111,7 +111,7 @@ class _Watcher:
     def __init__(self, *, tracer: Any, duration: Any, first_chunk: Any, tokens: Any, content: bool) -> None:
         self._tracer, self._duration, self._first_chunk, self._tokens = tracer, duration, first_chunk, tokens
         self._content = content
-        self._key = f"otel {id(self)}"  # an answer may have several of these
+        self._key = f"otel {id(self)}"  # an answer may have several watchers
 
     def request(self, info: RequestInfo) -> None:
         from opentelemetry.trace import SpanKind
@@ -254,7 +254,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def _plain(content: Any) -> str:
-    """The text of a content. An image, file or sound is named, and its data left out."""
+    """Returns the text of a content, with the kind of an image, a file or a sound in place of its data."""
     if isinstance(content, str) or content is None:
         return content or ""
     texts = []

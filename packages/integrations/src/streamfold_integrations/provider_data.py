@@ -21,7 +21,7 @@ from streamfold.types import CallKind
 _OTHERS: dict[str, CallKind] = {kind: kind for kind in get_args(CallKind) if kind != "function"}
 
 
-_KEY = "streamfold"  # the member of a framework's message that has the turn
+_KEY = "streamfold"  # the member of a framework's message with our data
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class KeptTurn:
 
     Attributes:
         message: the turn.
-        digest: of what the framework's message showed of it.
+        digest: of what the framework's message showed.
     """
 
     message: Message
@@ -81,7 +81,7 @@ def canonical_arguments(arguments: str | Mapping[str, Any] | None) -> str:
 
 
 def argument_metadata(call: ToolCall) -> dict[str, Any]:
-    """Returns the kind of a call that is no function; the text of the arguments if their value does not make it."""
+    """Returns the kind of a call that isn't a function, or the text of arguments that their value doesn't give."""
     if call.kind != "function":
         return {"kind": call.kind}
     same = call.error or call.raw_arguments == _written(call.arguments)
@@ -89,7 +89,7 @@ def argument_metadata(call: ToolCall) -> dict[str, Any]:
 
 
 def read_call(call_id: str, name: str, value: Any, kept: dict[str, Any]) -> ToolCall:
-    """Returns a call from the value of its arguments, with the model's own text if it still says the same."""
+    """Returns a call from the value of its arguments, with the model's own text if that has the same value."""
     extra, text = kept.get("extra"), kept.get("arguments")
     extra = extra if isinstance(extra, dict) else None
     if (kind := _OTHERS.get(str(kept.get("kind")))) and isinstance(value, dict):
@@ -104,7 +104,7 @@ def read_call(call_id: str, name: str, value: Any, kept: dict[str, Any]) -> Tool
 
 
 def _says(text: str, value: dict[str, Any]) -> bool:
-    if text.strip() in ("", "null"):  # so some models write that there are none
+    if text.strip() in ("", "null"):  # some models write this for no arguments
         return not value
     try:
         return canonical_json(parse_object(text)) == canonical_json(value)

@@ -113,22 +113,22 @@ _NATIVE_TOOLS = frozenset(_EXAMPLES)
 class StreamfoldModel(Model[Any]):
     """A model of pydantic-ai that reads every answer as streamfold does.
 
-    Tool calls come once, whole, at the end; a stream that breaks off raises `ModelAPIError`, and none of its calls is
-    run. What a provider wants back in the next turn (signatures, encrypted reasoning, the model's own text of
-    arguments) goes back as it came.
+    Tool calls are delivered at the end, once and complete; a stream that breaks off raises `ModelAPIError`, and none of
+    its calls is run. What a provider wants back in the next turn (signatures, encrypted reasoning, the model's own text
+    of arguments) is sent back unchanged.
 
     Args:
         model: the provider and its model ("kimi:kimi-k2.6", or a name from `streamfold.toml`), a mapping as
-            `Provider.from_config` takes it, or a model of streamfold: a `Provider`, a `Fallback`, a double. None: the
-            configured default.
+            `Provider.from_config` takes it, or a model of streamfold: a `Provider`, a `Fallback`, a test double. None:
+            the configured default.
         profile: what the model can do, over pydantic-ai's defaults.
         settings: default settings of requests.
         config: further keys of `Provider.from_config` (`base_url`, `dialect`, `headers`, ...).
 
     Raises:
-        ConfigError: the provider is unknown, or can't be configured so.
-        UserError: this provider can't be sent one of the settings. Of settings of a single run it is left out, as
-            pydantic-ai's own models do.
+        ConfigError: the provider is unknown, or a setting is wrong.
+        UserError: the provider doesn't take one of the settings. Such settings of a single run are left out, as in
+            pydantic-ai's own models.
     """
 
     unsupported_settings = frozenset({"max_retries"})
@@ -168,7 +168,7 @@ class StreamfoldModel(Model[Any]):
 
     @classmethod
     def supported_native_tools(cls) -> frozenset[type[AbstractNativeTool]]:
-        """The tools of providers that have a word here. Whether this provider runs them is known when it is asked."""
+        """The provider-run tools that streamfold has. The profile of a model says which of them its provider runs."""
         return _NATIVE_TOOLS
 
     @property
@@ -244,10 +244,10 @@ class StreamfoldModel(Model[Any]):
 
 
 def hosted_tools(tools: Sequence[AbstractNativeTool]) -> list[Any]:
-    """Returns the tools that an agent has beside its functions.
+    """Returns the provider-run tools of an agent.
 
     Raises:
-        UserError: a kind that has no word here.
+        UserError: streamfold has no such tool.
     """
     return [_hosted(tool) for tool in tools]
 
@@ -275,7 +275,7 @@ def _hosted(tool: AbstractNativeTool) -> Any:
 
 
 def _supported_native_tools(model: ChatModel) -> frozenset[type[AbstractNativeTool]] | None:
-    """Returns the tools that a provider runs, so that an agent can use its own in their place; None: it can't say."""
+    """Returns the tools that a provider runs, so that an agent can replace the others; None: unknown."""
     if not isinstance(model, Provider):
         return None
     return frozenset(kind for kind, tool in _EXAMPLES.items() if _is_run(model, tool))
@@ -290,14 +290,14 @@ def _is_run(model: Provider, tool: Any) -> bool:
 
 
 def _function(tool: ToolDefinition) -> dict[str, Any]:
-    """Returns a tool that an agent runs, as the core takes it."""
+    """Returns a tool that an agent runs, in the form that streamfold takes."""
     said = {"name": tool.name, "description": tool.description or "", "parameters": tool.parameters_json_schema}
     strict = {} if tool.strict is None else {"strict": tool.strict}
     return {"type": "function", "function": {**said, **strict}}
 
 
 def _select_tools(choice: Any, parameters: ModelRequestParameters) -> tuple[list[ToolDefinition], Any]:
-    """Returns the tools that may be called, and the tool choice: output tools are what ends an agent's run."""
+    """Returns the tools that may be called, and the tool choice. Calls of output tools end the run of an agent."""
     tools, outputs = parameters.declared_tool_defs, {tool.name for tool in parameters.output_tools}
     plain = "auto" if parameters.allow_text_output or parameters.allow_image_output else "required"
     match choice:
@@ -397,7 +397,7 @@ def _content(content: str | Sequence[Any]) -> Any:
     for item in content:
         if not isinstance(item, CachePoint):
             parts.append(_part(item))
-        elif parts:  # it marks what stands before it
+        elif parts:  # it marks the content before it
             parts[-1] = replace(parts[-1], cache=item.ttl)
         else:
             raise UserError("a CachePoint can't be the first content of a user prompt: it marks what stands before it")
@@ -440,7 +440,7 @@ def _parts(reply: Reply, provider: str) -> list[ModelResponsePart]:
 
 
 def _native_parts(steps: Iterable[HostedStep], provider: str) -> Iterator[ModelResponsePart]:
-    """Yields what tools of the provider did. It is for showing: the message goes back as streamfold keeps it."""
+    """Yields the steps of provider-run tools, for display: the kept turn is what is sent back."""
     for step in steps:
         if isinstance(step, HostedCall):
             yield NativeToolCallPart(_name(step), _arguments(step), step.id, provider_name=provider)
@@ -456,7 +456,7 @@ def _native_parts(steps: Iterable[HostedStep], provider: str) -> Iterator[ModelR
 
 
 def _other_parts(reply: Reply, provider: str) -> Iterator[ModelResponsePart]:
-    """Yields the files of an answer that are here already, and what a compaction says."""
+    """Yields the files of an answer whose data it has, and compactions."""
     for file in reply.files:
         if file.data is not None:
             media_type = file.media_type or "application/octet-stream"
@@ -478,12 +478,12 @@ def _arguments(call: HostedCall) -> dict[str, Any]:
 
 
 def _finish_reason(reply: Reply) -> Any:
-    """Returns their word for the end. A refusal is one: the agent raises, instead of asking again for an answer."""
+    """Returns pydantic-ai's finish reason. For a refusal the agent raises an error instead of retrying."""
     return "content_filter" if reply.refusal else _FINISH_REASONS.get(reply.finish_reason)
 
 
 def _details(reply: Reply, parts: Sequence[ModelResponsePart]) -> dict[str, Any]:
-    """Returns what pydantic-ai has no place for: signatures, items, citations, files elsewhere, and the warnings."""
+    """Returns what pydantic-ai has no field for: provider data, citations, files without data, warnings."""
     warned = [{"code": warning.code, "detail": warning.detail} for warning in reply.warnings]
     details = {"finish_reason": reply.raw_finish_reason, "refusal": reply.refusal, "warnings": warned}
     cited = [asdict(citation) for citation in reply.citations]
@@ -511,7 +511,7 @@ def _usage(usage: Usage | None) -> RequestUsage:
 
 @contextmanager
 def _mapped_errors(model: str) -> Iterator[None]:
-    """Raises pydantic-ai's errors, so that its FallbackModel goes on to the next model."""
+    """Raises pydantic-ai's errors, so that its FallbackModel tries the next model."""
     try:
         yield
     except APIStatusError as error:
@@ -537,7 +537,7 @@ class _Streamed(StreamedResponse):
                     for event in parts.handle_thinking_delta(vendor_part_id=None, content=chunk.reasoning):
                         yield event
                 if chunk.delta:
-                    # One part, whatever tools of the provider come between: an agent joins parts by blank lines.
+                    # One part, also with steps of provider-run tools between: an agent joins parts by blank lines.
                     for event in parts.handle_text_delta(vendor_part_id="text", content=chunk.delta):
                         yield event
                 for part in _native_parts(steps.feed(chunk.hosted), self.provider_name):

@@ -38,17 +38,17 @@ _logger = logging.getLogger("streamfold")
 
 
 class UIWriter(ABC):
-    """Writes the events of one protocol. Without I/O: it is told what happens, and returns what is to be sent.
+    """Writes the events of one protocol, without I/O: its methods return the events to send.
 
     Attributes:
-        whole_calls_replace: whether readers take a whole call for the truth, whatever was shown of it before.
+        whole_calls_replace: whether a complete call replaces the pieces that readers have seen of it.
     """
 
     whole_calls_replace = False
 
     @abstractmethod
     def start(self) -> Iterable[UIEvent]:
-        """Returns the events before everything else."""
+        """Returns the first events."""
 
     @abstractmethod
     def turn(self) -> Iterable[UIEvent]:
@@ -64,15 +64,15 @@ class UIWriter(ABC):
 
     @abstractmethod
     def call_piece(self, call_id: str, name: str, text: str) -> Iterable[UIEvent]:
-        """Returns the events of a piece of the arguments of a call that is not whole yet."""
+        """Returns the events of a piece of the arguments of an incomplete call."""
 
     @abstractmethod
     def call(self, call: ToolCall, text: str) -> Iterable[UIEvent]:
-        """Returns the events of a whole call; `text` is all of its arguments, beginning with the pieces before."""
+        """Returns the events of a complete call; `text` is all of its arguments, with the pieces before."""
 
     @abstractmethod
     def hosted(self, step: HostedStep) -> Iterable[UIEvent]:
-        """Returns the events of what a tool of the provider did. It is for showing: nobody runs or sends it."""
+        """Returns the events of a step of a provider-run tool, for display."""
 
     @abstractmethod
     def turn_end(self, reply: Reply) -> Iterable[UIEvent]:
@@ -84,7 +84,7 @@ class UIWriter(ABC):
 
     @abstractmethod
     def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] | None = None) -> Iterable[UIEvent]:
-        """Returns the events of an end in order; `pending` has the calls for which the run waits.
+        """Returns the last events of a run that ended in order; `pending` has the calls that it waits for.
 
         Args:
             signatures: of those calls, by their ids.
@@ -100,16 +100,16 @@ class UIWriter(ABC):
 
     @abstractmethod
     def fail(self, error: Exception, text: str) -> Iterable[UIEvent]:
-        """Returns the events of a failure; `text` is for the person in front of the screen."""
+        """Returns the events of a failure; `text` is for the user."""
 
 
 class AnswerEvents:
-    """One answer of the model on its way to a writer, in the order of its parts."""
+    """Gives one answer of the model to a writer, in the order of its parts."""
 
     def __init__(self, writer: UIWriter) -> None:
         self._writer = writer
-        self._order = DeltaOrder(keeps_ends=True)  # readers go by the ids of calls, and are told when one is whole
-        self._begun: dict[int | None, tuple[str, str]] = {}  # id and name of the calls of which pieces were written
+        self._order = DeltaOrder(keeps_ends=True)  # readers need the ids of calls, and the end of each
+        self._begun: dict[int | None, tuple[str, str]] = {}  # ids and names of calls with pieces
         self._steps = HostedSteps()
 
     def feed(self, chunk: StreamChunk) -> Iterator[UIEvent]:
@@ -119,7 +119,7 @@ class AnswerEvents:
             yield from self._writer.hosted(step)
 
     def finish(self, reply: Reply) -> Iterator[UIEvent]:
-        """Yields the rest of the answer. Raises StreamError if a call was shown that the answer does not have."""
+        """Yields the rest of the answer. Raises StreamError if the pieces of a call are not in the answer."""
         try:
             rest = self._order.end(reply)
         except StreamError:
@@ -135,7 +135,7 @@ class AnswerEvents:
         yield from self._writer.turn_end(reply)
 
     def fail(self, error: Exception) -> Iterator[UIEvent]:
-        """Yields the text of an answer that broke off, as far as it was not shown."""
+        """Yields the rest of the text of an answer that broke off."""
         yield from self._events(self._order.rest(), {})
 
     def _events(self, deltas: Iterable[Delta], calls: dict[str | None, ToolCall]) -> Iterator[UIEvent]:
@@ -147,7 +147,7 @@ class AnswerEvents:
                     yield from self._writer.reasoning(text)
                 case ToolCallDelta(whole=True):
                     yield from self._writer.call(calls.pop(delta.id), delta.arguments)
-                case ExtraPart("output", {} as item):  # a call that is no function is an item
+                case ExtraPart("output", {} as item):  # a call that isn't a function is an item
                     call = calls.get(item.get("call_id") or item.get("id"))
                     if call is not None and call.kind != "function":
                         yield from self._writer.call(calls.pop(call.id), json_text(call.arguments))
@@ -157,7 +157,7 @@ class AnswerEvents:
 
 
 def error_text(error: Exception) -> str:
-    """Returns what a person may read about an error: the provider's message, but nothing about the server itself."""
+    """Returns the text of an error for a person: the provider's message, but nothing about the server itself."""
     redirected = isinstance(error, APIStatusError) and error.status_code in range(300, 400)
     if isinstance(error, AuthenticationError | PermissionDeniedError) or redirected:
         return "the server is misconfigured for this model; see its log"
@@ -176,7 +176,7 @@ async def run_events(
     on_pause: OnPause | None = None,
     on_end: OnPause | None = None,
 ) -> AsyncIterator[UIEvent]:
-    """Yields the events of a run. A failure becomes the events of a failure; it is logged, and nothing is raised."""
+    """Yields the events of a run. Failures become events and are logged; nothing is raised."""
     for event in writer.start():
         yield event
     answer: AnswerEvents | None = None
@@ -204,14 +204,14 @@ async def run_events(
                 if finished and on_end is not None:
                     try:
                         await _told(on_end, source)
-                    except Exception as failure:  # the answer is whole
+                    except Exception as failure:  # the answer is complete
                         _report(failure)
                 signed = await signatures.of(source, writer.client_call_id) if signatures else signed
         last = writer.end(pending, signed) if finished or pending else writer.abort()
     except Exception as error:
         _report(error)
         if isinstance(error, StoreError) and isinstance(source, ToolRun) and on_pause is not None:
-            try:  # the decisions are made, and no tool has run: the run can be resumed
+            try:  # no tool has run yet: the run can be resumed with the same decisions
                 await _told(on_pause, source)
             except Exception as failure:
                 _report(failure)

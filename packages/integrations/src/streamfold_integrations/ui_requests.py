@@ -1,7 +1,7 @@
 """Requests of user interfaces: conversations, approvals and their signatures, external results.
 
 A signature is a nonce and a digest of the owner, the conversation, the call and the nonce. The journal of the run keeps
-the nonce, so that an approval is good once, however often it is sent, and whatever stands before it.
+the nonce, so that each approval is accepted once.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Decision:
     Attributes:
         call_id: the call, as the user interface knows it.
         reason: why it was denied, for the model.
-        signature: of the call, if the server had signed it.
-        nonce: of the signature, once it was checked; else the id of the approval that the client sent back.
+        signature: of the call, if the server signed it.
+        nonce: of a signature that was checked; else the id of the approval, as the client sent it.
     """
 
     call_id: str
@@ -54,14 +54,14 @@ class ExternalResult:
 class UIRequest:
     """A request of a user interface.
 
-    All of it comes from the client, but for `owner`, `signed` and `trust_client`.
+    All of it comes from the client, except `owner`, `signed` and `trust_client`.
 
     Attributes:
-        id: of the conversation. The client chose it: keep what belongs to it under the owner and this id.
+        id: of the conversation. The client chose it: store data of the conversation under the owner and this id.
         messages: the conversation.
         decisions: what a person decided about calls of the last turn.
         results: the results of calls of the last turn that the user interface ran itself.
-        body: the request as it was sent.
+        body: the request, unparsed.
         owner: the user or tenant who sent it, as your application knows them.
         signed: the decisions are signed for their calls, and for the owner.
         trust_client: the client may call the tools with any arguments.
@@ -78,7 +78,7 @@ class UIRequest:
 
     @property
     def resumes(self) -> bool:
-        """Whether the request continues a run that paused: it has decisions, or ends with calls or their results."""
+        """Whether the request continues a paused run: it has decisions, or ends with calls or their results."""
         last = self.messages[-1] if self.messages else None
         return bool(self.decisions) or (last is not None and (last.role == "tool" or bool(last.tool_calls)))
 
@@ -98,18 +98,18 @@ class UIRequest:
             instructions: a system message to put before the conversation. The client's own messages of the roles
                 system and developer are then left out, unless the client is trusted.
             state: what `ToolRun.dump` returned when the last run of this owner and conversation paused; None if there
-                is none, so that no decision is good. It is used if that run has paused and the request continues it
-                (`resumes`): then the calls, their arguments and the conversation are those of the state, and only the
-                decisions are the client's. If not, the person went on without the run that had paused: its calls are
-                denied in the journal, and its state should be replaced. By default your application keeps no states.
+                is none, so that no decision is accepted. If the request continues that run (`resumes`), the calls,
+                their arguments and the conversation are those of the state, and only the decisions are the client's.
+                Otherwise the person sent a new message instead: the calls of the run are denied in the journal, and its
+                state should be replaced. By default your application saves no states.
             tools, options: see `run_tools`. `partial_tool_calls` is True by default: arguments are shown while they are
                 written. Decisions about a state need a `journal`: two requests at once may bring the same approval, and
                 its call runs once.
 
         Raises:
             ConfigError: decisions can't be checked, because there is neither a state nor a secret, or no journal; a
-                decision is not about a call that waits for it, with the arguments that were shown; the run began longer
-                ago than its journal keeps what was run; or as for `run_tools`.
+                decision isn't about a pending call with the arguments that were shown; the run began longer ago than
+                its journal keeps results; or as for `run_tools`.
         """
         conversation = self.messages if self.trust_client else without_provider_approvals(self.messages)
         if instructions and not self.trust_client:  # a client doesn't add to the application's
@@ -144,10 +144,10 @@ class UIRequest:
         return run
 
     def _decide(self, run: ToolRun) -> None:
-        """Applies the decisions and results to a run whose state was kept here.
+        """Applies the decisions and results to a run whose state was saved on the server.
 
         Raises:
-            ConfigError: one is about another call than the one that waits.
+            ConfigError: one is about another call than the pending one.
         """
         shown = last_calls(self.messages)
         for decision in self.decisions:
@@ -177,7 +177,7 @@ class UIRequest:
         """Applies the decisions and results to a run whose calls the client has sent.
 
         Raises:
-            ConfigError: nothing says that these calls are those of the model.
+            ConfigError: nothing proves that the model made these calls.
         """
         if self.decisions and not (self.signed or self.trust_client):
             raise ConfigError(
@@ -199,7 +199,7 @@ class UIRequest:
 
 
 def _check_same(call: ToolCall, shown: ToolCall | None) -> None:
-    """Raises ConfigError if the client shows another call than the one that waits, or other arguments."""
+    """Raises ConfigError if the client's call isn't the pending one, or has other arguments."""
     if shown is not None and (shown.name, _as_shown(shown.arguments)) != (call.name, _as_shown(call.arguments)):
         raise ConfigError(
             f"the call {shown.id!r} in the conversation is not the one that waits: its name or its arguments differ"
@@ -207,7 +207,7 @@ def _check_same(call: ToolCall, shown: ToolCall | None) -> None:
 
 
 def _as_shown(arguments: dict[str, Any]) -> str:
-    """Returns arguments as JSON text, with what is left of their numbers in JavaScript: 2**53 + 1 is 2**53 there."""
+    """Returns arguments as JSON text, with numbers as JavaScript has them: 2**53 + 1 is 2**53 there."""
     return canonical_json(_as_doubles(arguments))
 
 
@@ -237,7 +237,7 @@ def _has_open_calls(messages: tuple[Message, ...]) -> bool:
 def close_open_calls(messages: Iterable[Message]) -> list[Message]:
     """Returns a conversation in which every call has a result, except for those of its last message.
 
-    A person may go on before a call was approved or has ended: its result says so.
+    A person may send a new message before a call was approved or has ended: its result says so.
     """
     out: list[Message] = []
     waiting: dict[str, ToolCall] = {}
@@ -255,9 +255,9 @@ def close_open_calls(messages: Iterable[Message]) -> list[Message]:
 def without_provider_approvals(messages: Iterable[Message], *, keep_last: bool = False) -> list[Message]:
     """Returns a conversation of a client without its approvals of calls that a provider runs (MCP servers).
 
-    There the answer to such a call is the approval, and what only the provider can read of a turn may hold the call and
-    the answer too (`mcp_approval_request` and `mcp_approval_response` of the Responses API): a client could write both
-    itself. What came of a call that was approved stays in the turn.
+    The approval is the result of such a call, and the provider's own data of a turn may hold both too
+    (`mcp_approval_request` and `mcp_approval_response` of the Responses API): a client could write them itself. The
+    results of approved calls stay in the turn.
 
     Args:
         keep_last: keep such calls of the last turn, without results, so that they can be decided.
@@ -288,10 +288,10 @@ def without_provider_approvals(messages: Iterable[Message], *, keep_last: bool =
 
 
 def client_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the extras of an answer that a client sent back, without those that would make another message of it.
+    """Returns the extras of an answer that a client sent back, without those that would change its message.
 
-    Chat Completions puts extras into the message as they are, and Responses the items of `output` beside it. The
-    extras of answers have none of these members.
+    Chat Completions merges extras into the message, and Responses puts the items of `output` beside it. The extras of
+    answers have none of these members.
     """
     kept = {name: value for name, value in extras.items() if name not in _MESSAGE_MEMBERS}
     if isinstance(output := kept.get("output"), list):
@@ -302,7 +302,7 @@ def client_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def last_calls(messages: Sequence[Message]) -> dict[str, ToolCall]:
-    """Returns the calls with which a conversation ends, by their ids, whether they have results or not."""
+    """Returns the calls of the last turn by their ids, with or without results."""
     for message in reversed(messages):
         if message.role != "tool":
             return {call.id: call for call in message.tool_calls}
@@ -328,10 +328,10 @@ def media_part(
 
     Args:
         kind: "image", "audio", or anything else for a document.
-        media_type: ignored if it is not a whole one, such as `image/*`.
+        media_type: ignored if it is incomplete, such as `image/*`.
         url: a data URL, or one that the provider fetches.
         data: in base64.
-        file_id: of a file that the provider keeps.
+        file_id: of a file that the provider stores.
         name: of a document.
 
     Raises:
@@ -365,12 +365,12 @@ class Signatures:
     """Signs the calls of an owner's conversation that a person must approve.
 
     Args:
-        secret: with which they are signed.
+        secret: the signing secret.
         owner: the user or tenant, as the application knows them.
         chat_id: of the conversation.
 
     Raises:
-        ConfigError: the secret is empty, as that of a variable which isn't set.
+        ConfigError: the secret is empty, as the value of a variable that isn't set.
     """
 
     def __init__(self, secret: str, owner: str, chat_id: str) -> None:
@@ -380,7 +380,7 @@ class Signatures:
         self._about = [owner, chat_id]
 
     async def of(self, run: ToolRun, shown: Callable[[str], str]) -> dict[str, str]:
-        """Returns the signatures of the calls that wait, by their ids. A call that no model has made gets none.
+        """Returns the signatures of the pending calls by their ids. A call that no model has made gets none.
 
         Args:
             shown: returns the id by which the user interface knows a call.
@@ -399,7 +399,7 @@ class Signatures:
         return signed
 
     def check(self, call: ToolCall | None, given: str | None) -> str | None:
-        """Returns the nonce of a signature; None if it is not that of this call."""
+        """Returns the nonce of a signature; None if the signature isn't of this call."""
         nonce = (given or "").partition(".")[0]
         if call is None or given is None:
             return None
@@ -418,7 +418,7 @@ def checked_decisions(
     signatures: Signatures | None,
     where: str,
 ) -> tuple[Decision, ...]:
-    """Returns decisions, with the nonces of their signatures if calls are signed.
+    """Returns decisions, with the nonces of their signatures if the calls are signed.
 
     Args:
         calls: those of the last turn, by their ids.
