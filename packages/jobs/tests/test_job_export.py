@@ -14,6 +14,7 @@ import pytest
 
 from folding import DONE, text
 from streamfold import ConfigError, Provider, Tool
+from streamfold.testing import ScriptedProvider
 from streamfold_jobs import Ledger, batch, check_output, export
 
 
@@ -204,3 +205,13 @@ def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such ledger"):
         Ledger(tmp_path / "ledger", readonly=True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_parquet_needs_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job says what to install before it sends anything, for rows and for answers."""
+    monkeypatch.setattr("streamfold_jobs.rows.find_spec", lambda name: None)
+    install = r'rows.parquet: Parquet needs pyarrow: pip install "streamfold-jobs\[parquet\]"'
+    with pytest.raises(ConfigError, match=install):
+        batch(ScriptedProvider(), tmp_path / "rows.parquet")
+    with pytest.raises(ConfigError, match=install):
+        check_output(tmp_path / "rows.parquet")

@@ -39,6 +39,7 @@ from streamfold.limits import (
     provider_limiter,
 )
 from streamfold.middleware import BaseChatModel, forward, get_model_info
+from streamfold.net import Backoff
 from streamfold.types import ChatParams, ModelInfo, TimeoutOptions
 
 from .answers import Answer, error_members
@@ -47,8 +48,7 @@ from .queue import RowQueue
 from .rows import Row
 from .settings import JobPausedError, JobSettings
 
-_PAUSE = 1.0  # seconds until a row that failed is sent again; doubled each time
-_LONGEST_PAUSE = 60.0
+_BACKOFF = Backoff(first=1.0, longest=60.0)  # until a row that failed is sent again
 # No later request will be answered either.
 _STOPS_THE_JOB = (AuthenticationError, QuotaExceededError, NotConfiguredError)
 _FEW_DENIALS = 3  # up to so many refusals at the end of a job are errors of their rows
@@ -265,7 +265,7 @@ class RowRequests:
             except (BudgetExceededError, ConfigError) as error:
                 raise _paused(error) from error
             except (LimitReachedError, LimitStoreError) as error:
-                await self._rested(min(getattr(error, "retry_after", _PAUSE), _LONGEST_PAUSE))
+                await self._rested(min(getattr(error, "retry_after", _BACKOFF.first), _BACKOFF.longest))
         return None
 
     async def _rested(self, seconds: float) -> bool:
@@ -290,10 +290,9 @@ def _pause(before: int, error: StreamfoldError) -> float:
     A random part of up to a quarter spreads rows that failed together.
     """
     said: float | None = getattr(error, "retry_after", None)
-    spread = random() / 4  # noqa: S311 - not secrecy
     if said is not None:  # never less
-        return said * (1 + spread)
-    return float(min(_PAUSE * 2 ** min(before, 10), _LONGEST_PAUSE)) * (1 - spread)
+        return said * (1 + random() / 4)  # noqa: S311 - not secrecy
+    return _BACKOFF.delay(before)
 
 
 def _paused(error: StreamfoldError) -> JobPausedError:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
 
 from streamfold import ConfigError
 
 from .answers import Answer, answer_cells, answer_schema
 from .ledger import Ledger
+from .rows import check_file_type
 
 _SHOWN = 5  # missing shards that an error names
 
@@ -21,10 +21,7 @@ _SHOWN = 5  # missing shards that an error names
 def check_output(path: str | os.PathLike[str]) -> None:
     """Raises ConfigError if answers can't be written to this file, so that a job fails before it sends anything."""
     target = Path(path)
-    if target.suffix not in (".jsonl", ".ndjson", ".parquet"):
-        raise ConfigError(f"{path}: answers are written to .jsonl, .ndjson and .parquet files")
-    if target.suffix == ".parquet":
-        _pyarrow(target)
+    check_file_type(target, "answers are written to")
     if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
         raise ConfigError(f"{path}: can't be written")
 
@@ -119,7 +116,7 @@ def _write_lines(path: Path, lines: Iterable[str]) -> int:
 
 
 def _write_parquet(path: Path, answers: Iterator[Answer]) -> int:
-    pyarrow = _pyarrow(path)
+    import pyarrow
     from pyarrow import parquet
 
     schema = answer_schema("id")
@@ -130,11 +127,3 @@ def _write_parquet(path: Path, answers: Iterator[Answer]) -> int:
             writer.write_table(pyarrow.Table.from_pylist(rows, schema))
             count += len(group)
     return count
-
-
-def _pyarrow(path: Path) -> Any:
-    try:
-        import pyarrow
-    except ModuleNotFoundError:
-        raise ConfigError(f'{path}: Parquet needs pyarrow: pip install "streamfold-jobs[parquet]"') from None
-    return pyarrow

@@ -11,6 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -138,8 +139,7 @@ class Rows:
         self._in_columns = False
         if isinstance(source, str | os.PathLike):
             self._path = Path(source)
-            if self._path.suffix not in (".jsonl", ".ndjson", ".parquet"):
-                raise ConfigError(f"{source}: rows are read from .jsonl, .ndjson and .parquet files")
+            check_file_type(self._path, "rows are read from")
             self._path.stat()
             self._in_columns = self._path.suffix == ".parquet"
         else:
@@ -272,11 +272,17 @@ def _value(raw: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
     return value
 
 
+def check_file_type(path: Path, purpose: str) -> None:
+    """Raises ConfigError for a file that is neither JSON lines nor Parquet, or for Parquet without pyarrow."""
+    if path.suffix not in (".jsonl", ".ndjson", ".parquet"):
+        raise ConfigError(f"{path}: {purpose} .jsonl, .ndjson and .parquet files")
+    if path.suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise ConfigError(f'{path}: Parquet needs pyarrow: pip install "streamfold-jobs[parquet]"')
+
+
 def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ModuleNotFoundError:
-        raise ConfigError(f'{path}: Parquet needs pyarrow: pip install "streamfold-jobs[parquet]"') from None
+    from pyarrow import ArrowException, parquet
+
     try:
         # Without `buffer_size`, whole row groups are read at once, and a file may be a single one.
         with parquet.ParquetFile(path, buffer_size=1 << 20) as file:

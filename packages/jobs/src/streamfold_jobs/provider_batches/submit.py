@@ -29,6 +29,7 @@ from streamfold import (
 )
 from streamfold.adapters import PreparedRequest
 from streamfold.adapters.batches import BatchListing, BatchStatus, EndpointRequest, UploadedBatchAPI
+from streamfold.net import Backoff
 from streamfold.types import BatchClient, BatchRequest, ChatParams
 
 from ..ledger import Ledger
@@ -341,7 +342,8 @@ class BatchSubmitter:
 
 def pauses() -> list[float]:
     """Returns the pauses between the tries of a call, in seconds."""
-    return [float(2**number) for number in range(_TRIES - 1)]
+    backoff = Backoff(first=1.0)
+    return [backoff.delay(number) for number in range(_TRIES - 1)]
 
 
 async def with_backoff(call: Callable[[], Awaitable[T]]) -> T:
