@@ -537,22 +537,40 @@ async def test_a_provider_without_its_key(monkeypatch: pytest.MonkeyPatch, caplo
 async def test_a_refusal_after_the_first_comment(error: Exception, status: int) -> None:
     """A request that turns out to be impossible when the stream is open already ends with an error in the stream."""
 
+    comments = anyio.Event()
+
     class Slow:
+        def __init__(self, *, waits: bool) -> None:
+            self.waits = waits
+
         async def __aenter__(self) -> Any:
             return self
 
         async def __aexit__(self, *_: object) -> None: ...
 
         async def __aiter__(self) -> Any:
-            await anyio.sleep(0.05)
+            if self.waits:
+                await comments.wait()
             raise error
             yield
 
         def chat_stream(self, *_: Any, **__: Any) -> Any:
             return self
 
+    def watched(app: Any) -> Any:
+        async def run(scope: Any, receive: Any, send: Any) -> None:
+            async def sending(message: Any) -> None:
+                await send(message)
+                if b": keepalive" in message.get("body", b""):
+                    comments.set()
+
+            await app(scope, receive, sending)
+
+        return run
+
     for keepalive, expected in ((0.01, 200), (0, status)):
-        async with client_of(gateway({"main": Slow()}, keepalive=keepalive)) as client:
+        app = gateway({"main": Slow(waits=keepalive > 0)}, keepalive=keepalive)
+        async with client_of(watched(app)) as client:
             answer = await ask(client, "chat", stream=True)
         assert answer.status_code == expected
         assert b'"error":{"message"' in answer.content

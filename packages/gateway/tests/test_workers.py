@@ -27,6 +27,7 @@ from streamfold.cli.app import app as cli
 from streamfold.config import read_config
 from streamfold_gateway import create_app
 from streamfold_gateway.factory import settings
+from streamfold_gateway.metrics import METRICS_FOLDER
 from valkeys import valkey_server
 
 pytestmark = [pytest.mark.skipif(os.name != "posix", reason="workers need POSIX"), pytest.mark.one_loop]  # uvicorn's
@@ -312,8 +313,9 @@ async def test_ctrl_c_in_a_terminal(tmp_path: Path) -> None:
     assert found == ["Hello"]
 
 
-def test_what_several_processes_can_not_do(tmp_path: Path) -> None:
+def test_what_several_processes_can_not_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page of the last answers shows those of one process: both together are refused, with what to change."""
+    monkeypatch.setenv(METRICS_FOLDER, "")  # `serve` sets it in this process
     file = tmp_path / "streamfold.toml"
     file.write_text('[providers.main]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\n[gateway]\nworkers = 2\n')
     with pytest.raises(ConfigError, match=r"ui: .* workers is 2"):
