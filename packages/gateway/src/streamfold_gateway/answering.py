@@ -1,4 +1,4 @@
-"""One request and its answer: asked for, written as it arrives, and given up as soon as the client is gone."""
+"""Sends a request to its provider and writes the answer as it arrives, until the client disconnects."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from .request_body import ClientGone, Receive
 from .request_log import RequestLog
 from .response_stream import DisconnectWatcher, GuardedSend, Send, Sink, SSEResponse, send_json
 
-_SHUTDOWN_SECONDS = 1.0  # seconds to tell the client that the server stops
-_PIECE_DELAY = 0.1  # seconds between two pieces that must not be read as one: Node joins what comes at once
-_READ_ON_SECONDS = 10.0  # seconds for which an answer is read on whose client has left, where it counts what it used
+_SHUTDOWN_SECONDS = 1.0  # seconds in which clients are told that the server stops
+_PIECE_DELAY = 0.1  # seconds between two pieces that must not arrive as one: Node joins what comes at once
+_READ_ON_SECONDS = 10.0  # seconds for which an answer is read after its client has left, where its usage is charged
 
 
 @dataclass(slots=True)
 class Answering:
-    """A parsed request, and the provider that is to answer it.
+    """A parsed request with the provider that answers it.
 
     Attributes:
-        dropped: warnings about parts of the request that the provider can't be asked.
-        turn_cache: gives the client's earlier turns back what they have lost; None: nothing does.
-        charge: learns what the request uses; None: nobody wants to know. If the client leaves, its answer is read on
-            for some seconds where that `reads_on`, as the provider says at the end what it has used.
+        dropped: warnings about parts of the request that are not sent.
+        turn_cache: restores earlier turns of the client; None: none are restored.
+        meter: charges what the request uses; None: the client has no limits. With `reads_on`, an answer whose client
+            has left is read for some seconds more, because its usage comes at the end.
     """
 
     api: ClientAPI
@@ -57,10 +57,10 @@ class Answering:
     _watched: DisconnectWatcher | None = field(default=None, init=False)
 
     async def run(self, receive: Receive, send: GuardedSend, sink: Sink | None = None) -> None:
-        """Answers. When it returns, or is cancelled, the provider's connection is closed.
+        """Answers the request. When it returns or is cancelled, the connection to the provider is closed.
 
         Args:
-            sink: where the events go; None: to the client.
+            sink: gets the events; None: the client does.
 
         Raises:
             HTTPError: there is no answer, and nothing has been sent.
@@ -78,11 +78,11 @@ class Answering:
                 await (self._stream(writer, sink) if self.request.stream else self._whole(send))
                 answered = True
             except HTTPError as exc:
-                refusal = exc  # raised below, behind the block
+                refusal = exc  # raised below, outside the block
             except ClientGone:
                 self._gone = True
             except anyio.get_cancelled_exc_class():
-                if not self._gone:  # the server stops: what has begun must not end as if it were whole
+                if not self._gone:  # the server stops: an answer that has begun must not look complete
                     self.log.stopped()
                     with anyio.move_on_after(_SHUTDOWN_SECONDS, shield=True):
                         await self._send_shutdown_error(writer, sink, send)
@@ -93,7 +93,7 @@ class Answering:
             raise refusal
 
     def _leave(self) -> None:
-        """Gives the answer up, at once or soon: its client has left."""
+        """Ends the answer, now or in some seconds: its client has left."""
         if not self._gone and self._watched is not None:
             self._gone = True
             self._watched.end(_READ_ON_SECONDS if self._reads_on else 0.0)
@@ -105,7 +105,7 @@ class Answering:
 
         async def write(chunk: StreamChunk, stream: ChatStream) -> None:
             waiting.append(writer.feed(chunk))
-            if not stream.ready:  # what was read in one go is written in one go
+            if not stream.ready:  # what was read at once is written at once
                 await sink.write(b"".join(waiting))
                 waiting.clear()
 
@@ -132,13 +132,13 @@ class Answering:
         await self._end(sink, last)
 
     async def _end(self, sink: Sink, events: bytes) -> None:
-        """Writes the last events, when the answer is kept: its client may refer to it from then on."""
+        """Writes the last events once the answer is stored: its client may refer to it from then on."""
         if self.request.recorder is not None and (note := await self.request.recorder.save()):
             events = sse_comment(f"streamfold warning {note}") + events
         await sink.write(events, last=True)
 
     async def _whole(self, send: Send) -> None:
-        """Sends the answer when all of it is there."""
+        """Sends the whole answer as JSON."""
         order, deltas = DeltaOrder(whole_calls=True), list[Delta]()
 
         async def keep(chunk: StreamChunk, _: ChatStream) -> None:
@@ -162,10 +162,10 @@ class Answering:
     async def _read(
         self, take: Callable[[StreamChunk, ChatStream], Awaitable[None]], *, partial_tool_calls: bool = False
     ) -> Reply:
-        """Gives all chunks to `take`, and returns the whole answer.
+        """Passes all chunks to `take` and returns the reply.
 
         Raises:
-            HTTPError: the request does not fit the provider, or the provider can't be asked.
+            HTTPError: the request can't be sent to the provider.
             APIError: the provider failed.
         """
         meter = self.meter
@@ -221,7 +221,7 @@ class Answering:
             await send_json(send, *self.api.error(refusal, self.request.id), self._headers)
 
     async def settle(self) -> None:
-        """Charges what it has used, if anybody wants to know."""
+        """Charges what the request has used."""
         if self.meter is not None:
             await self.meter.aclose()
 
@@ -235,7 +235,7 @@ class Answering:
 
 
 def _refusal(error: Exception) -> HTTPError:
-    """The refusal for any failure, with the failure as its cause."""
+    """Returns the error response for any failure, with the failure as its cause."""
     if isinstance(error, HTTPError):
         return error
     made = (

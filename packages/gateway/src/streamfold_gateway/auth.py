@@ -23,7 +23,7 @@ from .http_errors import http_error
 
 @dataclass(frozen=True, slots=True)
 class GatewayKey:
-    """Who asks: the owner of a key.
+    """A key of a client, and what it may do.
 
     Attributes:
         name: of the key, as it is configured; None if it has none.
@@ -37,7 +37,7 @@ class GatewayKey:
 
     @property
     def id(self) -> str:
-        """What belongs to the client is kept under this id: a hash of the key, or "" where none is needed."""
+        """The owner of what is stored for the client: a hash of the key, or "" where none is needed."""
         return sha256(self.key).hexdigest() if self.key else ""
 
     @property
@@ -54,7 +54,7 @@ ANONYMOUS = GatewayKey()
 
 
 def read_keys(keys: Collection[str | GatewayKey] | Mapping[str, Any]) -> list[GatewayKey]:
-    """Returns the clients that have these keys.
+    """Returns the keys that a caller gave.
 
     Args:
         keys: a list of keys; or by the names of the keys, each the key, or a mapping with the member `key` and those of
@@ -95,7 +95,7 @@ _KEY_HEADERS = ("x-api-key", "x-goog-api-key")  # of clients of the Messages API
 
 
 class Authenticator:
-    """Decides whether a request is allowed, by its head alone.
+    """Authenticates requests by their head.
 
     Google's clients may send their key as `?key=` of the URL, which is not logged here.
 
@@ -114,7 +114,7 @@ class Authenticator:
         self.loopback_only = False
 
     def check(self, scope: Any) -> GatewayKey:
-        """Returns who asks; where no key is needed, that is `ANYBODY`.
+        """Returns the client's key; `ANONYMOUS` where no key is needed.
 
         Raises:
             HTTPError: the request is not allowed.

@@ -1,4 +1,4 @@
-"""Conversations of clients of one API, as most models of other providers want them."""
+"""Repairs conversations of clients that most providers would refuse."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROLES = ("system", "developer")  # two words for the same; only OpenAI's newer 
 def repair_conversation(
     messages: tuple[Message, ...], adapters: Collection[str], *, own: str, continues: bool
 ) -> tuple[tuple[Message, ...], list[ReplyWarning]]:
-    """Returns a conversation without what clients leave in one, and most providers refuse; and what was mended.
+    """Returns a conversation without leftovers that most providers refuse, and warnings about the changes.
 
     Of an answer that broke off there stays a turn of nothing but reasoning (Codex 0.169; Claude Code 2.1 after it has
     summarised a conversation), an empty turn, or a last turn with half a text (opencode 1.18).

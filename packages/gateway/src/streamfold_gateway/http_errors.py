@@ -1,4 +1,4 @@
-"""Errors as a client sees them: an HTTP status, an error object and headers."""
+"""Errors as HTTP responses: status, error object, headers, and whether clients should retry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONGEST_HEADER = 2000  # characters of warnings
 
 
 class HTTPError(Exception):
-    """A request that gets an error instead of an answer.
+    """An error response.
 
     Attributes:
         status: the HTTP status.
@@ -29,7 +29,7 @@ class HTTPError(Exception):
 
 
 def http_error(status: int, message: str, code: str | None = None, **headers: str) -> HTTPError:
-    """Returns a refusal of the gateway's own; a header is written `retry_after="1"`."""
+    """Returns an error of the gateway itself. Headers are keywords: `retry_after="1"`."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     written = {name.replace("_", "-"): value for name, value in headers.items()}
     return HTTPError(status, ErrorInfo(message, kind, code), written)
@@ -42,7 +42,7 @@ _NO_RETRY = {"x-should-retry": "false"}
 
 
 def from_provider_error(error: APIError) -> HTTPError:
-    """Returns the refusal for a provider's failure.
+    """Returns the response for an error of a provider.
 
     The provider's status and error object are passed on unchanged, so that a client of the provider itself understands
     them; secrets have been removed from them. Its 401 and 403 become 502: they are about the gateway's key for the

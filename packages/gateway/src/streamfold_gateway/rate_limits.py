@@ -37,14 +37,14 @@ _FASTEST = 500  # tokens a second that a model writes: of what it hides, nothing
 
 
 class UsageMeter:
-    """Settles the reservation of one request by what the provider says it used, else by the best count at hand.
+    """Charges the reservation of one request: with the usage that the provider reports, else with an estimate.
 
     Args:
-        cost: returns what so many tokens cost; None if that is not known.
+        cost: returns the cost of a usage; None if it is not known.
         reads_on: whether tokens or money are limited: see the attribute.
 
     Attributes:
-        reads_on: whether an answer is worth reading to its end for what that says of its use.
+        reads_on: whether the answer is read to its end after its client has left, because its usage comes there.
     """
 
     def __init__(self, reservation: Reservation, request: Request, cost: Pricer, *, reads_on: bool) -> None:
@@ -60,7 +60,7 @@ class UsageMeter:
         self._error: APIError | None = None
 
     def begin(self, stream: ChatStream) -> None:
-        """Notes that the provider is asked."""
+        """Notes that the request is sent."""
         self._began, self._stream = anyio.current_time(), stream
 
     def take(self, chunk: StreamChunk) -> None:
@@ -68,7 +68,7 @@ class UsageMeter:
         self._written += text_tokens(chunk.delta) + text_tokens(chunk.reasoning)
 
     def answered(self, reply: Reply) -> None:
-        """Notes the whole answer, which the provider has made whether or not its client still wants it."""
+        """Notes the whole answer."""
         self._reply, self._whole = reply, True
 
     def failed(self, error: APIError) -> None:
@@ -76,16 +76,16 @@ class UsageMeter:
         self._error, self._reply = error, error.partial
 
     def not_sent(self) -> None:
-        """Notes that the provider could not be asked."""
+        """Notes that the request was not sent."""
         self._began = None
 
     async def aclose(self) -> None:
-        """Settles the reservation, and closes it."""
+        """Charges the reservation and closes it."""
         self.settle()
         await self._reservation.aclose()
 
     def settle(self) -> None:
-        """Settles the reservation by what is known now."""
+        """Charges the reservation with what is known now."""
         if self._began is None:
             self._reservation.cancel()
             return
@@ -112,15 +112,15 @@ class UsageMeter:
 
 
 def _most_output(request: Request) -> int:
-    """Returns how many tokens the answer to a request may have, as far as that is known."""
+    """Returns the limit on output tokens of a request; an assumed one if it has none."""
     return request.options.max_output_tokens or _ASSUMED
 
 
 def most_expected(request: Request, most_output: int | None) -> Usage:
-    """Returns what a request may use at most.
+    """Returns the highest usage that a request may have.
 
     Args:
-        most_output: tokens that the answer may have at most; None: as the request says, or what is assumed.
+        most_output: the limit on output; None: the request's own, or an assumed one.
     """
     read, written = estimated_tokens(request), most_output or _most_output(request)
     return Usage(read, written, read + written)
@@ -130,10 +130,10 @@ _MINUTE = 60.0  # a key may use what it is allowed in a minute at once, as with 
 
 
 class KeyRateLimits:
-    """Keeps clients within the limits of their keys: before a provider is asked, and by what its answer used.
+    """Enforces the limits of keys: reserves before a request is sent, and charges what its answer used.
 
     Args:
-        where: where it is counted; None: in this app.
+        where: the store of the counts; None: in this app.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class KeyRateLimits:
                 store = limiter.store  # one connection for all of them
 
     async def reserve(self, client: GatewayKey, route: ModelRoute, request: Request) -> UsageMeter | None:
-        """Reserves one request of a client. Returns what is to learn what it uses; None if the key has no limits.
+        """Reserves one request of a client. Returns the meter that charges it; None if the key has no limits.
 
         Raises:
             HTTPError: a limit of the key is reached, its budget is spent, or what the model costs is not known.
@@ -185,7 +185,7 @@ class KeyRateLimits:
 
 
 def _burst(rpm: float | None) -> float:
-    """Returns how many seconds of unused allowance let a minute's requests come all at once, and not one more."""
+    """Returns the seconds of unused allowance with which a minute's requests, and no more, may come at once."""
     return max(0.0, _MINUTE - 0.999 * _MINUTE / rpm) if rpm else _MINUTE  # the first needs none; sums of floats drift
 
 

@@ -1,4 +1,4 @@
-"""Request bodies: how large they may be, alone and together, and how long they may take to arrive."""
+"""Request bodies: size limits, memory budget, timeout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .http_errors import http_error
 
 Receive = Callable[[], Awaitable[Any]]
 
-_SLOWEST = 2**16  # bytes per second that a client has to send once the first seconds are over
+_SLOWEST = 2**16  # bytes per second that a client has to send after the first seconds
 # Bytes that a list, an object and a further entry of either take once they are parsed: CPython 3.11 to 3.14, 64 bits.
 _BYTES = {b"["[0]: 64, b"{"[0]: 144, b","[0]: 40}
 # A string, also one without an end, or a character that begins a container or an entry.
@@ -26,28 +26,28 @@ class ClientGone(Exception):
 
 
 class BodyBudget:
-    """Reads the bodies of all requests, within common bounds."""
+    """The memory that the bodies of all requests may take together."""
 
     def __init__(self, options: GatewayOptions) -> None:
         self._options = options
         self._held = 0
 
     def take(self, size: int) -> None:
-        """Counts bytes as held. Raises HTTPError if they are too many together."""
+        """Adds bytes. Raises HTTPError if the budget does not allow them."""
         if self._held + size > self._options.max_total_body_bytes:
             raise http_error(503, "too many large requests at once; try again later", "overloaded", retry_after="1")
         self.add(size)
 
     def add(self, size: int) -> None:
-        """Counts bytes as held without a look at the bound; fewer than none: they are no longer."""
+        """Adds bytes without a check; a negative number frees them."""
         self._held += size
 
 
 class AccountedBody:
-    """One body, and what it refers to. Its bytes count as held until it is let go.
+    """One body and what it refers to, counted in the budget until `release`.
 
     Attributes:
-        size: the bytes of it that are held.
+        size: its bytes in the budget.
     """
 
     __slots__ = ("_bodies", "_options", "_structure", "size")
@@ -59,7 +59,7 @@ class AccountedBody:
         self.size = 0
 
     def release(self) -> None:
-        """Must be called when nobody needs it any more."""
+        """Frees its part of the budget."""
         self._bodies.add(-self.size - self._structure)
 
     async def read(self, headers: Headers, receive: Receive) -> bytes:
@@ -90,17 +90,17 @@ class AccountedBody:
         raise http_error(408, f"the request body did not arrive within {seconds:g} seconds", "request_timeout")
 
     def hold_structure(self, size: int) -> None:
-        """Counts what the lists and objects of the body take once it is parsed, as `parsed_size` returns it.
+        """Adds what the lists and objects of the parsed body take, as `parsed_size` returns it.
 
         Raises:
-            HTTPError: that is more than a body may be large, or too much for all of them.
+            HTTPError: that is more than one body, or all of them, may take.
         """
         self._check(size, "what the lists and objects of the request body become")
         self._bodies.take(size)
         self._structure += size
 
     def grow(self, size: int) -> None:
-        """Counts what is to be written into it. Raises HTTPError if it is too much, for one request or for all."""
+        """Adds what is going to be written into it. Raises HTTPError if one body, or all of them, may not take that."""
         self._hold(size, "the request, with what it refers to,")
 
     def _hold(self, size: int, what: str) -> None:
@@ -116,8 +116,8 @@ class AccountedBody:
 def parsed_size(raw: bytes, most: int) -> int:
     """Returns about how many bytes the lists and objects in a JSON text take once it is parsed, beside its texts.
 
-    A text such as `[],[],[]` becomes thirty times as large. So this is found out before it is parsed, by the brackets
-    and commas outside of its strings. Counting ends once the size is more than `most`.
+    A text such as `[],[],[]` becomes thirty times as large. So the size is estimated before parsing, by the
+    brackets and commas outside of strings. Counting ends once it is more than `most`.
 
     >>> parsed_size(b'{"a": [1, 2, "x, [y]"]}', 10_000)
     288

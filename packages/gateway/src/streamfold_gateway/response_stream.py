@@ -26,7 +26,7 @@ _HEADERS = {
 
 
 class GuardedSend:
-    """A `send` that raises ClientGone for a client that has left, or does not read for so many seconds."""
+    """A `send` that raises ClientGone if the client has left, or reads nothing for `seconds`."""
 
     __slots__ = ("_send", "seconds")
 
@@ -45,7 +45,7 @@ class GuardedSend:
             raise ClientGone from exc
 
     async def untimed(self, message: Any) -> None:
-        """Sends a message, for a caller that somebody watches."""
+        """Sends a message without a timeout, for callers that have a `DisconnectWatcher`."""
         try:
             await self._send(message)
         except OSError as exc:
@@ -61,7 +61,7 @@ async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, st
 
 
 class Sink(Protocol):
-    """Where the events of an answer go.
+    """The output for the events of an answer.
 
     Attributes:
         ended: whether nothing more can be written.
@@ -71,11 +71,11 @@ class Sink(Protocol):
 
     @property
     def started(self) -> bool:
-        """Whether something has been written, so that the request can't be refused any more."""
+        """Whether something has been written, so that the response can't be an error any more."""
         ...
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
-        """Sends events."""
+        """Writes events."""
         ...
 
     @property
@@ -84,40 +84,51 @@ class Sink(Protocol):
         ...
 
     def rest(self) -> float:
-        """Returns the seconds until the client has to be looked after; infinite: never."""
+        """Returns the seconds until a keep-alive is due or the client is overdue; infinite: never."""
         ...
 
     async def send_keepalive(self) -> None:
-        """Says that the answer is still being made."""
+        """Writes a keep-alive."""
         ...
 
 
 class SSEResponse:
-    """Sends the events of an answer.
+    """Sends the events of an answer as server-sent events.
 
-    Until something is written there is no status, so that a request may still be refused with one. A deadline for each
-    piece would cost a tenth of a whole answer: who watches the client looks at `overdue` instead.
+    The status is sent with the first bytes, so that until then the response can still be an error.
 
     Args:
         headers: further headers.
-        keepalive: seconds of silence after which `sign` is sent; 0: never.
-        sign: what tells the client, and the proxies on the way, that the answer is still being made.
+        keepalive: seconds of silence after which `keepalive_bytes` are sent; 0: never.
+        keepalive_bytes: what keeps the connection open in clients and proxies.
 
     Attributes:
         started: whether the response has started.
         ended: whether it has ended.
     """
 
-    __slots__ = ("_headers", "_keepalive", "_last", "_send", "_sign", "_signed", "_since", "ended", "started")
+    __slots__ = (
+        "_headers",
+        "_keepalive",
+        "_keepalive_bytes",
+        "_keepalive_sent",
+        "_last",
+        "_send",
+        "_since",
+        "ended",
+        "started",
+    )
 
-    def __init__(self, send: GuardedSend, headers: Mapping[str, str], keepalive: float, sign: bytes) -> None:
+    def __init__(self, send: GuardedSend, headers: Mapping[str, str], keepalive: float, keepalive_bytes: bytes) -> None:
         self._send = send
         self._headers = {**_HEADERS, **headers}
         self._keepalive = keepalive
-        self._sign = sign
+        self._keepalive_bytes = keepalive_bytes
         self._last = monotonic()
-        self._since: float | None = None  # when the piece that is being sent was begun
-        self._signed: anyio.Event | None = None  # set when a sign is out that is being sent
+        self._since: float | None = (
+            None  # when the write that is going on began; a timeout for each write would cost a tenth of an answer
+        )
+        self._keepalive_sent: anyio.Event | None = None  # set when the keep-alive that is being sent is out
         self.started = False
         self.ended = False
 
@@ -125,8 +136,8 @@ class SSEResponse:
         """Sends bytes; the head of the response goes before the first ones."""
         if not (data or last):
             return
-        if self._signed is not None:
-            await self._signed.wait()
+        if self._keepalive_sent is not None:
+            await self._keepalive_sent.wait()
         self._since = monotonic()
         try:
             await self._write(self._send.untimed, data, last)
@@ -145,13 +156,13 @@ class SSEResponse:
 
     @property
     def overdue(self) -> bool:
-        """Whether a piece has waited for the client for too long."""
+        """Whether a write has waited for the client longer than the send timeout."""
         return self._since is not None and self.rest() <= 0
 
     def rest(self) -> float:
-        """Returns the seconds until the client is `overdue`, or it is time to say that the answer is still being made.
+        """Returns the seconds until the client is `overdue` or a keep-alive is due.
 
-        At most those that a piece may take: one may be begun at any time.
+        They are at most the send timeout, because a write may begin at any time.
         """
         if self._since is not None:
             return self._since + self._send.seconds - monotonic()
@@ -160,29 +171,26 @@ class SSEResponse:
         return min(self._send.seconds, self._last + self._keepalive - monotonic())
 
     async def send_keepalive(self) -> None:
-        """Says that the answer is still being made."""
-        self._signed = anyio.Event()
+        """Sends a keep-alive."""
+        self._keepalive_sent = anyio.Event()
         try:
-            await self._write(self._send, self._sign, False)
+            await self._write(self._send, self._keepalive_bytes, False)
         except ClientGone:
-            self._keepalive = 0.0  # who writes the answer learns of it with its next piece, or from the server
+            self._keepalive = 0.0  # the next write, or the server, reports it
         finally:
-            self._signed.set()
-            self._signed = None
+            self._keepalive_sent.set()
+            self._keepalive_sent = None
 
 
 def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    """Headers in ASGI's form; characters that a header can't carry are replaced."""
+    """Returns headers in ASGI's form; characters that a header can't contain are replaced."""
     return [
         (name.encode("latin-1"), _UNFIT.sub("?", " ".join(text.split())).encode()) for name, text in headers.items()
     ]
 
 
 async def wait_for_disconnect(receive: Receive, sink: Sink | None = None) -> None:
-    """Returns when the client has left, or reads nothing for too long.
-
-    Meanwhile it is told now and then that its answer is still being made.
-    """
+    """Returns when the client has left or is overdue. Sends keep-alives until then."""
     while True:
         rest = inf if sink is None else sink.rest()
         if sink is not None and rest <= 0:
@@ -197,11 +205,11 @@ async def wait_for_disconnect(receive: Receive, sink: Sink | None = None) -> Non
 
 
 class DisconnectWatcher:
-    """A block in which a client is watched. Exceptions other than a cancellation must not leave it.
+    """A block that calls `left` when the client disconnects. No exception but a cancellation may leave it.
 
     Args:
         receive: waits for the client to leave.
-        sink: what keeps the connection alive; None: nothing.
+        sink: sends keep-alives; None: none are sent.
         left: called when the client has left.
     """
 
@@ -225,7 +233,7 @@ class DisconnectWatcher:
         return await self._tasks.__aexit__(kind, error, traceback)
 
     def end(self, seconds: float = 0.0) -> None:
-        """Cancels the block, at once or soon."""
+        """Cancels the block, now or in some seconds."""
         if seconds:
             self._tasks.cancel_scope.deadline = anyio.current_time() + seconds
         else:

@@ -47,12 +47,12 @@ _GRANTED = ("eager_input_streaming", "cache_control")  # arguments are sent as t
 
 
 class ResponseRecorder(Protocol):
-    """Keeps an answer of the Responses API while it is written.
+    """Records a response of the Responses API while it is written.
 
     Attributes:
-        about: members of the response that say how it is kept.
+        about: members of the response that say how it is stored.
         serializer: what writes it, from its beginning on.
-        waits: whether it goes on without its client, and so is all that gets the events.
+        waits: whether it goes on without its client, and is the only one that gets the events.
     """
 
     waits: bool
@@ -64,7 +64,7 @@ class ResponseRecorder(Protocol):
         ...
 
     async def save(self) -> str:
-        """Keeps what was written. Returns what the client is to be told of that."""
+        """Stores what was written. Returns a warning for the client, or ""."""
         ...
 
 
@@ -73,14 +73,14 @@ class ClientRequest:
     """A request of a client.
 
     Attributes:
-        body: the JSON body, as it was sent.
+        body: the JSON body.
         parsed: the same, parsed.
         stream: whether the answer is to be streamed.
         id: the id of the answer.
         created: when the request came, in seconds since 1970.
         headers: the headers of the request, with names in lower case.
         params: the parameters in its path and its query.
-        recorder: keeps the answer; None: nothing does.
+        recorder: records the answer; None: nothing does.
         dropped: warnings about members of the request that were removed before it was parsed.
         end_user: whom the request names, as `named_end_user` says it.
         turns_cached: whether a turn cache keeps what only the provider can read of the answer.
@@ -112,11 +112,11 @@ class ClientRequest:
 
 @dataclass(frozen=True, slots=True)
 class ImmediateAnswer:
-    """An answer that no model gave.
+    """An answer without a model, such as a token count.
 
     Attributes:
-        note: how it came about, for the log, and for the client where it is not what was asked for.
-        exact: whether it is what was asked for.
+        note: how it was made, for the log; and for the client if it is not exact.
+        exact: whether it is exact.
     """
 
     body: dict[str, Any]
@@ -130,20 +130,20 @@ class ImmediateAnswer:
 
 
 class ClientAPI(ABC):
-    """One API.
+    """An API that clients speak.
 
     Attributes:
-        path: where its requests are sent, with the names of parameters in braces.
+        path: of its requests, with the names of parameters in braces.
         adapter: the name of the adapter that speaks it to a provider.
-        asks_model: whether a model gives its answers.
+        asks_model: whether its answers come from a model.
         streams_partial_calls: whether its streams have calls in fragments.
         returns_ids: whether all its clients send the ids of earlier calls.
-        says_types: whether an error has the type that its provider gave it.
+        forwards_error_type: whether an error keeps the type that its provider gave it.
         continues: whether a last turn of the assistant is the beginning of the answer.
         id_prefix: how the ids of its answers begin.
         client_ids: members of its requests that identify an installation, a session or a user.
         members: the members of its requests that may reach a provider.
-        keep_alive: what is written into a stream that has been silent for a while.
+        keep_alive: the bytes that keep a silent stream open.
     """
 
     path: ClassVar[str]
@@ -164,7 +164,7 @@ class ClientAPI(ABC):
 
     @classmethod
     def matches(cls, path: str, headers: Mapping[str, str]) -> bool:
-        """Returns whether a request to another path than that of an answer is one of this API."""
+        """Returns whether a request to another path, such as the list of models, is one of this API."""
         return False
 
     def read(
@@ -174,7 +174,7 @@ class ClientAPI(ABC):
 
         Args:
             params: the parameters in its path and its query.
-            adapters: the wire formats of the providers that will be asked.
+            adapters: the adapters of the providers that may answer.
             rest: `id`, `created`, `headers`, `dropped` and `end_user` of the request.
         """
         native = set(adapters) == {self.adapter}
@@ -194,18 +194,18 @@ class ClientAPI(ABC):
         """Parses a request. Raises ConfigError with the path to what is wrong in it."""
 
     def parse_native(self, body: Any, params: Mapping[str, str]) -> Request:
-        """Parses a request for providers that speak this API themselves, and so can take all that it has."""
+        """Parses a request for providers of this API, which accept all its members."""
         return self.parse(body, params)
 
     @abstractmethod
     def serializer(self, request: ClientRequest) -> StreamSerializer:
-        """Returns the writer of a streamed answer."""
+        """Returns the serializer of the answer."""
 
     async def immediate_answer(self, request: ClientRequest, route: ModelRoute) -> ImmediateAnswer | None:
-        """Returns the answer to a request that no model answers; None for one that a model does.
+        """Returns the answer to a request that needs no model; None for any other.
 
         Raises:
-            HTTPError: the provider refused what it was asked for.
+            HTTPError: the provider refused it.
         """
         return None
 
@@ -237,7 +237,7 @@ class ClientAPI(ABC):
         return replace(info, message=f"{info.message} (server error)")
 
     def split_failure(self, failure: bytes) -> list[bytes]:
-        """Returns the end of a stream that failed in the pieces that clients have to get one by one."""
+        """Returns the end of a failed stream, in the pieces that clients must get one by one."""
         return [failure]
 
     def error(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any]]:
@@ -246,7 +246,7 @@ class ClientAPI(ABC):
 
     @staticmethod
     def model_entry(name: str, began: int) -> dict[str, Any]:
-        """Returns what a client is told of a model. `began` is when the server started, in seconds since 1970."""
+        """Returns a model's entry in the list. `began`: when the server started, in seconds since 1970."""
         return {"id": name, "object": "model", "created": began, "owned_by": "streamfold"}
 
     @classmethod
@@ -255,15 +255,15 @@ class ClientAPI(ABC):
         return {"object": "list", "data": [cls.model_entry(name, began) for name in names]}
 
     def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
-        """Returns the request for providers that may speak other APIs, and warnings about what they can't be asked.
+        """Returns the request for providers that may speak other APIs, and warnings about what is not sent.
 
         Raises:
-            ConfigError: they can't be asked at all.
+            ConfigError: it can't be sent to them.
         """
         return request, []
 
     def without_client_ids(self, request: ClientRequest) -> ClientRequest:
-        """Returns the request without what identifies the client's installation and user, unless that is to be sent."""
+        """Returns the request without `client_ids`, unless `forward_client_ids` is set."""
         extra = request.parsed.options.extra_body
         if self.options.forward_client_ids or not extra.keys() & set(self.client_ids):
             return request
@@ -319,7 +319,7 @@ def permitted_members(
 
 
 def with_operator_members(request: ClientRequest, endpoints: Collection[BackendInfo]) -> tuple[ClientRequest, Warnings]:
-    """Returns a request in which nothing replaces what the operator's `extra_body` sets, and the warnings about it.
+    """Returns a request that replaces nothing of the operator's `extra_body`, and warnings about what is not sent.
 
     A provider's own `extra_body` is merged by member, and a request's value replaces a configured one. So a member of
     both is sent as the client wrote it with the operator's values over it, or, where the endpoints that may answer are

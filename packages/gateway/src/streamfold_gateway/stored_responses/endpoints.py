@@ -1,7 +1,7 @@
-"""The paths of kept responses: https://platform.openai.com/docs/api-reference/responses.
+"""Endpoints of stored responses: https://platform.openai.com/docs/api-reference/responses.
 
-A request is changed as little as possible and then answered as any other: what it refers to is written into its input,
-and what says how it is to be kept is taken out. Its body is parsed once, and each event of its answer written once.
+The items that a request refers to are written into its input, and the members that say how it is stored are removed.
+Then it is answered as any other request.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from .recorder import AttachedRecorder, BackgroundResponse, RecorderMemory
 from .references import ReferenceResolver, input_items, listed_item, not_found
 from .store import ResponseStore, StoredResponse
 
-_POLL = 0.25  # seconds between two looks at an answer that another process makes
-_WATCH = 1.0  # seconds between two looks whether another process has given an answer up
-_PATIENCE = 20  # looks at an answer that another process was asked to give up
-_LOST = 120  # looks in vain at a store that fails, while a client reads along
+_POLL = 0.25  # seconds between two looks at a response that another process makes
+_WATCH = 1.0  # seconds between two looks whether another process has cancelled a response
+_PATIENCE = 20  # looks at a response that another process was told to cancel
+_LOST = 120  # failed looks at a store, while a client reads events
 _PAGE = 20  # items, unless the client says otherwise
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
-_OURS = ("previous_response_id", "background")  # members that say how a response is kept
+_OURS = ("previous_response_id", "background")  # members that say how a response is stored
 
 _logger = logging.getLogger("streamfold.gateway")
 
 
 class StoredResponses:
-    """Answers the requests of the Responses API, and keeps what it answered.
+    """Answers the requests of the Responses API, and stores the responses.
 
-    Responses are kept unless a request says `store: false`. One that says `store: true` or `background: true` goes on
-    when its client has left; any other is given up, as everywhere.
+    Responses are stored unless a request says `store: false`. With `store: true` or `background: true` they go on when
+    their client has left; any other is cancelled then.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class StoredResponses:
         self._running: dict[str, BackgroundResponse] = {}
 
     def routes(self) -> list[Route]:
-        """Returns the paths that are served."""
+        """Returns the routes of all endpoints."""
         one = f"{self._api.path}/{{response_id}}"
         return [
             Route(self._api.path, APIRoute(partial(self.answer, self._create)), methods=["POST"]),
@@ -74,7 +74,7 @@ class StoredResponses:
         ]
 
     async def answer(self, handle: Handler, scope: Any, receive: Receive, send: Send) -> None:
-        """Answers one request, with an error in the API's form if need be."""
+        """Answers one request. A failure of the store is a 503."""
 
         async def guarded(incoming: IncomingRequest) -> None:
             try:
@@ -96,7 +96,7 @@ class StoredResponses:
     async def _begun(
         self, incoming: IncomingRequest, body: RequestBodyJSON
     ) -> tuple[Answering, BackgroundResponse] | None:
-        """Answers a request; or returns an answer that is to be made without its client."""
+        """Answers a request, or returns a response that is going to be made without its client."""
         payload = body.value
         if not isinstance(payload, dict) or (
             payload.get("store") is False and not any(payload.get(name) for name in _OURS)
@@ -130,7 +130,7 @@ class StoredResponses:
     async def _running_for(
         self, incoming: IncomingRequest, body: RequestBodyJSON, kept: StoredResponse, about: Mapping[str, Any]
     ) -> tuple[Answering, BackgroundResponse]:
-        """Returns an answer that is to be made without its client. Mistakes of its request are raised at once."""
+        """Returns a response that is going to be made without its client. Mistakes in the request are raised."""
         answering = await self._handler.answering(incoming, body)
         request = answering.request
         head = {"id": kept.id, "created_at": request.created, "model": request.model, "status": "queued"}
@@ -141,7 +141,7 @@ class StoredResponses:
         ), running
 
     async def _expand(self, body: RequestBodyJSON, payload: Mapping[str, Any], caller: str, user: str) -> list[Any]:
-        """Writes what a request refers to into its body. Returns the request's own items."""
+        """Writes the items that a request refers to into its body. Returns the request's own items."""
         conversation = ReferenceResolver(self._responses, caller, user, body.grow)
         sent = {name: value for name, value in payload.items() if name not in (*_OURS, "store")}
         items = await conversation.resolved(input_items(payload.get("input")))
@@ -158,9 +158,9 @@ class StoredResponses:
     async def _detached(
         self, incoming: IncomingRequest, answering: Answering, running: BackgroundResponse, size: int
     ) -> None:
-        """Has the answer made by a task of its own, and reads along for as long as the client is there."""
+        """Starts a task that makes the response, and serves its client meanwhile."""
         try:
-            await self._handler.reserve(answering, incoming.client)  # what is beyond the limits is not queued
+            await self._handler.reserve(answering, incoming.client)  # a request beyond the limits is not queued
             if not await running.begin() and running.about["background"]:
                 raise http_error(413, "background: the request is too large to be kept")
         except BaseException:
@@ -185,7 +185,7 @@ class StoredResponses:
                     tasks.start_soon(self._watch, running)
                     await self._run(running, answering, client)
                     tasks.cancel_scope.cancel()
-        except Exception:  # it is the task of nobody: its failure must not end the answers of others
+        except Exception:  # in the app's task group: a failure must not end the responses of others
             _logger.exception("%s: failed: unexpected error", running.kept.id)
         finally:
             with anyio.CancelScope(shield=True):
@@ -203,7 +203,7 @@ class StoredResponses:
             answering.log.disconnected()
 
     async def _watch(self, running: BackgroundResponse) -> None:
-        """Gives the answer up if another process asks for it."""
+        """Cancels the response if another process asks for it."""
         wanted = None
         while wanted is None:
             await anyio.sleep(_WATCH)
@@ -225,7 +225,7 @@ class StoredResponses:
         headers |= {"x-streamfold-warnings": warnings[:LONGEST_HEADER]} if warnings else {}
         await send_json(incoming.send, 200, response, headers)
 
-    # --- responses that are kept --------------------------------------------------------------------------------------
+    # --- stored responses --------------------------------------------------------------------------------------------
 
     async def _get(self, incoming: IncomingRequest) -> None:
         kept, query = await self._kept(incoming), QueryParams(incoming.scope["query_string"])
@@ -249,7 +249,7 @@ class StoredResponses:
             late = not (await self._cancelled(incoming, kept)).ended
         await self._responses.delete(kept.id, kept.owner)
         if late:
-            await self._responses.cancel(kept)  # who makes it is to keep nothing more of it
+            await self._responses.cancel(kept)  # the process that makes it must store nothing more of it
         body = {"id": kept.id, "object": "response", "deleted": True}
         await send_json(incoming.send, 200, body, self._api.headers(incoming.log.id))
 
@@ -264,7 +264,7 @@ class StoredResponses:
         await send_json(incoming.send, 200, kept.response, self._api.headers(incoming.log.id))
 
     async def _cancelled(self, incoming: IncomingRequest, kept: StoredResponse) -> StoredResponse:
-        """Asks the process that makes a response to give it up, and waits for it a while."""
+        """Asks the process that makes a response to cancel it, and waits for some seconds."""
         await self._responses.cancel(kept)
         for _ in range(_PATIENCE):
             await anyio.sleep(_POLL)
@@ -289,7 +289,7 @@ class StoredResponses:
 
     async def _kept(self, incoming: IncomingRequest) -> StoredResponse:
         response_id, scope = incoming.scope["path_params"]["response_id"], incoming.scope
-        # The API has no place for an end user in these requests: who has the owner's key and our id may see it.
+        # These requests name no end user: a client with the owner's key and the id may see the response.
         user = named_end_user(QueryParams(scope["query_string"]), Headers(scope=scope), explicit=True) or None
         running = self._running.get(response_id)
         if running is not None and running.kept.owner == incoming.client.id and not running.forgotten:
@@ -301,7 +301,7 @@ class StoredResponses:
         return kept
 
     async def _follow(self, incoming: IncomingRequest, response_id: str, after: int) -> None:
-        """Writes the events of a response to a client, those that are there and those that come."""
+        """Sends the events of a response to a client: those so far, and then new ones."""
         headers = self._api.headers(response_id)
         sink = SSEResponse(incoming.send, headers, self._handler.options.keepalive, self._api.keep_alive)
         running = self._running.get(response_id)
@@ -314,7 +314,7 @@ class StoredResponses:
     async def _read_along(
         self, running: BackgroundResponse, sink: SSEResponse, incoming: IncomingRequest, after: int
     ) -> None:
-        """Reads the events of an answer that this process makes."""
+        """Sends the events of a response that this process makes."""
         with running.followed(after) as follower:
             while events := await running.next_events(follower):
                 data = b"".join([event.data for event in events])
@@ -332,7 +332,7 @@ class StoredResponses:
             await sink.write(b"", last=True)
 
     async def _read(self, sink: SSEResponse, incoming: IncomingRequest, response_id: str, after: int) -> None:
-        """Reads the events of an answer that is kept, or that another process makes."""
+        """Sends the events of a response that has ended, or that another process makes."""
         at, looks = after, 0
         while not sink.ended:
             try:
@@ -359,14 +359,14 @@ class StoredResponses:
 
 
 async def _discard(message: Any) -> None:
-    """Stands for a client that does not wait."""
+    """Sends a message to no client."""
 
 
 async def _while_connected(receive: Receive, work: Coroutine[Any, Any, None], sink: Sink | None = None) -> None:
-    """Does something for as long as the client is there. Raises ClientGone if it leaves before the end.
+    """Runs `work` until the client disconnects. Raises ClientGone if that is before its end.
 
     Args:
-        sink: what keeps the connection alive meanwhile.
+        sink: sends keep-alives meanwhile.
     """
     done, failure = False, None
 

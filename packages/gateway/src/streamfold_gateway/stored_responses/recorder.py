@@ -19,34 +19,31 @@ from streamfold.types import ErrorInfo
 from ..http_errors import HTTPError
 from .store import ResponseStore, StoredEvent, StoredResponse, interrupted_response
 
-# Answers that are kept while they are made, and how much all of them may hold together.
-# Each listens to its emitter, which writes each event once.
-
-_PIECE = 64  # bytes that a piece of a text takes beside its characters, as long as it is a piece
-_GATHERED = 2  # places that gather the pieces: what is written, and the reply
-_WRITTEN = 5  # times that a whole text is there at the end: itself, in the three events that complete it, in the last
-_SMALL = 2**18  # bytes of an answer that never waits for room
+_PIECE = 64  # bytes that a piece of a text takes beside its characters
+_GATHERED = 2  # copies of the pieces: in the serializer and in the reply
+_WRITTEN = 5  # copies of a whole text at the end: itself, in the three events that complete it, in the last one
+_SMALL = 2**18  # bytes up to which an answer never waits for memory
 _AT_THE_END = 4  # times that a text is written again when it ends: in its three events, and in the response
 TOO_LONG = "response_not_kept: it is too long for the store, so that nothing can refer to it"
 NO_EVENTS = "response_not_resumable: it is too long to keep its events"
 
 
 class Recorder:
-    """An answer that is being made and kept.
+    """Records a response while it is made.
 
     Args:
         kept: the response before it has begun.
-        about: members of the response that say how it is kept.
+        about: members of the response that say how it is stored.
 
     Attributes:
         emitter: writes the answer; None before it has begun.
-        events: those that are held.
-        held: how many bytes they are.
-        chars, pieces: the text that has come, and in how many pieces.
-        waits: whether it can wait for room: it goes on without its client.
-        stuck: whether it waits for somebody who reads slowly.
-        resumable: whether they are kept.
-        state: the JSON of the response as it is so far, a part of an event.
+        events: the events in memory.
+        held: their size in bytes.
+        chars, pieces: the length of the text so far, and the number of its pieces.
+        waits: whether it can wait for memory, because it goes on without its client.
+        stuck: whether it waits for a subscriber that reads slowly.
+        resumable: whether the events are stored.
+        state: the JSON of the response so far, as a part of an event.
         over: whether the event that ends it has been written.
     """
 
@@ -84,11 +81,11 @@ class Recorder:
             self.forget_events()
 
     def close(self) -> None:
-        """Counts it no more."""
+        """Removes it from the memory limit."""
         self._memory.remove(self)
 
     def forget_events(self) -> None:
-        """Keeps the response alone from now on."""
+        """Drops the events: only the response is stored from now on."""
         self.resumable = False
         self._release()
 
@@ -97,17 +94,17 @@ class Recorder:
         return self.resumable
 
     def wake(self) -> None:
-        """Looks whether it may go on."""
+        """Checks whether it may go on."""
 
     @property
     def weight(self) -> int:
-        """The bytes of it that are held: events and, of one that goes on without its client, what has come of it."""
+        """Its bytes in memory: events and, if it goes on without its client, the answer so far."""
         gathered = _GATHERED * (self.chars + _PIECE * self.pieces) + _WRITTEN * self.chars
         return self.held + (gathered if self.waits else 0)
 
     @property
     def may_wait(self) -> bool:
-        """Whether it waits for room where there is none."""
+        """Whether it waits when the memory is used up."""
         return self.waits and not self.over and self.weight > _SMALL
 
     def _count(self, more: int) -> None:
@@ -123,10 +120,10 @@ class Recorder:
 
 
 class AttachedRecorder(Recorder):
-    """An answer that is kept when it is whole, and given up with its client."""
+    """Records a response that is stored when it is complete, and cancelled when its client disconnects."""
 
     async def save(self) -> str:
-        """Keeps the response. Returns what its client is to be told of that; "" if all of it is kept."""
+        """Stores the response. Returns a warning for the client; "" if all of it is stored."""
         streamed = self.kept.resumable
         try:
             for _ in range(2):
@@ -139,35 +136,34 @@ class AttachedRecorder(Recorder):
 
 
 class RecorderMemory:
-    """How many bytes all answers under way may hold together.
+    """The memory that all responses may take while they are made.
 
-    The largest ones give their events up first. If that is not enough, answers that nobody waits for stop reading what
-    their providers send, all but the first of them, until there is room. So what they hold together is the bound, one
-    answer, and a little for each.
+    The largest ones drop their events first. If that is not enough, responses without a client stop reading from their
+    providers, all but the first, until memory is free. So together they take the limit, one answer, and a little each.
 
     Args:
-        size: the bound.
+        size: the limit in bytes.
     """
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._events = 0
         self._making: dict[Recorder, None] = {}  # the oldest first
-        self._full = False  # somebody waits for room
+        self._full = False  # whether a response waits for memory
 
     def add(self, making: Recorder) -> None:
-        """Counts an answer from now on."""
+        """Adds a response."""
         self._making[making] = None
 
     def remove(self, making: Recorder) -> None:
-        """Counts an answer no more."""
+        """Removes a response."""
         if making in self._making:
             del self._making[making]
             self._events -= making.held
             self.wake()
 
     def count(self, making: Recorder, more: int) -> None:
-        """Counts bytes of events, and makes room as far as nobody waits for them."""
+        """Adds bytes of events, and drops events where the limit is passed."""
         making.held += more
         if making not in self._making:
             return
@@ -181,7 +177,7 @@ class RecorderMemory:
             self.wake()
 
     def has_capacity(self, making: Recorder) -> bool:
-        """Returns whether an answer that nobody waits for may go on."""
+        """Returns whether a response without a client may go on."""
         if not making.may_wait or sum(each.weight for each in self._making) <= self._size:
             return True
         first = next(each for each in self._making if each is making or (each.may_wait and not each.blocked))
@@ -189,7 +185,7 @@ class RecorderMemory:
         return first is making
 
     def wake(self) -> None:
-        """Has all answers look whether they may go on."""
+        """Wakes all responses, which check whether they may go on."""
         if self._full:
             self._full = False
             for each in self._making:
@@ -200,10 +196,10 @@ _BACKLOG = 2**20  # bytes that may wait for clients that read slowly, of an answ
 
 
 class Subscriber:
-    """Who reads along.
+    """A reader of the events of a running response.
 
     Attributes:
-        at: the number of the last event that it has got.
+        at: the number of the last event that it has received.
     """
 
     def __init__(self, at: int) -> None:
@@ -211,17 +207,17 @@ class Subscriber:
 
 
 class BackgroundResponse(Recorder):
-    """An answer that goes on without its client: whoever wants to may read along, or end it.
+    """A response that goes on without its client. Any number of subscribers may read its events, or cancel it.
 
-    An event is told when it is kept. The store does not hold up the provider: while it takes some, others gather. It
-    stands where the client would: `receive`, and the attributes and methods of a sink.
+    Events reach subscribers once they are stored. The store does not delay the provider: events gather while others are
+    written. For `Answering` it takes the place of the client: it has `receive`, and is a `Sink`.
 
     Attributes:
-        forgotten: whether nothing of it is to be kept.
-        refused: why there is no answer; None too where nobody waits for it.
-        done: whether nothing more will come.
+        forgotten: whether it was deleted, so that nothing of it is stored.
+        refused: the error that it ended with before it began, if a client waits for it.
+        done: whether no event will follow.
         warnings: those of the answer, at its end.
-        storage_warning: what else whoever reads is to be told at its end.
+        storage_warning: a further warning for subscribers at its end.
     """
 
     waits = True
@@ -235,7 +231,7 @@ class BackgroundResponse(Recorder):
         self._closed = False
         self._told = -1
         self._last = -1  # the number of the last event
-        self._shown: bytes | memoryview = b""  # the state that is told
+        self._shown: bytes | memoryview = b""  # the state that subscribers know
         self._gone = anyio.Event()
         self._news = anyio.Event()
         self._changed = anyio.Event()
@@ -243,7 +239,7 @@ class BackgroundResponse(Recorder):
         self._saved: tuple[bytes | memoryview, bool] = (
             b"",
             True,
-        )  # the state that is kept, and whether it says that events are
+        )  # the stored state, and whether it says that events are stored
         self.forgotten = self._not_stored = False
         self.ended = False
         self.warnings: list[str] = []
@@ -252,27 +248,29 @@ class BackgroundResponse(Recorder):
         self.done = False
 
     async def begin(self) -> bool:
-        """Keeps the response before its answer has begun. Returns whether it is kept."""
+        """Stores the response before its answer begins. Returns whether it is stored."""
         self._not_stored = not await self._put(self.state_of(self.kept.response), [], ended=False)
         return not self._not_stored
 
     def close(self) -> None:
-        """Counts it no more, and forgets what has come as soon as nobody uses it."""
+        """Removes it from the memory limit, and frees its memory as soon as it is not used any more."""
         super().close()
         self._closed = True
-        with self.used():
-            pass
+        self._free_unused()
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Leaves what has come there for as long as somebody uses it, though it has been closed."""
+        """Keeps its memory inside the block, even if it is closed meanwhile."""
         self._users += 1
         try:
             yield
         finally:
             self._users -= 1
-            if self._closed and not self._users:  # a cancelled task may refer to it until it is collected
-                self.serializer, self.events, self.state, self._shown = None, [], b"", b""
+            self._free_unused()
+
+    def _free_unused(self) -> None:
+        if self._closed and not self._users:  # a cancelled task may refer to it until it is collected
+            self.serializer, self.events, self.state, self._shown = None, [], b"", b""
 
     @staticmethod
     def state_of(response: Mapping[str, Any]) -> bytes:
@@ -299,7 +297,7 @@ class BackgroundResponse(Recorder):
         return True
 
     def _release(self) -> None:
-        """Forgets the events that nobody waits for."""
+        """Drops the events that all subscribers have received."""
         left = self._behind(min((follower.at for follower in self._followers), default=self._last))
         freed, self.events = self.events[: len(self.events) - len(left)], left
         self._count(-sum(len(event.data) for event in freed))
@@ -309,21 +307,21 @@ class BackgroundResponse(Recorder):
         return self.events[max(0, number + 1 - self.events[0].number) :] if self.events else []
 
     async def receive(self) -> Any:
-        """Waits until the answer is to be given up, and says that the client is gone."""
+        """Waits until the response is cancelled, and returns a disconnect."""
         await self._gone.wait()
         return {"type": "http.disconnect"}
 
     @property
     def started(self) -> bool:
-        """Whether there is a response to go on with."""
+        """Whether the response has begun."""
         return bool(self.state)
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
-        """Takes note that events have been written; `note` has them."""
+        """Waits while the memory is used up. The events themselves come by `note`."""
         while not self.done:
             blocked, self.blocked = self.blocked, not self.resumable and self.held > _BACKLOG
             if self.blocked and not blocked:
-                self._memory.wake()  # others may go on instead
+                self._memory.wake()  # other responses may go on instead
             elif self._memory.has_capacity(self) and not self.blocked:
                 return
             else:
@@ -331,18 +329,18 @@ class BackgroundResponse(Recorder):
 
     @property
     def overdue(self) -> bool:
-        """False: no client has to read."""
+        """False: there is no client."""
         return False
 
     def rest(self) -> float:
-        """Returns infinity: there is no connection to keep alive."""
+        """Returns infinity: there is no connection."""
         return inf
 
     async def send_keepalive(self) -> None:
         """Does nothing."""
 
     async def save_continuously(self) -> None:
-        """Keeps and tells events as they come, until it is cancelled."""
+        """Stores events as they come, until it is cancelled."""
         while True:
             await self._news.wait()
             self._news = anyio.Event()
@@ -351,18 +349,18 @@ class BackgroundResponse(Recorder):
     # --- its end ------------------------------------------------------------------------------------------------------
 
     async def refuse(self, refusal: HTTPError) -> None:
-        """Ends it before it has begun."""
+        """Ends it with an error before it has begun."""
         if self.about["background"]:
             info = refusal.info
             await self.fail(ErrorInfo(info.message, code=info.code or info.type or "server_error"))
             return
         self.forgotten = True
-        await self._delete()  # first: whoever is told may ask for it
+        await self._delete()  # first: subscribers may fetch it
         self.refused = refusal
         self._notify()
 
     async def fail(self, info: ErrorInfo) -> None:
-        """Ends it as it is, if it has no end yet."""
+        """Ends it with an error, if it has not ended."""
         if self.serializer is not None:
             self.serializer.feed(Failure(info))
         elif self.refused is None:
@@ -370,7 +368,7 @@ class BackgroundResponse(Recorder):
         await self.save()
 
     async def cancel(self) -> None:
-        """Gives the answer up, with what had come of it, and closes the provider's connection."""
+        """Cancels it, and closes the connection to the provider. What it has so far is stored."""
         if self.serializer is not None:
             self.serializer.cancel()
         elif self.refused is None:
@@ -379,7 +377,7 @@ class BackgroundResponse(Recorder):
         await self.save()
 
     async def forget(self) -> None:
-        """Gives the answer up, and keeps nothing of it."""
+        """Cancels it, and stores nothing of it."""
         self.forgotten = True
         await self.cancel()
 
@@ -390,7 +388,7 @@ class BackgroundResponse(Recorder):
     # --- keeping and telling ------------------------------------------------------------------------------------------
 
     async def save(self) -> str:
-        """Keeps what has come, and tells it. Its readers are told the rest: see `storage_warning`."""
+        """Stores the events so far and passes them to subscribers, who get `storage_warning` too."""
         async with self._saving:
             while (last := self._last) > self._told:
                 state = self.state
@@ -406,7 +404,7 @@ class BackgroundResponse(Recorder):
             return
         new = state if over or state is not self._saved[0] else b""
         head = over or self.resumable != self._saved[1]
-        if head and self._saved[1] and not self.resumable:  # what is kept of its events is of no use, but takes room
+        if head and self._saved[1] and not self.resumable:  # its stored events are of no use, but take space
             await self._delete()
             new = state
         self._saved = state, self.resumable
@@ -417,7 +415,7 @@ class BackgroundResponse(Recorder):
             self.storage_warning = NO_EVENTS
 
     async def _keep_less(self, state: bytes | memoryview, *, fits: bool) -> None:
-        """Keeps the end of a response that is too long to keep all of it, or says that it is."""
+        """Stores the response without its events, or that it is too long to be stored."""
         self.forget_events()
         await self._delete()
         if fits and await self._put(state, [], ended=True):
@@ -430,18 +428,18 @@ class BackgroundResponse(Recorder):
             await self._put(self.state_of(response), [], ended=True)
 
     async def _delete(self) -> None:
-        with suppress(StoreError):  # it is out of reach: what it has of this answer is the beginning, without an end
+        with suppress(StoreError):  # out of reach: it has the beginning of this response, without an end
             await self._responses.delete(self.kept.id, self.kept.owner)
 
     @property
     def response(self) -> dict[str, Any]:
-        """The response as far as it is told: other processes know as much."""
+        """The response as far as it is stored."""
         read: dict[str, Any] = json.loads(str(self._shown, "utf-8")) if self._shown else self.kept.response
         return read
 
     @contextmanager
     def followed(self, after: int) -> Iterator[Subscriber]:
-        """Gives what stands for a reader of the events behind a number, for as long as it reads."""
+        """Yields a subscriber to the events behind a number."""
         follower = Subscriber(after)
         self._followers.add(follower)
         try:
@@ -454,7 +452,7 @@ class BackgroundResponse(Recorder):
             self.wake()
 
     async def next_events(self, follower: Subscriber) -> list[StoredEvent]:
-        """Waits for events that a reader has not got, or for the end. Returns some of them: none at the end."""
+        """Returns the next events for a subscriber, once there are some; none at the end."""
         while True:
             found, size = list[StoredEvent](), 0
             for event in self._behind(follower.at):
@@ -467,7 +465,7 @@ class BackgroundResponse(Recorder):
             await self._changed.wait()
 
     def done_by(self, event: StoredEvent) -> bool:
-        """Returns whether nothing more will come behind an event."""
+        """Returns whether an event is the last one."""
         return self.done and event.number == self._last
 
     async def until_done(self) -> None:
@@ -476,11 +474,11 @@ class BackgroundResponse(Recorder):
             await self._changed.wait()
 
     def as_kept(self) -> StoredResponse:
-        """Returns the response as it is so far."""
+        """Returns the response so far."""
         return replace(self.kept, response=self.response, resumable=self.resumable)
 
     def acknowledge(self, follower: Subscriber, events: list[StoredEvent]) -> None:
-        """Notes that a reader has got events."""
+        """Notes that a subscriber has received events."""
         follower.at = events[-1].number
         if not self.resumable:
             self._release()
@@ -493,6 +491,6 @@ class BackgroundResponse(Recorder):
         self.wake()
 
     def wake(self) -> None:
-        """Looks whether it may go on, and so do its readers."""
+        """Checks whether it may go on, and so do its subscribers."""
         changed, self._changed = self._changed, anyio.Event()
         changed.set()

@@ -41,7 +41,7 @@ def listed_item(item: Any, item_id: str) -> dict[str, Any]:
 
 
 class ReferenceResolver:
-    """Finds what requests of one client refer to.
+    """Resolves references in the requests of one client.
 
     Args:
         owner: the client.
@@ -58,7 +58,7 @@ class ReferenceResolver:
         self._count = count
 
     async def earlier_items(self, response_id: str) -> list[Any]:
-        """Returns the items of a response and of all that it continues: inputs and outputs, the first ones first.
+        """Returns the items of a response and of all that it continues, inputs and outputs in their order.
 
         Raises:
             HTTPError: one of them is not kept here, or is still under way; or they are too many together.
@@ -83,7 +83,7 @@ class ReferenceResolver:
         return [item for turn in reversed(turns) for item in turn]
 
     async def resolved(self, items: list[Any]) -> list[Any]:
-        """Returns items with those in the place of references that are kept here. Other references stay.
+        """Returns items, with stored ones in place of references. References to unknown items stay.
 
         Raises:
             HTTPError: they are too many together.

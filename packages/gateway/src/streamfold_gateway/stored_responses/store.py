@@ -68,7 +68,7 @@ def cut_events(data: bytes, last: int) -> Iterator[StoredEvent]:
 def interrupted_response(
     response: Mapping[str, Any], events: Iterable[StoredEvent], status: str, **members: Any
 ) -> tuple[dict[str, Any], StoredEvent]:
-    """Returns a response that has no end as far as it came, and the event that ends it.
+    """Returns a response that broke off, as far as it is known, and an event that ends it.
 
     Items that were under way are `incomplete`: nothing in them, a call least of all, can be taken for whole.
 
@@ -134,7 +134,7 @@ _STOPPED = {
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """A response, and what it answers.
+    """A response with the items of its request.
 
     Attributes:
         owner: whose it is: nobody else gets it.
@@ -162,7 +162,7 @@ class StoredResponse:
 
 
 class ResponseStore:
-    """Keeps responses in a store. All methods but `running` raise StoreError.
+    """Stores responses. All methods raise StoreError.
 
     Args:
         size: bytes of all responses together.
@@ -185,7 +185,7 @@ class ResponseStore:
         ended: bool,
         head: bool = True,
     ) -> bool:
-        """Keeps a response, or what is new of it. Returns whether it is kept.
+        """Stores a response, or what is new of it. Returns whether it is stored.
 
         Args:
             state: the JSON of the response; empty if there is nothing new of it.
