@@ -560,6 +560,17 @@ async def test_limits_hold() -> None:
     assert "limits.text_chars" in str(seen.error)
 
 
+@pytest.mark.parametrize("size", [1, 40, 10_000])
+def test_an_event_that_is_too_large_is_not_passed_on_in_part(size: int) -> None:
+    """The error behind it can be read, and nothing of the event is joined with it."""
+    repair = RepairSettings(limits=Limits(event_bytes=1000)).stream("chat", {"model": "m"})
+    body = text("Hi") + text("x" * 2000)
+    out = b"".join([repair.feed(body[at : at + size]) for at in range(0, len(body), size)]) + repair.close()
+    first, error = payloads(out)
+    assert first["choices"][0]["delta"]["content"] == "Hi"
+    assert "limits.event_bytes" in error["error"]["message"]
+
+
 async def test_an_adapter_that_is_named_reads_every_path() -> None:
     """Where a server has paths of its own, the wire format is named."""
     below = stored(httpx, call(entry(0, None, "f", CITY)) + fin("stop") + DONE)

@@ -181,6 +181,7 @@ class StreamRepair(_Repair):
         )
         self._scanner = EventScanner()
         self._raw = b""  # of the event that is arriving
+        self._largest = repairs.limits.event_bytes
         self._warnings = 0  # so many have been looked at
         self._ended = False
 
@@ -251,6 +252,11 @@ class StreamRepair(_Repair):
         raw, self._raw = self._raw, b""
         if self._unread:
             return self._as_it_came(raw) if self._rewriter.done else raw
+        # Of an event that is too large nothing is passed on: half of it would be read together with the error.
+        if not ends or (self._rewriter.error is not None and len(raw) > self._largest):
+            out = self._passage.fail()
+            self._check_end()
+            return out
         return self._passed(raw)
 
     def _behind(self, piece: bytes, *, ends: bool) -> bytes:
