@@ -125,7 +125,8 @@ async def messages_of(conversation: Conversation) -> list[Message]:
     return built
 
 
-def _tools(conversation: Conversation) -> list[Tool]:
+def tools_of(conversation: Conversation) -> list[Tool]:
+    """Returns the tools that a conversation calls."""
     schema = {"type": "object", "properties": {"query": {"type": "string"}, "limit": {"type": "integer"}}}
     return [Tool(name, "Looks something up.", schema) for name in conversation.tools]
 
@@ -139,7 +140,7 @@ async def send(conversation: Conversation, endpoint: Endpoint) -> Outcome:
     try:
         messages = await messages_of(conversation)
         async with provider_of(endpoint, transport) as provider:
-            answer = await provider.chat(messages, _tools(conversation), stream=False, **endpoint.options)
+            answer = await provider.chat(messages, tools_of(conversation), stream=False, **endpoint.options)
         warnings = answer.warnings
     except ConfigError as error:
         if transport.received or "is not set" in str(error):  # an address without its variable is no finding

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from .conversations import TWISTS, Conversation, Turn, conversations, verdict
 from .examples import examples_of, faults
-from .oracle import Finding, findings
+from .matrix import messages_of, provider_of, tools_of
+from .oracle import MARK, Finding, findings
 from .rules import Endpoint, check_names, load_endpoints
+from .transport import StrictTransport
 
 ROWS = load_endpoints()
 
@@ -129,3 +133,30 @@ def test_the_oracle_finds_what_is_lost_moved_changed_and_invented() -> None:
     assert Finding("system text moved among the turns", "m1k") in _found(
         first, answer, {**last, "content": "m4k go on. m1k be brief."}
     )
+
+
+def _without(value: Any, mark: str) -> Any:
+    """The same JSON value with each text that has a mark made blank."""
+    if isinstance(value, str):
+        return "" if mark in MARK.findall(value) else value
+    if isinstance(value, list):
+        return [_without(each, mark) for each in value]
+    if isinstance(value, dict):
+        return {key: _without(each, mark) for key, each in value.items()}
+    return value
+
+
+@pytest.mark.one_loop
+@pytest.mark.parametrize("name", ["openai", "openai-responses", "anthropic", "gemini"])
+async def test_the_oracle_misses_no_text_that_is_taken_out_of_a_sent_body(name: str) -> None:
+    """In each wire format: a body as it was sent has no findings; without any one of its texts it has some."""
+    row = ROWS[name]
+    conversation = next(each for each in conversations() if each.kinds == ("many_calls",))
+    transport = StrictTransport(row)
+    async with provider_of(row, transport) as provider:
+        await provider.chat(await messages_of(conversation), tools_of(conversation), stream=False)
+    body = dict(transport.received[-1][0])
+    assert findings(conversation, row.wire, body) == []
+    marks = set(MARK.findall(json.dumps(body)))
+    assert len(marks) > 15
+    assert [mark for mark in marks if not findings(conversation, row.wire, _without(body, mark))] == []
