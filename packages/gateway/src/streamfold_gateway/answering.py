@@ -218,7 +218,7 @@ class Answering:
         if sink.started:
             await self._end_failed(sink, writer.fail(self.api.info(refusal)))
         else:
-            await send_json(send, *self.api.error(refusal, self.request.id), self._headers)
+            await send_json(send, *self.api.error_response(refusal, self.request.id))
 
     async def settle(self) -> None:
         """Charges what the request has used."""

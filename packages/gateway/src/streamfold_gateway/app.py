@@ -78,18 +78,11 @@ def gateway(
     Raises:
         ConfigError: there is nothing to serve, or something in the arguments can't be used.
     """
-    if providers is not None and not isinstance(providers, Mapping):
-        providers = {providers.name: providers}
     named = {"turn_cache": turn_cache} if isinstance(turn_cache, str | bool) else {}
     read = read_settings(GatewayOptions, {**options, **named}, "gateway")
-    sizes = Retention(3 * read.turn_cache_turns, read.turn_cache_bytes, read.turn_cache_age)
-    kept = read_turn_cache((store_url(turn_cache) if isinstance(turn_cache, str) else turn_cache), sizes)
-    responses = _responses(read)
-    models, clients = ModelRouter(providers, read, config, hooks), read_keys(keys)
-    for client in clients:
-        models.check_key(client)
-    return Gateway(
-        models, Authenticator(clients, read.hosts), read, kept, responses, KeyRateLimits(clients, rate_limits)
+    cache = None if isinstance(turn_cache, str | bool) else turn_cache
+    return Gateway.build(
+        providers, read, read_keys(keys), config=config, rate_limits=rate_limits, turn_cache=cache, hooks=hooks
     )
 
 
@@ -139,6 +132,37 @@ class Gateway:
             for route in self._app.routes
             if isinstance(route, Route) and isinstance(route.endpoint, APIRoute) and route.methods == {"POST"}
         }
+
+    @classmethod
+    def build(
+        cls,
+        providers: Mapping[str, Any] | ChatModel | None,
+        options: GatewayOptions,
+        keys: Collection[GatewayKey],
+        *,
+        config: str | os.PathLike[str] | Config | None = None,
+        rate_limits: RateLimitSettings | LimitStore | str | None = None,
+        turn_cache: TurnCache | TurnStore | None = None,
+        hooks: Hooks | Iterable[Hooks] = (),
+        loopback_only: bool = False,
+    ) -> Gateway:
+        """Returns the app for validated options and keys; see `gateway`.
+
+        Args:
+            turn_cache: replaces the one that the options name.
+            loopback_only: answer only requests that arrive at a loopback address.
+        """
+        if providers is not None and not isinstance(providers, Mapping):
+            providers = {providers.name: providers}
+        where = options.turn_cache
+        named = store_url(where) if isinstance(where, str) else where
+        sizes = Retention(3 * options.turn_cache_turns, options.turn_cache_bytes, options.turn_cache_age)
+        cache, responses = read_turn_cache(named if turn_cache is None else turn_cache, sizes), _responses(options)
+        models = ModelRouter(providers, options, config, hooks)
+        for key in keys:
+            models.check_key(key)
+        access = Authenticator(keys, options.hosts, loopback_only=loopback_only)
+        return cls(models, access, options, cache, responses, KeyRateLimits(keys, rate_limits))
 
     @property
     def running(self) -> int:
@@ -208,13 +232,13 @@ class Gateway:
 
     async def _list(self, request: HTTPRequest) -> Response:
         client = self.access.check(request.scope)
-        return JSONResponse(_wire_of(request).model_list(self.models.names_for(client), self._began))
+        return JSONResponse(_api_of(request).model_list(self.models.names_for(client), self._began))
 
     async def _one(self, request: HTTPRequest) -> Response:
         client = self.access.check(request.scope)
         name = request.path_params["name"]
         self.models.resolve(name, client)
-        return JSONResponse(_wire_of(request).model_entry(name, self._began))
+        return JSONResponse(_api_of(request).model_entry(name, self._began))
 
 
 def _responses(options: GatewayOptions) -> ResponseStore | None:
@@ -232,19 +256,19 @@ def _path(scope: Any) -> str:
     return path.removeprefix(scope.get("root_path", ""))
 
 
-def _wire_of(request: HTTPRequest) -> type[ClientAPI]:
+def _api_of(request: HTTPRequest) -> type[ClientAPI]:
     """The API that a request belongs to, where its path does not say it."""
     path = _path(request.scope)
     return next((api for api in CLIENT_APIS if api.matches(path, request.headers)), ChatAPI)
 
 
 async def _refusal(request: HTTPRequest, refusal: HTTPError) -> Response:
-    api = _wire_of(request)(GatewayOptions())
+    api = _api_of(request)(GatewayOptions())
     request_id = api.id_prefix + token_hex(16)
-    status, body = api.error(refusal, request_id)
+    status, body, headers = api.error_response(refusal, request_id)
     path = one_line(request.url.path[:200])
     log.info("%s %s: refused (HTTP %d): %s", request.method, path, status, one_line(refusal.info.message))
-    return JSONResponse(body, status, {**api.headers(request_id), **refusal.headers})
+    return JSONResponse(body, status, headers)
 
 
 async def _http_error(request: HTTPRequest, error: HTTPException) -> Response:

@@ -66,7 +66,7 @@ def read_keys(keys: Collection[str | GatewayKey] | Mapping[str, Any]) -> list[Ga
     if isinstance(keys, str):
         raise ConfigError("keys must be a list of strings that are not empty")
     named = keys.items() if isinstance(keys, Mapping) else [(None, key) for key in keys]
-    made = [_client(name, given) for name, given in named]
+    made = [_key(name, given) for name, given in named]
     known: dict[bytes, str | None] = {}
     for client in made:
         if client.name and client.key in known:
@@ -75,20 +75,25 @@ def read_keys(keys: Collection[str | GatewayKey] | Mapping[str, Any]) -> list[Ga
     return made
 
 
-def _client(name: str | None, given: Any) -> GatewayKey:
+def _key(name: str | None, given: Any) -> GatewayKey:
     if isinstance(given, GatewayKey):
         return given
     options: dict[str, Any] = {}
     if isinstance(given, Mapping):
         options = dict(given)
         given = options.pop("key", None)
-    if not isinstance(given, str) or not given.strip():
+    return make_key(name, given, read_settings(KeyOptions, options, "gateway"))
+
+
+def make_key(name: str | None, text: Any, options: KeyOptions) -> GatewayKey:
+    """Returns a key of a client. Raises ConfigError if it is not a string with characters."""
+    if not isinstance(text, str) or not text.strip():
         raise ConfigError(
             "keys must be a list of strings that are not empty"
             if name is None
             else f"keys: {name!r} must be a key that is not empty, or a mapping with one as `key`"
         )
-    return GatewayKey(name, given.strip().encode(), read_settings(KeyOptions, options, "gateway"))
+    return GatewayKey(name, text.strip().encode(), options)
 
 
 _KEY_HEADERS = ("x-api-key", "x-goog-api-key")  # of clients of the Messages API, and of Gemini's
@@ -103,15 +108,13 @@ class Authenticator:
         clients: those that have a key. Without any, no key is needed; then web pages of other hosts are refused,
             whoever has them open.
         hosts: the allowed names in `Host`; empty: see `GatewayOptions.hosts`.
-
-    Attributes:
         loopback_only: whether requests must have arrived on a loopback address, where no key is needed.
     """
 
-    def __init__(self, clients: Collection[GatewayKey], hosts: Collection[str]) -> None:
+    def __init__(self, clients: Collection[GatewayKey], hosts: Collection[str], *, loopback_only: bool = False) -> None:
         self._clients = list(clients)
         self._hosts = {host.lower() for host in hosts}
-        self.loopback_only = False
+        self._loopback_only = loopback_only
 
     def check(self, scope: Any) -> GatewayKey:
         """Returns the client's key; `ANONYMOUS` where no key is needed.
@@ -123,7 +126,7 @@ class Authenticator:
         self._check_host(headers.get("host"), scope.get("server"))
         if self._clients:
             return self._check_key(headers, scope)
-        if self.loopback_only and not _arrived_here(scope.get("server")):
+        if self._loopback_only and not _arrived_here(scope.get("server")):
             raise http_error(
                 403, "the server asks for no key, and is for its own machine: set api_key_env, or open = true"
             )

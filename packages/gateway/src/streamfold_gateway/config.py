@@ -81,10 +81,6 @@ class KeySettings(KeyOptions):
 
     key_env: str
 
-    def options(self) -> dict[str, Any]:
-        """Returns what the key may do."""
-        return {name: getattr(self, name) for name in KeyOptions.model_fields}
-
 
 def _key_name(name: str) -> None:
     if not name.strip() or not name.isprintable():
@@ -212,7 +208,3 @@ class GatewaySettings(GatewayOptions, PackageTable):
         for variable in self.api_key_env:
             if not variable_is_set(variable):
                 yield ("api_key_env",), f"{variable} is not set"
-
-    def options(self) -> dict[str, Any]:
-        """Returns the options of the app alone."""
-        return {name: getattr(self, name) for name in GatewayOptions.model_fields}

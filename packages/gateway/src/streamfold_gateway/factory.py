@@ -11,8 +11,8 @@ from streamfold import ConfigError, Hooks
 from streamfold.config import Config, RateLimitSettings, read_config, variable_value
 from streamfold.net import is_loopback, make_client
 
-from .app import Gateway, gateway
-from .auth import GatewayKey, read_keys
+from .app import Gateway
+from .auth import GatewayKey, make_key, read_keys
 from .config import GatewaySettings
 
 
@@ -75,16 +75,15 @@ def app_from_settings(config: Config, chosen: GatewaySettings, page: GatewayPage
     Raises:
         ConfigError: there is nothing to serve, or something in the settings can't be used.
     """
-    made = gateway(
+    return Gateway.build(
         {name: name for name in chosen.providers} or None,
+        chosen,
+        _keys(chosen),
         config=config,
-        keys=_clients(chosen),
         rate_limits=config.rate_limits() or RateLimitSettings(),
         hooks=page.hooks if page else (),
-        **chosen.options(),
+        loopback_only=not chosen.needs_key and not chosen.open,
     )
-    made.access.loopback_only = not chosen.needs_key and not chosen.open
-    return made
 
 
 def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
@@ -112,11 +111,11 @@ async def preload(app: Gateway) -> None:
     app.models.price()
 
 
-def _clients(chosen: GatewaySettings) -> list[GatewayKey]:
-    """Whose keys the environment holds."""
-    named = {
-        name: {"key": variable_value(given.key_env, f"gateway.keys.{name}.key_env"), **dict(given.options())}
-        for name, given in chosen.keys.items()
-    }
+def _keys(chosen: GatewaySettings) -> list[GatewayKey]:
+    """Returns the keys of clients, which are in environment variables."""
     keys = [variable_value(variable, "gateway: api_key_env") for variable in chosen.api_key_env]
+    named = [
+        make_key(name, variable_value(given.key_env, f"gateway.keys.{name}.key_env"), given)
+        for name, given in chosen.keys.items()
+    ]
     return read_keys(keys) + read_keys(named)

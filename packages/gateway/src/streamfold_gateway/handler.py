@@ -147,7 +147,7 @@ class RequestHandler:
                 await handle(IncomingRequest(api, scope, receive, guarded, client, log))
             except HTTPError as refusal:
                 log.failed(refusal)
-                await send_json(guarded, *api.error(refusal, log.id), {**api.headers(log.id), **refusal.headers})
+                await send_json(guarded, *api.error_response(refusal, log.id))
         except ClientGone:
             log.disconnected()
 

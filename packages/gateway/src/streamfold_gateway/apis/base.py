@@ -244,6 +244,11 @@ class ClientAPI(ABC):
         """Returns status and body of an error response."""
         return refusal.status, openai_error_body(replace(self.info(refusal), status=None))
 
+    def error_response(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any], dict[str, str]]:
+        """Returns status, body and headers of an error response."""
+        status, body = self.error(refusal, answer_id)
+        return status, body, {**self.headers(answer_id), **refusal.headers}
+
     @staticmethod
     def model_entry(name: str, began: int) -> dict[str, Any]:
         """Returns a model's entry in the list. `began`: when the server started, in seconds since 1970."""

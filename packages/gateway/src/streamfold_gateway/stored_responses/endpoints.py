@@ -215,7 +215,7 @@ class StoredResponses:
             await running.until_done()
             response, headers = running.response, self._api.headers(running.kept.id)
         if running.refused is not None:
-            await self._refuse(incoming, running.refused)
+            await send_json(incoming.send, *self._api.error_response(running.refused, incoming.log.id))
             return
         if response["status"] == "failed":
             status = _number(response["error"].get("status")) or 502
@@ -327,7 +327,7 @@ class StoredResponses:
                 await sink.write(note + data, last=last)
                 running.acknowledge(follower, events)
         if running.refused is not None:
-            await self._refuse(incoming, running.refused)
+            await send_json(incoming.send, *self._api.error_response(running.refused, incoming.log.id))
         else:
             await sink.write(b"", last=True)
 
@@ -352,10 +352,6 @@ class StoredResponses:
                 await sink.write(b"", last=True)
             elif not events:
                 await anyio.sleep(_POLL)
-
-    async def _refuse(self, incoming: IncomingRequest, refusal: HTTPError) -> None:
-        status, body = self._api.error(refusal, incoming.log.id)
-        await send_json(incoming.send, status, body, {**self._api.headers(incoming.log.id), **refusal.headers})
 
 
 async def _discard(message: Any) -> None:
