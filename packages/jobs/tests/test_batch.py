@@ -274,7 +274,7 @@ async def test_rows_that_were_under_way_when_a_job_died(tmp_path: Path) -> None:
         with Ledger(path) as ledger:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(ledger.commit)
-                ledger.sent(1, "r1")
+                ledger.mark_sent(1, "r1")
                 await ledger.written()
                 tasks.cancel_scope.cancel()
         found = await finished(batch(server.provider(), rows(3), ledger=path, in_flight=in_flight))  # type: ignore[arg-type]
@@ -427,22 +427,22 @@ def test_when_a_short_answer_is_expected() -> None:
     form, fixed = RequestTemplate(None), RequestTemplate(False)
     for _ in range(20):
         assert not form.is_whole
-        form.came(1.0)
+        form.succeeded(1.0)
     assert form.is_whole
     form.failed(RateLimitError("slow", status_code=429, retryable=True), whole=True)
     form.failed(APIConnectionError("broke", retryable=True), whole=False)
     assert form.is_whole
     assert form.timeouts({"read": 5}) == {"first_event": 120.0, "read": 5}
     assert form.timeouts(Timeouts(read=5)) == Timeouts(read=5)
-    form.came(30.0)
+    form.succeeded(30.0)
     assert not form.is_whole
     form.failed(APIConnectionError("broke", retryable=True), whole=True)
     for _ in range(1019):
-        form.came(1.0)
+        form.succeeded(1.0)
     assert not form.is_whole
-    form.came(1.0)
+    form.succeeded(1.0)
     assert form.is_whole
-    fixed.came(1000.0)
+    fixed.succeeded(1000.0)
     assert fixed.is_whole
     assert fixed.timeouts(None) is None
 

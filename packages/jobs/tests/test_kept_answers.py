@@ -94,11 +94,11 @@ async def test_rows_that_fail_together_are_not_sent_again_together(
     """Each waits a little more or less than the others, and never less than the server asks for."""
     pauses: list[float] = []
 
-    async def rested(self: RowRequests, seconds: float) -> bool:
+    async def wait(self: RowRequests, seconds: float) -> bool:
         pauses.append(seconds)
         return True
 
-    monkeypatch.setattr(RowRequests, "_rested", rested)
+    monkeypatch.setattr(RowRequests, "_wait", wait)
     headers = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
     answers = [Recording("down", b'{"error":{"message":"down"}}', "chat", status=500, headers=headers)] * 60
     transport = httpx.AsyncClient(transport=ReplayTransport(answers))

@@ -20,7 +20,7 @@ from streamfold_jobs.provider_batches import runner
 # The command, with shorter waits: nothing is on its way for long on loopback.
 QUICK = """
 from streamfold_jobs.provider_batches import runner, submit
-runner._FIRST_LOOK = 0.01
+runner._FIRST_POLL = 0.01
 submit._UNDER_WAY = submit._SEARCH = 0.1
 from streamfold.cli import main
 main()
@@ -59,7 +59,7 @@ EXPECTED = [ANSWER.format(f"p{number}") for number in range(3)]
 
 def test_a_job_by_batches_of_the_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--no-wait` hands the rows over, `status` tells of the batch, and the same command fetches the answers."""
-    monkeypatch.setattr(runner, "_FIRST_LOOK", 0.01)
+    monkeypatch.setattr(runner, "_FIRST_POLL", 0.01)
     status = ["batch", "status", "out.jsonl.ledger"]
     with FilesServer(looks=1).serving() as url:
         prepared(tmp_path, f"{url}/v1")

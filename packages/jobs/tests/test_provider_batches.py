@@ -22,8 +22,8 @@ ROWS = [{"id": f"row-{number}", "prompt": f"p{number}"} for number in range(5)]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is on its way for long here."""
-    monkeypatch.setattr(runner, "_FIRST_LOOK", 0.001)
-    monkeypatch.setattr(runner, "_LAST_LOOK", 0.001)
+    monkeypatch.setattr(runner, "_FIRST_POLL", 0.001)
+    monkeypatch.setattr(runner, "_LAST_POLL", 0.001)
     monkeypatch.setattr(submit, "_UNDER_WAY", 0.01)
     monkeypatch.setattr(submit, "_SEARCH", 0.005)
     monkeypatch.setattr(submit, "pauses", lambda: [0.001] * 3)

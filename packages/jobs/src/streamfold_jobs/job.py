@@ -90,11 +90,11 @@ def batch(
     settings = JobSettings(
         concurrency, tries, max_cost, in_flight, retry_errors, shard, as_tools(tools), run_tools, check, options, stream
     )
-    asker = _asker(settings, model, via, ledger, wait, {"rpm": rpm, "tpm": tpm})
-    return BatchJob(model, Rows(rows), ledger, settings, asker)
+    backend = _make_backend(settings, model, via, ledger, wait, {"rpm": rpm, "tpm": tpm})
+    return BatchJob(model, Rows(rows), ledger, settings, backend)
 
 
-def _asker(
+def _make_backend(
     settings: JobSettings, model: ChatModel, via: str, ledger: object, wait: bool, rates: Mapping[str, float | None]
 ) -> JobBackend:
     if via == "live":
@@ -127,14 +127,14 @@ class BatchJob:
         rows: Rows,
         ledger: str | os.PathLike[str] | None,
         settings: JobSettings,
-        asker: JobBackend,
+        backend: JobBackend,
     ) -> None:
         self._model = model
         self._rows = rows
         self._path = ledger
         self._settings = settings
-        self._asker = asker
-        self._over = False  # nothing is sent any more
+        self._backend = backend
+        self._ended = False  # nothing is sent any more
         self._next = settings.shard[0]  # the row whose answer comes next
         self._ready: deque[Answer] = deque()
         self._read = False  # all answers were yielded
@@ -143,27 +143,27 @@ class BatchJob:
         self._folder = tempfile.TemporaryDirectory() if self._path is None else None
         path = Path(self._folder.name) / "ledger" if self._folder else Path(str(self._path))
         try:
-            ledger = await _opened(path)
+            ledger = await _open_ledger(path)
         except BaseException:
             self._clean_up()
             raise
-        self._work = RowQueue(self._rows, ledger, self._settings, self._model.name)
+        self._queue = RowQueue(self._rows, ledger, self._settings, self._model.name)
         try:
             identity = {
-                "model": _described(self._model),
-                "options": _canonical(self._settings.options),
-                "tools": _named(self._settings.tools),
+                "model": _describe_model(self._model),
+                "options": _describe_options(self._settings.options),
+                "tools": _describe_tools(self._settings.tools),
                 "run_tools": str(self._settings.run_tools).lower(),
-                "via": self._asker.via,
+                "via": self._backend.via,
             }
-            await anyio.to_thread.run_sync(self._work.begin, identity, self._priced)
+            await anyio.to_thread.run_sync(self._queue.begin, identity, self._priced)
             self._tasks = anyio.create_task_group()
             await self._tasks.__aenter__()
         except BaseException:
             ledger.close()
             self._clean_up()
             raise
-        self._tasks.start_soon(self._ask)
+        self._tasks.start_soon(self._send_rows)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -178,21 +178,21 @@ class BatchJob:
     @property
     def summary(self) -> JobSummary:
         """What the job has done so far."""
-        return self._work.summary
+        return self._queue.summary
 
     @property
     def status_text(self) -> str:
         """What the job is doing, where the summary doesn't say it: with batches of the provider."""
-        return self._work.status_text
+        return self._queue.status_text
 
     @property
     def ledger(self) -> Ledger:
         """The ledger, while the job runs."""
-        return self._work.ledger
+        return self._queue.ledger
 
     def stop(self) -> None:
         """Sends no more rows. Rows in flight get their answers, then `run` raises JobPausedError."""
-        self._work.stop("the job was stopped")
+        self._queue.stop("the job was stopped")
 
     async def run(self) -> JobSummary:
         """Waits until every row has an answer or an error.
@@ -200,10 +200,10 @@ class BatchJob:
         Raises:
             JobPausedError: the job was stopped, or could not continue.
         """
-        while not self._over:
-            await self._work.change()
-        if self._work.stopped is not None and not self._work.complete:
-            raise self._work.stopped
+        while not self._ended:
+            await self._queue.wait_for_change()
+        if self._queue.stopped is not None and not self._queue.complete:
+            raise self._queue.stopped
         return self.summary
 
     def __aiter__(self) -> Self:
@@ -212,7 +212,7 @@ class BatchJob:
         return self
 
     async def __anext__(self) -> Answer:
-        states = self._work.states
+        states = self._queue.states
         while not self._ready:
             if self._next >= len(states):
                 self._read = True
@@ -220,10 +220,12 @@ class BatchJob:
             if states[self._next] in (DONE, ERROR):
                 # On this thread: another one would wait for Python's lock after each row.
                 self._ready = deque(self.ledger.answers(*self._next_group()))
-            elif self._over:
-                raise self._work.stopped or StreamfoldError("the job has ended: leave its block only after its answers")
+            elif self._ended:
+                raise self._queue.stopped or StreamfoldError(
+                    "the job has ended: leave its block only after its answers"
+                )
             else:
-                await self._work.change()
+                await self._queue.wait_for_change()
         answer = self._ready.popleft()
         self._next = answer.number + self._settings.shard[1]
         return answer
@@ -231,22 +233,22 @@ class BatchJob:
     def _next_group(self) -> tuple[int, int]:
         """Returns the next row, and how many rows from there on have ended, up to a limit."""
         step = self._settings.shard[1]
-        states = self._work.states[self._next : self._next + _BATCH * step : step]
+        states = self._queue.states[self._next : self._next + _BATCH * step : step]
         return self._next, next((at for at, state in enumerate(states) if state not in (DONE, ERROR)), len(states))
 
-    async def _ask(self) -> None:
+    async def _send_rows(self) -> None:
         """Sends all rows that have no answer, and commits what is written to the ledger meanwhile."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.ledger.commit)
             try:
-                await self._asker.ask(self._work)
+                await self._backend.send_rows(self._queue)
                 await self.ledger.written()
             except JobPausedError as error:
-                self._work.stop(str(error), error.__cause__)
+                self._queue.stop(str(error), error.__cause__)
             finally:
                 tasks.cancel_scope.cancel()
-                self._over = True
-                self._work.notify()
+                self._ended = True
+                self._queue.notify()
 
     def _priced(self, model: str | None) -> bool:
         """Returns whether the price of a model is known for every endpoint that may answer."""
@@ -261,7 +263,7 @@ class BatchJob:
                 self._folder.cleanup()
 
 
-async def _opened(path: Path) -> Ledger:
+async def _open_ledger(path: Path) -> Ledger:
     """Opens a ledger. If asyncio cancels the task while the file is opened, the thread closes the ledger."""
     opened: list[Ledger] = []  # its `pop` is atomic: only one of the two threads closes
     left = False
@@ -284,13 +286,13 @@ async def _opened(path: Path) -> Ledger:
     return opened[0]
 
 
-def _described(model: ChatModel) -> str:
+def _describe_model(model: ChatModel) -> str:
     """Returns a description of the model, which must be the same when the job continues."""
     facts = get_model_info(model)
     return ", then ".join(map(str, facts.endpoints)) if facts else model.name
 
 
-def _named(tools: Iterable[Tool]) -> str:
+def _describe_tools(tools: Iterable[Tool]) -> str:
     """Returns the names of tools, and a digest of their descriptions and schemas."""
     told = [[tool.kind, tool.name, tool.description, tool.parameters, tool.strict] for tool in tools]
     if not told:
@@ -299,7 +301,7 @@ def _named(tools: Iterable[Tool]) -> str:
     return f"{', '.join(tool.name for tool in tools)} ({digest[:16]})"
 
 
-def _canonical(options: Mapping[str, Any]) -> str:
+def _describe_options(options: Mapping[str, Any]) -> str:
     def other(value: Any) -> Any:
         schema = getattr(value, "model_json_schema", None)
         return schema() if callable(schema) else str(value)

@@ -179,11 +179,11 @@ class Ledger:
         first, step = self.settings().get("shard", "0/1").split("/")
         return int(first), int(step)
 
-    def sent(self, number: int, name: str) -> None:
+    def mark_sent(self, number: int, name: str) -> None:
         """Marks a row as sent."""
         self.note(_MARK, (number, name, time()))
 
-    def not_sent(self, number: int) -> None:
+    def unmark(self, number: int) -> None:
         """Removes the mark: the server refused the request unread, which doesn't count as a try."""
         self.note(_UNMARK, (number,))
 

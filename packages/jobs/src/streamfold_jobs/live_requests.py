@@ -63,89 +63,89 @@ class LiveBackend:
 
     via = "live"
 
-    def __init__(self, settings: JobSettings, pace: Pacing) -> None:
-        self._asking = RowRequests(settings, pace)
+    def __init__(self, settings: JobSettings, pacing: Pacing) -> None:
+        self._requests = RowRequests(settings, pacing)
         self._answered = False
         self._denials = 0
         self._denied: deque[tuple[int, Row, PermissionDeniedError]] = (
             deque()
         )  # since the last answer to a row that was sent later
 
-    async def ask(self, work: RowQueue) -> None:
+    async def send_rows(self, queue: RowQueue) -> None:
         """See `JobBackend`."""
-        todo = work.todo()
+        todo = queue.pending()
         async with anyio.create_task_group() as watching:
-            watching.start_soon(self._watch, work)
+            watching.start_soon(self._watch, queue)
             async with anyio.create_task_group() as workers:
-                for _ in range(work.settings.concurrency):
-                    workers.start_soon(self._worker, work, todo)
+                for _ in range(queue.settings.concurrency):
+                    workers.start_soon(self._worker, queue, todo)
             watching.cancel_scope.cancel()
-        if self._denied and not work.stopped:
-            if work.summary.recorded or (self._answered and len(self._denied) < _FEW_DENIALS):
-                self._own_errors(work, self._denials)
+        if self._denied and not queue.stopped:
+            if queue.summary.recorded or (self._answered and len(self._denied) < _FEW_DENIALS):
+                self._own_errors(queue, self._denials)
             else:
-                self._pause(work)
+                self._pause(queue)
 
-    async def _watch(self, work: RowQueue) -> None:
-        await work.stopping.wait()
-        self._asking.stop()
+    async def _watch(self, queue: RowQueue) -> None:
+        await queue.stopping.wait()
+        self._requests.stop()
 
-    async def _worker(self, work: RowQueue, todo: Iterator[tuple[int, bytes | Mapping[str, Any]]]) -> None:
+    async def _worker(self, queue: RowQueue, todo: Iterator[tuple[int, bytes | Mapping[str, Any]]]) -> None:
         for number, raw in todo:
-            if work.stopped:
+            if queue.stopped:
                 return
             try:
-                if (row := await work.row(number, raw)) is not None:
-                    await self._row(work, row)
+                if (row := await queue.row(number, raw)) is not None:
+                    await self._row(queue, row)
             except JobPausedError as error:
-                work.stop(str(error), error.__cause__)
+                queue.stop(str(error), error.__cause__)
             except Exception as error:  # of the caller's check or tools: rows in flight are not lost
-                place = work.rows.place(number)
-                work.stop(f"the job has stopped at {place}: {type(error).__name__}: {error}", error)
+                place = queue.rows.place(number)
+                queue.stop(f"the job has stopped at {place}: {type(error).__name__}: {error}", error)
 
-    async def _row(self, work: RowQueue, row: Row) -> None:
-        if work.states[row.number] == SENT and work.settings.in_flight == "error":
+    async def _row(self, queue: RowQueue, row: Row) -> None:
+        if queue.states[row.number] == SENT and queue.settings.in_flight == "error":
             lost = {"type": "InFlight", "message": "it had been sent when the job died; the answer is lost"}
-            work.end(Answer(row.id, row.number, error=lost))
-            await work.ledger.written()
+            queue.record(Answer(row.id, row.number, error=lost))
+            await queue.ledger.written()
             return
         earlier = 0  # denials before the request was sent
 
         async def sending(row: Row) -> bool:
             nonlocal earlier
-            if not await work.paid(row.number):
+            if not await queue.reserve_budget(row.number):
                 return False
-            await work.sent(row)
+            await queue.mark_sent(row)
             earlier = self._denials
             return True
 
         try:
-            answer = await self._asking.answer(row, sending=sending, unsent=work.not_sent)
+            answer = await self._requests.answer(row, sending=sending, unsent=queue.unmark)
         except PermissionDeniedError as error:
-            await work.not_sent(row)
+            await queue.unmark(row)
             self._denials += 1
             self._denied.append((self._denials, row, error))
-            if len(self._denied) > work.settings.concurrency:
-                self._pause(work)
+            if len(self._denied) > queue.settings.concurrency:
+                self._pause(queue)
             return
         if answer is None:
-            work.money.not_asked(row.number)
-            work.notify()
+            queue.budget.release(row.number)
+            queue.notify()
         else:
-            work.end(answer)
+            queue.record(answer)
             if answer.error is None:
                 self._answered = True
-                self._own_errors(work, earlier)
+                self._own_errors(queue, earlier)
 
-    def _own_errors(self, work: RowQueue, until: int) -> None:
+    def _own_errors(self, queue: RowQueue, until: int) -> None:
         """Records the first denials as errors of their rows."""
         while self._denied and self._denied[0][0] <= until:
             _, row, error = self._denied.popleft()
-            work.end(Answer(row.id, row.number, error=error_members(error)))
+            queue.record(Answer(row.id, row.number, error=error_members(error)))
 
-    def _pause(self, work: RowQueue) -> None:
+    def _pause(self, queue: RowQueue) -> None:
         _, _, error = self._denied[0]
-        work.stop(f"the job has paused, because nothing more would be answered: {error}", error)
+        queue.stop(f"the job has paused, because nothing more would be answered: {error}", error)
 
 
 async def _always(row: Row) -> bool:
@@ -159,10 +159,10 @@ async def _nothing(row: Row) -> None:
 class RowRequests:
     """Sends rows to a model, several at a time and within the rate limits. It has no ledger."""
 
-    def __init__(self, settings: JobSettings, pace: Pacing) -> None:
+    def __init__(self, settings: JobSettings, pacing: Pacing) -> None:
         self._settings = settings
-        self._pace = pace
-        self._form = RequestTemplate(settings.stream)
+        self._pacing = pacing
+        self._template = RequestTemplate(settings.stream)
         self._idle: set[anyio.CancelScope] = set()  # of tasks that wait before they send
         self._stopped = False
 
@@ -193,7 +193,7 @@ class RowRequests:
             PermissionDeniedError: HTTP 403, which may be about the key or about this row.
         """
         tries = refusals = 0
-        while (reservation := await self._turn()) is not None:
+        while (reservation := await self._reserve()) is not None:
             async with reservation:
                 if not await sending(row):
                     reservation.cancel()
@@ -224,32 +224,34 @@ class RowRequests:
                         seconds = monotonic() - began
                         return Answer(row.id, row.number, None, error_members(error), tries, seconds)
                     pause = _pause(tries - 1, error)
-            if not await self._rested(pause):
+            if not await self._wait(pause):
                 await unsent(row)
                 return None
         return None
 
     async def _reply(self, row: Row) -> tuple[Reply, Cost | None]:
-        settings, form, began = self._settings, self._form, monotonic()
+        settings, template, began = self._settings, self._template, monotonic()
         options = {**settings.options, **row.options}
         tools = row.tools if row.tools is not None else settings.tools
-        whole, model = form.is_whole, self._pace.model
+        whole, model = template.is_whole, self._pacing.model
         try:
             if settings.run_tools:
-                run = run_tools(form.model(model), row.messages, tools or (), tool_choice=row.tool_choice, **options)
+                run = run_tools(
+                    template.model(model), row.messages, tools or (), tool_choice=row.tool_choice, **options
+                )
                 await run
                 reply, cost = run.reply, run.cost
             else:
-                asked = form.options(model, options)
+                asked = template.options(model, options)
                 reply = await model.chat(row.messages, tools or None, tool_choice=row.tool_choice, **asked)
                 cost = reply.cost
         except StreamfoldError as error:
-            form.failed(error, whole=whole)
+            template.failed(error, whole=whole)
             raise
-        form.came(monotonic() - began)
+        template.succeeded(monotonic() - began)
         return reply, cost
 
-    async def _turn(self) -> Reservation | None:
+    async def _reserve(self) -> Reservation | None:
         """Waits until a request may be sent. Returns its reservation, or None after `stop`.
 
         Raises:
@@ -257,7 +259,7 @@ class RowRequests:
         """
         while not self._stopped:
             try:
-                limiter = self._pace.limiter
+                limiter = self._pacing.limiter
                 if (now := await limiter.at_once()) is not None:
                     return now
                 with self._waiting():
@@ -265,10 +267,10 @@ class RowRequests:
             except (BudgetExceededError, ConfigError) as error:
                 raise _paused(error) from error
             except (LimitReachedError, LimitStoreError) as error:
-                await self._rested(min(getattr(error, "retry_after", _BACKOFF.first), _BACKOFF.longest))
+                await self._wait(min(getattr(error, "retry_after", _BACKOFF.first), _BACKOFF.longest))
         return None
 
-    async def _rested(self, seconds: float) -> bool:
+    async def _wait(self, seconds: float) -> bool:
         """Waits before another try. Returns False after `stop`."""
         with self._waiting():
             await anyio.sleep(seconds)
@@ -392,7 +394,7 @@ class RequestTemplate:
             return given
         return {**_PATIENCE, **(given or {})}
 
-    def came(self, seconds: float) -> None:
+    def succeeded(self, seconds: float) -> None:
         """Records how long an answer took."""
         self._short = self._short + 1 if seconds < _SHORT else min(self._short, 0)
 
@@ -405,9 +407,9 @@ class RequestTemplate:
 class _Whole(BaseChatModel):
     """A model whose answers are requested in one piece."""
 
-    def __init__(self, model: ChatModel, form: RequestTemplate) -> None:
+    def __init__(self, model: ChatModel, template: RequestTemplate) -> None:
         self._model = model
-        self._form = form
+        self._template = template
 
     @property
     def name(self) -> str:
@@ -417,7 +419,7 @@ class _Whole(BaseChatModel):
         return get_model_info(self._model)
 
     def _stream(self, arguments: ChatParams) -> ChatStream:
-        request, timeouts = replace(arguments.request, stream=False), self._form.timeouts(arguments.timeouts)
+        request, timeouts = replace(arguments.request, stream=False), self._template.timeouts(arguments.timeouts)
         return forward(self._model, replace(arguments, request=request, timeouts=timeouts))
 
     async def aclose(self) -> None:

@@ -28,8 +28,8 @@ class JobBackend(Protocol):
 
     via: str
 
-    async def ask(self, work: RowQueue) -> None:
-        """Sends every row of `work.todo()`, until all have ended or the work is stopped.
+    async def send_rows(self, queue: RowQueue) -> None:
+        """Sends every row of `queue.pending()`, until all have ended or the queue is stopped.
 
         Everything about a request must be in the ledger before it is sent: the process may be killed at any moment, and
         the next one continues with the rows that are left.
@@ -41,7 +41,7 @@ class RowQueue:
 
     Attributes:
         summary: what the job has done so far.
-        money: the budget.
+        budget: the budget (`max_cost`).
         states: one byte for each row: 0, `SENT`, `DONE` or `ERROR`. A row has ended when its answer is on disk.
         stopped: why no more rows are sent; None while they are.
         status_text: what the job is doing, where the summary doesn't say it.
@@ -53,7 +53,7 @@ class RowQueue:
         self.settings = settings
         self.name = name
         self.summary = JobSummary()
-        self.money = JobBudget(settings.max_cost, self.summary)
+        self.budget = JobBudget(settings.max_cost, self.summary)
         self.states = bytearray()
         self.stopped: JobPausedError | None = None
         self.status_text = ""
@@ -85,9 +85,9 @@ class RowQueue:
         if self.settings.retry_errors:
             self.states = self.states.replace(bytes([ERROR]), bytes([0]))
             self.summary.recorded, self.summary.errors = self.summary.done, 0
-        self.money = JobBudget(self.settings.max_cost, self.summary)
+        self.budget = JobBudget(self.settings.max_cost, self.summary)
 
-    def todo(self) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
+    def pending(self) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
         """Yields the numbers of the rows that have no answer, and the rows, unparsed."""
         first, step = self.settings.shard
         for number, raw in enumerate(self.rows):
@@ -99,51 +99,51 @@ class RowQueue:
         try:
             return self.rows.parse(number, raw)
         except ConfigError as error:
-            self.end(Answer(self.rows.name(number, raw), number, error=error_members(error)))
+            self.record(Answer(self.rows.name(number, raw), number, error=error_members(error)))
             await self.ledger.written()
             return None
 
-    async def sent(self, *rows: Row) -> None:
+    async def mark_sent(self, *rows: Row) -> None:
         """Marks rows as sent. The mark is on disk when this returns."""
         for row in rows:
-            self.ledger.sent(row.number, row.id)
+            self.ledger.mark_sent(row.number, row.id)
             self.states[row.number] = SENT
         await self.ledger.written()
 
-    async def not_sent(self, *rows: Row) -> None:
+    async def unmark(self, *rows: Row) -> None:
         """Removes the mark: the server refused the request unread, which doesn't count as a try."""
         for row in rows:
-            self.ledger.not_sent(row.number)
+            self.ledger.unmark(row.number)
             self.states[row.number] = 0
-        self.money.not_asked(*(row.number for row in rows))
+        self.budget.release(*(row.number for row in rows))
         self.notify()
         await self.ledger.written()
 
-    def end(self, answer: Answer) -> None:
+    def record(self, answer: Answer) -> None:
         """Records the answer of a row. It counts once it is on disk, at the latest with the next mark."""
         self.ledger.ended(answer, self._ended)
 
     def _ended(self, answer: Answer) -> None:
         self.states[answer.number] = ERROR if answer.error else DONE
         self.summary.add(answer)
-        self.money.ended(answer)
+        self.budget.ended(answer)
         if self.settings.max_cost is not None:
-            if answer.cost is None and not answer.error and not self.money.is_known:
+            if answer.cost is None and not answer.error and not self.budget.is_known:
                 self.stop(f"max_cost: {unpriced(self.name)}")
             elif len(self.summary.costs) > 1:
                 self.stop(f"max_cost: costs are in {' and in '.join(self.summary.costs)}, which can't be added")
         self.notify()
 
-    async def paid(self, number: int) -> bool:
-        """Waits until the budget allows a row, and returns whether it does. If it never will, the work is stopped."""
+    async def reserve_budget(self, number: int) -> bool:
+        """Waits until the budget allows a row, and returns whether it does. If it never will, the queue is stopped."""
         while not self.stopped:
-            match self.money.ask(number):
+            match self.budget.reserve(number):
                 case "yes":
                     return True
                 case "later":
-                    await self.change()
+                    await self.wait_for_change()
                 case "never":
-                    self.stop(f"the job has paused: {self.money}")
+                    self.stop(f"the job has paused: {self.budget}")
         return False
 
     def stop(self, text: str, cause: BaseException | None = None) -> None:
@@ -159,8 +159,8 @@ class RowQueue:
         """Whether every row has ended."""
         return self.summary.done + self.summary.errors >= self.summary.rows
 
-    async def change(self) -> None:
-        """Waits until a row has ended or the work is stopped."""
+    async def wait_for_change(self) -> None:
+        """Waits until a row has ended or the queue is stopped."""
         self._changed = self._changed or anyio.Event()
         await self._changed.wait()
 
@@ -192,8 +192,8 @@ class JobBudget:
         self._limit = None if limit is None else Decimal(str(limit))
         self._summary = summary
         self._known = summary.done - summary.unpriced  # answers with a cost
-        self._most = self._mean if self._known else Decimal(0)
-        self._asking: set[int] = set()
+        self._highest = self._average if self._known else Decimal(0)
+        self._reserved: set[int] = set()
 
     @property
     def is_known(self) -> bool:
@@ -203,42 +203,42 @@ class JobBudget:
     @property
     def spent(self) -> Decimal:
         """What is spent. An answer whose usage can't be counted has the average cost."""
-        return self._counted + self._mean * self._summary.unpriced
+        return self._counted + self._average * self._summary.unpriced
 
     @property
     def _counted(self) -> Decimal:
         return sum((cost.amount for cost in self._summary.costs.values()), Decimal(0))
 
     @property
-    def _mean(self) -> Decimal:
+    def _average(self) -> Decimal:
         return self._counted / self._known if self._known else Decimal(0)
 
-    def ask(self, number: int) -> Literal["yes", "later", "never"]:
+    def reserve(self, number: int) -> Literal["yes", "later", "never"]:
         """Returns whether a row may be sent; "later": after another row in flight has ended."""
-        if self._limit is None or number in self._asking:
+        if self._limit is None or number in self._reserved:
             return "yes"
-        left, under_way = self._limit - self.spent, len(self._asking)
-        fits = left > 0 and self._mean <= left
-        if under_way and not (fits and self._known and self._most * (under_way + 1) <= left):
+        left, under_way = self._limit - self.spent, len(self._reserved)
+        fits = left > 0 and self._average <= left
+        if under_way and not (fits and self._known and self._highest * (under_way + 1) <= left):
             return "later"
         if not fits:
             return "never"
-        self._asking.add(number)
+        self._reserved.add(number)
         return "yes"
 
     def ended(self, answer: Answer) -> None:
         """Adds the cost of an answer that the summary has counted."""
-        self.not_asked(answer.number)
+        self.release(answer.number)
         if answer.cost is not None:
             self._known += 1
-            self._most = max(self._most, answer.cost.amount)
+            self._highest = max(self._highest, answer.cost.amount)
 
-    def not_asked(self, *numbers: int) -> None:
+    def release(self, *numbers: int) -> None:
         """Releases what rows had reserved."""
-        self._asking.difference_update(numbers)
+        self._reserved.difference_update(numbers)
 
     def __str__(self) -> str:
-        limit, spent, mean = (_shown(amount) for amount in (self._limit or Decimal(0), self.spent, self._mean))
+        limit, spent, mean = (_shown(amount) for amount in (self._limit or Decimal(0), self.spent, self._average))
         units = ", ".join(self._summary.costs)
         return f"max_cost is {limit}, and {spent}{f' {units}' if units else ''} are spent; an answer costs about {mean}"
 

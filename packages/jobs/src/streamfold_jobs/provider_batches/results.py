@@ -89,12 +89,12 @@ class Results:
         self._file.seek(place)
         return BatchResult(**json.loads(self._file.readline()))
 
-    def answers(self, work: RowQueue, status: BatchStatus, seconds: float) -> Iterator[Answer]:
+    def answers(self, queue: RowQueue, status: BatchStatus, seconds: float) -> Iterator[Answer]:
         """Yields the answers to all rows of the batch."""
         lost = _lost(self._batch, status)
-        for number, raw in self._raw(work):
+        for number, raw in self._raw(queue):
             try:
-                row = work.rows.parse(number, raw)
+                row = queue.rows.parse(number, raw)
             except ConfigError as error:
                 yield Answer(str(number), number, error=error_members(error))
                 continue
@@ -102,18 +102,18 @@ class Results:
             if result is None:
                 yield Answer(row.id, number, error=lost, seconds=seconds)
             else:
-                yield self._answer(work, row, result, seconds)
+                yield self._answer(queue, row, result, seconds)
 
-    def _raw(self, work: RowQueue) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
+    def _raw(self, queue: RowQueue) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
         wanted = {number for number, _ in self._rows}
-        return ((number, raw) for number, raw in enumerate(work.rows) if number in wanted)
+        return ((number, raw) for number, raw in enumerate(queue.rows) if number in wanted)
 
-    def _answer(self, work: RowQueue, row: Row, result: BatchResult, seconds: float) -> Answer:
+    def _answer(self, queue: RowQueue, row: Row, result: BatchResult, seconds: float) -> Answer:
         try:
-            reply = request_of(self._client, work.settings, row).reply(result)
+            reply = request_of(self._client, queue.settings, row).reply(result)
         except StreamfoldError as error:
             return Answer(row.id, row.number, error=error_members(error), seconds=seconds)
-        return row.answer(reply, reply.cost, 1, seconds, work.settings.check)
+        return row.answer(reply, reply.cost, 1, seconds, queue.settings.check)
 
 
 def _lost(batch: ProviderBatch, status: BatchStatus) -> dict[str, Any]:

@@ -20,10 +20,10 @@ from .results import NotOurBatchError, Results
 from .submit import BatchBuilder, BatchStore, BatchSubmitter, Lines, PendingBatch, ProviderBatch, lines_of, request_of
 
 # Seconds between two requests for the status of a batch: at first, and at last.
-_FIRST_LOOK = 1.0
-_LAST_LOOK = 60.0
+_FIRST_POLL = 1.0
+_LAST_POLL = 60.0
 _GROWTH = 1.5
-_FAILED_LOOKS = 30  # in a row, until the job pauses
+_FAILED_POLLS = 30  # in a row, until the job pauses
 _GROUP = 200  # answers that are written at once
 _SETTLED = 600.0  # seconds after which a batch that can't be found is gone
 
@@ -44,9 +44,9 @@ class ProviderBatchBackend:
         self._client: BatchClient = provider.batches()
         self._wait = wait
 
-    async def ask(self, work: RowQueue) -> None:
+    async def send_rows(self, queue: RowQueue) -> None:
         """See `JobBackend`."""
-        run = _BatchRun(self._client, work)
+        run = _BatchRun(self._client, queue)
         refused: APIError | None = None
         try:
             try:
@@ -57,14 +57,14 @@ class ProviderBatchBackend:
         except JobPausedError:
             raise
         except StreamfoldError as error:
-            work.stop(f"the job has paused: {error}", error)
+            queue.stop(f"the job has paused: {error}", error)
         except Exception as error:  # of the caller's check: the answers are not lost
-            work.stop(f"the job has stopped: {type(error).__name__}: {error}", error)
+            queue.stop(f"the job has stopped: {type(error).__name__}: {error}", error)
         if refused is not None:
-            work.stop(f"the job has paused: {refused}", refused)
+            queue.stop(f"the job has paused: {refused}", refused)
         elif run.open:
             names = ", ".join(str(batch.id) for batch in run.open)
-            work.stop(f"the job has paused: {work.status_text} ({names})")
+            queue.stop(f"the job has paused: {queue.status_text} ({names})")
 
 
 class _BatchRun:
@@ -74,11 +74,11 @@ class _BatchRun:
         open: the batches without results.
     """
 
-    def __init__(self, client: BatchClient, work: RowQueue) -> None:
+    def __init__(self, client: BatchClient, queue: RowQueue) -> None:
         self._client = client
-        self._work = work
-        self._store = BatchStore(work.ledger)
-        self._creator = BatchSubmitter(client, self._store)
+        self._queue = queue
+        self._store = BatchStore(queue.ledger)
+        self._submitter = BatchSubmitter(client, self._store)
         self.open: list[ProviderBatch] = []
 
     # --- submitting --------------------------------------------------------------------------------------------------
@@ -99,15 +99,15 @@ class _BatchRun:
             if batch.state == "creating":
                 self._opened(await self._create_again(batch))
         drafts = BatchBuilder(self._client)
-        for number, raw in self._work.todo():
-            if self._work.stopped:
+        for number, raw in self._queue.pending():
+            if self._queue.stopped:
                 return
-            if number in taken or (row := await self._work.row(number, raw)) is None:
+            if number in taken or (row := await self._queue.row(number, raw)) is None:
                 continue
             try:
-                full = drafts.add(row, request_of(self._client, self._work.settings, row))
+                full = drafts.add(row, request_of(self._client, self._queue.settings, row))
             except ConfigError as error:
-                self._work.end(Answer(row.id, number, error=error_members(error)))
+                self._queue.record(Answer(row.id, number, error=error_members(error)))
                 continue
             if full is not None:
                 await self._create(full)
@@ -120,40 +120,40 @@ class _BatchRun:
         batch = ProviderBatch(draft.key, account, model, len(draft.rows), time.time())
         await self._store.begin(batch, draft.rows)
         for number, _ in draft.rows:
-            self._work.states[number] = SENT
+            self._queue.states[number] = SENT
 
         async def lines() -> tuple[bytes, PreparedRequest]:
             return draft.lines(), draft.first
 
-        self._opened(await self._creator.create(batch, lines, again=False))
+        self._opened(await self._submitter.create(batch, lines, again=False))
 
     def _opened(self, batch: ProviderBatch) -> None:
         self.open.append(batch)
-        self._tell()
+        self._update_status()
 
-    def _tell(self) -> None:
+    def _update_status(self) -> None:
         """Updates the status text."""
         done, rows = sum(batch.finished for batch in self.open), sum(batch.rows for batch in self.open)
         number = f"{len(self.open)} batches" if len(self.open) > 1 else "1 batch"
-        self._work.status_text = f"{number} at the provider, {done:,} of {rows:,} requests done" if self.open else ""
+        self._queue.status_text = f"{number} at the provider, {done:,} of {rows:,} requests done" if self.open else ""
 
     async def _create_again(self, batch: ProviderBatch) -> ProviderBatch:
         """Creates a batch that an earlier run recorded, unless the provider has it."""
-        return await self._creator.create(batch, self._lines_of(batch), again=True)
+        return await self._submitter.create(batch, self._lines_of(batch), again=True)
 
     def _lines_of(self, batch: ProviderBatch) -> Lines:
-        work = self._work
+        queue = self._queue
 
         async def lines() -> tuple[bytes, PreparedRequest]:
             wanted = {number for number, _ in self._store.rows_of(batch)}
             requests = (
-                (number, request_of(self._client, work.settings, work.rows.parse(number, raw)))
-                for number, raw in enumerate(work.rows)
+                (number, request_of(self._client, queue.settings, queue.rows.parse(number, raw)))
+                for number, raw in enumerate(queue.rows)
                 if number in wanted
             )
             body, first = lines_of(requests, batch.key)
             if first is None:
-                raise ConfigError(f"{work.ledger.path}: the batch {batch.key} has no rows")
+                raise ConfigError(f"{queue.ledger.path}: the batch {batch.key} has no rows")
             return body, first
 
         return lines
@@ -162,26 +162,26 @@ class _BatchRun:
 
     async def fetch(self, *, wait: bool) -> None:
         """Fetches the results of batches as they end; without `wait`, of those that have ended."""
-        pause, failed = _FIRST_LOOK, 0
-        while self.open and not self._work.stopped:
+        pause, failed = _FIRST_POLL, 0
+        while self.open and not self._queue.stopped:
             for batch in list(self.open):
                 try:
-                    await self._look(batch)
+                    await self._poll(batch)
                     failed = 0
                 except APIError as error:
                     failed += 1
-                    if not error.retryable or failed > _FAILED_LOOKS:
+                    if not error.retryable or failed > _FAILED_POLLS:
                         raise
-            self._tell()
+            self._update_status()
             if not self.open:
                 return
             if not wait:
                 return
             with anyio.move_on_after(pause):
-                await self._work.stopping.wait()
-            pause = min(pause * _GROWTH, _LAST_LOOK)
+                await self._queue.stopping.wait()
+            pause = min(pause * _GROWTH, _LAST_POLL)
 
-    async def _look(self, batch: ProviderBatch) -> None:
+    async def _poll(self, batch: ProviderBatch) -> None:
         """Requests the status of a batch, and fetches its results if it has ended."""
         status = await self._status(batch)
         batch = self._replace(batch, await self._store.save(batch, word=status.word, finished=status.finished))
@@ -192,7 +192,7 @@ class _BatchRun:
             try:
                 await results.fetch(status)
             except NotOurBatchError:
-                self._creator.foreign.add(str(batch.id))
+                self._submitter.foreign.add(str(batch.id))
                 batch = self._replace(batch, await self._store.save(batch, id=None, state="creating"))
                 self._replace(batch, await self._create_again(batch))
                 return
@@ -214,12 +214,12 @@ class _BatchRun:
             return BatchStatus(str(batch.id), "failed", "gone", problem=str(error))
 
     async def _record(self, results: Results, status: BatchStatus, seconds: float) -> None:
-        work, count = self._work, 0
-        for answer in results.answers(work, status, seconds):
-            if work.states[answer.number] in (DONE, ERROR):
+        queue, count = self._queue, 0
+        for answer in results.answers(queue, status, seconds):
+            if queue.states[answer.number] in (DONE, ERROR):
                 continue
-            work.end(answer)
+            queue.record(answer)
             count += 1
             if count % _GROUP == 0:
-                await work.ledger.written()
-        await work.ledger.written()
+                await queue.ledger.written()
+        await queue.ledger.written()

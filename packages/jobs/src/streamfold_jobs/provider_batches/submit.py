@@ -118,7 +118,7 @@ class BatchStore:
         self._ledger.note(_TABLE, ())
         self._ledger.note(_SAVE, _values(batch))
         for number, name in rows:
-            self._ledger.sent(number, name)
+            self._ledger.mark_sent(number, name)
             self._ledger.note(_OF_ROW, (batch.key, number))
         await self._ledger.written()
 

@@ -109,7 +109,7 @@ class Ask:
             ConfigError: the batch lacks a column, or has one with the name of a new one.
             AskStoppedError: no row will be answered.
         """
-        asking, kept, _ = self._asking, self._kept, self._common
+        requests, kept, _ = self._requests, self._kept, self._common
         names = column_names(batch)
         check_columns(names, self.settings.prefix)
         columns = self.settings.members(names)
@@ -126,7 +126,7 @@ class Ask:
                 async with self._slots:
                     if (at := next(todo, None)) is None:
                         return
-                    answers[at] = await self._answer(asking, rows[at], keys[at])
+                    answers[at] = await self._answer(requests, rows[at], keys[at])
 
         async with anyio.create_task_group() as tasks:
             for _ in range(min(self.settings.concurrency, len(rows))):
@@ -150,7 +150,7 @@ class Ask:
         return made.prefer_aiohttp()
 
     @cached_property
-    def _asking(self) -> RowRequests:
+    def _requests(self) -> RowRequests:
         return RowRequests(self._rows, Pacing(self._provider))  # with the provider's limits
 
     @cached_property
@@ -189,13 +189,13 @@ class Ask:
             return None
         return fingerprint(self._common, json.dumps(members, sort_keys=True, default=str))
 
-    async def _answer(self, asking: RowRequests, members: Mapping[str, Any], key: str | None) -> Answer | None:
+    async def _answer(self, requests: RowRequests, members: Mapping[str, Any], key: str | None) -> Answer | None:
         """Returns the answer to a row, which may be an error; None if no more rows are sent."""
         if self._stopped:
             return None
         try:
             row = Row.read(0, row_members({**members, "id": None}))  # Ray and Daft have ids of any type
-            answer = await asking.answer(row)
+            answer = await requests.answer(row)
         except JobPausedError as error:
             return self._refused(error.__cause__)
         except PermissionDeniedError as error:
@@ -217,7 +217,7 @@ class Ask:
             return _failed(error)
         if not self._stopped:
             self._stopped = f"the job ends, because nothing more would be answered: {error}"
-            self._asking.stop()
+            self._requests.stop()
         return None
 
 
