@@ -232,7 +232,8 @@ def reproducible(session: nox.Session) -> None:
         shutil.rmtree(copy, ignore_errors=True)
         shutil.rmtree(built, ignore_errors=True)
         session.run("git", "clone", "--quiet", ".", str(copy), external=True)
-        session.run("python", "-m", "build", "--no-isolation", "--outdir", str(built), str(copy), silent=True)
+        for source in (copy, *sorted(path.parent for path in copy.glob("packages/*/pyproject.toml"))):
+            session.run("python", "-m", "build", "--no-isolation", "--outdir", str(built), str(source), silent=True)
         hashes.append({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(built.iterdir())})
     if hashes[0] != hashes[1]:
         session.error(f"two builds differ: {hashes}")
@@ -258,7 +259,7 @@ def sbom(session: nox.Session) -> None:
 @nox.session(python=VERSIONS[0])
 def audit(session: nox.Session) -> None:
     """Looks for known vulnerabilities in what an installation has in it; it asks a public database."""
-    session.install(".[cli]", "./packages/gateway")
+    session.install(".[cli]", *(f"./packages/{name}" for name in ("gateway", "integrations", "jobs", "lab", "repair")))
     session.install("pip-audit")
     session.run("pip-audit", "--skip-editable", "--progress-spinner", "off")
 
