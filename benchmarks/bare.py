@@ -18,14 +18,14 @@ class BareLoop:
     """One answer, read by the simplest means.
 
     Args:
-        wire: "chat", "responses", "anthropic" or "gemini".
+        api: "chat", "responses", "anthropic" or "gemini".
         parse: reads JSON.
     """
 
-    def __init__(self, wire: str, parse: Callable[[bytes], Any] = json.loads) -> None:
+    def __init__(self, api: str, parse: Callable[[bytes], Any] = json.loads) -> None:
         self._parse = parse
-        self._read = getattr(self, f"_{wire}")
-        self._blank = b"\r\n\r\n" if wire == "gemini" else b"\n\n"
+        self._read = getattr(self, f"_{api}")
+        self._blank = b"\r\n\r\n" if api == "gemini" else b"\n\n"
         self._rest = b""
         self._text: list[str] = []
         self._calls: dict[int, dict[str, Any]] = {}

@@ -49,13 +49,13 @@ class Layers:
         self.loop = asyncio.new_event_loop()
         decoder = SSEDecoder()
         self.sent = [event for piece in self.pieces for event in decoder.feed(piece)]
-        self.adapter = find_adapter(answer.wire)()
+        self.adapter = find_adapter(answer.api)()
         self.decoded = [list(self.adapter.decode(event)) for event in self.sent]
         self.filtered = self.dialect_out()
         transport = httpx.MockTransport(self.respond)
         self.client = httpx.AsyncClient(transport=transport, timeout=None)
         self.provider = Provider.from_config(
-            {"adapter": answer.wire, "base_url": "http://test/v1", "model": "any", "dialect": answer.dialect},
+            {"adapter": answer.api, "base_url": "http://test/v1", "model": "any", "dialect": answer.dialect},
             http_client=self.client,
         )
 
@@ -76,7 +76,7 @@ class Layers:
         return layers
 
     def bare(self) -> None:
-        bare = BareLoop(self.answer.wire)
+        bare = BareLoop(self.answer.api)
         for piece in self.pieces:
             bare.feed(piece)
         assert bare.chunks
@@ -113,14 +113,14 @@ class Layers:
             pipeline.feed(deltas, event.data, [])
 
     def decode(self) -> None:
-        decoder = StreamDecoder(self.answer.wire, dialect=self.answer.dialect, tools=READ_TOOLS, coalesce=True)
+        decoder = StreamDecoder(self.answer.api, dialect=self.answer.dialect, tools=READ_TOOLS, coalesce=True)
         for piece in self.pieces:
             decoder.feed(piece)
         decoder.close()
         assert decoder.finished
 
     async def bare_stream(self) -> None:
-        bare = BareLoop(self.answer.wire)
+        bare = BareLoop(self.answer.api)
         async with self.client.stream("POST", "http://test/v1/any", content=b"{}") as response:
             async for piece in response.aiter_bytes():
                 bare.feed(piece)

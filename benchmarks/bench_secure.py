@@ -79,7 +79,7 @@ async def ask(name: str, base: str) -> None:
     prepare = import_module(f"contestants.{name.replace('-', '_')}").prepare
     for size, count in SIZES.items():
         answer = payload("chat-text", size)
-        stream = prepare(f"{base}/{answer.name}/one/{size}/v1", answer.wire, None)
+        stream = prepare(f"{base}/{answer.name}/one/{size}/v1", answer.api, None)
         for _ in range(5):
             text, *_ = await stream()
             assert text == answer.text

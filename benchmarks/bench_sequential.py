@@ -28,7 +28,7 @@ async def client(name: str, base: str, answers: int) -> None:
     """Streams them, and prints the memory after the early ones and after all, and the CPU for one."""
     answer = payload("chat-calls", EVENTS)
     ask: contestants.Ask = {"bare": bare, "streamfold": streamfold}[name].prepare(
-        f"{base}/{answer.name}/one/{EVENTS}/v1", answer.wire, answer.dialect
+        f"{base}/{answer.name}/one/{EVENTS}/v1", answer.api, answer.dialect
     )
     began, early = process_time(), 0
     for number in range(1, answers + 1):

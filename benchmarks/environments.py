@@ -46,7 +46,7 @@ REQUIREMENTS: dict[str, list[str]] = {
 PLOT = "plot"
 FLOOR = "floor"  # the contestant to which all others are compared
 _OPENAI = ("chat", "responses")
-_WIRES = (*_OPENAI, "anthropic", "gemini")
+_APIS = (*_OPENAI, "anthropic", "gemini")
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ class Contestant:
         environment: one of REQUIREMENTS.
         tree: the checkout of streamfold that it imports.
         label: what the table calls it instead.
-        wires: those that it speaks.
+        apis: those that it speaks.
     """
 
     name: str
     environment: str
     tree: Path = ROOT
     label: str = ""
-    wires: tuple[str, ...] = _WIRES
+    apis: tuple[str, ...] = _APIS
 
     @property
     def title(self) -> str:
@@ -80,7 +80,7 @@ _SPOKEN = {
 PEERS = tuple(_SPOKEN)
 CONTESTANTS = [
     *(Contestant(name, "streamfold") for name in (FLOOR, "bare", "httpx-sse", "streamfold", "streamfold-aiohttp")),
-    *(Contestant(name, name, wires=wires) for name, wires in _SPOKEN.items()),
+    *(Contestant(name, name, apis=apis) for name, apis in _SPOKEN.items()),
 ]
 
 

@@ -55,7 +55,7 @@ class Payload:
     """One answer.
 
     Attributes:
-        wire: "chat", "responses", "anthropic" or "gemini".
+        api: "chat", "responses", "anthropic" or "gemini".
         events: each with its blank line.
         text, calls: what it comes to.
         unread: the text of it for whoever does not read the markup that the model wrote into it.
@@ -64,7 +64,7 @@ class Payload:
 
     name: str
     title: str
-    wire: str
+    api: str
     events: Sequence[bytes]
     text: str
     calls: Calls

@@ -21,7 +21,7 @@ from matplotlib.ticker import NullLocator
 from report import TITLES, lines
 
 OURS = ("streamfold", "streamfold-aiohttp")
-WIRES = {  # what everybody reads
+APIS = {  # what everybody reads
     "Chat Completions": ("chat-text", "chat-calls"),
     "Responses": ("responses-text", "responses-calls"),
 }
@@ -39,14 +39,14 @@ def ratios(found: dict[str, Any], payloads: Collection[str]) -> dict[str, dict[s
 
 
 def draw(found: dict[str, Any], target: Path) -> None:
-    panels = {wire: ratios(found, payloads) for wire, payloads in WIRES.items()}
+    panels = {api: ratios(found, payloads) for api, payloads in APIS.items()}
     first = next(iter(panels.values()))
     names = sorted(first, key=lambda name: first[name].get("one", 0), reverse=True)
     most = max(max(of.values()) for means in panels.values() for of in means.values())
     figure = Figure(figsize=(10, 1.2 + 0.58 * len(names)))
-    for axes, (wire, means) in zip(figure.subplots(1, len(panels), sharey=True), panels.items(), strict=True):
+    for axes, (api, means) in zip(figure.subplots(1, len(panels), sharey=True), panels.items(), strict=True):
         draw_panel(axes, names, means)
-        axes.set_title(wire, fontsize=10)
+        axes.set_title(api, fontsize=10)
         axes.set_xlim(0.1, 2 * most)
         axes.set_yticks(range(len(names)), names)
         for label in axes.get_yticklabels():

@@ -47,9 +47,9 @@ class Line:
 
     @property
     def target(self) -> float | None:
-        wire = self.payload.partition("-")[0]
+        api = self.payload.partition("-")[0]
         least = TARGETS.get(self.contestant, {}).get(self.delivery)
-        return None if least is None or wire == "gemini" else least + (MARKUP if wire == "kimi" else 0)
+        return None if least is None or api == "gemini" else least + (MARKUP if api == "kimi" else 0)
 
 
 def lines(found: dict[str, Any]) -> list[Line]:

@@ -59,7 +59,7 @@ class Worker:
         """Streams one answer; what it took, or `error`."""
         if self._process.poll() is not None:
             return {"error": self.error or "the process has ended"}
-        command = {"url": url, "wire": answer.wire, "dialect": answer.dialect, "repetitions": 1}
+        command = {"url": url, "api": answer.api, "dialect": answer.dialect, "repetitions": 1}
         assert self._process.stdin
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
@@ -111,7 +111,7 @@ def measure(
                 size = DELIVERIES[delivery]
                 answer = payload(name, size)
                 url = f"{base}/{name}/{delivery}/{size}/v1"
-                able = [worker for worker in workers if answer.wire in worker.contestant.wires]
+                able = [worker for worker in workers if answer.api in worker.contestant.apis]
                 for worker in random.sample(able, len(able)):
                     got = worker.ask(answer, url)
                     rows.append(row(number, name, delivery, answer, worker.contestant, got))

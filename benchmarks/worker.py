@@ -49,7 +49,7 @@ async def main() -> None:
         url = command["url"]
         try:
             if url not in asks:
-                asks[url] = contestant.prepare(url, command["wire"], command["dialect"])
+                asks[url] = contestant.prepare(url, command["api"], command["dialect"])
                 await asks[url]()
             say(await measure(asks[url], command["repetitions"]))
         except Exception as exc:  # whatever a contestant raises is its result

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-WIRES = ("chat", "responses", "anthropic", "gemini")
+APIS = ("chat", "responses", "anthropic", "gemini")
 Event = dict[str, Any]
 Calls = tuple[tuple[str, str, dict[str, Any]], ...]
 WORDS = ("Oslo", "two\nlines", "日本", "👋🏽", '"quoted"', "\\", "<tool_call>", "data: x", "[DONE]", "\u2028", "", "}{")
@@ -65,35 +65,35 @@ def arguments(rng: random.Random) -> dict[str, Any]:
     return {f"k{at}": rng.choice(values) for at in range(rng.randint(1, 3))}
 
 
-def told(wire: str, answer: Answer, rng: random.Random, *, limit: bool = False) -> Stream:
+def told(api: str, answer: Answer, rng: random.Random, *, limit: bool = False) -> Stream:
     """The stream of an answer.
 
     Args:
         limit: it ended because the limit of tokens was reached.
     """
-    made = list(_WIRES[wire](answer, rng, limit))
+    made = list(_APIS[api](answer, rng, limit))
     end = next(at for at, (_, _, is_end) in enumerate(made) if is_end)
-    return Stream(tuple(_bytes(wire, event) for event, _, _ in made), end, tuple(shown for _, shown, _ in made))
+    return Stream(tuple(_bytes(api, event) for event, _, _ in made), end, tuple(shown for _, shown, _ in made))
 
 
-def error_event(wire: str, message: str) -> bytes:
+def error_event(api: str, message: str) -> bytes:
     """What a server says when it fails in the middle of an answer."""
     error: Event = {"error": {"message": message, "type": "server_error", "code": "server_error"}}
-    if wire == "anthropic":
+    if api == "anthropic":
         error = {"type": "error", "error": {"type": "api_error", "message": message}}
-    elif wire == "responses":
+    elif api == "responses":
         response = {"id": "r", "status": "failed", "output": [], "error": {"code": "server_error", "message": message}}
         error = {"type": "response.failed", "sequence_number": 999, "response": response}
-    elif wire == "gemini":
+    elif api == "gemini":
         error = {"error": {"code": 500, "message": message, "status": "INTERNAL"}}
-    return _bytes(wire, error)
+    return _bytes(api, error)
 
 
-def status_body(wire: str, message: str) -> bytes:
+def status_body(api: str, message: str) -> bytes:
     """The body of a response with an error status."""
-    if wire == "anthropic":
+    if api == "anthropic":
         return json.dumps({"type": "error", "error": {"type": "api_error", "message": message}}).encode()
-    if wire == "gemini":
+    if api == "gemini":
         return json.dumps({"error": {"code": 500, "message": message, "status": "INTERNAL"}}).encode()
     return json.dumps({"error": {"message": message, "type": "server_error", "param": None, "code": None}}).encode()
 
@@ -104,9 +104,9 @@ def pieces(text: str, rng: random.Random) -> list[str]:
     return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
-def _bytes(wire: str, event: Event | str) -> bytes:
+def _bytes(api: str, event: Event | str) -> bytes:
     data = event if isinstance(event, str) else json.dumps(event, ensure_ascii=False)
-    named = isinstance(event, dict) and wire in ("anthropic", "responses")
+    named = isinstance(event, dict) and api in ("anthropic", "responses")
     return (f"event: {event['type']}\n" if named else "").encode() + f"data: {data}\n\n".encode()  # type: ignore[index]
 
 
@@ -235,6 +235,6 @@ def _gemini(answer: Answer, rng: random.Random, limit: bool) -> Made:
     yield {**chunk([{"text": ""}], "MAX_TOKENS" if limit else "STOP"), "usageMetadata": usage}, "", True
 
 
-_WIRES: dict[str, Callable[[Answer, random.Random, bool], Made]] = {
+_APIS: dict[str, Callable[[Answer, random.Random, bool], Made]] = {
     "chat": _chat, "responses": _responses, "anthropic": _anthropic, "gemini": _gemini,
 }  # fmt: skip

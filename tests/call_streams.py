@@ -46,7 +46,7 @@ import call_streams_responses_shapes
 from call_truth import Expected, Stream, Want, full, parse
 from streamfold import Reply, StreamChunk, StreamDecoder, StreamError
 
-WIRES: dict[str, Any] = {"chat": call_streams_chat, "responses": call_streams_responses}
+APIS: dict[str, Any] = {"chat": call_streams_chat, "responses": call_streams_responses}
 SHAPES = (  # they add their deviations where they are imported
     *(call_streams_chat_shapes, call_streams_chat_ends, call_streams_responses_shapes, call_streams_responses_ends),
 )
@@ -68,32 +68,32 @@ CONTRADICTORY = (
 class Recipe:
     """All that a stream is made from."""
 
-    wire: str
+    api: str
     seed: int
     calls: int
     deviations: tuple[str, ...]
 
     def make(self) -> Stream:
         """The stream. The same one each time."""
-        stream: Stream = WIRES[self.wire].make(f"{self.wire}:{self.seed}", self.calls, self.deviations)
+        stream: Stream = APIS[self.api].make(f"{self.api}:{self.seed}", self.calls, self.deviations)
         return stream
 
 
-def recipe(wire: str, seed: int) -> Recipe:
+def recipe(api: str, seed: int) -> Recipe:
     """The recipe with this number."""
-    rng = random.Random(f"recipe:{wire}:{seed}")
+    rng = random.Random(f"recipe:{api}:{seed}")
     calls = rng.choices(range(7), (3, 22, 30, 22, 12, 6, 5))[0]
     count = rng.choices(range(6), (5, 20, 25, 25, 15, 10))[0]
-    return Recipe(wire, seed, calls, WIRES[wire].deviations.draw(rng, count))
+    return Recipe(api, seed, calls, APIS[api].deviations.draw(rng, count))
 
 
-def with_objects(wire: str, seeds: Iterable[int]) -> Iterator[tuple[int, Stream]]:
+def with_objects(api: str, seeds: Iterable[int]) -> Iterator[tuple[int, Stream]]:
     """The streams of these seeds whose calls have arguments and ids of their own, for the tests of writers.
 
     These compare what is written with what the library has read.
     """
     for seed in seeds:
-        stream = recipe(wire, seed).make()
+        stream = recipe(api, seed).make()
         objects = all(full(want.text) and want.exact for want in stream.expected.calls)
         if objects and not {"one_id_for_two_calls", "one_call_id_for_two_calls"} & set(stream.used):
             yield seed, stream
@@ -113,9 +113,9 @@ class Got:
         return (repr(self.reply.tool_calls), self.reply.finish_reason) if self.reply else type(self.error)
 
 
-def read(wire: str, stream: Stream, pieces: list[bytes]) -> Got:
+def read(api: str, stream: Stream, pieces: list[bytes]) -> Got:
     """Gives the pieces to a decoder."""
-    decoder = StreamDecoder(wire)
+    decoder = StreamDecoder(api)
     got = Got([])
     try:
         for piece in pieces:
@@ -127,14 +127,14 @@ def read(wire: str, stream: Stream, pieces: list[bytes]) -> Got:
     return got
 
 
-def check(wire: str, stream: Stream, cuts: random.Random | None = None) -> str | None:
+def check(api: str, stream: Stream, cuts: random.Random | None = None) -> str | None:
     """What is wrong with how the library reads a stream: None, or a kind of failure with details behind a colon."""
-    got = read(wire, stream, [stream.body])
+    got = read(api, stream, [stream.body])
     wrong = judge(stream.expected, got)
     if wrong is None and cuts is not None:
         points = sorted(cuts.randrange(len(stream.body) + 1) for _ in range(cuts.randint(1, 30)))
         pieces = [stream.body[a:b] for a, b in zip([0, *points], [*points, len(stream.body)], strict=True)]
-        again = read(wire, stream, pieces)
+        again = read(api, stream, pieces)
         if judge(stream.expected, again) or again.summary != got.summary:
             wrong = f"cuts: {got.summary} or {again.summary}"
     return wrong
@@ -235,14 +235,14 @@ def kind(wrong: str | None) -> str | None:
 
 
 @functools.cache
-def alone(wire: str, wanted: str, deviations: tuple[str, ...]) -> Recipe | None:
+def alone(api: str, wanted: str, deviations: tuple[str, ...]) -> Recipe | None:
     """The shortest stream found with these deviations, each of which has its place in it, that fails in this way."""
     found: Recipe | None = None
     for calls in range(1, 4):
         for seed in range(250):
-            made = Recipe(wire, seed, calls, deviations)
+            made = Recipe(api, seed, calls, deviations)
             stream = made.make()
-            if set(stream.used) == set(deviations) and kind(check(wire, stream)) == wanted:
+            if set(stream.used) == set(deviations) and kind(check(api, stream)) == wanted:
                 found = min(found or made, made, key=lambda each: len(each.make().body))
         if found:
             return found
@@ -254,17 +254,17 @@ def simplest(made: Recipe, wanted: str) -> Recipe:
     used = made.make().used
     for count in range(min(len(used), 2) + 1):
         for deviations in itertools.combinations(used, count):
-            if small := alone(made.wire, wanted, deviations):
+            if small := alone(made.api, wanted, deviations):
                 return small
     return made
 
 
-def run(wire: str, first: int, count: int, cut_each: int = 7) -> dict[Recipe, str]:
+def run(api: str, first: int, count: int, cut_each: int = 7) -> dict[Recipe, str]:
     """The recipes that fail, and how. One stream in `cut_each` is also read in random pieces."""
     failures = {}
     for seed in range(first, first + count):
-        made = recipe(wire, seed)
-        wrong = check(wire, made.make(), random.Random(seed) if seed % cut_each == 0 else None)
+        made = recipe(api, seed)
+        wrong = check(api, made.make(), random.Random(seed) if seed % cut_each == 0 else None)
         if wrong:
             failures[made] = wrong
     return failures
@@ -275,7 +275,7 @@ def describe(made: Recipe) -> str:
     stream = made.make()
     lines = [line for line in stream.body.decode("utf-8", "replace").splitlines() if line]
     how = f"interrupted={stream.interrupted!r}" if stream.interrupted else ""
-    wrong = check(made.wire, stream)
+    wrong = check(made.api, stream)
     return "\n".join([f"  {made}", *(f"    {line[:300]}" for line in lines), f"    {how}", f"    -> {wrong}"])
 
 
@@ -284,17 +284,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--wire", choices=sorted(WIRES), action="append")
+    parser.add_argument("--wire", choices=sorted(APIS), action="append")
     parser.add_argument("--show", type=int, default=1, help="examples of each class of failures")
     options = parser.parse_args()
     failed = 0
     out = sys.stdout
-    for wire in options.wire or list(WIRES):
+    for api in options.api or list(APIS):
         begun = time.perf_counter()
-        failures = run(wire, options.seed, options.count)
+        failures = run(api, options.seed, options.count)
         took = time.perf_counter() - begun
         failed += len(failures)
-        out.write(f"{wire}: {len(failures)} of {options.count} fail; {options.count / took:.0f} streams a second\n")
+        out.write(f"{api}: {len(failures)} of {options.count} fail; {options.count / took:.0f} streams a second\n")
         groups: dict[tuple[str, Recipe], list[Recipe]] = defaultdict(list)
         for made, wrong in failures.items():
             what = kind(wrong) or ""

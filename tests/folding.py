@@ -1,4 +1,4 @@
-"""Ways to fold an answer in a test, and the wire notation in which the tests of docs/bugs.md are written.
+"""Ways to fold an answer in a test, and the API notation in which the tests of docs/bugs.md are written.
 
 `chunk(...)` is one Chat Completions event with this delta, `call(...)` one with these `tool_calls` entries,
 `fragments(...)` several of those, `fin(x)` an empty delta with a finish reason, `DONE` the terminator. Joined, they are

@@ -23,44 +23,44 @@ from streamfold.adapters.serializing.stream_serializer import StreamSerializer
 from streamfold.text.jsontext import join_surrogates
 from streamfold.values.deltas import Delta
 
-WIRES = ("chat", "responses")
+APIS = ("chat", "responses")
 
 
-def emitter(wire: str, **rest: Any) -> StreamSerializer:
+def emitter(api: str, **rest: Any) -> StreamSerializer:
     """An emitter for this API; `include_usage` is for the one that asks."""
-    if wire == "anthropic":
+    if api == "anthropic":
         rest.pop("include_usage", None)
         return AnthropicSerializer(**{"id": "msg_0", "model": "m", **rest})
-    if wire == "gemini":
+    if api == "gemini":
         rest.pop("include_usage", None)
         return GeminiSerializer(**{"id": "r-0", "model": "m", **rest})
-    if wire == "responses":
+    if api == "responses":
         rest.pop("include_usage", None)
         return ResponsesSerializer(**{"id": "resp_0", "model": "m", "created": 1, **rest})
     return ChatSerializer(**{"id": "chatcmpl-0", "model": "m", "created": 1, "include_usage": True, **rest})
 
 
-def emit(wire: str, deltas: Iterable[Delta], **rest: Any) -> bytes:
+def emit(api: str, deltas: Iterable[Delta], **rest: Any) -> bytes:
     """The body of an answer with these deltas."""
-    made = emitter(wire, **rest)
+    made = emitter(api, **rest)
     return made.feed_all(deltas) + made.finish()
 
 
-def emit_chunks(wire: str, chunks: Iterable[StreamChunk], reply: Reply, **rest: Any) -> bytes:
+def emit_chunks(api: str, chunks: Iterable[StreamChunk], reply: Reply, **rest: Any) -> bytes:
     """The body of an answer that came as chunks and a reply, as a gateway gets it."""
-    made = emitter(wire, **{"id": reply.id or "id_0", "model": reply.model or "m", **rest})
+    made = emitter(api, **{"id": reply.id or "id_0", "model": reply.model or "m", **rest})
     body = b"".join([made.feed_all(chunk_deltas(chunk)) for chunk in chunks])
     return body + made.feed_all(end_deltas(reply)) + made.finish()
 
 
-def emit_reply(wire: str, reply: Reply, **rest: Any) -> bytes:
+def emit_reply(api: str, reply: Reply, **rest: Any) -> bytes:
     """The body of an answer that is there already."""
-    return emit(wire, reply_deltas(reply), **rest)
+    return emit(api, reply_deltas(reply), **rest)
 
 
-def whole(wire: str, reply: Reply, **rest: Any) -> dict[str, Any]:
+def whole(api: str, reply: Reply, **rest: Any) -> dict[str, Any]:
     """The body of an answer that is there already, for a client that asked for no stream."""
-    made = emitter(wire, **rest)
+    made = emitter(api, **rest)
     return made.serialize_whole([*chunk_deltas(StreamChunk(reply.text, reasoning=reply.reasoning)), *end_deltas(reply)])
 
 
@@ -126,9 +126,9 @@ def comments(body: bytes) -> list[str]:
     return [line[2:] for line in body.decode().split("\n") if line.startswith(": ")]
 
 
-def read(wire: str, body: bytes, pieces: Iterable[bytes] | None = None, **decoder: Any) -> Reply:
+def read(api: str, body: bytes, pieces: Iterable[bytes] | None = None, **decoder: Any) -> Reply:
     """What our own decoder makes of a body."""
-    return fold_chunks(body, pieces, adapter=wire, **decoder)[1]
+    return fold_chunks(body, pieces, adapter=api, **decoder)[1]
 
 
 def facts(reply: Reply) -> dict[str, Any]:
@@ -146,17 +146,17 @@ def facts(reply: Reply) -> dict[str, Any]:
     }
 
 
-def on(wire: str, said: dict[str, Any]) -> dict[str, Any]:
-    """What these facts are on a wire: where it demands a number there is one, and it has one word for a good end."""
+def on(api: str, said: dict[str, Any]) -> dict[str, Any]:
+    """What these facts are on an API: where it demands a number there is one, and it has one word for a good end."""
     usage: Usage | None = said["usage"]
     if usage is not None:
         sums = ("input_tokens", "output_tokens", "total_tokens")
-        names = (*sums, "cached_tokens", "reasoning_tokens", "cache_write_tokens") if wire == "responses" else sums
+        names = (*sums, "cached_tokens", "reasoning_tokens", "cache_write_tokens") if api == "responses" else sums
         usage = replace(usage, **{name: getattr(usage, name) or 0 for name in names})
     told = {**said, "usage": usage}
     if said["finish_reason"] == "tool_calls" and not said["calls"]:
         told["finish_reason"] = "stop"  # calls that were promised and did not come
-    if wire == "chat":
+    if api == "chat":
         return told
     reason = told["finish_reason"]
     told["finish_reason"] = ("tool_calls" if said["calls"] else "stop") if reason == "unknown" else reason

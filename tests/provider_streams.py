@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, ClassVar, NamedTuple
 
-WIRES = ("chat", "responses", "kimi", "anthropic", "gemini")
+APIS = ("chat", "responses", "kimi", "anthropic", "gemini")
 ALPHABET = (
     "a",
     "b",
@@ -208,15 +208,15 @@ class Answer:
     def calls(self) -> list[Item]:
         return [item for item in self.items if item.kind == "call"]
 
-    def word(self, wire: str) -> str:
+    def word(self, api: str) -> str:
         """The API's word for the end of this answer."""
         if self.finish == "stop" and self.calls:
-            return {"chat": "tool_calls", "anthropic": "tool_use", "gemini": "STOP"}[wire]
+            return {"chat": "tool_calls", "anthropic": "tool_use", "gemini": "STOP"}[api]
         return {
             "chat": {"stop": "stop", "length": "length", "filter": "content_filter"},
             "anthropic": {"stop": "end_turn", "length": "max_tokens", "filter": "refusal"},
             "gemini": {"stop": "STOP", "length": "MAX_TOKENS", "filter": "SAFETY"},
-        }[wire][self.finish]
+        }[api][self.finish]
 
 
 class Writer:
@@ -580,21 +580,21 @@ WRITERS: dict[str, type[Writer]] = {
 }
 
 
-def written(random: Random, wire: str, items: list[Item]) -> list[Event]:
+def written(random: Random, api: str, items: list[Item]) -> list[Event]:
     """Returns the events of a whole answer."""
     counts = random.choice([None, Counts(3, 1, 2, 1)])
-    return WRITERS[wire](random, Answer(items, counts=counts)).events()
+    return WRITERS[api](random, Answer(items, counts=counts)).events()
 
 
-def failure(wire: str, message: str) -> bytes:
+def failure(api: str, message: str) -> bytes:
     """Returns the event by which the API reports an error inside a stream."""
-    if wire == "anthropic":
+    if api == "anthropic":
         error: Any = {"type": "error", "error": {"type": "overloaded_error", "message": message}}
         return f"event: error\ndata: {json.dumps(error)}\n\n".encode()
-    if wire == "responses":
+    if api == "responses":
         error = {"type": "error", "sequence_number": 99, "code": "server_error", "message": message, "param": None}
         return f"event: error\ndata: {json.dumps(error)}\n\n".encode()
-    if wire == "gemini":
+    if api == "gemini":
         return f"data: {json.dumps({'error': {'code': 503, 'message': message, 'status': 'UNAVAILABLE'}})}\n\n".encode()
     error = {"error": {"message": message, "type": "server_error", "code": "overloaded"}}
     return f"data: {json.dumps(error)}\n\n".encode()

@@ -320,4 +320,4 @@ def _gemini_part(pick: random.Random, n: int) -> dict[str, Any]:
     return {"executableCode": {"language": "PYTHON", "code": "print(1)"}}
 
 
-WIRES = {"chat": chat, "responses": responses, "anthropic": messages, "gemini": gemini}
+APIS = {"chat": chat, "responses": responses, "anthropic": messages, "gemini": gemini}

@@ -158,11 +158,11 @@ PROBLEMS: dict[str, Callable[..., list[str]]] = {"anthropic": anthropic_problems
 SIGNATURES = [b64encode(b"the signature of answer %d" % number).decode() for number in range(1, 9)]  # of a script
 
 
-def strict(wire: str, refused: list[str], *steps: Any) -> Callable[[SentRequest], Any]:
+def strict(api: str, refused: list[str], *steps: Any) -> Callable[[SentRequest], Any]:
     """A turn of a script that is only given if the API would take the request."""
 
     def turn(sent: SentRequest) -> Any:
-        if problems := PROBLEMS[wire](dict(sent.body), SIGNATURES):
+        if problems := PROBLEMS[api](dict(sent.body), SIGNATURES):
             refused.extend(problems)
             return fail(400, "; ".join(problems))
         return list(steps)

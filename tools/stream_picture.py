@@ -43,7 +43,7 @@ text{fill:#e2e8f0;white-space:pre}.h{fill:#94a3b8;font-size:13px}.dim{fill:#94a3
 
 def picture() -> str:
     """The whole file."""
-    lines = list(_wire_lines())
+    lines = list(_api_lines())
     end = len(lines) * STEP
     scrolled = max(0, len(lines) - SHOWN)
     left = [
@@ -56,7 +56,7 @@ def picture() -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _wire_lines() -> Iterator[tuple[str, str]]:
+def _api_lines() -> Iterator[tuple[str, str]]:
     """The events that have text or a piece of a call: the line for each, and the text in it."""
     for line in FIXTURE.read_text("utf-8").splitlines():
         if not line.startswith("data: {"):

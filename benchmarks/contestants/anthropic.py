@@ -10,7 +10,7 @@ from . import KEY, MODEL, Answer, Ask, Fragments
 PACKAGES = ("anthropic",)
 
 
-def prepare(url: str, wire: str, _: str | None) -> Ask:
+def prepare(url: str, api: str, _: str | None) -> Ask:
     client = AsyncAnthropic(base_url=url.removesuffix("/v1"), api_key=KEY, max_retries=0)
     functions = [tool["function"] for tool in TOOLS]
     tools = [

@@ -15,13 +15,13 @@ from . import KEY, MODEL, PATHS, Answer, Ask
 PACKAGES = ("httpx",)
 
 
-def prepare(url: str, wire: str, _: str | None, parse: Callable[[bytes], Any] = json.loads) -> Ask:
+def prepare(url: str, api: str, _: str | None, parse: Callable[[bytes], Any] = json.loads) -> Ask:
     client = httpx.AsyncClient(timeout=None)
-    path = url + PATHS[wire]
+    path = url + PATHS[api]
     body = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "stream": True, "tools": TOOLS}
 
     async def ask() -> Answer:
-        loop = BareLoop(wire, parse)
+        loop = BareLoop(api, parse)
         async with client.stream("POST", path, json=body, headers={"authorization": f"Bearer {KEY}"}) as response:
             async for data in response.aiter_bytes():
                 loop.feed(data)

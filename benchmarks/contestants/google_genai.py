@@ -10,7 +10,7 @@ from . import KEY, MODEL, Answer, Ask
 PACKAGES = ("google-genai",)
 
 
-def prepare(url: str, wire: str, _: str | None) -> Ask:
+def prepare(url: str, api: str, _: str | None) -> Ask:
     options = genai.types.HttpOptions(base_url=url.removesuffix("/v1"), api_version="v1")
     client = genai.Client(api_key=KEY, http_options=options)
     functions = [tool["function"] for tool in TOOLS]

@@ -14,14 +14,14 @@ from . import KEY, MODEL, PATHS, Answer, Ask
 PACKAGES = ("httpx", "httpx-sse")
 
 
-def prepare(url: str, wire: str, _: str | None) -> Ask:
+def prepare(url: str, api: str, _: str | None) -> Ask:
     client = httpx.AsyncClient(timeout=None)
-    path = url + PATHS[wire]
+    path = url + PATHS[api]
     body = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "stream": True, "tools": TOOLS}
     headers = {"authorization": f"Bearer {KEY}"}
 
     async def ask() -> Answer:
-        loop = BareLoop(wire)
+        loop = BareLoop(api)
         async with aconnect_sse(client, "POST", path, json=body, headers=headers) as source:
             async for event in source.aiter_sse():
                 if event.data != "[DONE]":

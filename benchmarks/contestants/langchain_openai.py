@@ -10,8 +10,8 @@ from . import KEY, MODEL, Answer, Ask, Fragments
 PACKAGES = ("langchain-openai", "openai")
 
 
-def prepare(url: str, wire: str, _: str | None) -> Ask:
-    model = ChatOpenAI(model=MODEL, base_url=url, api_key=KEY, max_retries=0, use_responses_api=wire == "responses")
+def prepare(url: str, api: str, _: str | None) -> Ask:
+    model = ChatOpenAI(model=MODEL, base_url=url, api_key=KEY, max_retries=0, use_responses_api=api == "responses")
     bound = model.bind_tools(TOOLS)
 
     async def ask() -> Answer:

@@ -10,7 +10,7 @@ from . import KEY, MODEL, Answer, Ask, Fragments
 PACKAGES = ("litellm", "openai")
 
 
-def prepare(url: str, wire: str, _: str | None) -> Ask:
+def prepare(url: str, api: str, _: str | None) -> Ask:
     model = f"openai/{MODEL}"
     tools = [{"type": "function", **tool["function"]} for tool in TOOLS]
 
@@ -43,7 +43,7 @@ def prepare(url: str, wire: str, _: str | None) -> Ask:
                     calls.begin(event.output_index, _member(event.item, "call_id"), _member(event.item, "name"))
         return "".join(text), calls.whole(), chunks
 
-    return chat if wire == "chat" else responses
+    return chat if api == "chat" else responses
 
 
 def _member(item: object, name: str) -> str:

@@ -10,7 +10,7 @@ from . import KEY, MODEL, Answer, Ask, Fragments
 PACKAGES = ("openai",)
 
 
-def prepare(url: str, wire: str, _: str | None) -> Ask:
+def prepare(url: str, api: str, _: str | None) -> Ask:
     client = AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0)
     tools = [{"type": "function", **tool["function"]} for tool in TOOLS]
 
@@ -41,4 +41,4 @@ def prepare(url: str, wire: str, _: str | None) -> Ask:
                     calls.begin(event.output_index, event.item.call_id, event.item.name)
         return "".join(text), calls.whole(), chunks
 
-    return chat if wire == "chat" else responses
+    return chat if api == "chat" else responses

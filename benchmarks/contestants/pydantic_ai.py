@@ -15,8 +15,8 @@ from . import KEY, MODEL, Answer, Ask
 PACKAGES = ("pydantic-ai-slim", "openai")
 
 
-def prepare(url: str, wire: str, _: str | None) -> Ask:
-    kind = OpenAIChatModel if wire == "chat" else OpenAIResponsesModel
+def prepare(url: str, api: str, _: str | None) -> Ask:
+    kind = OpenAIChatModel if api == "chat" else OpenAIResponsesModel
     model = kind(MODEL, provider=OpenAIProvider(base_url=url, api_key=KEY))
     functions = [tool["function"] for tool in TOOLS]
     parameters = ModelRequestParameters(

@@ -11,9 +11,9 @@ from . import KEY, MODEL, Answer, Ask
 PACKAGES = ("httpx", "pydantic")
 
 
-def prepare(url: str, wire: str, dialect: str | None, **config: str) -> Ask:
+def prepare(url: str, api: str, dialect: str | None, **config: str) -> Ask:
     provider = Provider.from_config(
-        {"adapter": wire, "base_url": url, "model": MODEL, "api_key": KEY, "dialect": dialect, **config}
+        {"adapter": api, "base_url": url, "model": MODEL, "api_key": KEY, "dialect": dialect, **config}
     )
 
     async def ask() -> Answer:

@@ -393,15 +393,15 @@ def test_gme12_where_the_current_turn_begins() -> None:
 def test_signatures_survive_a_tool_that_was_renamed() -> None:
     """A name that Google refuses is sent in another form, and the signed turn still goes back part by part."""
     odd = Tool("天气", "The weather.")
-    wire_name = sent("Hi", tools=[odd])["tools"][0]["functionDeclarations"][0]["name"]
-    decoder = StreamDecoder("gemini", tools=[odd], names=ToolNameMap({wire_name: "天气"}, None))
+    api_name = sent("Hi", tools=[odd])["tools"][0]["functionDeclarations"][0]["name"]
+    decoder = StreamDecoder("gemini", tools=[odd], names=ToolNameMap({api_name: "天气"}, None))
     signed = {"text": "Hm.", "thoughtSignature": "YQ=="}
-    decoder.feed(sse(chunk(signed), chunk(call(wire_name, signature="c2ln", id="fc_1")), chunk(finish="STOP")))
+    decoder.feed(sse(chunk(signed), chunk(call(api_name, signature="c2ln", id="fc_1")), chunk(finish="STOP")))
     decoder.close()
     assert decoder.reply.tool_calls[0].name == "天气"
     assert contents(answered(decoder.reply), tools=[odd])[1]["parts"] == [
         signed,
-        {"functionCall": {"name": wire_name, "id": "fc_1", "args": {}}, "thoughtSignature": "c2ln"},
+        {"functionCall": {"name": api_name, "id": "fc_1", "args": {}}, "thoughtSignature": "c2ln"},
     ]
 
 

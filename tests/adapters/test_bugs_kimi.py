@@ -209,14 +209,14 @@ SAID = {"type": "text", "text": "Hi"}
 def test_h4_no_empty_text_beside_calls(content: Any, sent: Any) -> None:
     """Moonshot refuses an empty text beside calls ("text content is empty"): it is left out, on a copy."""
     made = ToolCall("functions.search:0", "search", {}, "{}")
-    wire = {"id": made.id, "type": "function", "function": {"name": "search", "arguments": "{}"}}
+    api = {"id": made.id, "type": "function", "function": {"name": "search", "arguments": "{}"}}
     before = copy.deepcopy(content)
     for message in (
         Message("assistant", content, (made,)),
-        {"role": "assistant", "content": content, "tool_calls": [wire]},
+        {"role": "assistant", "content": content, "tool_calls": [api]},
     ):
         turn = turns(user("x"), message, tool_result(made, "y"))[1]
-        assert turn == {"role": "assistant", "content": sent, "reasoning_content": "", "tool_calls": [wire]}
+        assert turn == {"role": "assistant", "content": sent, "reasoning_content": "", "tool_calls": [api]}
     assert content == before
 
 
@@ -447,12 +447,12 @@ def test_h8_arguments_of_a_builtin_tool_go_back_unchanged() -> None:
     assert body["messages"][2] == {"role": "tool", "tool_call_id": "functions.$web_search:0", "content": raw}
 
 
-@pytest.mark.parametrize("wire", ["chat", "responses"])
-def test_h8_other_wires_have_no_builtin_tools(wire: str) -> None:
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_h8_other_apis_have_no_builtin_tools(api: str) -> None:
     """A tool of the provider's own is refused where there is none, not sent as a function that nobody runs."""
     declared = {"type": "builtin_function", "function": {"name": "$web_search"}}
     with pytest.raises(ConfigError, match=r"'\$web_search' is a 'builtin_function'"):
-        write(tools=[declared], adapter=find_adapter(wire)())
+        write(tools=[declared], adapter=find_adapter(api)())
 
 
 # --- H9: limits and sampling ------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.requests.request import Request
 from tables import each_row
 
-WIRES = ("chat", "responses", "kimi")
+APIS = ("chat", "responses", "kimi")
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 WEATHER = Tool("get_weather", "The weather.", SCHEMA)
 CLOCK = Tool("get_time", "The time.")
@@ -73,10 +73,10 @@ def completed(*items: dict[str, Any]) -> bytes:
     return say("completed", response={"id": "resp_1", "status": "completed", "output": list(items)})
 
 
-def body(wire: str, said: str, *arguments: str, finish: str = "stop") -> bytes:
-    """An answer on this wire: a text, in two pieces, and calls of `get_weather` with these arguments."""
+def body(api: str, said: str, *arguments: str, finish: str = "stop") -> bytes:
+    """An answer on this API: a text, in two pieces, and calls of `get_weather` with these arguments."""
     half = len(said) // 2
-    if wire == "responses":
+    if api == "responses":
         first, second = (
             say("output_text.delta", output_index=9, item_id="msg_9", delta=piece)
             for piece in (said[:half], said[half:])
@@ -102,16 +102,16 @@ def facts(reply: Reply) -> tuple[str, list[tuple[str, Any]], str]:
 
 
 @each_row("finish", ["stop", "tool_calls"])
-@each_row("wire", WIRES)
-def test_j1_calls_that_were_forbidden(wire: str, finish: str) -> None:
+@each_row("api", APIS)
+def test_j1_calls_that_were_forbidden(api: str, finish: str) -> None:
     """After "none" no call is handed out, the text stays, and the reply says what was dropped (vllm#42747)."""
-    reply = read(body(wire, "Hello", OSLO, "{}", finish=finish), choice="none", adapter=wire)
+    reply = read(body(api, "Hello", OSLO, "{}", finish=finish), choice="none", adapter=api)
     assert facts(reply) == ("Hello", [], "stop")
-    assert reply.raw_finish_reason == ("completed" if wire == "responses" else finish)
+    assert reply.raw_finish_reason == ("completed" if api == "responses" else finish)
     assert [(warning.code, warning.detail) for warning in reply.warnings] == [
         ("calls_dropped", "the request forbade tool calls: get_weather, get_weather")
     ]
-    made = write([user("x"), reply.message, user("y")], adapter=wire)
+    made = write([user("x"), reply.message, user("y")], adapter=api)
     assert "get_weather" not in json.dumps(made)
 
 
@@ -148,9 +148,9 @@ def test_j2_a_named_choice_in_pieces(finish: str) -> None:
         ("responses", {"type": "function", "name": "get_weather"}),
         (ENGINE, {"type": "function", "function": {"name": "get_weather"}}),
     ],
-    ids=WIRES,
+    ids=APIS,
 )
-def test_j3_each_wire_has_its_own_spelling(adapter: Any, sent: dict[str, Any], choice: Any) -> None:
+def test_j3_each_api_has_its_own_spelling(adapter: Any, sent: dict[str, Any], choice: Any) -> None:
     """One spelling of a named choice becomes that of the API, which takes no other, and the decoder reads them all."""
     assert write("x", BOTH, choice, adapter=adapter)["tool_choice"] == sent
     reply = read(body("chat", "", OSLO), choice=choice)
@@ -158,10 +158,10 @@ def test_j3_each_wire_has_its_own_spelling(adapter: Any, sent: dict[str, Any], c
 
 
 @each_row("choice", [NAMED, {"type": "function", "name": "get_weather"}])
-@each_row("wire", WIRES)
-def test_j3_arguments_that_the_server_left_in_the_text(wire: str, choice: Any) -> None:
+@each_row("api", APIS)
+def test_j3_arguments_that_the_server_left_in_the_text(api: str, choice: Any) -> None:
     """A server that does not parse a named choice sends its arguments as text: with the dialect they are a call."""
-    reply = read(body(wire, OSLO), choice=choice, adapter=wire, dialect="named")
+    reply = read(body(api, OSLO), choice=choice, adapter=api, dialect="named")
     assert (facts(reply), codes(reply)) == (("", [("get_weather", {"city": "Oslo"})], "tool_calls"), [])
     assert reply.tool_calls[0].raw_arguments == OSLO
 
@@ -213,8 +213,8 @@ TRICKY = {
 
 
 @each_row("dialect", ["required", "kimi", "hermes"])
-@each_row("wire", WIRES)
-def test_j5_an_array_of_calls_in_any_pieces(wire: str, dialect: str) -> None:
+@each_row("api", APIS)
+def test_j5_an_array_of_calls_in_any_pieces(api: str, dialect: str) -> None:
     """Braces, brackets, quotes and escapes inside strings do not end anything, wherever the array is cut."""
     called = [
         {"name": "get_weather", "parameters": TRICKY},
@@ -222,7 +222,7 @@ def test_j5_an_array_of_calls_in_any_pieces(wire: str, dialect: str) -> None:
         {"name": "get_weather", "parameters": {"city": "\\"}},
     ]
     said = json.dumps(called, indent=1, ensure_ascii=False)
-    reply = read(body(wire, said), choice="required", adapter=wire, dialect=dialect)
+    reply = read(body(api, said), choice="required", adapter=api, dialect=dialect)
     assert facts(reply) == (
         "",
         [("get_weather", TRICKY), ("get_time", {}), ("get_weather", {"city": "\\"})],
@@ -293,18 +293,18 @@ FORCED = [
 
 
 @each_row("choice", FORCED, ids=["required", "named", "named dict", "allowed"])
-@each_row("wire", WIRES)
-def test_j8_text_where_a_call_was_demanded(wire: str, choice: Any) -> None:
+@each_row("api", APIS)
+def test_j8_text_where_a_call_was_demanded(api: str, choice: Any) -> None:
     """A model that talks instead of calling is heard, and the reply says that the choice was not met."""
-    reply = read(body(wire, "I would rather talk."), choice=choice, adapter=wire)
+    reply = read(body(api, "I would rather talk."), choice=choice, adapter=api)
     assert facts(reply) == ("I would rather talk.", [], "stop")
     assert codes(reply) == ["tool_choice_unmet"]
 
 
-@pytest.mark.parametrize("wire", WIRES)
-def test_j8_another_tool_than_the_named_one(wire: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_j8_another_tool_than_the_named_one(api: str) -> None:
     """A call of another tool is handed out, with the warning."""
-    reply = read(body(wire, "", OSLO), choice=NamedTool("get_time"), adapter=wire)
+    reply = read(body(api, "", OSLO), choice=NamedTool("get_time"), adapter=api)
     assert facts(reply) == ("", [("get_weather", {"city": "Oslo"})], "tool_calls")
     assert [(warning.code, warning.detail) for warning in reply.warnings] == [
         ("tool_choice_unmet", "the request demanded a call of get_time, and none came")
@@ -327,7 +327,7 @@ def test_j8_an_answer_that_was_cut_off(finish: str) -> None:
 
 
 @each_row("asked", [False, True, None])
-@each_row("adapter", ["chat", "responses", "kimi", ENGINE], ids=[*WIRES, "engine"])
+@each_row("adapter", ["chat", "responses", "kimi", ENGINE], ids=[*APIS, "engine"])
 def test_j9_parallel_calls_are_allowed_or_not(adapter: Any, asked: bool | None) -> None:
     """False is said as well as true, and nothing is said for a caller who has said nothing (langchain#29704)."""
     made = write("x", BOTH, adapter=adapter, parallel_tool_calls=asked)
@@ -342,7 +342,7 @@ def test_j9_parallel_calls_that_come_all_the_same() -> None:
 
 
 @each_row("choice", ["auto", "required", NAMED])
-@each_row("adapter", ["chat", "responses", ENGINE], ids=WIRES)
+@each_row("adapter", ["chat", "responses", ENGINE], ids=APIS)
 def test_j10_a_format_beside_a_forced_call(adapter: Any, choice: Any) -> None:
     """The format of the text is sent with the tools and the choice; none of the three pushes out another."""
     made = write("x", BOTH, choice, adapter=adapter, response_format=SCHEMA)
@@ -369,13 +369,13 @@ def test_j10_a_formatted_text_beside_a_call() -> None:
 def test_calls_of_the_history_are_counted() -> None:
     """For Kimi every call of the conversation counts, in whatever form it is given; a bare string has none."""
     made = [ToolCall(f"id_{number}", "get_time", {}, "{}") for number in range(3)]
-    wire = {"id": "id_9", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
+    api = {"id": "id_9", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
 
     def conversation() -> Iterator[Any]:
         yield user("x")
         yield assistant(tool_calls=(each for each in made[:2]))
         yield from (tool_result(each, "y") for each in made[:2])
-        yield {"role": "assistant", "content": None, "tool_calls": [wire]}
+        yield {"role": "assistant", "content": None, "tool_calls": [api]}
         yield {"role": "tool", "tool_call_id": "id_9", "content": "y"}
         yield assistant("z", tool_calls=made[2:])
         yield tool_result(made[2], "y")

@@ -1,4 +1,4 @@
-"""Requests of the chat wire: what was asked for is what is written, and what can't be written is said."""
+"""Requests of the chat API: what was asked for is what is written, and what can't be written is said."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from streamfold.requests.request import Request
 from tables import each_row
 
 WEATHER = Tool("get_weather", "The weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
-WEATHER_WIRE = {
+WEATHER_API = {
     "type": "function",
     "function": {
         "name": "get_weather",
@@ -74,7 +74,7 @@ def test_a_conversation() -> None:
 
 
 @each_row(
-    ("choice", "wire"),
+    ("choice", "api"),
     [
         ("auto", "auto"),
         ("none", "none"),
@@ -90,19 +90,19 @@ def test_a_conversation() -> None:
         ],
     ],
 )
-def test_tool_choice(choice: Any, wire: Any) -> None:
+def test_tool_choice(choice: Any, api: Any) -> None:
     """Every accepted spelling becomes the one of this API."""
     body = encode("x", [WEATHER], choice)
-    assert body["tool_choice"] == wire
-    assert body["tools"] == [WEATHER_WIRE]
+    assert body["tool_choice"] == api
+    assert body["tools"] == [WEATHER_API]
 
 
 def test_tools_in_either_spelling() -> None:
     """Tools are read in the shape of both OpenAI APIs."""
-    function = {**WEATHER_WIRE["function"], "name": "other", "strict": True}  # type: ignore[dict-item]
+    function = {**WEATHER_API["function"], "name": "other", "strict": True}  # type: ignore[dict-item]
     flat = {"type": "function", **function}
-    assert encode("x", [WEATHER_WIRE, flat])["tools"] == [
-        WEATHER_WIRE,
+    assert encode("x", [WEATHER_API, flat])["tools"] == [
+        WEATHER_API,
         {"type": "function", "function": function},
     ]
 

@@ -317,18 +317,18 @@ ERRORS: list[tuple[Any, ErrorInfo]] = [
 ]
 
 
-@each_row("wire", ["chat", "responses"])
+@each_row("api", ["chat", "responses"])
 @each_row(("error", "info"), ERRORS, ids=lambda value: type(value).__name__)
-def test_each_error_keeps_its_kind(error: Any, info: ErrorInfo, wire: str) -> None:
+def test_each_error_keeps_its_kind(error: Any, info: ErrorInfo, api: str) -> None:
     """The message, the words that classify it, and whether to ask again come through."""
     assert error_delta(error) == Failure(info)
-    again = fold_error(emitter(wire).feed(Failure(info)), adapter=wire)
+    again = fold_error(emitter(api).feed(Failure(info)), adapter=api)
     assert isinstance(again, UpstreamError)
     assert (again.message, again.retryable) == (error.message, error.retryable or info.retryable)
 
 
-@pytest.mark.parametrize("wire", ["chat", "responses"])
-def test_warnings_are_comments(wire: str) -> None:
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_warnings_are_comments(api: str) -> None:
     """What was mended is said before the end, on one line each, where no reader of events trips over it."""
     said: list[Delta] = [
         TextDelta("Hi"),
@@ -337,28 +337,28 @@ def test_warnings_are_comments(wire: str) -> None:
         Warn("duplicate_id", "x"),
         Finish("stop", "stop"),
     ]
-    body = emit(wire, said)
+    body = emit(api, said)
     assert comments(body) == [
         "streamfold warning missing_id: f came without an id",
         "streamfold warning duplicate_id: x",
     ]
-    assert read(wire, body).warnings == []
+    assert read(api, body).warnings == []
     reply = Reply("Hi", finish_reason="stop", warnings=[ReplyWarning("missing_id", "x")])
-    assert comments(emit_reply(wire, reply)) == ["streamfold warning missing_id: x"]
+    assert comments(emit_reply(api, reply)) == ["streamfold warning missing_id: x"]
 
 
-@each_row("wire", ["chat", "responses"])
+@each_row("api", ["chat", "responses"])
 @each_row("delta", [ToolCallDelta(None, "a", "f", "{}"), TextDelta("x", whole=True)])
-def test_what_was_not_sorted_is_refused(wire: str, delta: Delta) -> None:
+def test_what_was_not_sorted_is_refused(api: str, delta: Delta) -> None:
     """A caller that forgot the engine is told so, and does not write nonsense."""
     with pytest.raises(TypeError, match="emitters take what the engine has sorted"):
-        emitter(wire).feed(delta)
+        emitter(api).feed(delta)
 
 
-@pytest.mark.parametrize("wire", ["chat", "responses"])
-def test_a_name_in_pieces_is_refused(wire: str) -> None:
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_a_name_in_pieces_is_refused(api: str) -> None:
     """What was written of a name can't be taken back: the engine joins it first. The same name again says nothing."""
-    made = emitter(wire)
+    made = emitter(api)
     body = made.feed_all([ToolCallDelta(0, "a", "get_", ""), ToolCallDelta(0, name="get_", arguments="{}")])
     with pytest.raises(TypeError, match="emitters take what the engine has sorted"):
         made.feed(ToolCallDelta(0, name="weather"))

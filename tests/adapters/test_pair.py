@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import scale
 from folding import bytewise, fold_error, random_cut
 from mirror import (
-    WIRES,
+    APIS,
     check_open_responses,
     check_response_events,
     emit,
@@ -120,21 +120,21 @@ WHITE_SPACE_BEHIND_A_CALL: tuple[list[Delta], dict[str, Any]] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("api", APIS)
 @settings(deadline=None, max_examples=scale.examples(80))
 @example(WHITE_SPACE_BEHIND_A_CALL, 0)
 @given(answers(), st.integers(0, 2**32))
-def test_what_is_written_is_read(wire: str, answer: tuple[list[Delta], dict[str, Any]], seed: int) -> None:
+def test_what_is_written_is_read(api: str, answer: tuple[list[Delta], dict[str, Any]], seed: int) -> None:
     """Text, reasoning, refusal, calls with ids and raw arguments, finish reason, usage and ids, at any cut."""
     deltas, told = answer
-    expected = on(wire, told)
-    if wire == "responses" and calls_of(deltas) and not told["text"].strip():
+    expected = on(api, told)
+    if api == "responses" and calls_of(deltas) and not told["text"].strip():
         expected["text"] = ""  # also where the calls were cut off
-    body = emit(wire, deltas)
+    body = emit(api, deltas)
     rng = random.Random(seed)
     cuts = sorted(rng.randrange(len(body) + 1) for _ in range(rng.randint(0, 30)))
     for cut in (None, [body[start:end] for start, end in pairwise([0, *cuts, len(body)])]):
-        reply = read(wire, body, cut)
+        reply = read(api, body, cut)
         assert facts(reply) == expected
         mark = {"leaked_markup"} if "<think>" in told["text"] else set[str]()  # that the text is by chance
         assert {warning.code for warning in reply.warnings} <= {"calls_dropped", "empty_answer", *mark}
@@ -191,24 +191,24 @@ def play(name: str) -> tuple[Recording, list[StreamChunk], Reply | StreamError]:
     return recording, chunks, decoder.reply
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("api", APIS)
 @each_row("name", scale.some(NAMES, 50))
-def test_a_recorded_answer_written_again(name: str, wire: str) -> None:
+def test_a_recorded_answer_written_again(name: str, api: str) -> None:
     """Every fixture, emitted as chunks and a reply on either API, is read back as what it was, at any cut."""
     _, chunks, outcome = play(name)
     if isinstance(outcome, StreamError):
-        made = emitter(wire)
+        made = emitter(api)
         body = b"".join([made.feed_all(chunk_deltas(chunk)) for chunk in chunks]) + made.feed(error_delta(outcome))
-        check_error(wire, body, outcome)
+        check_error(api, body, outcome)
         return
-    body = emit_chunks(wire, chunks, outcome, mend_finish=wire == "responses")  # the gateway's
-    expected = written(on(wire, facts(outcome))) | {"id": outcome.id or "id_0", "model": outcome.model or "m"}
+    body = emit_chunks(api, chunks, outcome, mend_finish=api == "responses")  # the gateway's
+    expected = written(on(api, facts(outcome))) | {"id": outcome.id or "id_0", "model": outcome.model or "m"}
     if outcome.finish_reason == "tool_calls" and not outcome.tool_calls:
         expected["finish_reason"] = "stop"  # nobody writes a reason that promises calls where there are none
     rng = random.Random(name)
     for cut in (None, bytewise(body), *(random_cut(body, rng) for _ in range(scale.pick(20, 2)))):
-        assert written(facts(read(wire, body, cut))) == expected
-    if wire == "responses":
+        assert written(facts(read(api, body, cut))) == expected
+    if api == "responses":
         if not {item["type"] for item in outcome.extras.get("output", [])} & OPENAI_ITEMS:
             check_open_responses(body)
         check_response_events(body)
@@ -218,8 +218,8 @@ def test_a_recorded_answer_written_again(name: str, wire: str) -> None:
         # OpenAI's types of chunks do not have what its API sends for custom tools (openai/openai-python#2530).
         if outcome.finish_reason in ("stop", "tool_calls") and all(c.kind == "function" for c in outcome.tool_calls):
             openai_chat(body)
-    again = emit_reply(wire, outcome, mend_finish=wire == "responses")
-    assert written(facts(read(wire, again))) == expected
+    again = emit_reply(api, outcome, mend_finish=api == "responses")
+    assert written(facts(read(api, again))) == expected
 
 
 def written(told: dict[str, Any]) -> dict[str, Any]:
@@ -227,11 +227,11 @@ def written(told: dict[str, Any]) -> dict[str, Any]:
     return told | {"calls": [(call_id, name, raw or "{}") for call_id, name, raw in told["calls"]]}
 
 
-def check_error(wire: str, body: bytes, error: StreamError) -> None:
+def check_error(api: str, body: bytes, error: StreamError) -> None:
     """An error is read back as one: its message, its words where it had some, whether to ask again, and the partial."""
     assert error.partial is not None
     for cut in (None, bytewise(body)):
-        again = fold_error(body, cut, adapter=wire)
+        again = fold_error(body, cut, adapter=api)
         assert isinstance(again, UpstreamError)
         assert (again.message, again.retryable) == (error.message, error.retryable)
         assert again.partial is not None
@@ -239,7 +239,7 @@ def check_error(wire: str, body: bytes, error: StreamError) -> None:
             error.partial.text.strip(),
             error.partial.reasoning,
         )
-        if isinstance(error, UpstreamError) and wire == "chat":
+        if isinstance(error, UpstreamError) and api == "chat":
             assert (again.type, again.code, again.status_code) == (error.type, error.code, error.status_code)
 
 

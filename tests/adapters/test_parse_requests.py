@@ -64,9 +64,9 @@ def tool_calls(draw: st.DrawFn) -> ToolCall:
     return ToolCall(draw(words), draw(names), value, raw)
 
 
-def parts(wire: str) -> st.SearchStrategy[Any]:
+def parts(api: str) -> st.SearchStrategy[Any]:
     urls = st.just("https://example.com/a.png")
-    detail: Any = st.sampled_from([None, "low", "high"] if wire == "responses" else [None, "auto", "low"])
+    detail: Any = st.sampled_from([None, "low", "high"] if api == "responses" else [None, "auto", "low"])
     kinds: list[Any] = [
         st.builds(TextPart, words),
         st.builds(ImagePart, url=urls, detail=detail),
@@ -74,7 +74,7 @@ def parts(wire: str) -> st.SearchStrategy[Any]:
         st.builds(FilePart, file_id=words),
         st.builds(FilePart, data=data, media_type=st.just("application/pdf"), name=words),
     ]
-    if wire == "chat":
+    if api == "chat":
         kinds.append(
             st.builds(AudioPart, data=data, media_type=st.sampled_from(["audio/wav", "audio/mpeg", "audio/flac"]))
         )
@@ -84,19 +84,19 @@ def parts(wire: str) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def messages(draw: st.DrawFn, wire: str) -> Message:
+def messages(draw: st.DrawFn, api: str) -> Message:
     role: Any = draw(st.sampled_from(["system", "developer", "user", "assistant", "tool"]))
     if role in ("system", "developer"):
         return Message(role, draw(words))
     if role == "assistant":
         calls, content = draw(st.lists(tool_calls(), max_size=2)), draw(st.none() | words)
         refusal = draw(st.none() | words)
-        reasoning = draw(st.none() | words | st.just("")) if wire == "chat" else None
+        reasoning = draw(st.none() | words | st.just("")) if api == "chat" else None
         if not (content or calls or refusal):
             content = "-"
         return Message(role, content, tuple(calls), reasoning=reasoning, refusal=refusal)
-    content = draw(words | st.lists(parts(wire), min_size=1, max_size=3).map(tuple))
-    named = role == "user" and wire == "chat" and draw(st.booleans())
+    content = draw(words | st.lists(parts(api), min_size=1, max_size=3).map(tuple))
+    named = role == "user" and api == "chat" and draw(st.booleans())
     return Message(role, content, tool_call_id=draw(words) if role == "tool" else None, name="Ada" if named else None)
 
 
@@ -110,9 +110,9 @@ def in_turns(conversation: list[Message]) -> tuple[Message, ...]:
 
 
 @st.composite
-def requests(draw: st.DrawFn, wire: str) -> Request:
-    conversation = draw(st.lists(messages(wire), min_size=1, max_size=5).map(in_turns))
-    strict = st.booleans() if wire == "responses" else st.none() | st.booleans()
+def requests(draw: st.DrawFn, api: str) -> Request:
+    conversation = draw(st.lists(messages(api), min_size=1, max_size=5).map(in_turns))
+    strict = st.booleans() if api == "responses" else st.none() | st.booleans()
     tools = draw(
         st.lists(st.builds(Tool, names, words | st.just(""), schemas, strict), max_size=3, unique_by=lambda t: t.name)
     )
@@ -123,7 +123,7 @@ def requests(draw: st.DrawFn, wire: str) -> Request:
                 ["auto", "none", "required", NamedTool(tools[0].name), AllowedTools((tools[-1].name,), "required")]
             )
         )
-    chat = wire == "chat"
+    chat = api == "chat"
     options = Options(
         temperature=draw(st.none() | numbers),
         top_p=draw(st.none() | numbers),
@@ -142,24 +142,24 @@ def requests(draw: st.DrawFn, wire: str) -> Request:
     return Request("m", conversation, tuple(tools), choice, options)
 
 
-@pytest.mark.parametrize("wire", ["chat", "responses"])
+@pytest.mark.parametrize("api", ["chat", "responses"])
 @settings(deadline=None, max_examples=examples(80))
 @given(st.data())
-def test_what_was_encoded_is_parsed(wire: str, data: st.DataObject) -> None:
+def test_what_was_encoded_is_parsed(api: str, data: st.DataObject) -> None:
     """Messages, images, files, results, tools, choice and options, equal to what they were."""
-    request = data.draw(requests(wire))
-    body = json.loads(json.dumps(ADAPTER[wire].encode(request)))
-    assert PARSE[wire](body) == request
+    request = data.draw(requests(api))
+    body = json.loads(json.dumps(ADAPTER[api].encode(request)))
+    assert PARSE[api](body) == request
     assert wants_stream(body)
 
 
-@pytest.mark.parametrize("wire", ["chat", "responses"])
+@pytest.mark.parametrize("api", ["chat", "responses"])
 @settings(deadline=None, max_examples=examples(50))
 @given(st.data())
-def test_what_was_parsed_is_encoded(wire: str, data: st.DataObject) -> None:
+def test_what_was_parsed_is_encoded(api: str, data: st.DataObject) -> None:
     """The other way round: a body that was read is written as it was."""
-    body = json.loads(json.dumps(ADAPTER[wire].encode(data.draw(requests(wire)))))
-    assert json.loads(json.dumps(ADAPTER[wire].encode(PARSE[wire](body)))) == body
+    body = json.loads(json.dumps(ADAPTER[api].encode(data.draw(requests(api)))))
+    assert json.loads(json.dumps(ADAPTER[api].encode(PARSE[api](body)))) == body
 
 
 # --- Chat Completions -------------------------------------------------------------------------------------------------
@@ -293,12 +293,12 @@ def test_a_mistake_in_a_chat_request(members: dict[str, Any], message: str) -> N
     assert str(caught.value).startswith(message)
 
 
-@each_row("wire", ["chat", "responses"])
+@each_row("api", ["chat", "responses"])
 @each_row("body", [None, [], "x", 5])
-def test_no_object(wire: str, body: Any) -> None:
+def test_no_object(api: str, body: Any) -> None:
     """A body that is no object is told so."""
     with pytest.raises(ConfigError, match="the body must be an object, not"):
-        PARSE[wire](body)
+        PARSE[api](body)
 
 
 # --- Responses --------------------------------------------------------------------------------------------------------
@@ -434,19 +434,19 @@ def test_a_mistake_in_a_request_of_the_responses_api(members: dict[str, Any], me
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize("wire", ["chat", "responses"])
+@pytest.mark.parametrize("api", ["chat", "responses"])
 @settings(deadline=None, max_examples=examples(100))
 @given(st.data())
-def test_any_json_is_a_request_or_a_config_error(wire: str, data: st.DataObject) -> None:
+def test_any_json_is_a_request_or_a_config_error(api: str, data: st.DataObject) -> None:
     """Whatever is sent, the answer is a request or says what is wrong; nothing else is raised."""
     values = st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4),
         max_leaves=8,
     )
-    body = {**HI[wire], **data.draw(st.dictionaries(_KEYS, values, max_size=4))}
+    body = {**HI[api], **data.draw(st.dictionaries(_KEYS, values, max_size=4))}
     with suppress(ConfigError):
-        assert isinstance(PARSE[wire](body), Request)
+        assert isinstance(PARSE[api](body), Request)
 
 
 _KEYS = st.sampled_from(

@@ -286,7 +286,7 @@ def test_an_error_event_that_is_none():
 
 
 @each_row("data", ["{", "5", "null", '"x"', '{"choices":[]}'])
-def test_not_this_wire(data: str):
+def test_not_this_api(data: str):
     """What is no event of this API is said to be none."""
     with pytest.raises(ValueError):
         decode(data)
@@ -328,7 +328,7 @@ def test_an_error_as_plain_json(body: bytes, message: str):
     assert error.message == message
 
 
-def test_the_wrong_wire():
+def test_the_wrong_api():
     """A Chat Completions answer is recognised, and the message says what to do."""
     for body in (b'{"choices":[{"message":{"content":"Hi"}}]}', b'data: {"choices":[{"delta":{}}]}\n\n'):
         error = fold_error(body, adapter="responses")

@@ -1,4 +1,4 @@
-"""Requests of the Responses wire: what was asked for is what is written, and what can't be written is said."""
+"""Requests of the Responses API: what was asked for is what is written, and what can't be written is said."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tables import each_row
 
 BODY = TypeOf(lambda: openai.types.responses.response_create_params.ResponseCreateParamsStreaming)
 WEATHER = Tool("get_weather", "The weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
-WEATHER_WIRE = {
+WEATHER_API = {
     "type": "function",
     "name": "get_weather",
     "description": "The weather.",
@@ -154,7 +154,7 @@ def test_content_parts():
         ({"type": "file", "file": {"file_id": "file_1"}}, {"type": "input_file", "file_id": "file_1"}),
         ({"type": "input_text", "text": "b"}, {"type": "input_text", "text": "b"}),
     ]
-    wanted = [{"type": "message", "role": "user", "content": [wire for _, wire in parts]}]
+    wanted = [{"type": "message", "role": "user", "content": [api for _, api in parts]}]
     assert items([user([chat for chat, _ in parts])]) == wanted
     assert items([{"role": "user", "content": [chat for chat, _ in parts]}]) == wanted
 
@@ -286,7 +286,7 @@ def test_store(quirks: ResponsesQuirks, extra_body: dict[str, Any], said: dict[s
 
 
 @each_row(
-    ("choice", "wire"),
+    ("choice", "api"),
     [
         ("auto", "auto"),
         ("none", "none"),
@@ -306,18 +306,18 @@ def test_store(quirks: ResponsesQuirks, extra_body: dict[str, Any], said: dict[s
         ),
     ],
 )
-def test_tool_choice(choice: Any, wire: Any):
+def test_tool_choice(choice: Any, api: Any):
     """Every accepted spelling becomes the one of this API, in which names are not nested."""
     body = write("x", [WEATHER], choice)
-    assert (body["tool_choice"], body["tools"]) == (wire, [WEATHER_WIRE])
+    assert (body["tool_choice"], body["tools"]) == (api, [WEATHER_API])
 
 
 def test_tools_in_either_spelling():
     """Tools are read in the shape of both OpenAI APIs; strict is what the tool says, and false otherwise."""
-    function = {**{name: value for name, value in WEATHER_WIRE.items() if name != "type"}, "name": "other"}
+    function = {**{name: value for name, value in WEATHER_API.items() if name != "type"}, "name": "other"}
     nested = {"type": "function", "function": {**function, "strict": True}}
-    wanted = [{**WEATHER_WIRE, "name": "other", "strict": True}, WEATHER_WIRE]
-    assert write("x", [nested, WEATHER_WIRE])["tools"] == wanted
+    wanted = [{**WEATHER_API, "name": "other", "strict": True}, WEATHER_API]
+    assert write("x", [nested, WEATHER_API])["tools"] == wanted
 
 
 def test_no_tools():
@@ -345,7 +345,7 @@ def test_options():
         ({"max_output_tokens": 9}, "option_changed"),
     ],
 )
-def test_options_that_the_wire_can_not_carry(asked: dict[str, Any], code: str) -> None:
+def test_options_that_the_api_can_not_carry(asked: dict[str, Any], code: str) -> None:
     """They are left out, emulated or clamped, each with a warning; or refused by name, if that is wanted."""
     ready = ResponsesAdapter().prepare(Request.read("m", "x", [], "auto", asked))
     assert [warning.code for warning in ready.warnings] == [code]
@@ -359,16 +359,16 @@ class Answer(BaseModel):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "wire"),
+    ("wanted", "api"),
     [
         ("json", {"type": "json_object"}),
         ({"type": "object"}, {"type": "json_schema", "name": "answer", "schema": {"type": "object"}}),
         (Answer, {"type": "json_schema", "name": "Answer", "schema": Answer.model_json_schema()}),
     ],
 )
-def test_response_format(wanted: Any, wire: dict[str, Any]):
+def test_response_format(wanted: Any, api: dict[str, Any]):
     """It is the format of the text."""
-    assert write("x", response_format=wanted)["text"] == {"format": wire}
+    assert write("x", response_format=wanted)["text"] == {"format": api}
 
 
 def test_extra_body_adds_to_what_is_there():

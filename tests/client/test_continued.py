@@ -141,7 +141,7 @@ OTHER = {"base_url": "http://x/v1", "name": "other"}
         (b"".join(words("One two")), OTHER, 'provider "other" can\'t continue a text'),
         (b"".join(words("One two")), {"profile": "openai"}, 'provider "openai" can\'t continue a text'),
     ],
-    ids=["a call", "reasoning alone", "a refusal", "no such wire", "openai"],
+    ids=["a call", "reasoning alone", "a refusal", "no such API", "openai"],
 )
 async def test_what_can_not_be_continued(body: bytes, config: dict[str, Any], message: str) -> None:
     """The error says why, and that the request is to be sent again; nothing is sent."""

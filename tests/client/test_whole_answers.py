@@ -45,7 +45,7 @@ ODD = {
     "reasoning/other_names", "responses/bare", "sse/byte_order_mark", "sse/data_lines", "sse/events_without_data",
     "sse/whole_answer_as_json",
 }  # fmt: skip
-WIRES = {
+APIS = {
     "chat": "openai/parallel_calls",
     "kimi": "kimi/thinking_calls",
     "responses": "openai/responses_parallel_calls",
@@ -91,28 +91,28 @@ def told(reply: Reply) -> dict[str, Any]:
 
 def test_the_same_answer_streamed_and_whole() -> None:
     """Text, reasoning, calls, usage, finish reason, hosted parts, citations, message: every answer in fixtures/."""
-    wires, wrong = dict.fromkeys(WIRES, 0), []
+    apis, wrong = dict.fromkeys(APIS, 0), []
     for name, recording in recordings():
         streamed = decoded(recording, recording.body)
         if not streamed.warnings:
-            wires[recording.adapter] += 1
+            apis[recording.adapter] += 1
             whole = told(decoded(recording, whole_body(recording.adapter, recording.body), 700))
             wrong += [(name, what) for what, value in told(streamed).items() if whole[what] != value]
     assert not wrong
-    assert min(wires.values()) >= 3, wires
+    assert min(apis.values()) >= 3, apis
 
 
-@each_row("wire", WIRES)
-def test_a_whole_answer_cut_anywhere(wire: str) -> None:
+@each_row("api", APIS)
+def test_a_whole_answer_cut_anywhere(api: str) -> None:
     """No byte less is an answer: no half text that counts, no call, no warning instead of an error.
 
     The text so far is in the partial answer, as that of a stream is.
     """
-    recording = Recording.load(FIXTURES / WIRES[wire])
-    body = whole_body(wire, recording.body)
+    recording = Recording.load(FIXTURES / APIS[api])
+    body = whole_body(api, recording.body)
     text, longest = decoded(recording, body).text, ""
     for end in range(len(body)):
-        decoder = StreamDecoder(wire, **recording.options())
+        decoder = StreamDecoder(api, **recording.options())
         assert not decoder.feed(body[:end])
         assert not [
             chunk for chunk in decoder.end(interrupted=None if end % 2 else "the connection broke") if chunk.finished
@@ -166,13 +166,13 @@ async def test_a_whole_answer_that_failed_keeps_its_text(case: str) -> None:
 # --- the request ------------------------------------------------------------------------------------------------------
 
 
-def provider_of(wire: str, http_client: httpx.AsyncClient | None = None, **rest: Any) -> Provider:
-    config = {"adapter": wire, "base_url": "https://a.test/v1", "model": "m", "api_key": "k", "max_retries": 0}
+def provider_of(api: str, http_client: httpx.AsyncClient | None = None, **rest: Any) -> Provider:
+    config = {"adapter": api, "base_url": "https://a.test/v1", "model": "m", "api_key": "k", "max_retries": 0}
     return Provider.from_config({**config, **rest}, http_client=http_client)
 
 
 @each_row(
-    ("wire", "quirks", "path", "accept", "members"),
+    ("api", "quirks", "path", "accept", "members"),
     [
         ("chat", {}, "/v1/chat/completions", "application/json", {"stream": False}),
         ("kimi", {}, "/v1/chat/completions", "application/json", {"stream": False}),
@@ -183,9 +183,9 @@ def provider_of(wire: str, http_client: httpx.AsyncClient | None = None, **rest:
         ("gemini", {}, "/v1/models/m:generateContent", "application/json", {}),
     ],
 )
-async def test_the_request(wire: str, quirks: Any, path: str, accept: str, members: Any) -> None:
+async def test_the_request(api: str, quirks: Any, path: str, accept: str, members: Any) -> None:
     """Each API has its own way to say it, and nothing else in the request differs."""
-    provider = provider_of(wire, quirks=quirks)
+    provider = provider_of(api, quirks=quirks)
     whole, streamed = provider.preview("Hi", stream=False), provider.preview("Hi")
     body = whole.json()
     assert whole.url == f"https://a.test{path}"
@@ -216,8 +216,8 @@ class Server(httpx.MockTransport):
         self.bodies.append(json.loads(request.content))
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
-    def provider(self, wire: str = "chat", **rest: Any) -> Provider:
-        return provider_of(wire, httpx.AsyncClient(transport=self), **rest)
+    def provider(self, api: str = "chat", **rest: Any) -> Provider:
+        return provider_of(api, httpx.AsyncClient(transport=self), **rest)
 
 
 def completion(text: str = "Hi") -> httpx.Response:
@@ -366,7 +366,7 @@ def test_synchronous_code() -> None:
 
 async def test_tools_are_called() -> None:
     """A call of a whole answer is a call like any other."""
-    recording = Recording.load(FIXTURES / WIRES["chat"])
+    recording = Recording.load(FIXTURES / APIS["chat"])
     server = Server(httpx.Response(200, content=whole_body("chat", recording.body)))
     reply = await server.provider().chat("Hello", [Tool("get_weather", "Looks.", {"type": "object"})], stream=False)
     assert [call.raw_arguments for call in reply.tool_calls] == [

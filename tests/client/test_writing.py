@@ -76,15 +76,15 @@ def chat(*calls: tuple[str, str, str], size: int = 7) -> list[bytes]:
     return [*events, fin("tool_calls"), DONE]
 
 
-def written(wire: str) -> list[bytes]:
+def written(api: str) -> list[bytes]:
     """The same on another API, in the pieces in which a server sends it."""
     deltas: list[Delta] = [ToolCallDelta(0, "call_1", "write_files", "")]
     deltas += [ToolCallDelta(0, arguments=piece) for piece in pieces_of(TEXT)]
-    if wire == "gemini":
+    if api == "gemini":
         place = {"name": "write_files", "id": "call_1"}
         parts = [{"functionCall": {**place, "args": ARGUMENTS}}]
         return [_gemini({"content": {"role": "model", "parts": parts}}), _gemini({"finishReason": "STOP"})]
-    made = emitter({"kimi": "chat"}.get(wire, wire))
+    made = emitter({"kimi": "chat"}.get(api, api))
     return [*(made.feed(delta) for delta in [*deltas, Finish("tool_calls", "tool_calls")]), made.finish()]
 
 
@@ -92,12 +92,12 @@ def _gemini(candidate: dict[str, Any]) -> bytes:
     return f"data: {json.dumps({'candidates': [candidate]})}\n\n".encode()
 
 
-@each_row("wire", ["chat", "kimi", "responses", "anthropic", "gemini"])
-async def test_calls_under_way(wire: str) -> None:
+@each_row("api", ["chat", "kimi", "responses", "anthropic", "gemini"])
+async def test_calls_under_way(api: str) -> None:
     """Name, text and value so far, on every API; they grow with the chunks, and are gone at the end."""
     async with (
-        client(written(wire)) as http_client,
-        provider(http_client, adapter=wire).chat_stream("Hello", [write_files], partial_tool_calls=True) as stream,
+        client(written(api)) as http_client,
+        provider(http_client, adapter=api).chat_stream("Hello", [write_files], partial_tool_calls=True) as stream,
     ):
         assert stream.partial_tool_calls == ()
         texts, values = [], []
@@ -109,8 +109,8 @@ async def test_calls_under_way(wire: str) -> None:
                 assert (one.name, chunk.delta, chunk.tool_calls) == ("write_files", "", None)
                 texts.append(one.text)
                 values.append(one.value)
-    assert stream.reply.tool_calls == [ToolCall("call_1", "write_files", ARGUMENTS, TEXT)] or wire == "gemini"
-    if wire != "gemini":  # whole calls are all that it sends
+    assert stream.reply.tool_calls == [ToolCall("call_1", "write_files", ARGUMENTS, TEXT)] or api == "gemini"
+    if api != "gemini":  # whole calls are all that it sends
         assert list(dict.fromkeys(texts)) == ["", *(TEXT[:end] for end in [*range(7, len(TEXT), 7), len(TEXT)])]
         assert values[0] is None
         assert {"files": [{"path": "a.py", "content": CONTENT[:9]}]} in [
@@ -242,11 +242,11 @@ async def test_parallel_calls_and_one_tool() -> None:
     assert "".join(each.delta for each in chosen) == "second"
 
 
-@each_row("wire", ["chat", "kimi", "responses", "anthropic", "gemini"])
-async def test_every_wire(wire: str) -> None:
+@each_row("api", ["chat", "kimi", "responses", "anthropic", "gemini"])
+async def test_every_api(api: str) -> None:
     """In pieces, or at the end where a server sends whole calls."""
     seen: list[PartialUpdate] = []
-    async with client(written(wire)) as http_client, provider(http_client, adapter=wire) as model:
+    async with client(written(api)) as http_client, provider(http_client, adapter=api) as model:
         stream = model.chat_stream("Hello", [write_files])
         stream.watch("files[].content", seen.append)
         async for _ in stream:

@@ -330,7 +330,7 @@ URL = 'base_url = "http://x/v1"\n'
             PROVIDER + URL + 'modell = "x"',
             (
                 ":3: providers.a.modell: unknown key (did you mean 'model'?). Allowed: profile, adapter, "
-                "base_url, api_key, api_key_env, key_header, auth, auth_scope, wire, issuer, model, model_family, "
+                "base_url, api_key, api_key_env, key_header, auth, auth_scope, api, issuer, model, model_family, "
                 "families, dialect, escape_special_tokens, renders_templates, quirks, headers, options, "
                 "unsupported_options, extra_body, timeouts, max_retries, limits, coalesce, transport, http2, rpm, tpm, "
                 "max_concurrent, max_cost_per_day, rate_limits, fallback, turn_cache, capabilities, hosted, prices, "

@@ -304,7 +304,7 @@ SEVERAL: dict[str, tuple[Chunks, tuple[str, ...]]] = {
         ("0 a f ''", '1 - f {"x":', "1 b - 1}"),
         ("a f {}", 'b f {"x":1}'),
     ),
-    "The name with every fragment and two objects under one id: the wire said one call, which can't be run": (
+    "The name with every fragment and two objects under one id: the API said one call, which can't be run": (
         ('0 a f {"a":1}', '0 - f {"b":2}'),
         ('a f {"_raw":"{\\"a\\":1}{\\"b\\":2}","_error":"invalid_json"}', "invalid_arguments"),
     ),

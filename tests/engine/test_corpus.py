@@ -34,7 +34,7 @@ MADE = {
     "anthropic": corpus.names("vectors/anthropic-wire/*.sse"),
     "gemini": corpus.names("vectors/gemini-wire/*.sse", "vectors/gemini-wire/*.json"),
 }
-EACH_RECORDED, EACH_MADE = ([(wire, name) for wire in folder for name in folder[wire]] for folder in (RECORDED, MADE))
+EACH_RECORDED, EACH_MADE = ([(api, name) for api in folder for name in folder[api]] for folder in (RECORDED, MADE))
 CUT = ("length", "content_filter", "max_tokens", "model_context_window_exceeded", "refusal")
 CUT += ("MAX_TOKENS", "SAFETY", "RECITATION", "PROHIBITED_CONTENT", "max_output_tokens")
 # The error stands bare behind the events; that the answer was not finished is right as well.
@@ -45,12 +45,12 @@ TRUE_WARNINGS = {"empty_answer"}  # nothing but a hosted tool's item is in these
 Outcome = tuple[list[StreamChunk], Reply, StreamError | None]
 
 
-def read(wire: str, pieces: list[bytes], request: dict[str, Any]) -> Outcome:
+def read(api: str, pieces: list[bytes], request: dict[str, Any]) -> Outcome:
     """The chunks, the reply or the part of it before the error, and the error."""
     choice = request.get("tool_choice", "auto")
     choice = choice if isinstance(choice, str) else {"type": "function", "function": choice}
-    tools = [{"type": "function", "function": {"name": name}} for name in request.get("tools", ()) if wire == "kimi"]
-    decoder = StreamDecoder(wire, dialect="kimi" if wire == "kimi" else None, tools=tools, tool_choice=choice)
+    tools = [{"type": "function", "function": {"name": name}} for name in request.get("tools", ()) if api == "kimi"]
+    decoder = StreamDecoder(api, dialect="kimi" if api == "kimi" else None, tools=tools, tool_choice=choice)
     chunks: list[StreamChunk] = []
     try:
         for piece in pieces:
@@ -78,34 +78,34 @@ def may_end_in(expected: dict[str, Any], name: str) -> set[type[StreamError] | N
     return {None}
 
 
-def check(wire: str, name: str, pieces: list[bytes], expected: dict[str, Any]) -> None:
+def check(api: str, name: str, pieces: list[bytes], expected: dict[str, Any]) -> None:
     """Text, reasoning, calls, usage and end are what was derived; of an answer that failed there are no calls."""
-    chunks, reply, error = read(wire, pieces, expected.get("request") or {})
+    chunks, reply, error = read(api, pieces, expected.get("request") or {})
     assert (type(error) if error else None) in may_end_in(expected, name), error
     assert (reply.text, reply.reasoning) == (expected["text"], expected["reasoning"] or "")
     assert reply.refusal == expected.get("refusal", reply.refusal)
     if isinstance(error, UpstreamError) and isinstance(said := expected.get("error"), dict):
         assert said["message"] in str(error)
-        if wire == "responses":
+        if api == "responses":
             assert (error.message, error.type, error.code) == (said["message"], said.get("type"), said.get("code"))
-    if error is None or wire in ("chat", "kimi", "responses"):
+    if error is None or api in ("chat", "kimi", "responses"):
         assert (dict(reply.usage.raw) if reply.usage else None) == expected["usage"]
     if error is not None:
         assert (reply.tool_calls, reply.text) == ([], "".join(chunk.delta for chunk in chunks))
         return
     check_chunks(chunks, reply)
-    if wire != "gemini" or expected["ends"] == "complete":
+    if api != "gemini" or expected["ends"] == "complete":
         assert reply.raw_finish_reason == (expected["finish_reason"] and str(expected["finish_reason"]))
     assert expected.get("finish") in (None, reply.finish_reason)
-    check_calls(wire, reply, [] if expected["finish_reason"] in CUT else expected["tool_calls"])
-    {"responses": check_items, "anthropic": check_blocks, "gemini": check_signatures}.get(wire, check_nothing)(
+    check_calls(api, reply, [] if expected["finish_reason"] in CUT else expected["tool_calls"])
+    {"responses": check_items, "anthropic": check_blocks, "gemini": check_signatures}.get(api, check_nothing)(
         reply, expected
     )
-    never = {"kimi": {"late_content"}, "gemini": {"late_content", "missing_id"}}.get(wire, set())
+    never = {"kimi": {"late_content"}, "gemini": {"late_content", "missing_id"}}.get(api, set())
     assert never.isdisjoint(warning.code for warning in reply.warnings)
 
 
-def check_calls(wire: str, reply: Reply, wanted: list[dict[str, Any]]) -> None:
+def check_calls(api: str, reply: Reply, wanted: list[dict[str, Any]]) -> None:
     """The calls of functions, with the server's ids where it gave some, and ids of our own where not."""
     made = [call for call in reply.tool_calls if call.kind == "function"]
     ids = [call.id for call in made]
@@ -114,7 +114,7 @@ def check_calls(wire: str, reply: Reply, wanted: list[dict[str, Any]]) -> None:
     for call, right in zip(made, wanted, strict=True):
         assert (call.name, right["id"] in ("", "*", None, call.id)) == (right["name"], True)
         same = call.arguments == right["arguments"]
-        assert same or (wire == "gemini" and call.error and right["arguments"].get("_error"))
+        assert same or (api == "gemini" and call.error and right["arguments"].get("_error"))
         assert call.raw_arguments == right.get("arguments_raw", call.raw_arguments)
 
 
@@ -169,30 +169,30 @@ def ways(name: str, body: bytes) -> Iterator[list[bytes]]:
 
 def test_corpus_is_complete() -> None:
     """A corpus that is named must have every stream that its manifests list."""
-    for wire in ("chat", "responses", "anthropic"):
-        manifest = corpus.read_json(f"corpus/manifest{'-anthropic' if wire == 'anthropic' else ''}.json")
-        listed = [Path(entry["output"]).stem for entry in manifest if entry.get("wire", wire) == wire]
-        assert [Path(name).stem for name in RECORDED[wire]] == sorted(listed)
+    for api in ("chat", "responses", "anthropic"):
+        manifest = corpus.read_json(f"corpus/manifest{'-anthropic' if api == 'anthropic' else ''}.json")
+        listed = [Path(entry["output"]).stem for entry in manifest if entry.get("api", api) == api]
+        assert [Path(name).stem for name in RECORDED[api]] == sorted(listed)
     manifest = corpus.read_json("corpus/gemini-manifest.json")
     assert len(RECORDED["gemini"]) == len(manifest if isinstance(manifest, list) else manifest["cases"])
     least = {"chat": 208, "responses": 67, "anthropic": 131, "gemini": 161}
-    assert not [wire for wire, count in least.items() if len(RECORDED[wire]) < count]
-    assert not [wire for wire, count in {"anthropic": 56, "gemini": 40}.items() if len(MADE[wire]) < count]
+    assert not [api for api, count in least.items() if len(RECORDED[api]) < count]
+    assert not [api for api, count in {"anthropic": 56, "gemini": 40}.items() if len(MADE[api]) < count]
 
 
-@each_row(("wire", "name"), [*EACH_RECORDED, *EACH_MADE], parts=8)
-def test_stream_folds_to_the_expected_result(wire: str, name: str, folded: Counter[str]) -> None:
+@each_row(("api", "name"), [*EACH_RECORDED, *EACH_MADE], parts=8)
+def test_stream_folds_to_the_expected_result(api: str, name: str, folded: Counter[str]) -> None:
     """However its bytes are cut: always what was derived from them."""
     body, expected = corpus.body(name), corpus.expected(name)
     for pieces in ways(name, body):
-        check(wire, name, pieces, expected)
+        check(api, name, pieces, expected)
         folded["ways of cutting them"] += 1
-    folded[f"{wire} streams"] += 1
+    folded[f"{api} streams"] += 1
 
 
-@each_row(("wire", "name"), [row for row in EACH_RECORDED if row[0] in ("responses", "anthropic")])
-def test_recorded_streams_give_no_false_warning(wire: str, name: str) -> None:
+@each_row(("api", "name"), [row for row in EACH_RECORDED if row[0] in ("responses", "anthropic")])
+def test_recorded_streams_give_no_false_warning(api: str, name: str) -> None:
     """A stream that is right is read without a warning; these servers say much twice, never two different things."""
-    _, reply, error = read(wire, [corpus.body(name)], {})
+    _, reply, error = read(api, [corpus.body(name)], {})
     cut = {"calls_dropped"} if reply.finish_reason in ("length", "content_filter") else set()
     assert error or {warning.code for warning in reply.warnings} <= TRUE_WARNINGS | cut

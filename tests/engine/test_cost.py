@@ -88,8 +88,8 @@ def bulk(events: list[bytes]) -> list[bytes]:
     return [body[at : at + BULK] for at in range(0, len(body), BULK)]
 
 
-def fold(wire: str, pieces: list[bytes]) -> None:
-    decoder = StreamDecoder(wire)
+def fold(api: str, pieces: list[bytes]) -> None:
+    decoder = StreamDecoder(api)
     for piece in pieces:
         decoder.feed(piece)
     decoder.close()
@@ -130,7 +130,7 @@ def assert_at_most(
 
 
 @pytest.mark.parametrize(
-    ("wire", "events", "bound"),
+    ("api", "events", "bound"),
     [
         pytest.param("chat", chat_text(), 2.1, id="chat text"),
         pytest.param("chat", chat_calls(), 2.4, id="chat calls"),
@@ -138,10 +138,10 @@ def assert_at_most(
     ],
 )
 @pytest.mark.parametrize("cut", [list, bulk], ids=["one event per piece", "bulk"])
-def test_decoder(wire: str, events: list[bytes], bound: float, cut: Callable[[list[bytes]], list[bytes]]) -> None:
+def test_decoder(api: str, events: list[bytes], bound: float, cut: Callable[[list[bytes]], list[bytes]]) -> None:
     """Bytes to chunks cost a small multiple of splitting and parsing: 1.5, 1.7 and 1.8 when the bounds were set."""
     pieces = cut(events)
-    assert_at_most(bound, lambda: fold(wire, pieces), lambda: bare_loop(pieces))
+    assert_at_most(bound, lambda: fold(api, pieces), lambda: bare_loop(pieces))
 
 
 def test_stream_over_a_transport() -> None:
@@ -174,16 +174,16 @@ def test_stream_over_a_transport() -> None:
         loop.close()
 
 
-@pytest.mark.parametrize(("wire", "make"), [("chat", chat_text), ("chat", chat_calls), ("responses", responses_text)])
-def test_a_longer_answer_costs_no_more_for_each_chunk(wire: str, make: Callable[[int], list[bytes]]) -> None:
+@pytest.mark.parametrize(("api", "make"), [("chat", chat_text), ("chat", chat_calls), ("responses", responses_text)])
+def test_a_longer_answer_costs_no_more_for_each_chunk(api: str, make: Callable[[int], list[bytes]]) -> None:
     """Sixteen times the answer is sixteen times the work: 0.8 to 1.0 when the bound was set."""
     short, long = make(50), make(800)
 
     def many() -> None:
         for _ in range(16):
-            fold(wire, short)
+            fold(api, short)
 
-    assert_at_most(1.4, lambda: fold(wire, long), many, rounds=6)
+    assert_at_most(1.4, lambda: fold(api, long), many, rounds=6)
 
 
 def test_a_block_that_stays_open_makes_the_others_no_dearer() -> None:

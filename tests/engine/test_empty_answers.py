@@ -41,7 +41,7 @@ MESSAGE = {"type": "message", "id": "i", "role": "assistant", "content": []}
 DELTA = {"type": "response.output_text.delta", "output_index": 0, "item_id": "i", "content_index": 0, "delta": ""}
 USAGE = {"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 1}
 EMPTY: list[tuple[str, bytes]] = [
-    *((wire, stream("[DONE]")) for wire in ("chat", "kimi", "anthropic", "gemini", "responses")),
+    *((api, stream("[DONE]")) for api in ("chat", "kimi", "anthropic", "gemini", "responses")),
     ("chat", stream(chat({"role": "assistant"}), "[DONE]")),
     ("kimi", stream(chat({"role": "assistant", "content": ""}), "[DONE]")),
     ("chat", stream(chat({"content": None, "refusal": "", "reasoning_content": "", "tool_calls": []}), "[DONE]")),
@@ -68,34 +68,34 @@ SAID: list[tuple[str, bytes]] = [
 ]  # fmt: skip
 
 
-def read(wire: str, body: bytes, interrupted: str | None = None) -> StreamDecoder:
-    decoder = StreamDecoder(wire)
+def read(api: str, body: bytes, interrupted: str | None = None) -> StreamDecoder:
+    decoder = StreamDecoder(api)
     decoder.feed(body)
     decoder.close(interrupted=interrupted)
     return decoder
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(("wire", "body"), EMPTY)
-async def test_an_answer_of_nothing_is_retried(wire: str, body: bytes) -> None:
+@pytest.mark.parametrize(("api", "body"), EMPTY)
+async def test_an_answer_of_nothing_is_retried(api: str, body: bytes) -> None:
     """A role, metadata or empty pieces, and then the end without a finish reason: the request is sent again."""
     with pytest.raises(EmptyResponseError) as caught:
-        read(wire, body)
+        read(api, body)
     assert caught.value.retryable
     sent: list[httpx.Request] = []
     answer = {"headers": {"content-type": "text/event-stream"}, "content": body}
     transport = httpx.MockTransport(lambda request: sent.append(request) or httpx.Response(200, **answer))
-    config = {"adapter": wire, "base_url": "https://a.test/v1", "model": "m", "api_key": "k", "max_retries": 1}
+    config = {"adapter": api, "base_url": "https://a.test/v1", "model": "m", "api_key": "k", "max_retries": 1}
     async with httpx.AsyncClient(transport=transport) as client:
         with pytest.raises(EmptyResponseError):
             await Provider.from_config(config, http_client=client).chat("Hi")
     assert len(sent) == 2
 
 
-@pytest.mark.parametrize(("wire", "body"), SAID)
-def test_whatever_is_in_an_answer_makes_it_one(wire: str, body: bytes) -> None:
+@pytest.mark.parametrize(("api", "body"), SAID)
+def test_whatever_is_in_an_answer_makes_it_one(api: str, body: bytes) -> None:
     """A piece of text, reasoning, a call or anything else that the model made is delivered, with a warning."""
-    reply = read(wire, body).reply
+    reply = read(api, body).reply
     assert reply.finish_reason in ("unknown", "tool_calls")
     assert "missing_finish_reason" in [warning.code for warning in reply.warnings]
 
@@ -112,10 +112,10 @@ LIMIT: dict[str, list[Any]] = {
 @pytest.mark.parametrize("name", LIMIT)
 def test_an_error_behind_a_finish_reason_without_an_answer(name: str) -> None:
     """If nothing but a finish reason has come, what goes wrong then is the answer."""
-    wire = name.partition(",")[0]
+    api = name.partition(",")[0]
     error = {"type": "error", "error": {"type": "api_error", "message": "overloaded"}}
     with pytest.raises(UpstreamError, match="overloaded"):
-        read(wire, stream(*LIMIT[name], error))
+        read(api, stream(*LIMIT[name], error))
     with pytest.raises(IncompleteStreamError, match="the connection broke"):
-        read(wire, stream(*LIMIT[name]), "the connection broke")
-    assert read(wire, stream(*LIMIT[name])).reply.finish_reason == "length"
+        read(api, stream(*LIMIT[name]), "the connection broke")
+    assert read(api, stream(*LIMIT[name])).reply.finish_reason == "length"

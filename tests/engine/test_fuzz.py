@@ -83,7 +83,7 @@ ERROR: dict[str, Any] = {
 }
 
 
-def wire(payload: Any) -> bytes:
+def api(payload: Any) -> bytes:
     """One event; half a surrogate pair goes out as the escape that servers send."""
     return b"data: " + json.dumps(payload).encode() + b"\n\n"
 
@@ -96,14 +96,14 @@ ODD_ERRORS = st.builds(replaced, st.just(ERROR), st.sampled_from(paths(ERROR)), 
 @given(ODD_CHUNKS)
 def test_any_value_in_place_of_any_member_of_a_chunk(odd: Any) -> None:
     """A chunk with any JSON value in any place ends in an answer or in one of our errors, of the promised types."""
-    check_types(outcome(text("a") + wire(odd) + fin("stop") + DONE))
+    check_types(outcome(text("a") + api(odd) + fin("stop") + DONE))
 
 
 @settings(deadline=None, max_examples=examples(100))
 @given(ODD_CHUNKS, ODD_CHUNKS)
 def test_two_odd_chunks(one: Any, two: Any) -> None:
     """Two such chunks in a row end so too, with calls handed out."""
-    check_types(outcome(wire(one) + wire(two) + fin("tool_calls") + DONE))
+    check_types(outcome(api(one) + api(two) + fin("tool_calls") + DONE))
 
 
 @settings(deadline=None, max_examples=examples(100))
@@ -119,7 +119,7 @@ def test_any_value_in_place_of_any_member_of_a_json_body(odd: Any) -> None:
 @given(ODD_ERRORS, st.sampled_from([b"", b"event: error\n", b"event: x\n"]))
 def test_any_value_in_place_of_any_member_of_an_error(odd: Any, name: bytes) -> None:
     """An error with any JSON value in any place, as an event, as a named event and as a whole body."""
-    check_types(outcome(text("a") + name + wire(odd) + fin("stop") + DONE))
+    check_types(outcome(text("a") + name + api(odd) + fin("stop") + DONE))
     check_types(outcome(json.dumps(odd).encode()))
 
 
@@ -127,7 +127,7 @@ def test_any_value_in_place_of_any_member_of_an_error(odd: Any, name: bytes) -> 
 @given(VALUES)
 def test_any_value_as_an_event(payload: Any) -> None:
     """An event that is any JSON value at all."""
-    check_types(outcome(text("a") + wire(payload) + fin("stop") + DONE))
+    check_types(outcome(text("a") + api(payload) + fin("stop") + DONE))
 
 
 # --- what the fuzz has found -----------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ NAMES = {
     "gemini": ["gemini/native_parallel_calls", "gemini/code_execution", "gemini/streamed_arguments"],
     "responses": ["responses/interleaved", "openai/responses_web_search", "openai/responses_encrypted_reasoning"],
 }
-RECORDED = [(wire, name) for wire, names in NAMES.items() for name in names]
+RECORDED = [(api, name) for api, names in NAMES.items() for name in names]
 
 
 def events_of(name: str) -> list[tuple[bytes, Any]]:
@@ -34,10 +34,10 @@ def body_of(events: list[tuple[bytes, Any]]) -> bytes:
     return b"".join(head + b"data: " + json.dumps(payload).encode() + b"\n\n" for head, payload in events)
 
 
-@pytest.mark.parametrize(("wire", "name"), RECORDED)
+@pytest.mark.parametrize(("api", "name"), RECORDED)
 @settings(deadline=None, max_examples=examples(150))
 @given(st.data())
-def test_any_value_in_place_of_any_member(wire: str, name: str, data: st.DataObject) -> None:
+def test_any_value_in_place_of_any_member(api: str, name: str, data: st.DataObject) -> None:
     """However odd one or two events are, no other exception comes out, and the parts of the answer have their types."""
     events = events_of(name)
     for _ in range(data.draw(st.integers(1, 2))):
@@ -46,15 +46,15 @@ def test_any_value_in_place_of_any_member(wire: str, name: str, data: st.DataObj
         path = data.draw(st.sampled_from(paths(payload)))
         events[at] = (head, replaced(payload, path, data.draw(VALUES)))
     body = body_of(events)
-    whole, pieces = outcome(body, adapter=wire), outcome(body, bytewise(body), adapter=wire)
+    whole, pieces = outcome(body, adapter=api), outcome(body, bytewise(body), adapter=api)
     check_types(whole)
     assert type(whole) is type(pieces)
 
 
-@pytest.mark.parametrize(("wire", "name"), RECORDED)
+@pytest.mark.parametrize(("api", "name"), RECORDED)
 @settings(deadline=None, max_examples=examples(60))
 @given(st.data())
-def test_events_that_are_lost_repeated_or_exchanged(wire: str, name: str, data: st.DataObject) -> None:
+def test_events_that_are_lost_repeated_or_exchanged(api: str, name: str, data: st.DataObject) -> None:
     """The same of a stream whose events are all right, and not in their places."""
     events = events_of(name)
     one, other = (data.draw(st.integers(0, len(events) - 1)) for _ in range(2))
@@ -65,4 +65,4 @@ def test_events_that_are_lost_repeated_or_exchanged(wire: str, name: str, data: 
             events.insert(other, events[one])
         case "exchanged":
             events[one], events[other] = events[other], events[one]
-    check_types(outcome(body_of(events), adapter=wire))
+    check_types(outcome(body_of(events), adapter=api))

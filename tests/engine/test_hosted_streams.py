@@ -27,7 +27,7 @@ class _MessagesAsEvents(AnthropicEventReader):
     framing = None
 
 
-_WIRES: dict[str, Any] = {
+_APIS: dict[str, Any] = {
     "hosted-openai": "responses",
     "hosted-anthropic": "anthropic",
     "hosted-gemini": "gemini",
@@ -35,7 +35,7 @@ _WIRES: dict[str, Any] = {
     "anthropic": "anthropic",
     "gemini": "gemini",
 }
-_HOSTED = corpus.names(*(f"corpus/{folder}/*.sse" for folder in _WIRES if folder.startswith("hosted-")))
+_HOSTED = corpus.names(*(f"corpus/{folder}/*.sse" for folder in _APIS if folder.startswith("hosted-")))
 
 
 def _overlay() -> dict[str, dict[str, Any]]:
@@ -189,8 +189,8 @@ def _check_echo(adapter: str, reply: Reply, wanted: dict[str, Any]) -> None:
 
 
 def _check(name: str, pieces: list[bytes], wanted: dict[str, Any]) -> Reply:
-    wire = _WIRES[Path(name).parent.name]
-    reply, shown = _fold(_MessagesAsEvents() if wire == "anthropic" else wire, pieces)
+    api = _APIS[Path(name).parent.name]
+    reply, shown = _fold(_MessagesAsEvents() if api == "anthropic" else api, pieces)
     _check_hosted(reply, wanted)
     _check_citations(reply, wanted)
     _check_files(reply, wanted)
@@ -205,7 +205,7 @@ def _check_stream(name: str, folded: Counter[str]) -> None:
     if wanted.get("ends") != "complete":
         return
     reply = _check(name, [body], wanted)
-    _check_echo(_WIRES[Path(name).parent.name], reply, wanted)
+    _check_echo(_APIS[Path(name).parent.name], reply, wanted)
     if len(body) < scale.pick(200_000, 20_000):
         _check(name, bytewise(body), wanted)
     rng = random.Random(name)

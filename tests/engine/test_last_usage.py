@@ -56,26 +56,26 @@ NAMES = {
 WRITTEN = {"chat": chat, "responses": responses, "anthropic": anthropic, "gemini": gemini}
 
 
-def counts(wire: str, first: int, second: int) -> dict[str, int]:
-    return dict(zip(NAMES[wire], (first, second, first + second), strict=False))
+def counts(api: str, first: int, second: int) -> dict[str, int]:
+    return dict(zip(NAMES[api], (first, second, first + second), strict=False))
 
 
-@pytest.mark.parametrize("wire", ["chat", "anthropic", "gemini"])
-def test_zeros_after_counts(wire: str) -> None:
+@pytest.mark.parametrize("api", ["chat", "anthropic", "gemini"])
+def test_zeros_after_counts(api: str) -> None:
     """A usage that counts nothing is no newer information than one that does, and says so in the raw object too."""
-    real, zeros = counts(wire, 7, 3), counts(wire, 0, 0)
+    real, zeros = counts(api, 7, 3), counts(api, 0, 0)
     for sent in ([real, zeros], [zeros, real], [real, zeros, zeros], [zeros, real, zeros]):
-        reply = assert_any_cut(WRITTEN[wire](*sent), adapter=wire)
+        reply = assert_any_cut(WRITTEN[api](*sent), adapter=api)
         assert reply.usage is not None
         assert (reply.usage.input_tokens, reply.usage.output_tokens, dict(reply.usage.raw)) == (7, 3, real)
 
 
-@each_row("wire", WRITTEN)
-def test_the_last_counts_are_those_that_count(wire: str) -> None:
+@each_row("api", WRITTEN)
+def test_the_last_counts_are_those_that_count(api: str) -> None:
     """Counts are replaced and never summed; zeros alone are what they are."""
     for sent, expected in (([(5, 1), (7, 3)], (7, 3)), ([(0, 0), (0, 0)], (0, 0)), ([(0, 4)], (0, 4))):
-        body = WRITTEN[wire](*(counts(wire, *each) for each in (sent if len(sent) > 1 else sent * 2)))
-        usage = assert_any_cut(body, adapter=wire).usage
+        body = WRITTEN[api](*(counts(api, *each) for each in (sent if len(sent) > 1 else sent * 2)))
+        usage = assert_any_cut(body, adapter=api).usage
         assert usage is not None
         assert (usage.input_tokens, usage.output_tokens) == expected
 

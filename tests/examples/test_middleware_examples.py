@@ -60,7 +60,7 @@ HIDDEN = "write to ***, or to '***'. Thanks"
 
 
 @each_row("adapter", ["chat", "kimi", "responses", "anthropic", "gemini"])
-async def test_a_mail_address_is_hidden_on_every_wire(adapter: str) -> None:
+async def test_a_mail_address_is_hidden_on_every_api(adapter: str) -> None:
     """In text and reasoning, in the chunks and in the reply, and in nothing else that the reply keeps."""
     steps = [think(piece) for piece in (SECRET[:20], SECRET[20:])] + [say(char) for char in SECRET]
     async with Mask(ScriptedProvider(steps, provider={"adapter": adapter})).chat_stream("Hi") as stream:

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from client_readers import so_far, sse
-from provider_streams import WIRES, WRITERS, Answer, Atom, Event, Item, Piece, arguments, failure, text, written
+from provider_streams import APIS, WRITERS, Answer, Atom, Event, Item, Piece, arguments, failure, text, written
 from scale import pick
 from streamfold import Provider, Reply, StreamDecoder, StreamError, UpstreamError
 
@@ -94,11 +94,11 @@ def check(reply: Reply | None, events: list[Event], cut: int, context: object) -
     assert (reply.text, reply.reasoning, reply.refusal or "") in possible, context
 
 
-def answer(random: Random, wire: str) -> list[Item]:
+def answer(random: Random, api: str) -> list[Item]:
     """Returns the items of a random answer."""
-    kinds = [random.choice(KINDS[wire]) for _ in range(random.randint(1, 4))]
-    if wire in ("chat", "kimi"):  # one message, whose members have one order
-        kinds.sort(key=KINDS[wire].index)
+    kinds = [random.choice(KINDS[api]) for _ in range(random.randint(1, 4))]
+    if api in ("chat", "kimi"):  # one message, whose members have one order
+        kinds.sort(key=KINDS[api].index)
     return [
         Item(kind, arguments(random), random.choice(["f", "get_weather"]), f"call_{at}")
         if kind == "call"
@@ -107,10 +107,10 @@ def answer(random: Random, wire: str) -> list[Item]:
     ]
 
 
-def case(wire: str, seed: int) -> tuple[Random, list[Event], bytes, int]:
+def case(api: str, seed: int) -> tuple[Random, list[Event], bytes, int]:
     """Returns a random answer and where it is cut: anywhere, and often inside or around an event's end."""
-    random = Random(f"{wire} {seed}")
-    events = written(random, wire, answer(random, wire))
+    random = Random(f"{api} {seed}")
+    events = written(random, api, answer(random, api))
     body = b"".join(event.data for event in events)
     cut = random.randint(0, len(body))
     if random.random() < 0.4:
@@ -141,40 +141,40 @@ def ended(decoder: StreamDecoder, body: Sequence[bytes]) -> StreamError | None:
     return None
 
 
-def ending(wire: str, seed: int) -> None:
-    random, events, body, cut = case(wire, seed)
-    decoder = StreamDecoder(wire, coalesce=random.random() < 0.5)
+def ending(api: str, seed: int) -> None:
+    random, events, body, cut = case(api, seed)
+    decoder = StreamDecoder(api, coalesce=random.random() < 0.5)
     error = ended(decoder, pieces(random, body[:cut]))
     assert (error is None) == received(events, cut).finished, (seed, error)
     check(error.partial if error else decoder.reply, events, cut, seed)
     assert not (error and error.partial and error.partial.tool_calls), seed
 
 
-def failing(wire: str, seed: int) -> None:
-    random, events, _, cut = case(wire, seed)
+def failing(api: str, seed: int) -> None:
+    random, events, _, cut = case(api, seed)
     body = b"".join(received(events, cut).whole)
     if received(events, len(body)).finished:
         return
-    decoder = StreamDecoder(wire, coalesce=random.random() < 0.5)
-    error = ended(decoder, pieces(random, body + failure(wire, "it broke")))
+    decoder = StreamDecoder(api, coalesce=random.random() < 0.5)
+    error = ended(decoder, pieces(random, body + failure(api, "it broke")))
     assert isinstance(error, UpstreamError), seed
     assert error.message == "it broke", seed
     check(error.partial, events, len(body), seed)
     assert not (error.partial and error.partial.tool_calls), seed
 
 
-@pytest.mark.parametrize("wire", WIRES)
-def test_an_answer_that_ends_at_any_byte(wire: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_an_answer_that_ends_at_any_byte(api: str) -> None:
     """Everything whose bytes arrived is in `partial`, half an event's text too; no half characters, and no calls."""
     for seed in range(CASES):
-        ending(wire, seed)
+        ending(api, seed)
 
 
-@pytest.mark.parametrize("wire", WIRES)
-def test_an_error_behind_any_event(wire: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_an_error_behind_any_event(api: str) -> None:
     """An error that the server reports has everything that came before it, and no calls."""
     for seed in range(CASES):
-        failing(wire, seed)
+        failing(api, seed)
 
 
 class Breaking(httpx.AsyncByteStream):
@@ -203,12 +203,12 @@ class Network(httpx.AsyncBaseTransport):
 ERRORS = [httpx.ReadError("reset"), httpx.RemoteProtocolError("peer closed connection"), None]
 
 
-async def breaking(wire: str, seed: int) -> None:
-    random, events, body, cut = case(wire, seed)
+async def breaking(api: str, seed: int) -> None:
+    random, events, body, cut = case(api, seed)
     network = Network(pieces(random, body[:cut]), random.choice(ERRORS))
     async with httpx.AsyncClient(transport=network) as client:
         provider = Provider.from_config(
-            {"adapter": wire, "base_url": "http://test/v1", "api_key": "k", "model": "m", "max_retries": 0},
+            {"adapter": api, "base_url": "http://test/v1", "api_key": "k", "model": "m", "max_retries": 0},
             http_client=client,
         )
         shown, error = "", None
@@ -231,9 +231,9 @@ def with_unknown_field(event: Event) -> Event:
     return replace(event, atoms=[Atom(b"extra: 1\n"), *event.atoms])
 
 
-async def repairing(wire: str, seed: int) -> None:
+async def repairing(api: str, seed: int) -> None:
     transport = pytest.importorskip("streamfold_repair.httpx").RepairTransport
-    random, events, body, cut = case(wire, seed)
+    random, events, body, cut = case(api, seed)
     is_rewritten = random.random() < 0.5
     if is_rewritten:
         at = random.randrange(len(events))
@@ -246,7 +246,7 @@ async def repairing(wire: str, seed: int) -> None:
     network = Network(pieces(random, body[:cut]), httpx.ReadError("reset"))
     async with (
         httpx.AsyncClient(transport=transport(network, **options)) as client,
-        client.stream("POST", f"http://test{PATHS[wire]}", json={"model": "m", "stream": True}) as response,
+        client.stream("POST", f"http://test{PATHS[api]}", json={"model": "m", "stream": True}) as response,
     ):
         try:
             async for data in response.aiter_raw():
@@ -258,12 +258,12 @@ async def repairing(wire: str, seed: int) -> None:
     is_rewritten |= any(atom.data.startswith(b"\\ud") and len(atom.data) == 6 for atom in atoms)  # cut in half
     calls = any(atom.gain and atom.gain.channel == "arguments" for atom in atoms) or b"functionCall" in body
     if is_rewritten or options["dialect"] or calls or before.finished:
-        read, least = so_far(wire, came), received(events, len(b"".join(before.whole)))
+        read, least = so_far(api, came), received(events, len(b"".join(before.whole)))
         for said, whole in ((read.text, least.text), (read.reasoning, least.reasoning), (read.refusal, least.refusal)):
             assert said.startswith(whole), seed
         begun = [json.loads(data)["item"]["id"] for _, data in sse(came) if "output_item.added" in data]
         assert len(set(begun)) == len(begun), (seed, begun)
-        if wire == "responses":
+        if api == "responses":
             numbers = [json.loads(data)["sequence_number"] for _, data in sse(came)]
             assert numbers == list(range(len(numbers))), (seed, numbers)
     else:
@@ -275,29 +275,29 @@ async def repairing(wire: str, seed: int) -> None:
 
 
 @pytest.mark.one_loop
-@pytest.mark.parametrize("wire", WIRES)
-async def test_a_connection_that_breaks_at_any_byte(wire: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_connection_that_breaks_at_any_byte(api: str) -> None:
     """A stream of a provider has in `partial` what arrived before the connection broke, shown or not."""
     for seed in range(CASES):
-        await breaking(wire, seed)
+        await breaking(api, seed)
 
 
 @pytest.mark.one_loop
-@pytest.mark.parametrize("wire", WIRES)
-async def test_repaired_streams_that_break_at_any_byte(wire: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_repaired_streams_that_break_at_any_byte(api: str) -> None:
     """Under `RepairTransport` all whole events are passed on before the exception of the connection.
 
     Their bytes are compared. Where the stream is written again, or the end of a call may be held back, their texts are.
     """
     for seed in range(pick(1000, 30, 20000)):
-        await repairing(wire, seed)
+        await repairing(api, seed)
 
 
-def whole_atoms(random: Random, wire: str, items: list[Item]) -> Event:
+def whole_atoms(random: Random, api: str, items: list[Item]) -> Event:
     """Returns an answer in one piece, as atoms."""
-    writer = WRITERS[wire](random, Answer(items))
+    writer = WRITERS[api](random, Answer(items))
     texts = {item.text: item.kind for item in items if item.kind != "call"}
-    if wire in ("chat", "kimi"):  # one member for each kind
+    if api in ("chat", "kimi"):  # one member for each kind
         kinds = {item.kind for item in items}
         texts = {"".join(item.text for item in items if item.kind == kind): kind for kind in kinds if kind != "call"}
 
@@ -308,20 +308,20 @@ def whole_atoms(random: Random, wire: str, items: list[Item]) -> Event:
             return [marked(member) for member in value]
         return Piece(texts[value], value, writer.stream.ascii) if isinstance(value, str) and value in texts else value
 
-    return Event(list(writer.stream.json(marked(writer.whole()))), late=wire == "gemini")
+    return Event(list(writer.stream.json(marked(writer.whole()))), late=api == "gemini")
 
 
-async def cutting_whole(wire: str, seed: int) -> None:
-    random = Random(f"whole {wire} {seed}")
-    items = answer(random, wire)
+async def cutting_whole(api: str, seed: int) -> None:
+    random = Random(f"whole {api} {seed}")
+    items = answer(random, api)
     # Each text is found by itself in the body.
     items = [item if item.kind == "call" else replace(item, text=f"{at}{item.text}") for at, item in enumerate(items)]
-    event = whole_atoms(random, wire, items)
+    event = whole_atoms(random, api, items)
     cut = random.randrange(len(event.data))
     network = Network(pieces(random, event.data[:cut]), random.choice(ERRORS))
     async with httpx.AsyncClient(transport=network) as client:
         provider = Provider.from_config(
-            {"adapter": wire, "base_url": "http://test/v1", "api_key": "k", "model": "m", "max_retries": 0},
+            {"adapter": api, "base_url": "http://test/v1", "api_key": "k", "model": "m", "max_retries": 0},
             http_client=client,
         )
         with pytest.raises(StreamError) as caught:
@@ -332,11 +332,11 @@ async def cutting_whole(wire: str, seed: int) -> None:
 
 
 @pytest.mark.one_loop
-@pytest.mark.parametrize("wire", WIRES)
-async def test_a_whole_answer_that_is_cut_off_at_any_byte(wire: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_whole_answer_that_is_cut_off_at_any_byte(api: str) -> None:
     """A whole answer that is cut off keeps in `partial` what came of its texts, and has no calls."""
     for seed in range(CASES):
-        await cutting_whole(wire, seed)
+        await cutting_whole(api, seed)
 
 
 DIALECTS = (

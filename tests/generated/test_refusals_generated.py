@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from client_readers import READERS
-from provider_streams import WIRES, WRITERS, Answer, Item
+from provider_streams import APIS, WRITERS, Answer, Item
 from scale import pick
 from streamfold import Message, Provider, StreamDecoder, ToolCall, assistant, tool_result, user
 
@@ -55,13 +55,13 @@ def history(random: Random) -> list[Turn]:
     return turns
 
 
-def decoded(wire: str, turn: Turn, random: Random) -> Message:
+def decoded(api: str, turn: Turn, random: Random) -> Message:
     """Returns the turn as the library makes it of an answer."""
     items = [Item("text", turn.text)] if turn.text else []
     items += [Item("refusal", turn.refusal)] if turn.refusal else []
     items += [Item("call", "{}", "f", turn.call)] if turn.call else []
-    decoder = StreamDecoder(wire)
-    decoder.feed(b"".join(event.data for event in WRITERS[wire](random, Answer(items)).events()))
+    decoder = StreamDecoder(api)
+    decoder.feed(b"".join(event.data for event in WRITERS[api](random, Answer(items)).events()))
     decoder.close()
     return decoder.reply.message
 
@@ -171,9 +171,9 @@ SENT: dict[str, Callable[[dict[str, Any]], Iterator[Sent]]] = {
 }
 
 
-def check(wire: str, turns: list[Turn], body: dict[str, Any], warnings: str, context: object) -> None:
+def check(api: str, turns: list[Turn], body: dict[str, Any], warnings: str, context: object) -> None:
     """Every text is sent once, by who said it, in order; a refusal that is sent as text has a warning."""
-    sent = list(SENT[wire](body))
+    sent = list(SENT[api](body))
     places = []
     for turn in turns:
         for text in (turn.text, turn.refusal, turn.result):
@@ -186,7 +186,7 @@ def check(wire: str, turns: list[Turn], body: dict[str, Any], warnings: str, con
             one = sent[found[0][0]]
             assert one.role == turn.role, (context, text, one)
             if text == turn.refusal and not one.refusal:
-                assert wire != "responses", (context, one)
+                assert api != "responses", (context, one)
                 assert "refusal" in warnings, (context, warnings)
             elif text != turn.refusal:
                 assert not one.refusal, (context, one)
@@ -197,20 +197,20 @@ NAMES = {"openai": "chat", "azure": "chat", "openai-responses": "responses", "ki
          "gemini": "gemini", "deepseek": "chat", "vllm": "chat", "groq": "chat", "mistral": "chat"}  # fmt: skip
 
 
-def in_the_library(wire: str, seed: int) -> None:
-    random = Random(f"{wire} {seed}")
+def in_the_library(api: str, seed: int) -> None:
+    random = Random(f"{api} {seed}")
     turns = history(random)
     messages = [library_message(turn, random) for turn in turns]
-    provider = Provider.from_config({"adapter": wire, "base_url": "http://test/v1", "model": "m"})
+    provider = Provider.from_config({"adapter": api, "base_url": "http://test/v1", "model": "m"})
     preview = provider.preview(messages)
-    check(wire, turns, preview.json(), "\n".join(warning.detail for warning in preview.warnings), seed)
+    check(api, turns, preview.json(), "\n".join(warning.detail for warning in preview.warnings), seed)
 
 
-@pytest.mark.parametrize("wire", WIRES)
-def test_refusals_of_a_history(wire: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_refusals_of_a_history(api: str) -> None:
     """A refusal is sent in the assistant's turn, alone and beside text, however the program has it."""
     for seed in range(CASES):
-        in_the_library(wire, seed)
+        in_the_library(api, seed)
 
 
 def in_the_catalogue(name: str, seed: int) -> None:
@@ -234,10 +234,10 @@ def test_refusals_for_providers_of_the_catalogue(name: str, monkeypatch: pytest.
 class Upstream(httpx.AsyncBaseTransport):
     """Answers each request with the same answer, and keeps what it was sent."""
 
-    def __init__(self, wire: str, random: Random, answer: Answer) -> None:
+    def __init__(self, api: str, random: Random, answer: Answer) -> None:
         self.bodies: list[dict[str, Any]] = []
-        self.stream = b"".join(event.data for event in WRITERS[wire](random, answer).events())
-        self.whole = json.dumps(WRITERS[wire](random, answer).whole()).encode()
+        self.stream = b"".join(event.data for event in WRITERS[api](random, answer).events())
+        self.whole = json.dumps(WRITERS[api](random, answer).whole()).encode()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body = json.loads(await request.aread())
@@ -247,37 +247,37 @@ class Upstream(httpx.AsyncBaseTransport):
         return httpx.Response(200, headers={"content-type": "application/json"}, content=self.whole)
 
 
-async def of_a_client(wire: str, api: str, seed: int) -> None:
-    random = Random(f"{wire} {api} {seed}")
+async def of_a_client(api: str, client_api: str, seed: int) -> None:
+    random = Random(f"{api} {client_api} {seed}")
     turns = history(random)
-    upstream = Upstream(wire, random, Answer([Item("text", "fine")]))
+    upstream = Upstream(api, random, Answer([Item("text", "fine")]))
     async with httpx.AsyncClient(transport=upstream) as network:
         provider = Provider.from_config(
-            {"adapter": wire, "base_url": "http://test/v1", "api_key": "k", "model": "m"}, http_client=network
+            {"adapter": api, "base_url": "http://test/v1", "api_key": "k", "model": "m"}, http_client=network
         )
         app = pytest.importorskip("streamfold_gateway").gateway({"main": provider})
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
-            if api == "chat":
+            if client_api == "chat":
                 path, said = "/v1/chat/completions", {"messages": [chat_message(turn, random) for turn in turns]}
             else:
                 said = {"input": [item for turn in turns for item in responses_items(turn, random)]}
                 path = "/v1/responses"
             response = await client.post(path, json={"model": "main", **said})
     assert response.status_code == 200, (seed, response.text)
-    check(wire, turns, upstream.bodies[-1], response.headers.get("x-streamfold-warnings", ""), seed)
+    check(api, turns, upstream.bodies[-1], response.headers.get("x-streamfold-warnings", ""), seed)
 
 
 @pytest.mark.one_loop
-@pytest.mark.parametrize("api", ["chat", "responses"])
-@pytest.mark.parametrize("wire", WIRES)
-async def test_refusals_of_a_clients_history(wire: str, api: str) -> None:
+@pytest.mark.parametrize("client_api", ["chat", "responses"])
+@pytest.mark.parametrize("api", APIS)
+async def test_refusals_of_a_clients_history(api: str, client_api: str) -> None:
     """The gateway sends the refusals of a client's history to a provider of any wire format, with a warning header."""
     for seed in range(pick(100, 8, 500)):
-        await of_a_client(wire, api, seed)
+        await of_a_client(api, client_api, seed)
 
 
-def question(api: str, messages: list[Any], streamed: bool) -> tuple[str, dict[str, Any]]:
-    if api == "gemini":
+def question(client_api: str, messages: list[Any], streamed: bool) -> tuple[str, dict[str, Any]]:
+    if client_api == "gemini":
         return f"/v1beta/models/main:{'streamGenerateContent?alt=sse' if streamed else 'generateContent'}", {
             "contents": messages
         }
@@ -285,55 +285,57 @@ def question(api: str, messages: list[Any], streamed: bool) -> tuple[str, dict[s
         "chat": ("/v1/chat/completions", "messages"),
         "responses": ("/v1/responses", "input"),
         "anthropic": ("/v1/messages", "messages"),
-    }[api]
+    }[client_api]
     body = {"model": "main", member: messages, "stream": streamed}
-    return path, body | ({"max_tokens": 100} if api == "anthropic" else {})
+    return path, body | ({"max_tokens": 100} if client_api == "anthropic" else {})
 
 
-def said(api: str, role: str, text: str) -> dict[str, Any]:
-    if api == "gemini":
+def said(client_api: str, role: str, text: str) -> dict[str, Any]:
+    if client_api == "gemini":
         return {"role": {"assistant": "model"}.get(role, role), "parts": [{"text": text}]}
     return {"role": role, "content": text}
 
 
-async def sent_back(wire: str, api: str, seed: int) -> None:
-    random = Random(f"back {wire} {api} {seed}")
+async def sent_back(api: str, client_api: str, seed: int) -> None:
+    random = Random(f"back {api} {client_api} {seed}")
     turns = [
         Turn("user", "user 0;"),
         Turn("assistant", random.choice(["", "text 0;"]), "refusal 0;"),
         Turn("user", "user 1;"),
     ]
     items = [Item("text", turns[1].text)] if turns[1].text else []
-    upstream = Upstream(wire, random, Answer([*items, Item("refusal", turns[1].refusal)]))
+    upstream = Upstream(api, random, Answer([*items, Item("refusal", turns[1].refusal)]))
     async with httpx.AsyncClient(transport=upstream) as network:
         provider = Provider.from_config(
-            {"adapter": wire, "base_url": "http://test/v1", "api_key": "k", "model": "m"}, http_client=network
+            {"adapter": api, "base_url": "http://test/v1", "api_key": "k", "model": "m"}, http_client=network
         )
         app = pytest.importorskip("streamfold_gateway").gateway({"main": provider})
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
-            messages: list[Any] = [said(api, "user", turns[0].text)]
+            messages: list[Any] = [said(client_api, "user", turns[0].text)]
             streamed = random.random() < 0.5
-            path, body = question(api, messages, streamed)
-            read = READERS[api]((await client.post(path, json=body)).content, streamed)
+            path, body = question(client_api, messages, streamed)
+            read = READERS[client_api]((await client.post(path, json=body)).content, streamed)
             assert turns[1].refusal in read.text + read.refusal
-            if api == "chat":
+            if client_api == "chat":
                 messages.append({"role": "assistant", "content": read.text or None, "refusal": read.refusal or None})
-            elif api == "responses":
+            elif client_api == "responses":
                 messages += read.items
             else:
-                messages.append(said(api, "assistant", read.text))
-            messages.append(said(api, "user", turns[2].text))
-            response = await client.post(*question(api, messages, False)[:1], json=question(api, messages, False)[1])
+                messages.append(said(client_api, "assistant", read.text))
+            messages.append(said(client_api, "user", turns[2].text))
+            response = await client.post(
+                *question(client_api, messages, False)[:1], json=question(client_api, messages, False)[1]
+            )
     assert response.status_code == 200, (seed, response.text)
-    sent = [one.text for one in SENT[wire](upstream.bodies[-1])]
+    sent = [one.text for one in SENT[api](upstream.bodies[-1])]
     for text in (turns[1].text, turns[1].refusal):
         assert sum(one.count(text) for one in sent if text) == bool(text), (seed, sent)
 
 
 @pytest.mark.one_loop
-@pytest.mark.parametrize("api", READERS)
-@pytest.mark.parametrize("wire", ["chat", "responses"])
-async def test_a_refusal_that_a_client_sends_back(wire: str, api: str) -> None:
+@pytest.mark.parametrize("client_api", READERS)
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_a_refusal_that_a_client_sends_back(api: str, client_api: str) -> None:
     """A refusal that came through the gateway goes back once, whatever the client has for it."""
     for seed in range(pick(100, 4, 500)):
-        await sent_back(wire, api, seed)
+        await sent_back(api, client_api, seed)

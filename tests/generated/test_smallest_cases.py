@@ -12,8 +12,8 @@ from client_readers import read_chat, read_gemini, read_responses
 from streamfold import IncompleteStreamError, Provider, StreamDecoder, user
 
 
-def partial(wire: str, body: bytes) -> tuple[str, str]:
-    decoder = StreamDecoder(wire)
+def partial(api: str, body: bytes) -> tuple[str, str]:
+    decoder = StreamDecoder(api)
     decoder.feed(body)
     with pytest.raises(IncompleteStreamError) as caught:
         decoder.close()

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from client_readers import READERS
-from provider_streams import WIRES
+from provider_streams import APIS
 from scale import pick
 from streamfold import Message, Provider, ToolCall, assistant, file, system, tool_result, user
 from streamfold.types import TextPart
@@ -159,9 +159,9 @@ def words(random: Random, marks: tuple[str, ...], hot: bool) -> str:
 class Conversation:
     """A random conversation, and the texts of users and tools in it."""
 
-    def __init__(self, random: Random, wire: str, marks: tuple[str, ...], hot: bool) -> None:
+    def __init__(self, random: Random, api: str, marks: tuple[str, ...], hot: bool) -> None:
         self.marks, self.hot = marks, hot
-        self.forms = ["text", "parts", "turns", "name", *(["file"] if wire != "kimi" else [])]  # Kimi takes no files
+        self.forms = ["text", "parts", "turns", "name", *(["file"] if api != "kimi" else [])]  # Kimi takes no files
         self.messages: list[Message] = [system(f"System {random.choice(marks)}.")] if random.random() < 0.5 else []
         for at in range(random.randint(1, 3)):
             self.messages.append(self.user(random))
@@ -216,9 +216,9 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(member)
 
 
-def rendered(wire: str, body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def rendered(api: str, body: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Returns role and text of each message as a chat template joins its neighbouring parts."""
-    for message in body[{"responses": "input", "gemini": "contents"}.get(wire, "messages")]:
+    for message in body[{"responses": "input", "gemini": "contents"}.get(api, "messages")]:
         role = message.get("role", "tool")
         yield role, message.get("name", "")
         text = ""
@@ -265,13 +265,13 @@ def without(body: Any) -> str:
 
 def check(sender: Sender, marks: tuple[str, ...], random: Random, context: object) -> None:
     """Compares what is sent with what would be sent with `escape_special_tokens = false`."""
-    wire, provider, plain = sender
+    api, provider, plain = sender
     hot = random.random() < 0.8
     context = (context, provider.name)
-    messages = Conversation(random, wire, marks, hot).messages
+    messages = Conversation(random, api, marks, hot).messages
     preview = provider.preview(messages)
     body, untouched = opened(preview.json()), opened(plain.preview(messages).json())
-    for role, text in rendered(wire, body):
+    for role, text in rendered(api, body):
         if role in ("user", "tool", "file"):
             found = [mark for mark in marks if mark in text]
             assert not found, (context, found, text)
@@ -281,7 +281,7 @@ def check(sender: Sender, marks: tuple[str, ...], random: Random, context: objec
     assert hot or body == untouched, context
     codes = [warning.code for warning in preview.warnings]
     assert ("special_tokens_escaped" in codes) == (body != untouched), (context, codes)
-    member = {"responses": "input", "gemini": "contents"}.get(wire, "messages")
+    member = {"responses": "input", "gemini": "contents"}.get(api, "messages")
     for one, other in zip(body[member], untouched[member], strict=True):
         assert one == other or one.get("role", "tool") in ("user", "tool"), context
     for name in ("system", "instructions", "systemInstruction"):
@@ -291,20 +291,20 @@ def check(sender: Sender, marks: tuple[str, ...], random: Random, context: objec
 class Sender(NamedTuple):
     """A provider, and the same one without escaping."""
 
-    wire: str
+    api: str
     provider: Provider
     plain: Provider
 
 
-def sender(wire: str, spec: str | dict[str, Any], **overrides: Any) -> Sender:
+def sender(api: str, spec: str | dict[str, Any], **overrides: Any) -> Sender:
     plain = Provider.from_config(spec, **overrides, escape_special_tokens=False)
-    return Sender(wire, Provider.from_config(spec, **overrides), plain)
+    return Sender(api, Provider.from_config(spec, **overrides), plain)
 
 
 @cache
 def of_dialect(dialect: str) -> list[Sender]:
     settings = {"base_url": "http://test/v1", "model": "m", "dialect": dialect}
-    return [sender(wire, settings | {"adapter": wire}) for wire in WIRES]
+    return [sender(api, settings | {"adapter": api}) for api in APIS]
 
 
 @cache
@@ -336,8 +336,8 @@ def in_an_answer(dialect: str, seed: int) -> None:
         assert turn["content"] == said, seed
 
 
-async def of_a_client(api: str, seed: int) -> None:
-    random = Random(f"{api} {seed}")
+async def of_a_client(client_api: str, seed: int) -> None:
+    random = Random(f"{client_api} {seed}")
     dialect = random.choice([*MARKS])
     text, bodies = words(random, MARKS[dialect], hot=True), []
     at = random.randint(0, len(text))
@@ -354,7 +354,7 @@ async def of_a_client(api: str, seed: int) -> None:
             {"main": Provider.from_config(settings, http_client=network)}
         )
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
-            response = await client.post(*asked(api, pieces)[:1], json=asked(api, pieces)[1])
+            response = await client.post(*asked(client_api, pieces)[:1], json=asked(client_api, pieces)[1])
     assert response.status_code == 200, (seed, response.text)
     sent = "".join(text for role, text in rendered("chat", bodies[-1]) if role == "user")
     assert [mark for mark in MARKS[dialect] if mark in sent] == [], (seed, sent)
@@ -362,25 +362,25 @@ async def of_a_client(api: str, seed: int) -> None:
     assert (sent != text) == ("special_tokens_escaped" in response.headers.get("x-streamfold-warnings", "")), seed
 
 
-def asked(api: str, pieces: list[str]) -> tuple[str, dict[str, Any]]:
+def asked(client_api: str, pieces: list[str]) -> tuple[str, dict[str, Any]]:
     """Returns a request of a client in which a user says the pieces one behind the other."""
-    if api == "gemini":
+    if client_api == "gemini":
         contents = [{"role": "user", "parts": [{"text": piece} for piece in pieces]}]
         return "/v1beta/models/main:generateContent", {"contents": contents}
-    kind = "input_text" if api == "responses" else "text"
+    kind = "input_text" if client_api == "responses" else "text"
     messages = [{"role": "user", "content": [{"type": kind, "text": piece} for piece in pieces]}]
-    body = {"model": "main", "input" if api == "responses" else "messages": messages}
-    if api == "anthropic":
+    body = {"model": "main", "input" if client_api == "responses" else "messages": messages}
+    if client_api == "anthropic":
         return "/v1/messages", body | {"max_tokens": 100}
-    return {"chat": "/v1/chat/completions", "responses": "/v1/responses"}[api], body
+    return {"chat": "/v1/chat/completions", "responses": "/v1/responses"}[client_api], body
 
 
 @pytest.mark.one_loop
-@pytest.mark.parametrize("api", READERS)
-async def test_special_tokens_of_a_client(api: str) -> None:
+@pytest.mark.parametrize("client_api", READERS)
+async def test_special_tokens_of_a_client(client_api: str) -> None:
     """Through the gateway, too, whatever API the client speaks; the warning is in the answer's header."""
     for seed in range(pick(150, 10, 1000)):
-        await of_a_client(api, seed)
+        await of_a_client(client_api, seed)
 
 
 @pytest.mark.parametrize("dialect", MARKS)

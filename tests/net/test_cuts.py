@@ -18,7 +18,7 @@ from anyio.abc import SocketAttribute
 
 import scale
 import servers
-from answers_by_api import WIRES, Answer, Stream, told
+from answers_by_api import APIS, Answer, Stream, told
 from folding import DONE, event, fin, text
 from servers import Connection, serving
 from streamfold import APIConnectionError, APITimeoutError, Provider, Reply, StreamError, StreamfoldError
@@ -39,13 +39,13 @@ MARKUP = (
     ("<|tool_calls_section_end|>", ""),
 )
 STREAMS = {
-    **{wire: told(wire, ANSWER, Random(1)) for wire in WIRES},
+    **{api: told(api, ANSWER, Random(1)) for api in APIS},
     "kimi markup": Stream(
         (*(text(written) for written, _ in MARKUP), fin("stop"), DONE), 4, (*(shown for _, shown in MARKUP), "", "")
     ),
 }
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-CONFIG = {**{wire: {"adapter": wire} for wire in WIRES}, "kimi markup": {"dialect": "kimi"}}
+CONFIG = {**{api: {"adapter": api} for api in APIS}, "kimi markup": {"dialect": "kimi"}}
 
 
 def arrived(stream: Stream, size: int) -> int:
@@ -219,10 +219,10 @@ IDLE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("begun", [False, True], ids=["nothing said", "something said"])
-@pytest.mark.parametrize("wire", IDLE)
-async def test_pings_do_not_stop_the_clocks(wire: str, begun: bool) -> None:
+@pytest.mark.parametrize("api", IDLE)
+async def test_pings_do_not_stop_the_clocks(api: str, begun: bool) -> None:
     """A server that sends pings, or counts without any content, is not waited for longer than a silent one."""
-    start, said, ping = IDLE[wire]
+    start, said, ping = IDLE[api]
 
     async def script(peer: Connection) -> None:
         await peer.request()
@@ -233,7 +233,7 @@ async def test_pings_do_not_stop_the_clocks(wire: str, begun: bool) -> None:
 
     phase = "stall" if begun else "first_event"
     clocks: Any = {"first_event": 30, "read": 30, "stall": 30, "total": 20, phase: 0.3}
-    async with serving(script) as server, server.provider(adapter=wire) as provider:
+    async with serving(script) as server, server.provider(adapter=api) as provider:
         ended = await outcome(provider, timeouts=clocks)
         assert isinstance(ended, APITimeoutError)
         assert (ended.phase, ended.partial is not None and ended.partial.text) == (phase, "Hi" if begun else "")

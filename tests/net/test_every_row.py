@@ -45,7 +45,7 @@ OWN = {
     "vertex-openai": "vertex/open_model_call",
     "vertex-openai-global": "vertex/open_model_call",
 }
-OF_WIRE = {
+OF_API = {
     "responses": "openai/responses_parallel_calls",
     "anthropic": "anthropic/parallel_calls",
     "gemini": "gemini/native_parallel_calls",
@@ -104,7 +104,7 @@ class Cloud:
         self.profile = read_profile(row)
         self.bedrock = self.profile.quirks.get("platform") == "bedrock"
         self.body = Recording.load(
-            FIXTURES / OWN.get(row, OF_WIRE.get(self.profile.adapter, "openai/parallel_calls"))
+            FIXTURES / OWN.get(row, OF_API.get(self.profile.adapter, "openai/parallel_calls"))
         ).body
         self.requests: list[bytes] = []
         self.tokens: list[bytes] = []

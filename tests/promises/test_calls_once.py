@@ -14,7 +14,7 @@ import anyio
 import httpx
 import pytest
 
-from answers_by_api import WIRES, Answer, Stream, error_event, random_answer, told
+from answers_by_api import APIS, Answer, Stream, error_event, random_answer, told
 from folding import random_cut
 from scale import pick, some
 from servers import STREAM, Connection, framed, serving
@@ -46,9 +46,9 @@ SEEDS = range(pick(200, 12))
 ANSWER = Answer(("It ", "is "), (("id-0", "f", {"x": "}"}), ("id-1", "g", {"y": [1, {"z": "\\"}]})))
 
 
-def outcome(wire: str, fed: Iterable[bytes], **settings: Any) -> tuple[list[StreamChunk], Reply | StreamError]:
+def outcome(api: str, fed: Iterable[bytes], **settings: Any) -> tuple[list[StreamChunk], Reply | StreamError]:
     """All chunks that came out, and how the answer ended."""
-    decoder, chunks = StreamDecoder(wire, **settings), []
+    decoder, chunks = StreamDecoder(api, **settings), []
     try:
         for piece in fed:
             chunks += decoder.feed(piece)
@@ -75,54 +75,54 @@ def check_nothing(made: tuple[list[StreamChunk], Reply | StreamError], error: ty
 
 
 @each_row("seed", SEEDS)
-@each_row("wire", WIRES)
-def test_delivered_once_and_complete(wire: str, seed: int) -> None:
+@each_row("api", APIS)
+def test_delivered_once_and_complete(api: str, seed: int) -> None:
     """However the server numbers and cuts them, the calls are on the last chunk alone, as the model made them."""
-    rng = random.Random(f"{wire} {seed}")
+    rng = random.Random(f"{api} {seed}")
     answer = random_answer(rng)
-    stream = told(wire, answer, rng)
-    chunks, reply = outcome(wire, random_cut(stream.body, rng))
+    stream = told(api, answer, rng)
+    chunks, reply = outcome(api, random_cut(stream.body, rng))
     assert isinstance(reply, Reply)
     assert delivered(chunks[-1:]) == delivered(chunks) == list(answer.calls)
     assert [chunk.finished for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
     assert (reply.text, reply.finish_reason) == ("".join(answer.text), "tool_calls" if answer.calls else "stop")
-    decoder = StreamDecoder(wire)
+    decoder = StreamDecoder(api)
     assert not any(made.finished for made in decoder.feed(b"".join(stream.events[: stream.end])))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("wire", WIRES)
-def test_cut_delivers_none(wire: str, seed: int) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_cut_delivers_none(api: str, seed: int) -> None:
     """Behind every event, and at random bytes, up to the last byte of the event that says how it ended."""
-    rng = random.Random(f"{wire} {seed}")
-    stream = told(wire, random_answer(rng, calls=rng.randint(1, 3)), rng)
+    rng = random.Random(f"{api} {seed}")
+    stream = told(api, random_answer(rng, calls=rng.randint(1, 3)), rng)
     said = b"".join(stream.events[: stream.end + 1]).rstrip()
     places = [len(b"".join(stream.events[:at])) for at in range(stream.end + 1)]
     for at in [*places, *(rng.randrange(len(said)) for _ in range(20))]:
-        check_nothing(outcome(wire, [said[:at]]))
+        check_nothing(outcome(api, [said[:at]]))
 
 
 @each_row("seed", SEEDS)
-@each_row("wire", WIRES)
-def test_failed_delivers_none(wire: str, seed: int) -> None:
+@each_row("api", APIS)
+def test_failed_delivers_none(api: str, seed: int) -> None:
     """An error of the server behind any event: none of the calls that were there."""
-    rng = random.Random(f"{wire} {seed}")
-    stream = told(wire, random_answer(rng, calls=2), rng)
+    rng = random.Random(f"{api} {seed}")
+    stream = told(api, random_answer(rng, calls=2), rng)
     for at in range(1, stream.end + 1):
-        body = b"".join(stream.events[:at]) + error_event(wire, "no more room")
-        made = outcome(wire, [body])
+        body = b"".join(stream.events[:at]) + error_event(api, "no more room")
+        made = outcome(api, [body])
         check_nothing(made, UpstreamError)
         assert "no more room" in str(made[1])
 
 
 @each_row("seed", SEEDS)
-@each_row("wire", WIRES)
-def test_truncated_delivers_none(wire: str, seed: int) -> None:
+@each_row("api", APIS)
+def test_truncated_delivers_none(api: str, seed: int) -> None:
     """Not even calls whose arguments are whole, and a warning names each of them."""
-    rng = random.Random(f"{wire} {seed}")
+    rng = random.Random(f"{api} {seed}")
     answer = random_answer(rng, calls=2)
-    chunks, reply = outcome(wire, random_cut(told(wire, answer, rng, limit=True).body, rng))
+    chunks, reply = outcome(api, random_cut(told(api, answer, rng, limit=True).body, rng))
     assert isinstance(reply, Reply)
     assert (delivered(chunks), reply.tool_calls, chunks[-1].tool_calls) == ([], [], None)
     assert (reply.finish_reason, reply.text) == ("length", "".join(answer.text))
@@ -184,14 +184,14 @@ def server(stream: bytes, sent: anyio.Event) -> Any:
 
 @pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")  # of httpx on trio, see docs/failures.md
 @each_row("how", ["cancel", "close"])
-@each_row("wire", WIRES)
-async def test_cancelled_delivers_none(wire: str, how: str) -> None:
+@each_row("api", APIS)
+async def test_cancelled_delivers_none(api: str, how: str) -> None:
     """Left behind any chunk, or while it waits for more with all calls there: no call, and no reply either."""
-    stream = told(wire, ANSWER, random.Random(1))
+    stream = told(api, ANSWER, random.Random(1))
     before = b"".join(stream.events[: stream.end])
     for wanted in (1, 2, 0):  # 0: after all that there is
         sent, seen = anyio.Event(), list[StreamChunk]()
-        async with serving(server(before, sent)) as peer, peer.provider(adapter=wire) as provider:
+        async with serving(server(before, sent)) as peer, peer.provider(adapter=api) as provider:
             answer = provider.chat_stream("Hi", partial_tool_calls=True)
             with anyio.fail_after(20), anyio.CancelScope() as scope:
 
@@ -220,24 +220,24 @@ async def test_cancelled_delivers_none(wire: str, how: str) -> None:
             _ = answer.reply
 
 
-def provider_of(stream: bytes, wire: str) -> Provider:
+def provider_of(stream: bytes, api: str) -> Provider:
     """A provider whose every answer is this stream."""
     transport = httpx.MockTransport(lambda _: httpx.Response(200, content=stream))
-    config = {"base_url": "http://test/v1", "adapter": wire, "model": "m", "max_retries": 0}
+    config = {"base_url": "http://test/v1", "adapter": api, "model": "m", "max_retries": 0}
     return Provider.from_config(config, http_client=httpx.AsyncClient(transport=transport))
 
 
-def broken_streams(wire: str) -> Iterable[tuple[str, Stream, bytes]]:
-    stream = told(wire, ANSWER, random.Random(2))
+def broken_streams(api: str) -> Iterable[tuple[str, Stream, bytes]]:
+    stream = told(api, ANSWER, random.Random(2))
     before = b"".join(stream.events[: stream.end])
     yield "cut", stream, before
-    yield "failed", stream, before + error_event(wire, "no more")
-    yield "truncated", stream, told(wire, ANSWER, random.Random(2), limit=True).body
+    yield "failed", stream, before + error_event(api, "no more")
+    yield "truncated", stream, told(api, ANSWER, random.Random(2), limit=True).body
 
 
 @each_row("how", ["cut", "failed", "truncated"])
-@each_row("wire", WIRES)
-async def test_no_tool_is_run(wire: str, how: str) -> None:
+@each_row("api", APIS)
+async def test_no_tool_is_run(api: str, how: str) -> None:
     """A loop over tools runs nothing of a stream that did not end in order."""
     ran: list[str] = []
 
@@ -251,20 +251,20 @@ async def test_no_tool_is_run(wire: str, how: str) -> None:
         ran.append("g")
         return "y"
 
-    body = next(body for name, _, body in broken_streams(wire) if name == how)
+    body = next(body for name, _, body in broken_streams(api) if name == how)
     try:
-        await run_tools(provider_of(body, wire), "Hi", [f, g])
+        await run_tools(provider_of(body, api), "Hi", [f, g])
     except StreamError:
         assert how != "truncated"
     assert ran == []
 
 
-@each_row("wire", WIRES)
-async def test_a_fallback_delivers_the_calls_of_one_answer(wire: str) -> None:
+@each_row("api", APIS)
+async def test_a_fallback_delivers_the_calls_of_one_answer(api: str) -> None:
     """An answer that broke off inside its calls, before any text, is asked for elsewhere: nothing of it remains."""
-    first = told(wire, Answer((), ANSWER.calls), random.Random(3))
+    first = told(api, Answer((), ANSWER.calls), random.Random(3))
     other = Answer(("Well",), (("id-9", "f", {"x": "other"}),))
-    cut = provider_of(b"".join(first.events[: first.end]), wire)
+    cut = provider_of(b"".join(first.events[: first.end]), api)
     model = Fallback(cut, provider_of(told("chat", other, random.Random(4)).body, "chat"))
     chunks = [chunk async for chunk in model.chat_stream("Hi")]
     assert delivered(chunks) == list(other.calls)

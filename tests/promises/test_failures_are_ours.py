@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from answers_by_api import WIRES, Answer, error_event, random_answer, status_body, told
+from answers_by_api import APIS, Answer, error_event, random_answer, status_body, told
 from scale import pick
 from servers import END, STREAM, answer, framed, sends, serving
 from streamfold import APIError, Reply
@@ -29,9 +29,9 @@ CLOCKS = {"connect": 5.0, "first_event": 5.0, "read": 5.0, "stall": 5.0}
 JSON = "Content-Type: application/json"
 
 
-async def ask(sent: bytes, wire: str, **options: Any) -> Reply | Exception:
+async def ask(sent: bytes, api: str, **options: Any) -> Reply | Exception:
     """What comes of an answer of these bytes, after which the server hangs up."""
-    async with serving(sends(sent)) as server, server.provider(adapter=wire, timeouts=CLOCKS) as provider:
+    async with serving(sends(sent)) as server, server.provider(adapter=api, timeouts=CLOCKS) as provider:
         with anyio.fail_after(30):
             try:
                 return await provider.chat("Hi", **options)
@@ -61,8 +61,8 @@ STATUSES = [
 @each_row("status", STATUSES)
 async def test_a_status_with_a_message(status: str) -> None:
     """Any status of an error, in the words of any API."""
-    for wire in WIRES:
-        check(await ask(answer(status, status_body(wire, MESSAGE), JSON), wire), MESSAGE)
+    for api in APIS:
+        check(await ask(answer(status, status_body(api, MESSAGE), JSON), api), MESSAGE)
 
 
 BODIES: dict[str, tuple[bytes, str]] = {
@@ -88,24 +88,24 @@ BODIES: dict[str, tuple[bytes, str]] = {
 @each_row("body", BODIES)
 async def test_a_status_with_any_body(body: str) -> None:
     """Whatever stands in for an error object: ours, with what can be read of it."""
-    for wire in WIRES:
-        check(await ask(answer("503 Busy", BODIES[body][0], JSON), wire), BODIES[body][1])
+    for api in APIS:
+        check(await ask(answer("503 Busy", BODIES[body][0], JSON), api), BODIES[body][1])
 
 
-@each_row("wire", WIRES)
-async def test_an_error_inside_the_stream(wire: str) -> None:
+@each_row("api", APIS)
+async def test_an_error_inside_the_stream(api: str) -> None:
     """The message that the server sent in its stream, and the text that came before it."""
-    stream = told(wire, Answer(("Half ", "an ans"), (("id-0", "f", {"x": 1}),)), random.Random(5))
-    for at in range(1, stream.end + 1, 1 if wire == "gemini" else 3):
-        body = framed(*stream.events[:at], error_event(wire, MESSAGE)) + END
-        check(await ask(STREAM + body, wire), MESSAGE, stream.text_before(at))
+    stream = told(api, Answer(("Half ", "an ans"), (("id-0", "f", {"x": 1}),)), random.Random(5))
+    for at in range(1, stream.end + 1, 1 if api == "gemini" else 3):
+        body = framed(*stream.events[:at], error_event(api, MESSAGE)) + END
+        check(await ask(STREAM + body, api), MESSAGE, stream.text_before(at))
 
 
-@each_row("wire", WIRES)
-async def test_an_error_as_the_whole_answer(wire: str) -> None:
+@each_row("api", APIS)
+async def test_an_error_as_the_whole_answer(api: str) -> None:
     """A status of 200 whose body is an error object, or one event with it."""
-    check(await ask(answer("200 OK", status_body(wire, MESSAGE), JSON), wire), MESSAGE)
-    check(await ask(STREAM + framed(error_event(wire, MESSAGE)) + END, wire), MESSAGE)
+    check(await ask(answer("200 OK", status_body(api, MESSAGE), JSON), api), MESSAGE)
+    check(await ask(STREAM + framed(error_event(api, MESSAGE)) + END, api), MESSAGE)
 
 
 Damage = Callable[[bytes, random.Random], bytes]
@@ -174,12 +174,12 @@ async def test_an_odd_head(head: int) -> None:
 
 
 @each_row("damage", [cut, flip, leave_out, put_in, again])
-@each_row("wire", WIRES)
-async def test_bytes_that_are_damaged(wire: str, damage: Damage) -> None:
+@each_row("api", APIS)
+async def test_bytes_that_are_damaged(api: str, damage: Damage) -> None:
     """Anywhere in a response, its head included: an answer, or one of our errors, and nothing of other libraries."""
     for seed in range(pick(60, 5)):
-        rng = random.Random(f"{wire} {seed} {damage.__name__}")
-        stream = told(wire, random_answer(rng), rng)
-        found = await ask(damage(STREAM + framed(*stream.events) + END, rng), wire)
+        rng = random.Random(f"{api} {seed} {damage.__name__}")
+        stream = told(api, random_answer(rng), rng)
+        found = await ask(damage(STREAM + framed(*stream.events) + END, rng), api)
         if not isinstance(found, Reply):
             check(found)

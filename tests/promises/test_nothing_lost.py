@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from answers_by_api import WIRES, Answer, random_answer, told
+from answers_by_api import APIS, Answer, random_answer, told
 from folding import bytewise, random_cut
 from scale import pick
 from streamfold import StreamDecoder, StreamError
@@ -34,14 +34,14 @@ def test_more_than_two_hundred() -> None:
 
 
 @each_row("seed", range(pick(100, 15)))
-@each_row("wire", WIRES)
-def test_any_cut_is_the_same_answer(wire: str, seed: int) -> None:
+@each_row("api", APIS)
+def test_any_cut_is_the_same_answer(api: str, seed: int) -> None:
     """All text, all calls, the usage that was sent: the same byte by byte and in random pieces."""
-    rng = random.Random(f"lost {wire} {seed}")
+    rng = random.Random(f"lost {api} {seed}")
     answer = random_answer(rng)
-    body = told(wire, answer, rng).body
+    body = told(api, answer, rng).body
     for cut in (bytewise(body), random_cut(body, rng), [body]):
-        decoder = StreamDecoder(wire)
+        decoder = StreamDecoder(api)
         chunks = [chunk for piece in cut for chunk in decoder.feed(piece)] + decoder.close()
         reply = decoder.reply
         assert "".join(chunk.delta for chunk in chunks) == reply.text == "".join(answer.text)
@@ -54,13 +54,13 @@ def test_any_cut_is_the_same_answer(wire: str, seed: int) -> None:
 
 
 @each_row("seed", range(pick(60, 10)))
-@each_row("wire", WIRES)
-def test_a_partial_answer_is_what_had_come(wire: str, seed: int) -> None:
+@each_row("api", APIS)
+def test_a_partial_answer_is_what_had_come(api: str, seed: int) -> None:
     """Cut behind any event, the text up to there is in the chunks and in the error, and nothing else."""
-    rng = random.Random(f"partial {wire} {seed}")
-    stream = told(wire, random_answer(rng), rng)
+    rng = random.Random(f"partial {api} {seed}")
+    stream = told(api, random_answer(rng), rng)
     for at in range(1, stream.end + 1):
-        decoder, shown = StreamDecoder(wire), ""
+        decoder, shown = StreamDecoder(api), ""
         with pytest.raises(StreamError) as caught:  # noqa: PT012
             for event in stream.events[:at]:
                 shown += "".join(chunk.delta for chunk in decoder.feed(event))

@@ -31,8 +31,8 @@ import anyio.to_thread
 import httpx
 import pytest
 
-from answers_by_api import WIRES, Answer, told
-from every_wire import PAIRS, scripted, through
+from answers_by_api import APIS, Answer, told
+from every_api import PAIRS, scripted, through
 from folding import DONE, call, entry, fin, text
 from scale import pick
 from sdks import openai
@@ -114,8 +114,8 @@ async def test_an_sdk_runs_no_call_of_a_stream_that_broke_off() -> None:
 
 async def test_sync_code() -> None:
     """The same answer with plain `for`, in a thread of this program, on every API."""
-    for wire in WIRES:
-        stream = told(wire, ANSWER, random.Random(1))
+    for api in APIS:
+        stream = told(api, ANSWER, random.Random(1))
 
         def read(config: dict[str, Any]) -> tuple[str, Any]:
             with sync.Provider.from_config(config) as provider:
@@ -123,7 +123,7 @@ async def test_sync_code() -> None:
                 return "".join(chunk.delta for chunk in chunks), chunks[-1].tool_calls
 
         async with serving(streaming(*stream.events)) as server:
-            config = {"base_url": server.base_url, "adapter": wire, "model": "m", "max_retries": 0}
+            config = {"base_url": server.base_url, "adapter": api, "model": "m", "max_retries": 0}
             shown, calls = await anyio.to_thread.run_sync(read, config)
         assert shown == "It is."
         assert sorted((made.id, made.name, made.arguments) for made in calls) == list(ANSWER.calls)

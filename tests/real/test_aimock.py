@@ -60,7 +60,7 @@ async def test_reasoning_text_and_call(config: dict[str, Any]) -> None:
 async def test_no_money(config: dict[str, Any]) -> None:
     """An empty account is no matter of trying again, whatever its status."""
     if config["adapter"] == "gemini":
-        pytest.skip("on this wire it says so in no word of Google's")
+        pytest.skip("on this API it says so in no word of Google's")
     async with Provider.from_config(config, max_retries=5) as provider:
         with pytest.raises(QuotaExceededError, match="pay first") as caught:
             await provider.chat("no money")

@@ -16,7 +16,7 @@ from processes import free_port, running, wait_for
 pytest.importorskip("streamfold_lab", reason="streamfold-lab is not installed: `.ci/run` installs it")
 
 from streamfold_lab.conformance import judge
-from streamfold_lab.doctor import Doctor, ReportCard, compare_cards, find_wires, read_target
+from streamfold_lab.doctor import Doctor, ReportCard, compare_cards, find_apis, read_target
 
 HERE = Path(__file__).parent
 
@@ -25,7 +25,7 @@ def examined(url: str, **given: Any) -> dict[str, ReportCard]:
     """The cards of a server, by the API."""
 
     async def run() -> dict[str, ReportCard]:
-        cards = [(await Doctor().run(found))[0] for found in await find_wires(read_target(url, **given))]
+        cards = [(await Doctor().run(found))[0] for found in await find_apis(read_target(url, **given))]
         return {card.adapter: card for card in cards}
 
     return anyio.run(run)

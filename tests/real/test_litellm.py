@@ -52,19 +52,19 @@ USAGE = event({"object": "chat.completion.chunk", "choices": [], "usage": {"prom
 
 
 @pytest.fixture(params=["chat", "responses", "anthropic"])
-def wire(request: pytest.FixtureRequest) -> str:
+def api(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def provider(litellm: LiteLLM, wire: str, model: str, **rest: Any) -> Provider:
-    base = {"adapter": wire, "base_url": litellm.base_url, "model": model, "api_key": KEY, "max_retries": 0}
+def provider(litellm: LiteLLM, api: str, model: str, **rest: Any) -> Provider:
+    base = {"adapter": api, "base_url": litellm.base_url, "model": model, "api_key": KEY, "max_retries": 0}
     return Provider.from_config({**base, **rest})
 
 
 @pytest.mark.parametrize("model", ["tiny", "tiny-bridge", "tiny-messages"])
-async def test_llamacpp_behind_it(litellm: LiteLLM, wire: str, model: str) -> None:
+async def test_llamacpp_behind_it(litellm: LiteLLM, api: str, model: str) -> None:
     """Text and usage, a demanded call whole, and the turn with the call taken back; on three APIs to the server."""
-    async with provider(litellm, wire, model) as tiny:
+    async with provider(litellm, api, model) as tiny:
         async with tiny.chat_stream("hello", max_output_tokens=40) as stream:
             deltas = [chunk.delta async for chunk in stream]
         assert "".join(deltas) == stream.reply.text != ""
@@ -80,13 +80,13 @@ async def test_llamacpp_behind_it(litellm: LiteLLM, wire: str, model: str) -> No
         assert (await tiny.chat(history, [F], tool_choice="none", max_output_tokens=20)).tool_calls == []
 
 
-async def test_mixed_calls(litellm: LiteLLM, wire: str) -> None:
+async def test_mixed_calls(litellm: LiteLLM, api: str) -> None:
     """Calls whose fragments come mixed stay apart, with their ids; the usage comes in a chunk with an empty choice."""
     script = sends(STREAM, framed(ROLE, text("Grüße"), *CALLS, fin("tool_calls"), USAGE, DONE), END)
-    async with serving(script, litellm.upstream), provider(litellm, wire, "scripted-bridge") as bridge:
+    async with serving(script, litellm.upstream), provider(litellm, api, "scripted-bridge") as bridge:
         reply = await bridge.chat("Hello", [F])
     assert reply.text == "Grüße"
-    if wire == "anthropic":  # LiteLLM puts fragments into the wrong blocks here: a wrong call must not look right
+    if api == "anthropic":  # LiteLLM puts fragments into the wrong blocks here: a wrong call must not look right
         assert [(call.name, call.error) for call in reply.tool_calls] == [("f", "invalid_json")] * 2
         return
     assert [(call.id, call.arguments) for call in reply.tool_calls] == [
@@ -100,7 +100,7 @@ async def test_mixed_calls(litellm: LiteLLM, wire: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["breaks off", "error"])
-async def test_a_server_that_fails_behind_it(litellm: LiteLLM, wire: str, how: str) -> None:
+async def test_a_server_that_fails_behind_it(litellm: LiteLLM, api: str, how: str) -> None:
     """An error in the 200 stream it becomes, and so it is one of ours: with the text so far, and without the call."""
     seen = anyio.Event()
 
@@ -111,7 +111,7 @@ async def test_a_server_that_fails_behind_it(litellm: LiteLLM, wire: str, how: s
         if how == "error":
             await peer.send(framed(event({"error": {"message": "full", "code": 500}})), END)
 
-    async with serving(script, litellm.upstream), provider(litellm, wire, "scripted-bridge") as bridge:
+    async with serving(script, litellm.upstream), provider(litellm, api, "scripted-bridge") as bridge:
         with pytest.raises(UpstreamError, match="full" if how == "error" else "litellm") as caught:
             await read(bridge, seen)
     error = caught.value
@@ -127,22 +127,22 @@ async def read(bridge: Provider, seen: anyio.Event) -> None:
             seen.set()
 
 
-async def test_an_end_that_is_made_up(litellm: LiteLLM, wire: str) -> None:
+async def test_an_end_that_is_made_up(litellm: LiteLLM, api: str) -> None:
     """An answer that just ends gets a finish reason from it, and can't be told from a whole one; half a call can."""
     script = sends(STREAM, framed(ROLE, text("Hel"), CALLS[0]), END)
-    async with serving(script, litellm.upstream), provider(litellm, wire, "scripted-bridge") as bridge:
+    async with serving(script, litellm.upstream), provider(litellm, api, "scripted-bridge") as bridge:
         reply = await bridge.chat("Hello", [F])
     made_up = {"chat": "stop", "responses": "completed", "anthropic": "end_turn"}
-    assert (reply.text, reply.raw_finish_reason) == ("Hel", made_up[wire])
+    assert (reply.text, reply.raw_finish_reason) == ("Hel", made_up[api])
     assert [call.error for call in reply.tool_calls] == ["invalid_json"]
 
 
-async def test_refusals(litellm: LiteLLM, wire: str) -> None:
+async def test_refusals(litellm: LiteLLM, api: str) -> None:
     """Its own, with its words: an unknown model, and a wrong key, which has no status of its own without a database."""
-    async with provider(litellm, wire, "nobody") as unknown:
+    async with provider(litellm, api, "nobody") as unknown:
         with pytest.raises(BadRequestError, match="nobody"):
             await unknown.chat("Hello")
-    async with provider(litellm, wire, "tiny", api_key="sk-wrong") as wrong:
+    async with provider(litellm, api, "tiny", api_key="sk-wrong") as wrong:
         with pytest.raises(APIStatusError) as caught:
             await wrong.chat("Hello")
     assert 400 <= caught.value.status_code < 500
@@ -188,9 +188,9 @@ async def test_a_status_whose_body_is_an_event(litellm: LiteLLM) -> None:
     assert caught.value.message == "Error processing stream start (HTTP 500)"
 
 
-async def test_nobody_behind_it(litellm: LiteLLM, wire: str) -> None:
+async def test_nobody_behind_it(litellm: LiteLLM, api: str) -> None:
     """A server that is not there is a ServerError, which is worth another try."""
-    async with provider(litellm, wire, "scripted-bridge") as alone:
+    async with provider(litellm, api, "scripted-bridge") as alone:
         with pytest.raises(ServerError) as caught:
             await alone.chat("Hello")
     assert caught.value.retryable
@@ -198,7 +198,7 @@ async def test_nobody_behind_it(litellm: LiteLLM, wire: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["leave", "cancel"])
-async def test_leaving(litellm: LiteLLM, wire: str, how: str) -> None:
+async def test_leaving(litellm: LiteLLM, api: str, how: str) -> None:
     """Whoever leaves in the middle of an answer closes the connection behind the proxy as well."""
 
     async def script(peer: Connection) -> None:
@@ -208,7 +208,7 @@ async def test_leaving(litellm: LiteLLM, wire: str, how: str) -> None:
             await peer.send(framed(text("more")))
             await anyio.sleep(0.01)
 
-    async with serving(script, litellm.upstream) as server, provider(litellm, wire, "scripted-bridge") as bridge:
+    async with serving(script, litellm.upstream) as server, provider(litellm, api, "scripted-bridge") as bridge:
         if how == "leave":
             async with bridge.chat_stream("Hello") as stream:
                 await anext(stream)

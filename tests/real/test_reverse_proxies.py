@@ -112,11 +112,11 @@ async def test_compressed(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gzip", [False, True], ids=["plain", "gzip"])
-@pytest.mark.parametrize("wire", BEGUN)
-async def test_a_server_that_breaks_off(kind: str, wire: str, gzip: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("api", BEGUN)
+async def test_a_server_that_breaks_off(kind: str, api: str, gzip: bool, tmp_path: Path) -> None:
     """Whether the proxy breaks off too or makes a clean end of it: never a finished reply, and never a call."""
-    script = sends(STREAM, framed(BEGUN[wire]), b"ff\r\ndata: ")
-    async with behind(kind, script, tmp_path, adapter=wire) as (_, provider), provider:
+    script = sends(STREAM, framed(BEGUN[api]), b"ff\r\ndata: ")
+    async with behind(kind, script, tmp_path, adapter=api) as (_, provider), provider:
         options = {"extra_headers": {"Accept-Encoding": "gzip"}} if gzip else {}
         with pytest.raises(IncompleteStreamError) as caught:
             await provider.chat("Hello", [F], **options)

@@ -44,9 +44,7 @@ TOOL = {"type": "function", "function": {"name": "look_up"}}
 CLOCKS = ", ".join(Timeouts.__dataclass_fields__)
 KEYS = ", ".join(name for name in Profile.model_fields if name not in Profile.unlisted)
 NAMES = ", ".join(provider_files())
-CHOICES = (
-    "tool_choice is 'auto', 'none', 'required', NamedTool(name), AllowedTools(names) or a dict of either wire, not"
-)
+CHOICES = "tool_choice is 'auto', 'none', 'required', NamedTool(name), AllowedTools(names) or a dict of either API, not"
 MEMBERS = (
     "known are name, description, parameters, strict; what only one provider has goes into extra_body['tools'], with"
     " all the tools"

@@ -1,4 +1,4 @@
-"""Prompt caching as one word on every wire: where marks go, that they survive, and what makes a cache miss."""
+"""Prompt caching as one word on every API: where marks go, that they survive, and what makes a cache miss."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def get_time() -> str:
     return "noon"
 
 
-def provider(wire: str = "anthropic", **config: Any) -> Provider:
-    return Provider.from_config({"adapter": wire, "base_url": "http://127.0.0.1/v1", "model": "m", **config})
+def provider(api: str = "anthropic", **config: Any) -> Provider:
+    return Provider.from_config({"adapter": api, "base_url": "http://127.0.0.1/v1", "model": "m", **config})
 
 
-def sent(messages: Any, tools: Any = None, wire: str = "anthropic", **options: Any) -> Any:
-    return json.loads(provider(wire).preview(messages, tools, **options).body)
+def sent(messages: Any, tools: Any = None, api: str = "anthropic", **options: Any) -> Any:
+    return json.loads(provider(api).preview(messages, tools, **options).body)
 
 
 def test_marks_of_every_kind() -> None:
@@ -66,13 +66,13 @@ def test_marks_in_dicts() -> None:
     assert body["messages"][0]["content"][0]["cache_control"] == {**EPHEMERAL, "ttl": "1h"}
 
 
-@each_row("wire", ["chat", "responses", "kimi", "gemini"])
-def test_other_wires(wire: str) -> None:
+@each_row("api", ["chat", "responses", "kimi", "gemini"])
+def test_other_apis(api: str) -> None:
     """Where caching is automatic a mark changes nothing that is sent, and is no warning."""
     marked = [system("Be brief.", cache=True), user(TextPart("Hi", cache=True), "there", cache=True)]
     plain = [system("Be brief."), user("Hi", "there")]
-    found = provider(wire).preview(marked, [TIME])
-    assert found.body == provider(wire).preview(plain, [replace(TIME, cache=False)]).body
+    found = provider(api).preview(marked, [TIME])
+    assert found.body == provider(api).preview(plain, [replace(TIME, cache=False)]).body
     assert found.warnings == ()
 
 

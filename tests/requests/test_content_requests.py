@@ -21,7 +21,7 @@ from streamfold.requests.request import Request
 from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
 from tables import each_row
 
-WIRES: dict[str, Any] = {"chat": ChatAdapter(), "responses": ResponsesAdapter(), "kimi": KimiAdapter()}
+APIS: dict[str, Any] = {"chat": ChatAdapter(), "responses": ResponsesAdapter(), "kimi": KimiAdapter()}
 PNG, PNG_URL = b"\x89PNG\r\n\x1a\n", "data:image/png;base64,iVBORw0KGgo="
 PDF, PDF_URL = b"%PDF-1.7", "data:application/pdf;base64,JVBERi0xLjc="
 WAV = b"RIFF\x00\x00\x00\x00WAVE"
@@ -33,26 +33,26 @@ CHAT, ITEM = (
 )
 
 
-def sent(wire: Any, *messages: Any, origin: str | None = None) -> tuple[list[Any], list[str]]:
+def sent(api: Any, *messages: Any, origin: str | None = None) -> tuple[list[Any], list[str]]:
     """The messages of the body, and what was said about them."""
-    adapter = WIRES[wire] if isinstance(wire, str) else wire
+    adapter = APIS[api] if isinstance(api, str) else api
     request = replace(Request.read("kimi-k2.6", list(messages), None, "auto", {}), origin=origin)
     request, warnings = adapter.rewrite(request)
     body = adapter.encode(request)
     return body.get("messages") or body["input"], [f"{warning.code}: {warning.detail}" for warning in warnings]
 
 
-def content(wire: str, message: Message) -> Any:
-    (only,), said = sent(wire, message)
+def content(api: str, message: Message) -> Any:
+    (only,), said = sent(api, message)
     assert said == []
     assert only["role"] == "user"
-    (ITEM if wire == "responses" else CHAT).validate_python(only)  # as OpenAI's own types have it
+    (ITEM if api == "responses" else CHAT).validate_python(only)  # as OpenAI's own types have it
     return only["content"]
 
 
-def refused(wire: Any, *messages: Any) -> str:
+def refused(api: Any, *messages: Any) -> str:
     with pytest.raises(ConfigError) as caught:
-        sent(wire, *messages)
+        sent(api, *messages)
     return str(caught.value)
 
 
@@ -155,13 +155,13 @@ def test_images_by_file_id() -> None:
     )
 
 
-@each_row("wire", ["chat", "kimi"])
+@each_row("api", ["chat", "kimi"])
 @each_row("role", ["system", "assistant"])
-def test_only_users_show_images_in_a_chat(wire: str, role: Any) -> None:
+def test_only_users_show_images_in_a_chat(api: str, role: Any) -> None:
     """Else OpenAI says "Image URLs are only allowed for messages with role 'user'"."""
     message = Message(role, (TextPart("Look:"), image(PNG)))
-    assert refused(wire, message, user("Hi")) == (
-        f"messages[0].content[1] is an image in a message of the role '{role}': on this wire only users send such"
+    assert refused(api, message, user("Hi")) == (
+        f"messages[0].content[1] is an image in a message of the role '{role}': on this API only users send such"
     )
 
 
@@ -171,7 +171,7 @@ def test_an_assistant_says_text_alone() -> None:
     )
 
 
-def test_parts_of_the_other_wire() -> None:
+def test_parts_of_the_other_api() -> None:
     """Parts may be in the spelling of either API; one that ours can't hold is sent only where it is known."""
     written = {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
     assert sent("chat", written)[0] == [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
@@ -236,16 +236,16 @@ def test_result_with_an_image_where_a_server_takes_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wire", "wanted"),
+    ("api", "wanted"),
     [
         ("chat", {"role": "tool", "content": "Error: no such city", "tool_call_id": "call_1"}),
         ("responses", {"type": "function_call_output", "call_id": "call_1", "output": "Error: no such city"}),
         ("kimi", {"role": "tool", "content": "Error: no such city", "tool_call_id": "functions.plot:0"}),
     ],
 )
-def test_tool_error(wire: str, wanted: Any) -> None:
+def test_tool_error(api: str, wanted: Any) -> None:
     """No API has a flag for it: the text says it."""
-    assert sent(wire, TURN, tool_result(CALL, "no such city", error=True))[0][-1] == wanted
+    assert sent(api, TURN, tool_result(CALL, "no such city", error=True))[0][-1] == wanted
 
 
 # --- what goes back to where it came from -----------------------------------------------------------------------------
@@ -339,28 +339,28 @@ CHATS = {
 
 
 @each_row("name", scale.some(list(ANSWERS), 70))
-@each_row("wire", CHATS)
-def test_answers_go_back_in_a_chat(name: str, wire: str) -> None:
+@each_row("api", CHATS)
+def test_answers_go_back_in_a_chat(name: str, api: str) -> None:
     """Ids, the model's own arguments, text and reasoning, byte for byte; what is not, a warning says.
 
     Kimi numbers the ids in its own style; Chat Completions has a place for reasoning only where a server knows one;
     and neither has one for what the items of the Responses API hold beside texts and calls.
     """
     message = ANSWERS[name]
-    written, said = sent(CHATS[wire], user("Hi"), message, *(tool_result(call, "done") for call in message.tool_calls))
+    written, said = sent(CHATS[api], user("Hi"), message, *(tool_result(call, "done") for call in message.tool_calls))
     turn, functions = written[1], [call["function"] for call in written[1].get("tool_calls", ())]
     ids, renumbered = [call.id for call in message.tool_calls], []
-    if wire == "kimi":
+    if api == "kimi":
         own = [f"functions.{call.name}:{at}" for at, call in enumerate(message.tool_calls)]
         renumbered = [f"{old!r} as {new!r}" for old, new in zip(ids, own, strict=True) if old != new]
         ids = own
-    takes_reasoning = wire != "chat"
+    takes_reasoning = api != "chat"
     assert said == [
         *_dropped(message, reasoning=not takes_reasoning),
         *([f"{RENUMBERED} {', '.join(renumbered)}"] if renumbered else []),
     ]
     assert turn["content"] == message.content
-    if message.tool_calls and wire == "kimi":  # which wants the member, if there is nothing in it
+    if message.tool_calls and api == "kimi":  # which wants the member, if there is nothing in it
         assert turn["reasoning_content"] == (message.reasoning or "")
     else:
         assert turn.get("reasoning_content") == (message.reasoning if takes_reasoning else None)

@@ -1,4 +1,4 @@
-"""The same conversations on every wire: what is sent, and that an answer of one is a turn of any other.
+"""The same conversations on every API: what is sent, and that an answer of one is a turn of any other.
 
 `CONVERSATIONS` is the one table. A row has a request in our own words, and its body as each API writes it.
 """
@@ -18,7 +18,7 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from answers_by_api import WIRES as ANSWERS
+from answers_by_api import APIS as ANSWERS
 from answers_by_api import Answer, told
 from folding import fold
 from sdks import TypeOf, openai
@@ -40,8 +40,8 @@ from streamfold.config import read_profile
 from streamfold.requests.request import Request
 from tables import each_row
 
-WIRES = ("chat", "responses", "kimi")
-EVERY_WIRE = ("anthropic", "chat", "gemini", "kimi", "responses")
+APIS = ("chat", "responses", "kimi")
+EVERY_API = ("anthropic", "chat", "gemini", "kimi", "responses")
 MODELS = {"chat": "m", "responses": "m", "kimi": "kimi-k2.6"}
 CHAT_BODY = TypeOf(lambda: openai.types.chat.completion_create_params.CompletionCreateParamsStreaming)
 RESPONSES_BODY = TypeOf(lambda: openai.types.responses.response_create_params.ResponseCreateParamsStreaming)
@@ -388,21 +388,21 @@ ROWS = {row.name: row for row in CONVERSATIONS}
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
-def adapter_for(wire: str) -> Adapter:
+def adapter_for(api: str) -> Adapter:
     """The adapter as a provider uses it for the model of these conversations."""
-    return read_profile({"adapter": wire, "base_url": "http://test/v1"}).make_adapter(MODELS.get(wire, "m"))
+    return read_profile({"adapter": api, "base_url": "http://test/v1"}).make_adapter(MODELS.get(api, "m"))
 
 
-def prepare(wire: str, row: Conversation, messages: list[Any] | None = None) -> tuple[Request, list[str]]:
+def prepare(api: str, row: Conversation, messages: list[Any] | None = None) -> tuple[Request, list[str]]:
     """A row's request as the API's endpoint takes it, and the codes of what was changed for that."""
-    asked = Request.read(MODELS[wire], messages or row.messages, list(row.tools), row.tool_choice, row.options)
-    request, changes = adapter_for(wire).rewrite(asked)
+    asked = Request.read(MODELS[api], messages or row.messages, list(row.tools), row.tool_choice, row.options)
+    request, changes = adapter_for(api).rewrite(asked)
     return request, [change.code for change in changes]
 
 
-def encode(wire: str, row: Conversation, messages: list[Any] | None = None) -> dict[str, Any]:
+def encode(api: str, row: Conversation, messages: list[Any] | None = None) -> dict[str, Any]:
     """A row's body, or that of other messages under the same conditions."""
-    return adapter_for(wire).encode(prepare(wire, row, messages)[0])
+    return adapter_for(api).encode(prepare(api, row, messages)[0])
 
 
 def plain(value: Any) -> Any:
@@ -412,24 +412,24 @@ def plain(value: Any) -> Any:
     return [plain(member) for member in value] if isinstance(value, list | Iterator) else value
 
 
-@each_row("wire", WIRES)
+@each_row("api", APIS)
 @each_row("name", ROWS)
-def test_a_conversation_is_written_as_each_wire_wants_it(name: str, wire: str) -> None:
+def test_a_conversation_is_written_as_each_api_wants_it(name: str, api: str) -> None:
     """One conversation in our words, the API's own JSON out; what an API does not have is refused in words."""
     row = ROWS[name]
-    wanted = getattr(row, wire)
+    wanted = getattr(row, api)
     if isinstance(wanted, str):
         with pytest.raises(ConfigError, match=wanted):
-            encode(wire, row)
+            encode(api, row)
         return
-    body = encode(wire, row)
+    body = encode(api, row)
     assert body == wanted
     assert json.loads(json.dumps(body)) == body
-    assert tuple(prepare(wire, row)[1]) == row.changes.get(wire, ())
+    assert tuple(prepare(api, row)[1]) == row.changes.get(api, ())
 
 
-@each_row("wire", EVERY_WIRE)
-async def test_a_preview_is_what_is_sent(wire: str) -> None:
+@each_row("api", EVERY_API)
+async def test_a_preview_is_what_is_sent(api: str) -> None:
     """`preview` shows method, URL, headers and body of each conversation exactly as they are sent, without secrets."""
     sent: list[httpx.Request] = []
 
@@ -438,7 +438,7 @@ async def test_a_preview_is_what_is_sent(wire: str) -> None:
         return httpx.Response(400, json={"error": {"message": "enough"}})
 
     config = {
-        "adapter": wire, "base_url": "https://example.com/v1", "model": MODELS.get(wire, "m"),
+        "adapter": api, "base_url": "https://example.com/v1", "model": MODELS.get(api, "m"),
         "api_key": "sk-the-key-itself",
         "headers": {"X-Team": "a-configured-value"},
     }  # fmt: skip
@@ -459,7 +459,7 @@ async def test_a_preview_is_what_is_sent(wire: str) -> None:
             secret = {"Authorization": "***", "X-Team": "***", "X-Trace": "***"}
             assert {**{name: request.headers[name] for name in shown.headers}, **secret} == shown.headers
             assert "sk-the-key" not in repr(shown)
-            changes = row.changes.get(wire, ())  # those of the history come first
+            changes = row.changes.get(api, ())  # those of the history come first
             assert not changes or tuple(warning.code for warning in shown.warnings)[-len(changes) :] == changes
 
 
@@ -482,9 +482,9 @@ def test_responses_bodies_are_openais(name: str) -> None:
 AGAIN = Answer(("Again.",), (("call_1", "get_weather", {"city": "Oslo"}), ("call_2", "get_time", {})))
 
 
-@each_row("sent", WIRES)
+@each_row("sent", APIS)
 @each_row("came", ANSWERS)
-def test_an_answer_goes_on_by_another_wire(came: str, sent: str) -> None:
+def test_an_answer_goes_on_by_another_api(came: str, sent: str) -> None:
     """The turn of one provider, with the results of its calls, is a turn of any other: ids and arguments fit."""
     message = fold(told(came, AGAIN, Random(came)).body, adapter=came).message
     results = [tool_result(call, call.name) for call in message.tool_calls]

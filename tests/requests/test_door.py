@@ -66,7 +66,7 @@ def test_what_a_caller_writes_is_sent_as_it_is(messages: list[dict[str, Any]]) -
 
 
 @given(chats())
-def test_nothing_is_lost_in_silence_on_another_wire(messages: list[dict[str, Any]]) -> None:
+def test_nothing_is_lost_in_silence_on_another_api(messages: list[dict[str, Any]]) -> None:
     """A member that the Responses API has no place for is named in a warning, or the request is refused."""
     messages = messages[:-1]  # a user's name is refused
     try:

@@ -118,7 +118,7 @@ def test_every_level_becomes_one_that_the_model_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "model", "more", "wire"),
+    ("spec", "model", "more", "api"),
     [
         ("openai", "gpt-4.1", {}, "chat"),
         ("openai", "gpt-5-mini", {}, "chat"),
@@ -128,32 +128,32 @@ def test_every_level_becomes_one_that_the_model_has() -> None:
         ("openai", "brand-new", {}, "chat"),
         ("openai", "gpt-6-sol", {"base_url": "http://llm.example/v1"}, "chat"),
         ("openai", "gpt-6-sol", {"base_url": "https://eu.api.openai.com/v1"}, "responses"),
-        ("openai", "gpt-6-sol", {"wire": "chat"}, "chat"),
+        ("openai", "gpt-6-sol", {"api": "chat"}, "chat"),
         ("openai", "gpt-6-sol", {"adapter": "chat"}, "chat"),
-        ("openai", "gpt-4.1", {"wire": "responses"}, "responses"),
+        ("openai", "gpt-4.1", {"api": "responses"}, "responses"),
         ("azure", "ours", {"model_family": "gpt-6-sol"}, "responses"),
         ("azure", "gpt-4.1", {}, "chat"),
         ("openai-responses", "gpt-4.1", {}, "responses"),
         ("openrouter", "openai/gpt-6-sol", {}, "chat"),
         ("xai", "grok-4.5", {}, "chat"),
-        ({"base_url": "https://api.openai.com/v1", "wire": "auto"}, "gpt-5.4-pro", {}, "responses"),
+        ({"base_url": "https://api.openai.com/v1", "api": "auto"}, "gpt-5.4-pro", {}, "responses"),
     ],
 )
-def test_wires(spec: Any, model: str, more: dict[str, Any], wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apis(spec: Any, model: str, more: dict[str, Any], api: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Responses API where Chat Completions refuses, at the maker's own address alone; `preview` shows it."""
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://name.openai.azure.com")
     provider = Provider.from_config(spec, model=model, **more)
-    assert provider.preview("x").url.endswith({"chat": "/chat/completions", "responses": "/responses"}[wire])
+    assert provider.preview("x").url.endswith({"chat": "/chat/completions", "responses": "/responses"}[api])
     facts = provider.facts()
     assert facts is not None
-    assert facts.endpoints[0].adapter == wire
+    assert facts.endpoints[0].adapter == api
 
 
-def test_tools_on_a_wire_that_is_pinned() -> None:
+def test_tools_on_an_api_that_is_pinned() -> None:
     """Without thinking where that is enough; else an error that says which API takes them."""
 
     def pinned(model: str, **options: Any) -> Any:
-        return Provider.from_config("openai", model=model, wire="chat").preview("x", [TOOL], **options)
+        return Provider.from_config("openai", model=model, api="chat").preview("x", [TOOL], **options)
 
     assert pinned("gpt-5.6").json()["reasoning_effort"] == "none"
     assert [warning.code for warning in pinned("gpt-5.6").warnings] == ["option_changed"]

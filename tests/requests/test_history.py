@@ -21,7 +21,7 @@ from streamfold.requests.request import Request
 from tables import each_row
 
 A, B = ToolCall("a", "get_weather", {}, "{}"), ToolCall("b", "get_time", {}, "{}")
-WIRES = {
+APIS = {
     "chat": ChatAdapter(),
     "responses": ResponsesAdapter(),
     "kimi": KimiAdapter(),
@@ -29,25 +29,25 @@ WIRES = {
 }
 
 
-def rules(wire: str, messages: Any, **options: Any) -> HistoryRules:
-    return WIRES[wire].history_rules(Request.read("kimi-k2.6", messages, None, "auto", options))  # type: ignore[attr-defined, no-any-return]
+def rules(api: str, messages: Any, **options: Any) -> HistoryRules:
+    return APIS[api].history_rules(Request.read("kimi-k2.6", messages, None, "auto", options))  # type: ignore[attr-defined, no-any-return]
 
 
-def refused(wire: str, messages: Any, **options: Any) -> str | None:
+def refused(api: str, messages: Any, **options: Any) -> str | None:
     """Why the API refuses the conversation; None if it does not. A warning is `(doubtful)` or `(lost)`."""
     read = Request.read("m", messages, None, "auto", {}).messages
     try:
-        _, found = check_history(read, rules(wire, messages, **options))
+        _, found = check_history(read, rules(api, messages, **options))
     except ConfigError as error:
         return str(error)
     return "; ".join(f"({warning.code}) {warning.detail}" for warning in found) or None
 
 
-def mended(wire: str, messages: Any) -> tuple[list[Any], list[str]]:
+def mended(api: str, messages: Any) -> tuple[list[Any], list[str]]:
     """The conversation as it is sent with `repair_history=True`, and what is said about it."""
     read = Request.read("m", messages, None, "auto", {}).messages
-    sent, found = check_history(read, rules(wire, messages), repair=True)
-    assert refused(wire, list(sent)) is None or wire == "kimi"
+    sent, found = check_history(read, rules(api, messages), repair=True)
+    assert refused(api, list(sent)) is None or api == "kimi"
     return list(sent), [f"{warning.code}: {warning.detail}" for warning in found]
 
 
@@ -55,7 +55,7 @@ TURN = assistant(tool_calls=[A, B], reasoning="Hm.")
 RESULTS = [tool_result(A, "18"), tool_result(B, "noon")]
 
 
-@each_row("wire", WIRES)
+@each_row("api", APIS)
 @each_row(
     "messages",
     [
@@ -73,10 +73,10 @@ RESULTS = [tool_result(A, "18"), tool_result(B, "noon")]
         ][:5],
     ],
 )
-def test_conversations_in_order(wire: str, messages: Any) -> None:
+def test_conversations_in_order(api: str, messages: Any) -> None:
     """Nothing is said of them, and nothing is changed by a repair."""
-    assert refused(wire, messages) is None
-    assert mended(wire, messages) == (messages, [])
+    assert refused(api, messages) is None
+    assert mended(api, messages) == (messages, [])
 
 
 # --- on every API ----------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def test_conversations_in_order(wire: str, messages: Any) -> None:
 MEND = "; pass repair_history=True to have this repaired"
 
 
-@each_row("wire", WIRES)
+@each_row("api", APIS)
 @each_row(
     ("messages", "wanted"),
     [
@@ -103,23 +103,23 @@ MEND = "; pass repair_history=True to have this repaired"
          "messages[4] answers the call 'a' again, after messages[2]" + MEND),
     ],
 )  # fmt: skip
-def test_what_every_wire_refuses(wire: str, messages: Any, wanted: str) -> None:
+def test_what_every_api_refuses(api: str, messages: Any, wanted: str) -> None:
     """Calls and results go in pairs."""
-    assert refused(wire, messages) == wanted
+    assert refused(api, messages) == wanted
 
 
-@each_row("wire", WIRES)
-def test_a_result_without_a_call_is_left_out(wire: str) -> None:
-    assert mended(wire, [user("Hi"), tool_result(A, "18"), user("So?")]) == (
+@each_row("api", APIS)
+def test_a_result_without_a_call_is_left_out(api: str) -> None:
+    assert mended(api, [user("Hi"), tool_result(A, "18"), user("So?")]) == (
         [user("Hi"), user("So?")],
         ["history_repaired: messages[1] answers the call 'a', which no turn before it has made: it was left out"],
     )
 
 
-@each_row("wire", WIRES)
-def test_a_call_without_a_result_gets_one_that_says_so(wire: str) -> None:
+@each_row("api", APIS)
+def test_a_call_without_a_result_gets_one_that_says_so(api: str) -> None:
     """As an error, so that the model does not take it for an answer."""
-    sent, said = mended(wire, [user("Hi"), TURN, tool_result(B, "noon"), user("So?")])
+    sent, said = mended(api, [user("Hi"), TURN, tool_result(B, "noon"), user("So?")])
     none = tool_result(A, "this call was not answered", error=True)
     results = [none, tool_result(B, "noon")]
     assert sent == [user("Hi"), TURN, *results, user("So?")]
@@ -154,7 +154,7 @@ def test_custom_calls() -> None:
     """A custom tool's input is text, and its result is an item of another type; both OpenAI APIs have them."""
     item = {"type": "custom_tool_call", "call_id": "a", "name": "grep", "input": "x"}
     sent, _ = mended("responses", [user("Hi"), item])
-    made = WIRES["responses"].encode(Request.read("m", sent, None, "auto", {}))["input"]
+    made = APIS["responses"].encode(Request.read("m", sent, None, "auto", {}))["input"]
     assert made[1:] == [
         item, {"type": "custom_tool_call_output", "call_id": "a", "output": "Error: this call was not answered"}
     ]  # fmt: skip
@@ -170,12 +170,12 @@ def test_custom_calls() -> None:
 LATE = [user("Hi"), assistant(tool_calls=[A], reasoning=""), user("Well?"), tool_result(A, "18")]
 
 
-@pytest.mark.parametrize("wire", ["chat", "kimi", "engine"])
-def test_results_follow_their_turn(wire: str) -> None:
+@pytest.mark.parametrize("api", ["chat", "kimi", "engine"])
+def test_results_follow_their_turn(api: str) -> None:
     """In a chat nothing stands between them; moved, nothing is lost."""
     why = "messages[3] answers the call 'a' of messages[1], and messages[2] is between them"
-    assert refused(wire, LATE) == why + MEND
-    assert mended(wire, LATE) == ([LATE[0], LATE[1], LATE[3], LATE[2]], [f"history_repaired: {why}: it was moved"])
+    assert refused(api, LATE) == why + MEND
+    assert mended(api, LATE) == ([LATE[0], LATE[1], LATE[3], LATE[2]], [f"history_repaired: {why}: it was moved"])
 
 
 def test_results_may_come_later_in_a_list_of_items() -> None:
@@ -189,12 +189,12 @@ TWICE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("wire", ["chat", "responses"])
-def test_an_id_twice_in_one_turn(wire: str) -> None:
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_an_id_twice_in_one_turn(api: str) -> None:
     """Fresh ids for the later call and its result, which come in the calls' order."""
     why = "messages[1] has a call with the id 'a', which another call of it has too"
-    assert refused(wire, TWICE) == why + MEND
-    sent, said = mended(wire, TWICE)
+    assert refused(api, TWICE) == why + MEND
+    sent, said = mended(api, TWICE)
     assert [call.id for call in sent[1].tool_calls] == ["a", "call_1_1"]
     assert [(result.tool_call_id, result.content) for result in sent[2:]] == [("a", "18"), ("call_1_1", "noon")]
     assert said == [f"history_repaired: {why}: it was given a new one"]
@@ -218,8 +218,8 @@ def test_an_id_again_in_a_later_turn() -> None:
     assert refused("chat", AGAIN) == f"(history_mismatch) {why}"
     assert refused("responses", AGAIN) == why + MEND
     assert refused("kimi", AGAIN) is None
-    for wire in ("chat", "responses"):
-        sent, said = mended(wire, AGAIN)
+    for api in ("chat", "responses"):
+        sent, said = mended(api, AGAIN)
         assert [message.tool_call_id for message in sent if message.role == "tool"] == ["a", "call_3_0"]
         assert [call.id for call in sent[3].tool_calls] == ["call_3_0"]
         assert said == [f"history_repaired: {why}: it was given a new one"]
@@ -238,7 +238,7 @@ def test_fresh_ids_in_dicts() -> None:
     item = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "a", "output": "18"}
     sent, _ = mended("responses", [item, output, item, output])
-    body = WIRES["responses"].encode(Request.read("m", sent, None, "auto", {}))
+    body = APIS["responses"].encode(Request.read("m", sent, None, "auto", {}))
     assert [made["call_id"] for made in body["input"]] == ["a", "a", "call_2_0", "call_2_0"]
 
 
@@ -248,7 +248,7 @@ def test_fresh_ids_in_the_items_of_an_answer() -> None:
     item = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "get_weather", "arguments": "{}"}
     turn = Message("assistant", tool_calls=(A,), extras={"output": [reasoning, item]})
     sent, _ = mended("responses", [user("Hi"), turn, RESULTS[0], turn, RESULTS[0]])
-    body = WIRES["responses"].encode(Request.read("m", sent, None, "auto", {}))
+    body = APIS["responses"].encode(Request.read("m", sent, None, "auto", {}))
     assert body["input"][4:6] == [reasoning, {**item, "call_id": "call_3_0"}]
     assert turn.extras["output"][1]["call_id"] == "a"
 
@@ -314,21 +314,21 @@ NOTHING: list[Any] = [
 ]  # fmt: skip
 
 
-@each_row("wire", WIRES)
+@each_row("api", APIS)
 @each_row("nothing", NOTHING, ids=repr)
-def test_a_turn_without_content_is_refused(wire: str, nothing: Any) -> None:
+def test_a_turn_without_content_is_refused(api: str, nothing: Any) -> None:
     """A user or a system that says nothing is a mistake of the application on every API; a repair leaves it out."""
-    found = refused(wire, [user("Hi"), nothing])
+    found = refused(api, [user("Hi"), nothing])
     assert found is not None
     assert "has no content" in found or "does not know" in found
     if getattr(nothing, "role", "user") != "developer":
-        assert mended(wire, [user("Hi"), nothing])[0] == [user("Hi")]
+        assert mended(api, [user("Hi"), nothing])[0] == [user("Hi")]
         if getattr(nothing, "role", "user") == "user":  # something has to be asked
-            assert mended(wire, [nothing])[0] == [user("Continue.")]
-            assert mended(wire, [system("Be brief."), nothing])[0] == [system("Be brief."), user("Continue.")]
+            assert mended(api, [nothing])[0] == [user("Continue.")]
+            assert mended(api, [system("Be brief."), nothing])[0] == [system("Be brief."), user("Continue.")]
         else:
             with pytest.raises(ConfigError, match="nothing is left of the conversation"):
-                mended(wire, [nothing])
+                mended(api, [nothing])
 
 
 def test_empty_turns_by_quirk() -> None:
@@ -339,8 +339,8 @@ def test_empty_turns_by_quirk() -> None:
     assert refused("engine", [user("Hi"), assistant(tool_calls=[A]), tool_result(A, "")]) is None
 
 
-@each_row("wire", WIRES)
-def test_the_check_is_linear(wire: str) -> None:
+@each_row("api", APIS)
+def test_the_check_is_linear(api: str) -> None:
     """A turn with thousands of calls, and thousands of results without a call, are checked in linear time."""
 
     def steps(count: int) -> int:
@@ -357,9 +357,9 @@ def test_the_check_is_linear(wire: str) -> None:
         before = sys.gettrace()
         sys.settrace(count_line)
         try:
-            WIRES[wire].prepare(Request.read("kimi-k2", turn, None, "auto", {}))
+            APIS[api].prepare(Request.read("kimi-k2", turn, None, "auto", {}))
             with suppress(ConfigError):
-                WIRES[wire].prepare(Request.read("kimi-k2", orphans, None, "auto", {}))
+                APIS[api].prepare(Request.read("kimi-k2", orphans, None, "auto", {}))
         finally:
             sys.settrace(before)
         return seen
@@ -372,7 +372,7 @@ def test_roles() -> None:
     developer = [Message("developer", "Be brief."), user("Hi")]
     why = "messages[0] has the role 'developer', which this provider does not know"
     assert refused("kimi", developer) == f"(history_repaired) {why}: it was sent as a system message"
-    assert [refused(wire, developer) for wire in ("chat", "responses", "engine")] == [None] * 3
+    assert [refused(api, developer) for api in ("chat", "responses", "engine")] == [None] * 3
     assert mended("kimi", developer) == (
         [system("Be brief."), user("Hi")], [f"history_repaired: {why}: it was sent as a system message"]
     )  # fmt: skip

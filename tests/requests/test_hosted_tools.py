@@ -53,7 +53,7 @@ MCP_LIST = {
 }
 GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: /x/"}
 
-# Kind by wire: what stands in the list of tools.
+# Kind by API: what stands in the list of tools.
 CELLS: list[tuple[str, Any, Any]] = [
     ("openai-responses", WebSearch(), {"type": "web_search"}),
     ("openai-responses", WebSearch(allowed_domains=["met.no"], user_location=OSLO, context_size="low"),
@@ -121,7 +121,7 @@ CELLS: list[tuple[str, Any, Any]] = [
 ]  # fmt: skip
 
 
-def test_each_kind_on_each_wire() -> None:
+def test_each_kind_on_each_api() -> None:
     """The tool as it is sent, alone and between functions, in the order of the list."""
     for profile, tool, wanted in CELLS:
         assert preview(profile, tool).json()["tools"] == [wanted], (profile, tool)
@@ -146,7 +146,7 @@ REFUSED: list[tuple[str, Any, str]] = [
 ]  # fmt: skip
 
 
-def test_what_a_wire_or_an_endpoint_has_not_is_refused() -> None:
+def test_what_an_api_or_an_endpoint_has_not_is_refused() -> None:
     """With the name of the tool and of the provider, and what it has; a limit is never left out."""
     for profile, tool, words in REFUSED:
         with pytest.raises(ConfigError) as caught:

@@ -273,7 +273,7 @@ def nested(depth: int) -> dict[str, Any]:
     return schema
 
 
-def test_moonshot_on_the_hosted_wire() -> None:
+def test_moonshot_on_the_hosted_api() -> None:
     """Tools and the form of the answer go through the pass, and the reply says what was changed."""
     wanted = {"$schema": "x", "type": "object", "properties": {"a": {"minimum": 1}}}
     tools = [Tool("pick", parameters=of(a={"enum": ["x"]}))]

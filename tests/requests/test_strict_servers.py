@@ -11,7 +11,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from conversation_strategies import conversation
-from every_wire import scripted
+from every_api import scripted
 from scale import some
 from streamfold import ConfigError, Message, Provider, Reply, Tool, tool_result, user
 from streamfold.testing import call, say, think
@@ -21,8 +21,8 @@ from tables import each_row
 PATHS = {"anthropic": "https://api.test/v1", "gemini": "https://api.test/v1beta"}
 
 
-def body_of(wire: str, talk: dict[str, Any]) -> dict[str, Any]:
-    provider = Provider.from_config({"adapter": wire, "base_url": PATHS[wire], "model": "m", "api_key": "k"})
+def body_of(api: str, talk: dict[str, Any]) -> dict[str, Any]:
+    provider = Provider.from_config({"adapter": api, "base_url": PATHS[api], "model": "m", "api_key": "k"})
     found = provider.preview(talk["messages"], talk["tools"], tool_choice=talk["tool_choice"], **talk["options"])
     return json.loads(found.body)  # type: ignore[no-any-return]
 
@@ -38,21 +38,21 @@ def plain(value: Any) -> Any:
 
 
 @each_row("number", some(range(60), 20))
-@each_row("wire", PROBLEMS)
-def test_a_conversation_that_every_wire_takes(wire: str, number: int) -> None:
+@each_row("api", PROBLEMS)
+def test_a_conversation_that_every_api_takes(api: str, number: int) -> None:
     """It breaks none of the rules of the API, and the official types know all of its body."""
-    body = body_of(wire, conversation(number, plain=True))
-    assert PROBLEMS[wire](body) == []
-    _check_types(wire, body)
+    body = body_of(api, conversation(number, plain=True))
+    assert PROBLEMS[api](body) == []
+    _check_types(api, body)
 
 
 @each_row("number", some(range(60), 20))
-@each_row("wire", PROBLEMS)
-def test_a_conversation_with_everything(wire: str, number: int) -> None:
+@each_row("api", PROBLEMS)
+def test_a_conversation_with_everything(api: str, number: int) -> None:
     """It is sent by the rules, or refused with the place or the option that the API can't carry."""
     talk = conversation(number)
     try:
-        body = body_of(wire, talk)
+        body = body_of(api, talk)
     except ConfigError as exc:
         refused = str(exc)
     else:
@@ -61,9 +61,9 @@ def test_a_conversation_with_everything(wire: str, number: int) -> None:
         assert any(word in refused for word in ("messages[", "parallel_tool_calls", "'seed'", "response_format"))
         return
     extra = talk["options"].get("extra_body", {})
-    assert PROBLEMS[wire](body) == []
+    assert PROBLEMS[api](body) == []
     left_out = {*extra, "temperature", "top_p"}  # the newest types have no sampling: the newest version refuses it
-    _check_types(wire, {name: value for name, value in body.items() if name not in left_out})
+    _check_types(api, {name: value for name, value in body.items() if name not in left_out})
 
 
 @cache
@@ -71,8 +71,8 @@ def _anthropic_type() -> TypeAdapter[Any]:
     return TypeAdapter(pytest.importorskip("anthropic.types.message_create_params").MessageCreateParamsStreaming)
 
 
-def _check_types(wire: str, body: dict[str, Any]) -> None:
-    if wire == "anthropic":
+def _check_types(api: str, body: dict[str, Any]) -> None:
+    if api == "anthropic":
         assert plain(_anthropic_type().validate_python(body)) == body
         return
     google = pytest.importorskip("google.genai.types")
@@ -108,28 +108,28 @@ def results(reply: Reply) -> list[Message]:
     return [tool_result(made, f"{made.id} is noon") for made in reversed(reply.tool_calls)]
 
 
-async def turns_of(wire: str) -> list[Message]:
+async def turns_of(api: str) -> list[Message]:
     """What another endpoint of an API has answered: a turn with calls and their results, one without, an open loop."""
     steps = [think("Hm."), say("Wait.")]
-    model = scripted(wire, [*steps, *calls(wire)], [think("So."), "Done."], [*steps, *calls(f"{wire}2")])
+    model = scripted(api, [*steps, *calls(api)], [think("So."), "Done."], [*steps, *calls(f"{api}2")])
     talk = [user("Hi")]
     for _ in range(3):
         reply = await model.chat(talk, [TIME], reasoning_effort="high")
-        talk += [replace(reply.message, origin=f"{wire} https://elsewhere.test/v1"), *results(reply)]
+        talk += [replace(reply.message, origin=f"{api} https://elsewhere.test/v1"), *results(reply)]
         talk += [] if reply.tool_calls else [user("And now?")]
     return talk
 
 
-@each_row("wire", PROBLEMS)
+@each_row("api", PROBLEMS)
 @each_row("came", [*ELSEWHERE, "all of them"])
-async def test_no_refusal_over_three_turns(wire: str, came: str) -> None:
+async def test_no_refusal_over_three_turns(api: str, came: str) -> None:
     """A history from elsewhere, an open tool loop of elsewhere, then three turns with parallel calls: no 400."""
     talk: list[Message] = []
     for name in ELSEWHERE if came == "all of them" else [came]:
         talk += await turns_of(name)
     refused: list[str] = []
-    turns = [strict(wire, refused, think("Hm."), say("Wait."), *calls(str(number))) for number in range(3)]
-    model = scripted(wire, *turns, strict(wire, refused, "Done."))
+    turns = [strict(api, refused, think("Hm."), say("Wait."), *calls(str(number))) for number in range(3)]
+    model = scripted(api, *turns, strict(api, refused, "Done."))
     for _ in range(4):
         reply = await model.chat(talk, [TIME], repair_history=True, reasoning_effort="high")
         talk += [reply.message, *results(reply)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from every_wire import MODELS
+from every_api import MODELS
 from scale import examples
 from streamfold import ConfigError, Message, Provider, Tool, ToolCall
 from streamfold.types import ResponseFormat

@@ -252,7 +252,7 @@ EXAMPLES = {
 
 def examples_of(row: Endpoint, rule: Rule) -> Pair:
     """Returns a body that a rule of a row accepts, and one that it refuses."""
-    return EXAMPLES[row.wire](rule.check, rule.params)
+    return EXAMPLES[row.api](rule.check, rule.params)
 
 
 def faults(row: Endpoint) -> list[str]:
@@ -260,7 +260,7 @@ def faults(row: Endpoint) -> list[str]:
     found = []
     for rule in row.rules:
         accepted, refused = examples_of(row, rule)
-        check = CHECKS[row.wire][rule.check]
+        check = CHECKS[row.api][rule.check]
         if (
             check(accepted, **rule.params) is not None
             or check(refused, **rule.params) is None

@@ -56,7 +56,7 @@ class Row(Protocol):
     """What a row says of its endpoint."""
 
     name: str
-    wire: str
+    api: str
     model: str
     profile: str
     settings: Mapping[str, Any]
@@ -88,20 +88,20 @@ def provider_of(row: Row, transport: httpx.MockTransport | None = None) -> Provi
     address = {"base_url": row.settings["base_url"]} if "base_url" in row.settings else {}
     try:
         made = Provider.from_config(row.profile, **shared, **address)
-        if PATHS[row.wire] in made.preview("x").url:
+        if PATHS[row.api] in made.preview("x").url:
             return made
     except ConfigError:
         if "base_url" not in row.settings:
             raise
-    return Provider.from_config({"name": row.name, "adapter": row.wire, **row.settings}, **shared)
+    return Provider.from_config({"name": row.name, "adapter": row.api, **row.settings}, **shared)
 
 
-async def _from_provider(wire: str, turn: Turn) -> Message:
+async def _from_provider(api: str, turn: Turn) -> Message:
     """Returns a turn as a provider of that wire format answers it, with all that belongs to it there."""
     calls = [(call.id, call.name, call.arguments) for call in turn.calls]
-    body = reply(wire, turn.text, turn.reasoning or "", calls)
+    body = reply(api, turn.text, turn.reasoning or "", calls)
     transport = httpx.MockTransport(lambda request: httpx.Response(200, json=body))
-    config = {"adapter": wire, "base_url": "https://llm.example.com/v1", "api_key": "key", "model": "m"}
+    config = {"adapter": api, "base_url": "https://llm.example.com/v1", "api_key": "key", "model": "m"}
     async with httpx.AsyncClient(transport=transport) as client:
         tools = [
             Tool(name, "A tool.", {"type": "object", "properties": {}})
@@ -159,7 +159,7 @@ async def send(conversation: Conversation, endpoint: Endpoint) -> Outcome:
     if allowed == "refuse":
         return outcome("sent although wrong", verdict(conversation)[1])
     body = transport.received[-1][0]
-    found = findings(conversation, endpoint.wire, body)
+    found = findings(conversation, endpoint.api, body)
     learned = any(refusal for _, refusal in transport.received)
     quiet = [each for each in found if each.problem in QUIET]
     loud = [each for each in found if each.problem not in QUIET]

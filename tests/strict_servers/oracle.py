@@ -272,9 +272,9 @@ def _letters(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def findings(conversation: Conversation, wire: str, body: Mapping[str, Any]) -> list[Finding]:
+def findings(conversation: Conversation, api: str, body: Mapping[str, Any]) -> list[Finding]:
     """Returns the differences in meaning between a conversation and the body that was sent for it."""
-    events = list(READERS[wire](body))
+    events = list(READERS[api](body))
     pieces = pieces_of(conversation)
     found: list[Finding] = []
     places: list[tuple[tuple[int, int], int]] = []

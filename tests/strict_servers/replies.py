@@ -10,9 +10,9 @@ Call = tuple[str, str, str]  # id, name, arguments as JSON text
 SIGNATURE = "EqQBCkYIBxgCKkBzaWduYXR1cmUtb2YtYS1tYWtlcg=="
 
 
-def reply(wire: str, text: str = "Done.", reasoning: str = "", calls: Sequence[Call] = ()) -> Mapping[str, Any]:
+def reply(api: str, text: str = "Done.", reasoning: str = "", calls: Sequence[Call] = ()) -> Mapping[str, Any]:
     """Returns the body of a whole answer in a wire format."""
-    return {"chat": _chat, "responses": _responses, "anthropic": _anthropic, "gemini": _gemini}[wire](
+    return {"chat": _chat, "responses": _responses, "anthropic": _anthropic, "gemini": _gemini}[api](
         text, reasoning, calls
     )
 

@@ -58,7 +58,7 @@ class Endpoint:
     """A row: an endpoint with a model, its wire format, the form of its errors, and its rules."""
 
     name: str
-    wire: str
+    api: str
     errors: str
     model: str
     profile: str
@@ -71,7 +71,7 @@ class Endpoint:
     def refusal(self, body: Body) -> Refusal | None:
         """Returns what the endpoint answers to a body that it refuses, or None if it accepts it."""
         for rule in self.rules:
-            place = CHECKS[self.wire][rule.check](body, **rule.params)
+            place = CHECKS[self.api][rule.check](body, **rule.params)
             if place is not None:
                 words = _words(rule.says, place, body)
                 return Refusal(rule, rule.status, ERRORS[self.errors](rule.status, words), place)
@@ -111,7 +111,7 @@ def load_endpoints(*paths: Path) -> dict[str, Endpoint]:
             rules = tuple(read_rule(rule, row) for rule in listed if rule["check"] not in without)
             rows[name] = Endpoint(
                 name,
-                row["wire"],
+                row["api"],
                 row["errors"],
                 row["model"],
                 row.get("profile", name),
@@ -205,6 +205,4 @@ ERRORS: dict[str, Callable[[int, str], dict[str, Any]]] = {
 
 def check_names(endpoints: Iterable[Endpoint]) -> list[str]:
     """Returns the checks of rows that no wire format has; an empty list if all exist."""
-    return [
-        f"{row.name}: {rule.check}" for row in endpoints for rule in row.rules if rule.check not in CHECKS[row.wire]
-    ]
+    return [f"{row.name}: {rule.check}" for row in endpoints for rule in row.rules if rule.check not in CHECKS[row.api]]

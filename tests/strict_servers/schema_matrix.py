@@ -135,7 +135,7 @@ async def send(case: Case, row: SchemaEndpoint, use: str) -> Outcome:
     except StreamfoldError as error:
         refusals = [refusal for _, refusal in transport.received if refusal]
         if refusals:
-            sent = next(iter(schemas_of(row.wire, transport.received[-1][0]))).schema
+            sent = next(iter(schemas_of(row.api, transport.received[-1][0]))).schema
             return Outcome(
                 "refused by the server",
                 f"{refusals[-1].rule.check} {refusals[-1].rule.params.get('keywords', '')}"[:60],
@@ -146,7 +146,7 @@ async def send(case: Case, row: SchemaEndpoint, use: str) -> Outcome:
         return Outcome("failed", f"{type(error).__name__}: {stem(str(error))}")
     body = transport.received[-1][0]
     held = ((body.get("toolConfig") or {}).get("functionCallingConfig") or {}).get("mode") == "VALIDATED"
-    return _judge(case, use, list(schemas_of(row.wire, body)), list(reply.warnings), held)
+    return _judge(case, use, list(schemas_of(row.api, body)), list(reply.warnings), held)
 
 
 def _judge(case: Case, use: str, found: list[Sent], warnings: list[Any], held: bool) -> Outcome:

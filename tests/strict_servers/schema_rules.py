@@ -32,7 +32,7 @@ class SchemaEndpoint:
     """A row: the rules of an endpoint for each use of a schema."""
 
     name: str
-    wire: str
+    api: str
     errors: str
     model: str
     profile: str
@@ -42,7 +42,7 @@ class SchemaEndpoint:
 
     def refusal(self, body: Mapping[str, Any]) -> Refusal | None:
         """Returns what the endpoint answers to a body with a schema that it refuses, or None."""
-        for sent in schemas_of(self.wire, body):
+        for sent in schemas_of(self.api, body):
             for rule in self.rules[sent.use]:
                 place = CHECKS[rule.check](sent.schema, **rule.params)
                 if place is not None:
@@ -66,14 +66,14 @@ def load_schema_endpoints(*paths: Path) -> dict[str, SchemaEndpoint]:
             }
             profile = row.get("profile", name)
             rows[name] = SchemaEndpoint(
-                name, row["wire"], row["errors"], row["model"], profile, row["docs"], rules, row.get("settings", {})
+                name, row["api"], row["errors"], row["model"], profile, row["docs"], rules, row.get("settings", {})
             )
     return rows
 
 
-def schemas_of(wire: str, body: Mapping[str, Any]) -> Iterator[Sent]:
+def schemas_of(api: str, body: Mapping[str, Any]) -> Iterator[Sent]:
     """Yields the schemas that a body has, tools first."""
-    match wire:
+    match api:
         case "chat":
             for tool in body.get("tools") or ():
                 function = tool.get("function") or {}
@@ -131,6 +131,6 @@ class SchemaTransport(httpx.MockTransport):
             if refusal:
                 return httpx.Response(refusal.status, json=refusal.body)
             calls = [("call_1", tool, text)] if tool and isinstance(answer, dict) else []
-            return httpx.Response(200, json=reply(endpoint.wire, "" if calls else text, "", calls))
+            return httpx.Response(200, json=reply(endpoint.api, "" if calls else text, "", calls))
 
         super().__init__(handle)

@@ -154,8 +154,8 @@ def test_schemas_are_found_in_each_wire_format() -> None:
             "output_config": {"format": {"schema": GOOD}},
         },
     }
-    for wire, body in bodies.items():
-        assert list(schemas_of(wire, body)) == [Sent("tool", GOOD), Sent("strict", GOOD), Sent("format", GOOD)]
+    for api, body in bodies.items():
+        assert list(schemas_of(api, body)) == [Sent("tool", GOOD), Sent("strict", GOOD), Sent("format", GOOD)]
     older = {"type": "OBJECT", "properties": {"a": {"type": "STRING", "nullable": True}}}
     config = {"responseSchema": older}
     found = list(schemas_of("gemini", {"generationConfig": config}))

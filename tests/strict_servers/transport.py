@@ -30,4 +30,4 @@ class StrictTransport(httpx.MockTransport):
         self.received.append((body, refusal))
         if refusal:
             return httpx.Response(refusal.status, json=refusal.body)
-        return httpx.Response(200, json=reply(self.endpoint.wire))
+        return httpx.Response(200, json=reply(self.endpoint.api))

@@ -67,7 +67,7 @@ def _names(fact: Fact, detail: str, request: Request) -> bool:
     names = [fact.path.partition(".")[2] or fact.path, fact.path]
     if fact.path == "response_format":
         names.append(fact.value.name)
-    names += [wire for wire, own in request.names.items() if own in names]
+    names += [api for api, own in request.names.items() if own in names]
     return any(name in detail for name in names)
 
 

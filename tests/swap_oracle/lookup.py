@@ -228,11 +228,11 @@ class Search:
 
     def _tool(self, fact: Fact) -> Finding:
         tool: Tool = fact.value
-        wire = next((made for made, own in self.ready.request.names.items() if own == tool.name), tool.name)
-        sent = self.sent.tool(wire)
+        api = next((made for made, own in self.ready.request.names.items() if own == tool.name), tool.name)
+        sent = self.sent.tool(api)
         if sent is None:
             return Finding(fact, "lost")
-        changes = [f"name {wire}"] if wire != tool.name else []
+        changes = [f"name {api}"] if api != tool.name else []
         if (sent.get("description") or "") != tool.description:
             changes.append("without its description" if not sent.get("description") else "another description")
         if sent.get("parameters") != tool.parameters and not (tool.kind != "function" and "parameters" not in sent):

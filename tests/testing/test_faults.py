@@ -430,25 +430,25 @@ async def test_what_httpx_raises(fault: Fault, as_expectation: tuple[type[Except
 # --- Anthropic's and Google's APIs -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wire", ["anthropic", "gemini"])
-def test_faults_on_the_other_wires(wire: str) -> None:
+@pytest.mark.parametrize("api", ["anthropic", "gemini"])
+def test_faults_on_the_other_apis(api: str) -> None:
     """Events are cut, spoilt and left behind there too, whatever their line ends; what breaks off hands out no call."""
     steps = [think("Hm."), say("I look."), call_step("f", a=1), call_step("g", b="ä"), usage(7, 3)]
-    events = [event for _, event in ScriptSerializer(wire).events(steps) if event]
+    events = [event for _, event in ScriptSerializer(api).events(steps) if event]
     body = b"".join(events)
-    calls = [(made.name, made.arguments) for made in assert_any_cut(body, adapter=wire).tool_calls]
+    calls = [(made.name, made.arguments) for made in assert_any_cut(body, adapter=api).tool_calls]
     assert calls == [("f", {"a": 1}), ("g", {"b": "ä"})]
     ends = []
     for count in range(1, len(list(event_ranges(body)))):
         for fault in (cut_after(events=count), truncate_json(count), reset(after_events=count)):
-            ends.append(ended(body_of(faulty([body], fault)), wire))
+            ends.append(ended(body_of(faulty([body], fault)), api))
     assert all(end in (calls, []) for end in ends)
     assert ends.count(calls) <= 2 * 3  # behind the finish reason
 
 
-def ended(body: bytes, wire: str) -> list[tuple[str, Any]]:
+def ended(body: bytes, api: str) -> list[tuple[str, Any]]:
     """The calls of an answer, which may have broken off."""
-    decoder = StreamDecoder(wire)
+    decoder = StreamDecoder(api)
     try:
         decoder.feed(body)
         decoder.close()

@@ -181,7 +181,7 @@ async def test_expectations_are_what_the_decoder_says(tmp_path: Path) -> None:
         assert recording.complete
 
 
-async def test_a_wire_that_nobody_knows(tmp_path: Path) -> None:
+async def test_an_api_that_nobody_knows(tmp_path: Path) -> None:
     """It is recorded all the same, and nothing is expected of it."""
     await post(RecordTransport(Scripted(b"anything"), tmp_path, name="x"), "https://x.example/v1/embeddings")
     recording = Recording.load(tmp_path / "x")

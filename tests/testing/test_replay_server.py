@@ -69,7 +69,7 @@ async def test_answers_in_order() -> None:
     assert second.content == B.body
 
 
-async def test_the_paths_of_all_wires() -> None:
+async def test_the_paths_of_all_apis() -> None:
     """Anthropic's and Gemini's too, whose model stands in the path."""
     async with serve_replay([A, B]) as base_url, client(base_url) as http:
         named = await http.post(f"models/{B.name.rpartition('/')[2]}:streamGenerateContent?alt=sse", json={})

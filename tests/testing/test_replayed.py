@@ -71,7 +71,7 @@ async def test_another_request_than_the_recorded_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "spec", "model", "wire"),
+    ("name", "spec", "model", "api"),
     [
         ("anthropic/parallel_calls", "anthropic:claude-sonnet-4-5", "claude-sonnet-4-5", "anthropic"),
         ("gemini/native_parallel_calls", "gemini:gemini-2.5-flash", "gemini-2.5-flash", "gemini"),
@@ -79,13 +79,13 @@ async def test_another_request_than_the_recorded_one() -> None:
         ("kimi/parallel_calls", "kimi:kimi-k2.6", "kimi-k2.6", "chat"),
     ],
 )
-async def test_recordings_of_every_wire_format(tmp_path: Path, name: str, spec: str, model: str, wire: str) -> None:
+async def test_recordings_of_every_wire_format(tmp_path: Path, name: str, spec: str, model: str, api: str) -> None:
     """A recording has the wire format of the path that was called, and is played with the model that was asked."""
     played = RecordTransport(ReplayTransport(FIXTURES / name), tmp_path, name="x")
     async with httpx.AsyncClient(transport=played) as client:
         recorded = await Provider.from_config(spec, api_key="key-0123", http_client=client).chat("Hi")
     recording, provider = Recording.load(tmp_path / "x"), ReplayProvider(tmp_path / "x")
-    assert (recording.adapter, provider.profile.model) == (wire, model)
+    assert (recording.adapter, provider.profile.model) == (api, model)
     reply = await provider.chat("Hi")
     assert reply.tool_calls
     assert (reply.text, reply.tool_calls) == (recorded.text, recorded.tool_calls)

@@ -64,7 +64,7 @@ from streamfold.testing import (
 from tables import each_row
 
 REFUSING = ["openai:gpt-5", "kimi:kimi-k2.6", "openai-responses:gpt-5"]  # APIs that keep refusals apart
-WIRES = [*REFUSING, "anthropic:claude-sonnet-4-5", "gemini:gemini-3-pro-preview"]
+APIS = [*REFUSING, "anthropic:claude-sonnet-4-5", "gemini:gemini-3-pro-preview"]
 
 
 @tool
@@ -94,13 +94,13 @@ async def test_pieces_are_streamed_as_they_are_written() -> None:
     assert [chunk.delta for chunk in chunks] == ["Hel", "lo, wor", "ld", ""]
 
 
-def written(wire: str, arguments: str) -> str:
-    """The text of arguments on a wire: Gemini sends an object, whose text is ours."""
-    return arguments.replace(": ", ":") if wire.startswith("gemini") else arguments
+def written(api: str, arguments: str) -> str:
+    """The text of arguments on an API: Gemini sends an object, whose text is ours."""
+    return arguments.replace(": ", ":") if api.startswith("gemini") else arguments
 
 
-@each_row("wire", WIRES)
-async def test_everything_at_once(wire: str) -> None:
+@each_row("api", APIS)
+async def test_everything_at_once(api: str) -> None:
     """Reasoning, text, two calls and token counts of one turn arrive as such on every API, without a warning."""
     provider = ScriptedProvider(
         [
@@ -110,41 +110,41 @@ async def test_everything_at_once(wire: str) -> None:
             call("get_weather", {"city": "東京"}, call_id="mine"),
             usage(12, 34, cached_tokens=5, reasoning_tokens=6),
         ],
-        provider=wire,
+        provider=api,
     )
     reply = await provider.chat("Hi", [get_weather])
-    first = "functions.get_weather:0" if wire.startswith("kimi") else "call_1"
+    first = "functions.get_weather:0" if api.startswith("kimi") else "call_1"
     assert (reply.reasoning, reply.text, reply.refusal) == ("Two cities.", "I look.", None)
     assert reply.tool_calls == [
-        ToolCall(first, "get_weather", {"city": "Zürich"}, written(wire, '{"city": "Zürich"}')),
-        ToolCall("mine", "get_weather", {"city": "東京"}, written(wire, '{"city": "東京"}')),
+        ToolCall(first, "get_weather", {"city": "Zürich"}, written(api, '{"city": "Zürich"}')),
+        ToolCall("mine", "get_weather", {"city": "東京"}, written(api, '{"city": "東京"}')),
     ]
     assert reply.finish_reason == "tool_calls"
     assert reply.usage
     assert reply.usage == Usage(12, 34, 46, 5, 6, reply.usage.cache_write_tokens, raw=reply.usage.raw)
     assert reply.warnings == []
-    assert (reply.model, reply.request_id) == (wire.partition(":")[2], "scripted-1")
+    assert (reply.model, reply.request_id) == (api.partition(":")[2], "scripted-1")
 
 
-@each_row("wire", REFUSING)
-async def test_a_refusal(wire: str) -> None:
+@each_row("api", REFUSING)
+async def test_a_refusal(api: str) -> None:
     """A refusal is apart from the text."""
-    reply = await ScriptedProvider(refuse("I would rather not."), provider=wire).chat("Hi")
+    reply = await ScriptedProvider(refuse("I would rather not."), provider=api).chat("Hi")
     assert (reply.text, reply.refusal, reply.finish_reason) == ("", "I would rather not.", "stop")
 
 
-@pytest.mark.parametrize("wire", WIRES[-2:])
-async def test_a_refusal_without_a_place(wire: str) -> None:
+@pytest.mark.parametrize("api", APIS[-2:])
+async def test_a_refusal_without_a_place(api: str) -> None:
     """Where a refusal is text like any other, the script says so instead of writing another thing."""
     with pytest.raises(ScriptError, match=r"a refusal has no place of its own in the format '(anthropic|gemini)'"):
-        await ScriptedProvider(refuse("I would rather not."), provider=wire).chat("Hi")
+        await ScriptedProvider(refuse("I would rather not."), provider=api).chat("Hi")
 
 
-@each_row("wire", WIRES)
+@each_row("api", APIS)
 @each_row("reason", ["length", "content_filter"])
-async def test_an_answer_that_is_cut_off(wire: str, reason: str) -> None:
+async def test_an_answer_that_is_cut_off(api: str, reason: str) -> None:
     """After these reasons no call is handed out, as with any provider."""
-    reply = await ScriptedProvider(["Wait", call("f", a=1), finish(reason)], provider=wire).chat("Hi")
+    reply = await ScriptedProvider(["Wait", call("f", a=1), finish(reason)], provider=api).chat("Hi")
     assert (reply.text, reply.tool_calls, reply.finish_reason) == ("Wait", [], reason)
     assert codes(reply) == ["calls_dropped"]
 
@@ -184,11 +184,11 @@ class Recipe(BaseModel):
     steps: list[str]
 
 
-@each_row("wire", WIRES)
-async def test_an_answer_in_a_form(wire: str) -> None:
+@each_row("api", APIS)
+async def test_an_answer_in_a_form(api: str) -> None:
     """A model is said as JSON, grows while it comes, and is read at the end."""
     cake = Recipe(title="Cake", steps=["mix", "bake"])
-    provider = ScriptedProvider(say(cake), provider=wire)
+    provider = ScriptedProvider(say(cake), provider=api)
     seen: list[str | None] = []
     async with provider.chat_stream("A cake", response_format=Recipe) as stream:
         async for _ in stream:
@@ -254,11 +254,11 @@ async def test_a_character_that_is_cut_in_two() -> None:
 # --- Turns -----------------------------------------------------------------------------------------------------------
 
 
-@each_row("wire", WIRES)
-async def test_the_loop_over_tools(wire: str) -> None:
+@each_row("api", APIS)
+async def test_the_loop_over_tools(api: str) -> None:
     """A conversation with a tool takes two turns, and its requests can be looked at."""
     provider = ScriptedProvider(
-        [think("I look."), call("get_weather", city="Paris")], "It is 18 degrees.", provider=wire
+        [think("I look."), call("get_weather", city="Paris")], "It is 18 degrees.", provider=api
     )
     async with run_tools(provider, "Weather in Paris?", [get_weather]) as run:
         text = "".join([chunk.delta async for chunk in run])
@@ -269,7 +269,7 @@ async def test_the_loop_over_tools(wire: str) -> None:
     assert [getattr(message, "role", None) for message in second.messages] == ["user", "assistant", "tool"]
     assert second.text == '{"city": "Paris", "celsius": 18}'
     # What is true of this API is true of the script on it: OpenAI's takes no reasoning back.
-    assert [code for reply in run.replies for code in codes(reply)] == ["reasoning_dropped"] * (wire == "openai:gpt-5")
+    assert [code for reply in run.replies for code in codes(reply)] == ["reasoning_dropped"] * (api == "openai:gpt-5")
     provider.assert_done()
 
 
@@ -417,11 +417,11 @@ FAILURES: list[tuple[Any, type[APIError], str]] = [
 ]  # fmt: skip
 
 
-@each_row("wire", WIRES)
+@each_row("api", APIS)
 @each_row(("step", "kind", "message"), FAILURES, ids=[repr(step) for step, _, _ in FAILURES])
-async def test_an_answer_that_fails(wire: str, step: Any, kind: type[APIError], message: str) -> None:
+async def test_an_answer_that_fails(api: str, step: Any, kind: type[APIError], message: str) -> None:
     """Each failure becomes the error that it is named after, with its message, at once and without a second try."""
-    provider = ScriptedProvider(step, provider=wire)
+    provider = ScriptedProvider(step, provider=api)
     with pytest.raises(kind) as caught:
         await provider.chat("Hi")
     assert type(caught.value).__name__ == kind.__name__
@@ -429,7 +429,7 @@ async def test_an_answer_that_fails(wire: str, step: Any, kind: type[APIError], 
     assert len(provider.requests) == 1
 
 
-@each_row("wire", WIRES)
+@each_row("api", APIS)
 @each_row(
     ("step", "kind"),
     [
@@ -440,9 +440,9 @@ async def test_an_answer_that_fails(wire: str, step: Any, kind: type[APIError], 
     ],
     ids=repr,
 )
-async def test_an_answer_that_fails_in_the_middle(wire: str, step: Any, kind: type[APIError]) -> None:
+async def test_an_answer_that_fails_in_the_middle(api: str, step: Any, kind: type[APIError]) -> None:
     """What was said before is the partial answer, and no call of it is handed out."""
-    provider = ScriptedProvider(["Half of", call("f", a=1), step], provider=wire)
+    provider = ScriptedProvider(["Half of", call("f", a=1), step], provider=api)
     with pytest.raises(kind) as caught:
         await provider.chat("Hi")
     assert type(caught.value) is kind
@@ -515,20 +515,20 @@ def test_a_mistake_is_told_where_it_is_written(make: Any, message: str) -> None:
         make()
 
 
-async def test_an_end_that_a_wire_does_not_know() -> None:
+async def test_an_end_that_an_api_does_not_know() -> None:
     """These APIs always say how an answer ends, each in its own words beside the four of all."""
-    for wire in ("openai-responses:gpt-5", *WIRES[-2:]):
-        provider = ScriptedProvider(["Hi", finish("unknown")], provider=wire)
+    for api in ("openai-responses:gpt-5", *APIS[-2:]):
+        provider = ScriptedProvider(["Hi", finish("unknown")], provider=api)
         with pytest.raises(
             ScriptError, match=r"finish\('unknown'\): unknown in the format .*\. Allowed: stop, tool_calls"
         ):
             await provider.chat("Hi")
-    for wire, word in zip(WIRES[-2:], ("pause_turn", "OTHER"), strict=True):
-        reply = await ScriptedProvider(["Hi", finish(word)], provider=wire).chat("Hi")
+    for api, word in zip(APIS[-2:], ("pause_turn", "OTHER"), strict=True):
+        reply = await ScriptedProvider(["Hi", finish(word)], provider=api).chat("Hi")
         assert (reply.finish_reason, reply.raw_finish_reason) == ("unknown", word)
 
 
-def test_a_wire_that_nobody_can_write(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_api_that_nobody_can_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """An adapter of another package has no writer, which is told when the script is made."""
     monkeypatch.setitem(base._BUILT_IN, "acme", "streamfold.adapters.chat:ChatAdapter")
     with pytest.raises(
@@ -537,11 +537,11 @@ def test_a_wire_that_nobody_can_write(monkeypatch: pytest.MonkeyPatch) -> None:
         ScriptedProvider("Hi", provider={"adapter": "acme"})
 
 
-@each_row("wire", WIRES)
-async def test_a_whole_answer_is_the_same_reply(wire: str) -> None:
+@each_row("api", APIS)
+async def test_a_whole_answer_is_the_same_reply(api: str) -> None:
     """`stream=False` allows one to be fetched in one piece; what comes of it does not depend on it."""
     turn = [think("Hm."), say("Sunny."), call("get_weather", {"city": "Oslo"})]
-    model = ScriptedProvider(turn, turn, provider=wire)
+    model = ScriptedProvider(turn, turn, provider=api)
     streamed = await model.chat("Hi", [get_weather])
     whole = await model.chat("Hi", [get_weather], stream=False)
     assert (whole.text, whole.reasoning, whole.finish_reason) == (streamed.text, streamed.reasoning, "tool_calls")

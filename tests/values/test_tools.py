@@ -446,11 +446,11 @@ def test_null_for_what_has_a_default() -> None:
     assert read == Tour(trips=[Trip(city="a")])
 
 
-WIRES = [(ChatAdapter, "a.b/c"), (ResponsesAdapter, "a.b/c")]
+APIS = [(ChatAdapter, "a.b/c"), (ResponsesAdapter, "a.b/c")]
 
 
-@pytest.mark.parametrize(("adapter", "name"), WIRES, ids=["chat", "responses"])
-def test_names_that_no_wire_takes(adapter: type[ChatAdapter], name: str) -> None:
+@pytest.mark.parametrize(("adapter", "name"), APIS, ids=["chat", "responses"])
+def test_names_that_no_api_takes(adapter: type[ChatAdapter], name: str) -> None:
     """They are renamed everywhere in the request and named back on the calls; what was passed in stays as it was."""
     earlier = ToolCall("i", name, {}, "{}")
     written = {"role": "assistant", "tool_calls": [

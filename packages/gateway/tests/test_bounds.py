@@ -12,7 +12,7 @@ import pytest
 
 from folding import DONE, call, entry, fin, fold, text
 from gateways import CHAT, PATHS, asking, behind
-from mirror import WIRES, comments, read
+from mirror import APIS, comments, read
 from streamfold import Message, Provider
 from streamfold.recording import Recording, ReplayTransport
 from streamfold_gateway import gateway
@@ -20,7 +20,7 @@ from tables import each_row
 
 HELLO = text("Hello") + fin("stop") + DONE
 CALL = b'{"index":0,"id":"a","extra_content":{"x":NaN},"function":{"name":"f","arguments":"{}"}}'
-BOTH = pytest.mark.parametrize("wire", WIRES)
+BOTH = pytest.mark.parametrize("api", APIS)
 
 
 def scope_of(body_length: int) -> dict[str, Any]:
@@ -99,10 +99,10 @@ async def test_bytes_of_all_bodies_together() -> None:
 
 @BOTH
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_client_that_never_reads(wire: str, stream: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_never_reads(api: str, stream: bool, caplog: pytest.LogCaptureFixture) -> None:
     """It loses its place after a while, and the provider's connection is closed."""
     transport = ReplayTransport([Recording("test", HELLO)])
-    body = json.dumps(asking(PATHS[wire], stream=stream)).encode()
+    body = json.dumps(asking(PATHS[api], stream=stream)).encode()
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Any:
@@ -117,7 +117,7 @@ async def test_a_client_that_never_reads(wire: str, stream: bool, caplog: pytest
     async with httpx.AsyncClient(transport=transport) as upstream:
         app = app_behind(upstream, send_timeout=0.05)
         with anyio.fail_after(5):
-            await app({**scope_of(len(body)), "path": PATHS[wire]}, receive, send)
+            await app({**scope_of(len(body)), "path": PATHS[api]}, receive, send)
         assert (app.running, transport.open_streams) == (0, 0)
     assert "client disconnected" in caplog.text
 
@@ -229,12 +229,12 @@ async def test_models_that_clients_may_ask_for(allowed: list[str], fits: list[st
 
 @BOTH
 @each_row("written", ["NaN", "Infinity", "-Infinity", "1e400"])
-async def test_infinity_in_a_request(wire: str, written: str) -> None:
+async def test_infinity_in_a_request(api: str, written: str) -> None:
     """It is no JSON, and refused as such wherever it stands."""
     for member in ("temperature", "unknown"):
-        body = json.dumps(asking(PATHS[wire], **{member: "*"})).replace('"*"', written)
+        body = json.dumps(asking(PATHS[api], **{member: "*"})).replace('"*"', written)
         async with behind(HELLO) as client:
-            answer = await client.post(PATHS[wire], content=body)
+            answer = await client.post(PATHS[api], content=body)
             assert answer.status_code == 400
             assert client.upstream.requests == []  # type: ignore[attr-defined]
 
@@ -249,25 +249,25 @@ async def test_infinity_in_a_request(wire: str, written: str) -> None:
         ("tool_calls[0]", b'{"content":"hi","tool_calls":[%s]},"finish_reason":"tool_calls"}]}' % CALL),
     ],
 )  # fmt: skip
-async def test_adversary_32_infinity_in_an_answer(wire: str, stream: bool, where: str, body: bytes) -> None:
+async def test_adversary_32_infinity_in_an_answer(api: str, stream: bool, where: str, body: bytes) -> None:
     """A good answer stays one: the number becomes null, and a warning names its place."""
     async with behind(b'data: {"choices":[{"delta":%s\n\n' % body + DONE) as client:
-        answer = await client.post(PATHS[wire], json=asking(PATHS[wire], stream=stream))
+        answer = await client.post(PATHS[api], json=asking(PATHS[api], stream=stream))
     assert answer.status_code == 200
-    assert read(wire, answer.content).text == "hi"
+    assert read(api, answer.content).text == "hi"
     told = " ".join(comments(answer.content)) if stream else answer.headers["x-streamfold-warnings"]
     assert f"provider_data_dropped: {where}: JSON has no NaN and no Infinity" in told
     assert b"NaN" not in answer.content.replace(b"no NaN", b"")
 
 
 @BOTH
-async def test_infinity_in_what_is_written_live(wire: str) -> None:
+async def test_infinity_in_what_is_written_live(api: str) -> None:
     """A call is written with its first piece, and what its provider wants back has null in place of the number."""
     head = b'{"index":0,"id":"a","extra_content":{"x":NaN},"function":{"name":"f","arguments":"{\\"x\\":"}}'
     body = b'data: {"choices":[{"delta":{"tool_calls":[%s]}}]}\n\n' % head + call(entry(0, arguments="1}"))
     async with behind(body + fin("tool_calls") + DONE) as client:
-        answer = await client.post(PATHS[wire], json=asking(PATHS[wire], stream=True))
-    assert [made.arguments for made in read(wire, answer.content).tool_calls] == [{"x": 1}]
+        answer = await client.post(PATHS[api], json=asking(PATHS[api], stream=True))
+    assert [made.arguments for made in read(api, answer.content).tool_calls] == [{"x": 1}]
     assert b"NaN" not in answer.content.replace(b"no NaN", b"")
 
 

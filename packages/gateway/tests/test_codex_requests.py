@@ -160,13 +160,13 @@ MEMBERS = {
 @each_row("path", NAMED)
 async def test_what_identifies_a_client_stays_at_home(path: str, forward: bool) -> None:
     """Installations, sessions and users are named to no provider, unless that is configured."""
-    wire, body = NAMED[path]
+    api, body = NAMED[path]
     answer = Recording("test", HELLO, "chat")
-    if wire == "responses":
-        answer = Recording("test", emit("responses", [TextDelta("Hi")]), wire)
-    elif wire == "anthropic":
-        answer = Recording("test", MESSAGE, wire)
-    async with behind(answer, adapter=wire, forward_client_ids=forward) as client:
+    if api == "responses":
+        answer = Recording("test", emit("responses", [TextDelta("Hi")]), api)
+    elif api == "anthropic":
+        answer = Recording("test", MESSAGE, api)
+    async with behind(answer, adapter=api, forward_client_ids=forward) as client:
         assert (await client.post(path, json=body)).status_code == 200
     assert sent(client).keys() & {*IDS, "metadata"} & MEMBERS[path] == (MEMBERS[path] if forward else set())
 

@@ -14,7 +14,7 @@ import pytest
 
 from folding import DONE, call, chunk, entry, event, fin, text
 from gateways import CHAT, PATHS, RESPONSES, asking, behind, client_of, sent
-from mirror import WIRES, check_open_responses, check_response_events, comments, payloads, read
+from mirror import APIS, check_open_responses, check_response_events, comments, payloads, read
 from sdks import openai
 from streamfold import ConfigError, Fallback, NotConfiguredError, Provider
 from streamfold.config import config_problems, read_config
@@ -32,30 +32,30 @@ FOLDER = Path(__file__).parents[3] / "fixtures"
 CALLS = Recording.load(FOLDER / "kimi/parallel_calls")
 USAGE = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
 HELLO = text("Hel") + text("lo") + event({"choices": [], "usage": USAGE}) + fin("stop") + DONE
-BOTH = pytest.mark.parametrize("wire", WIRES)
+BOTH = pytest.mark.parametrize("api", APIS)
 
 
-async def ask(client: httpx.AsyncClient, wire: str, **members: Any) -> httpx.Response:
-    return await client.post(PATHS[wire], json=asking(PATHS[wire], **members))
+async def ask(client: httpx.AsyncClient, api: str, **members: Any) -> httpx.Response:
+    return await client.post(PATHS[api], json=asking(PATHS[api], **members))
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
 @BOTH
-async def test_a_stream(wire: str) -> None:
+async def test_a_stream(api: str) -> None:
     """Text comes as it came; the head says that nobody is to buffer it."""
     async with behind(HELLO) as client:
-        answer = await ask(client, wire, stream=True)
+        answer = await ask(client, api, stream=True)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert answer.headers["x-accel-buffering"] == "no"
     assert "no-cache" in answer.headers["cache-control"]
     assert "content-encoding" not in answer.headers
-    reply = read(wire, answer.content)
+    reply = read(api, answer.content)
     assert (reply.text, reply.finish_reason, reply.model) == ("Hello", "stop", "main")
     assert reply.id == answer.headers["x-request-id"]
-    if wire == "responses":
+    if api == "responses":
         assert check_response_events(answer.content)["usage"]["total_tokens"] == 3
         check_open_responses(answer.content)
     else:
@@ -64,12 +64,12 @@ async def test_a_stream(wire: str) -> None:
 
 @BOTH
 @each_row(("body", "word"), [(text("Hi"), "stop"), (call(entry(0, "a", "f", "{}")), "tool_calls")])
-async def test_a_finish_reason_that_is_missing(body: bytes, word: str, wire: str) -> None:
+async def test_a_finish_reason_that_is_missing(body: bytes, word: str, api: str) -> None:
     """An answer that was declared done without one gets one, for clients that want it; a comment says so."""
     async with behind(body + DONE, body + DONE) as client:
-        streamed = await ask(client, wire, stream=True)
-        whole = await ask(client, wire)
-    assert [read(wire, answer.content).finish_reason for answer in (streamed, whole)] == [word, word]
+        streamed = await ask(client, api, stream=True)
+        whole = await ask(client, api)
+    assert [read(api, answer.content).finish_reason for answer in (streamed, whole)] == [word, word]
     assert any("missing_finish_reason" in comment for comment in comments(streamed.content))
     assert "missing_finish_reason" in whole.headers["x-streamfold-warnings"]
 
@@ -82,27 +82,27 @@ async def test_usage_of_a_stream() -> None:
 
 
 @BOTH
-async def test_an_answer_that_is_not_streamed(wire: str) -> None:
+async def test_an_answer_that_is_not_streamed(api: str) -> None:
     """It is one JSON body that says what the stream says, and fits OpenAI's types."""
     async with behind(CALLS, CALLS) as client:
-        whole = await ask(client, wire)
-        streamed = await ask(client, wire, stream=True)
+        whole = await ask(client, api)
+        streamed = await ask(client, api, stream=True)
     assert whole.headers["content-type"] == "application/json"
-    model: Any = openai.types.chat.ChatCompletion if wire == "chat" else openai.types.responses.Response
+    model: Any = openai.types.chat.ChatCompletion if api == "chat" else openai.types.responses.Response
     model.model_validate(whole.json())
-    one, other = read(wire, whole.content), read(wire, streamed.content)
+    one, other = read(api, whole.content), read(api, streamed.content)
     assert one.tool_calls == other.tool_calls
     assert [made.id for made in one.tool_calls] == [made["id"] for made in CALLS.expect["calls"]]
     assert (one.text, one.reasoning, one.finish_reason) == (other.text, other.reasoning, other.finish_reason)
 
 
 @BOTH
-async def test_what_was_mended_is_said(wire: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_was_mended_is_said(api: str, caplog: pytest.LogCaptureFixture) -> None:
     """In a comment of a stream and in a header of any other answer; the log has the codes alone."""
     body = call(entry(0, None, "f", '{}{"x":1}')) + fin("stop") + DONE
     with caplog.at_level(logging.WARNING, "streamfold.gateway"):
         async with behind(body, body) as client:
-            streamed, whole = await ask(client, wire, stream=True), await ask(client, wire)
+            streamed, whole = await ask(client, api, stream=True), await ask(client, api)
     told = comments(streamed.content)
     assert [line.split(":")[0] for line in told] == [
         "streamfold warning missing_id",
@@ -112,25 +112,25 @@ async def test_what_was_mended_is_said(wire: str, caplog: pytest.LogCaptureFixtu
     assert "main: warnings: missing_id, repaired_arguments" in caplog.text
     assert "came without" not in caplog.text
     for answer in (streamed, whole):
-        assert read(wire, answer.content).tool_calls[0].arguments == {"x": 1}
+        assert read(api, answer.content).tool_calls[0].arguments == {"x": 1}
     async with behind(HELLO) as client:
-        assert "x-streamfold-warnings" not in (await ask(client, wire)).headers
+        assert "x-streamfold-warnings" not in (await ask(client, api)).headers
 
 
 @BOTH
-async def test_markup_becomes_calls(wire: str) -> None:
+async def test_markup_becomes_calls(api: str) -> None:
     """What the provider's profile says of its dialect holds for clients too."""
     marked = text('<think>Hm.</think><tool_call>{"name":"f","arguments":{"x":1}}</tool_call>') + fin("stop") + DONE
     tools: list[Any] = [{"type": "function", "name": "f"}]
-    tools = tools if wire == "responses" else [{"type": "function", "function": {"name": "f"}}]
+    tools = tools if api == "responses" else [{"type": "function", "function": {"name": "f"}}]
     async with behind(marked, marked, dialect="hermes") as client:
-        reply = read(wire, (await ask(client, wire, stream=True, tools=tools)).content)
-        none = read(wire, (await ask(client, wire, stream=True, tools=tools, tool_choice="none")).content)
+        reply = read(api, (await ask(client, api, stream=True, tools=tools)).content)
+        none = read(api, (await ask(client, api, stream=True, tools=tools, tool_choice="none")).content)
     assert (reply.reasoning, reply.text, reply.tool_calls[0].arguments) == ("Hm.", "", {"x": 1})
     assert (none.reasoning, none.tool_calls, none.finish_reason) == ("Hm.", [], "stop")
 
 
-async def test_options_of_one_wire_only() -> None:
+async def test_options_of_one_api_only() -> None:
     """What only the Responses API has does not go to others; where it was a wish, that is said."""
     members = {"store": False, "include": [], "truncation": "disabled", "metadata": {"a": "b"}}
     wishes = {
@@ -236,11 +236,11 @@ def test_nothing_to_serve(arguments: dict[str, Any], message: str) -> None:
         (302, {}, 502, {"location": "http://elsewhere"}),
     ],
 )
-async def test_a_refusal_of_the_provider(wire: str, status: int, body: Any, expected: int, headers: Any) -> None:
+async def test_a_refusal_of_the_provider(api: str, status: int, body: Any, expected: int, headers: Any) -> None:
     """Before the first byte it is the provider's own status, but for those about the gateway's key for it."""
     for stream in (True, False):
         async with behind(json.dumps(body).encode(), status=status, headers=headers, name="kimi") as client:
-            answer = await ask(client, wire, stream=stream)
+            answer = await ask(client, api, stream=stream)
         assert answer.status_code == expected
         told = answer.json()["error"]
         said = body.get("error", {}).get("message") or body.get("detail")
@@ -258,31 +258,31 @@ async def test_a_refusal_of_the_provider(wire: str, status: int, body: Any, expe
         {"message": "bad", "type": None, "param": "messages[1].content", "code": "invalid_value"},
     ],
 )
-async def test_the_error_object_of_the_provider(wire: str, error: dict[str, Any]) -> None:
+async def test_the_error_object_of_the_provider(api: str, error: dict[str, Any]) -> None:
     """Message, type, param and code reach the client unchanged, as a status or inside a stream."""
     for stream in (True, False):
         async with behind(json.dumps({"error": error}).encode(), status=429, name="kimi") as client:
-            assert (await ask(client, wire, stream=stream)).json() == {"error": error}
+            assert (await ask(client, api, stream=stream)).json() == {"error": error}
         async with behind(event({"error": error}), name="kimi") as client:
-            assert (await ask(client, wire, stream=stream)).json() == {"error": error}
+            assert (await ask(client, api, stream=stream)).json() == {"error": error}
     async with behind(text("Hi") + event({"error": error}), name="kimi") as client:
-        last = payloads((await ask(client, wire, stream=True)).content)[-1]
-    given = last["error"] if wire == "chat" else last["response"]["error"]
+        last = payloads((await ask(client, api, stream=True)).content)[-1]
+    given = last["error"] if api == "chat" else last["response"]["error"]
     assert {name: value for name, value in error.items() if value is not None}.items() <= given.items()
 
 
 @BOTH
 @each_row("status", [401, 403])
-async def test_the_key_of_the_gateway_is_not_the_clients(wire: str, status: int) -> None:
+async def test_the_key_of_the_gateway_is_not_the_clients(api: str, status: int) -> None:
     """A provider that does not take the gateway's key is a bad gateway: the client's own key was good."""
     error = {"message": "Incorrect API key", "type": "auth", "param": None, "code": "invalid_api_key"}
     refused = json.dumps({"error": error}).encode()
     async with behind(refused, status=status, keys=["k"]) as client:
-        answer = await client.post(PATHS[wire], json=asking(PATHS[wire]), headers={"authorization": "Bearer k"})
+        answer = await client.post(PATHS[api], json=asking(PATHS[api]), headers={"authorization": "Bearer k"})
     assert (answer.status_code, answer.json()) == (502, {"error": error})
     async with behind(text("Hi") + event({"error": {**error, "status": status}})) as client:
-        last = payloads((await ask(client, wire, stream=True)).content)[-1]
-    assert (last["error"] if wire == "chat" else last["response"]["error"])["status"] == 502
+        last = payloads((await ask(client, api, stream=True)).content)[-1]
+    assert (last["error"] if api == "chat" else last["response"]["error"])["status"] == 502
 
 
 @BOTH
@@ -297,11 +297,11 @@ async def test_the_key_of_the_gateway_is_not_the_clients(wire: str, status: int)
         (call(entry(0, "a", "f", "{}")), 502, "the stream ended before the answer was finished"),
     ],
 )
-async def test_a_failure_before_anything_was_said(wire: str, body: bytes, expected: int, message: str) -> None:
+async def test_a_failure_before_anything_was_said(api: str, body: bytes, expected: int, message: str) -> None:
     """An error inside a 200 answer is a status too, while nothing has been handed on."""
     for stream in (True, False):
         async with behind(body) as client:
-            answer = await ask(client, wire, stream=stream)
+            answer = await ask(client, api, stream=stream)
         assert (answer.status_code, answer.headers["content-type"]) == (expected, "application/json")
         assert message in answer.json()["error"]["message"]
 
@@ -316,15 +316,15 @@ async def test_a_failure_before_anything_was_said(wire: str, body: bytes, expect
         (b"data: {oops}\n\n", False, "an event can't be read"),
     ],
 )
-async def test_a_failure_after_the_first_byte(wire: str, tail: bytes, broken: bool, message: str) -> None:
+async def test_a_failure_after_the_first_byte(api: str, tail: bytes, broken: bool, message: str) -> None:
     """It is an error in the client's API, never a silent end; what had come stays."""
     body = Recording("test", text("Hel") + call(entry(0, "a", "f", "{")) + tail, broken=broken)
     async with behind(body, body) as client:
-        answer = await ask(client, wire, stream=True)
-        whole = await ask(client, wire)
+        answer = await ask(client, api, stream=True)
+        whole = await ask(client, api)
     assert answer.status_code == 200
     last = payloads(answer.content)[-1]
-    if wire == "chat":
+    if api == "chat":
         assert message in last["error"]["message"]
         assert b"[DONE]" not in answer.content
     else:
@@ -336,10 +336,10 @@ async def test_a_failure_after_the_first_byte(wire: str, tail: bytes, broken: bo
 
 
 @BOTH
-async def test_a_request_that_is_none(wire: str) -> None:
+async def test_a_request_that_is_none(api: str) -> None:
     """What is wrong with it is said with its path, in the shape of this API's errors."""
     async with behind(HELLO) as client:
-        wrong = await ask(client, wire, temperature="hot")
+        wrong = await ask(client, api, temperature="hot")
         assert (wrong.status_code, wrong.json()["error"]) == (
             400,
             {
@@ -350,9 +350,9 @@ async def test_a_request_that_is_none(wire: str) -> None:
             },
         )
         for content in (b"", b"{", b"\xff", b"NaN", b'{"a":' * 5000, b'{"temperature":NaN}'):
-            answer = await client.post(PATHS[wire], content=content)
+            answer = await client.post(PATHS[api], content=content)
             assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
-        several = await ask(client, wire, n=2)
+        several = await ask(client, api, n=2)
         assert (several.status_code, several.json()["error"]["message"][:15]) == (400, "n is always 1, ")
         kept = await ask(client, "responses", previous_response_id="resp_1")
         assert (kept.status_code, kept.json()["error"]["code"]) == (400, "previous_response_not_found")
@@ -423,13 +423,13 @@ async def test_something_unexpected(caplog: pytest.LogCaptureFixture) -> None:
 @BOTH
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_server_that_says_that_the_client_is_gone(
-    wire: str, stream: bool, caplog: pytest.LogCaptureFixture
+    api: str, stream: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Some servers raise an OSError when nobody listens: that ends the answer, and is no failure of anybody's."""
     transport = ReplayTransport(Recording("test", HELLO))
-    body = json.dumps(asking(PATHS[wire], stream=stream)).encode()
+    body = json.dumps(asking(PATHS[api], stream=stream)).encode()
     messages = [{"type": "http.request", "body": body, "more_body": False}]
-    scope = {"type": "http", "method": "POST", "path": PATHS[wire], "headers": [], "query_string": b"", "root_path": ""}
+    scope = {"type": "http", "method": "POST", "path": PATHS[api], "headers": [], "query_string": b"", "root_path": ""}
 
     async def receive() -> Any:
         if not messages:
@@ -712,9 +712,9 @@ def test_a_store_is_named_as_for_a_provider(tmp_path: Path) -> None:
         settings(written(tmp_path, '[gateway]\nturn_cache = "sqlite://x"'))
 
 
-def test_the_wire_is_that_of_the_model_that_is_asked() -> None:
+def test_the_api_is_that_of_the_model_that_is_asked() -> None:
     """A gateway takes clients' requests as the API has them on which the model that they name is asked."""
-    values = {"base_url": "https://api.openai.com/v1", "wire": "auto", "model": "gpt-4o", "api_key": "k"}
+    values = {"base_url": "https://api.openai.com/v1", "api": "auto", "model": "gpt-4o", "api_key": "k"}
     model = Provider.from_config(values)
     assert [ModelRoute(model, other).adapters for other in (None, "gpt-4o-mini", "gpt-5.4-pro")] == [
         {"chat"}, {"chat"}, {"responses"},
@@ -745,10 +745,10 @@ async def test_conversations_of_a_fallback_do_not_warn_of_one_another() -> None:
 
 @BOTH
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_error_behind_a_limit_that_left_nothing(wire: str, stream: bool) -> None:
+async def test_an_error_behind_a_limit_that_left_nothing(api: str, stream: bool) -> None:
     """It is the provider's error, and no empty answer; so it is if there was half a call."""
     error = event({"error": {"message": "overloaded", "type": "server_error"}})
     for before in (chunk({"role": "assistant"}), call(entry(0, "a", "f", "{"))):
         async with behind(Recording("test", before + fin("length") + error)) as client:
-            answer = await ask(client, wire, stream=stream)
+            answer = await ask(client, api, stream=stream)
         assert (answer.status_code, answer.json()["error"]["message"]) == (502, "overloaded")

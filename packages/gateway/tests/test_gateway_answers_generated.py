@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from client_readers import READERS, Read
-from provider_streams import WIRES, WRITERS, Answer, Cited, Counts, Item, Writer, arguments, text
+from provider_streams import APIS, WRITERS, Answer, Cited, Counts, Item, Writer, arguments, text
 from scale import pick
 from streamfold import Provider, Reply
 from streamfold_gateway import gateway
@@ -34,31 +34,31 @@ PARTS = {
 CITING = ("chat", "anthropic", "gemini", "responses")
 
 
-def item(random: Random, wire: str, kind: str, at: int) -> Item:
+def item(random: Random, api: str, kind: str, at: int) -> Item:
     if kind == "call":
         return Item(kind, arguments(random), random.choice(["f", "get_weather"]), f"call_{at}")
     words = text(random) + ("." if kind == "text" else "")
     if kind != "text":
         return Item(kind, words, continues=random.random() < 0.5)
     citations = []
-    if wire in CITING and random.random() < 0.3:
+    if api in CITING and random.random() < 0.3:
         for number in range(random.randint(1, 2)):
             begin = random.randrange(len(words))
             end = random.randint(begin + 1, len(words))
             citations.append(Cited(f"https://example.com/{at}/{number}", f"Source {at}", begin, end))
-    phase = random.choice(["", "", "commentary", "final_answer"]) if wire == "responses" else ""
+    phase = random.choice(["", "", "commentary", "final_answer"]) if api == "responses" else ""
     return Item(kind, words, citations=tuple(citations), phase=phase, continues=random.random() < 0.5)
 
 
-def answer(random: Random, wire: str) -> Answer:
+def answer(random: Random, api: str) -> Answer:
     """Returns a random answer that the API can give."""
-    kinds = [random.choice(PARTS[wire]) for _ in range(random.randint(1, 4))]
-    if wire in ("chat", "kimi"):  # one message, whose members have one order
-        kinds.sort(key=PARTS[wire].index)
+    kinds = [random.choice(PARTS[api]) for _ in range(random.randint(1, 4))]
+    if api in ("chat", "kimi"):  # one message, whose members have one order
+        kinds.sort(key=PARTS[api].index)
     finish = random.choice(["stop", "stop", "stop", "length", "filter"])
     if finish != "stop":
         kinds = [kind for kind in kinds if kind != "call"] or ["text"]
-    items = [item(random, wire, kind, at) for at, kind in enumerate(kinds)]
+    items = [item(random, api, kind, at) for at, kind in enumerate(kinds)]
     cached, reasoning = random.randint(0, 5), random.randint(0, 5)
     counts = Counts(cached + random.randint(1, 9), cached, reasoning + random.randint(1, 9), reasoning)
     return Answer(items, finish, random.choice([None, counts]))
@@ -89,9 +89,9 @@ TOOLS = [
 ]
 
 
-def asked(api: str, streamed: bool) -> tuple[str, dict[str, Any]]:
+def asked(client_api: str, streamed: bool) -> tuple[str, dict[str, Any]]:
     """Returns the path and the body of a client's request."""
-    if api == "chat":
+    if client_api == "chat":
         tools = [
             {"type": "function", "function": {"name": tool["name"], "parameters": tool["schema"]}} for tool in TOOLS
         ]
@@ -99,10 +99,10 @@ def asked(api: str, streamed: bool) -> tuple[str, dict[str, Any]]:
         if streamed:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return "/v1/chat/completions", body
-    if api == "responses":
+    if client_api == "responses":
         tools = [{"type": "function", "name": tool["name"], "parameters": tool["schema"]} for tool in TOOLS]
         return "/v1/responses", {"model": "main", "input": "Hello", "tools": tools, "stream": streamed}
-    if api == "anthropic":
+    if client_api == "anthropic":
         tools = [{"name": tool["name"], "input_schema": tool["schema"]} for tool in TOOLS]
         body = {"model": "main", "max_tokens": 4096, "messages": [{"role": "user", "content": "Hello"}], "tools": tools}
         return "/v1/messages", body | {"stream": streamed, "thinking": {"type": "enabled", "budget_tokens": 1024}}
@@ -138,11 +138,11 @@ FINISHES = {
 }
 
 
-def check(api: str, read: Read, reply: Reply, given: Answer) -> None:
+def check(client_api: str, read: Read, reply: Reply, given: Answer) -> None:
     """Compares what a client has with what the library has for the same answer."""
     assert read.error is None, read.error
     refusal = reply.refusal or ""
-    if api in ("chat", "responses"):
+    if client_api in ("chat", "responses"):
         assert (read.text, read.refusal) == (reply.text, refusal)
     else:
         in_order = "".join(item.text for item in given.items if item.kind in ("text", "refusal"))
@@ -151,16 +151,16 @@ def check(api: str, read: Read, reply: Reply, given: Answer) -> None:
     calls = [(call.id, call.name) for call in reply.tool_calls]
     assert [(call_id, name) for call_id, name, _ in read.calls] == calls
     assert [json.loads(text or "{}") for _, _, text in read.calls] == [call.arguments for call in reply.tool_calls]
-    if api in ("chat", "responses"):
+    if client_api in ("chat", "responses"):
         assert [text for _, _, text in read.calls] == [call.raw_arguments for call in reply.tool_calls]
-    assert read.finish in FINISHES[api][reply.finish_reason]
-    check_usage(api, read.usage, reply)
-    check_citations(api, read, reply)
+    assert read.finish in FINISHES[client_api][reply.finish_reason]
+    check_usage(client_api, read.usage, reply)
+    check_citations(client_api, read, reply)
 
 
-def check_citations(api: str, read: Read, reply: Reply) -> None:
+def check_citations(client_api: str, read: Read, reply: Reply) -> None:
     """No source is added. Chat Completions and the Responses API say where it stands in the text."""
-    if api in ("chat", "responses"):
+    if client_api in ("chat", "responses"):
         known = Counter((cited.url, cited.title, cited.start, cited.end) for cited in reply.citations)
         found = Counter(
             (cited["url"], cited["title"], cited["start_index"], cited["end_index"]) for cited in read.citations
@@ -171,12 +171,12 @@ def check_citations(api: str, read: Read, reply: Reply) -> None:
     assert found <= known
 
 
-def check_own(api: str, read: Read, reply: Reply, given: Answer, writer: Writer, streamed: bool) -> None:
+def check_own(client_api: str, read: Read, reply: Reply, given: Answer, writer: Writer, streamed: bool) -> None:
     """In the provider's own API nothing is left out: citations, phases, items and their parts."""
     cited = [(cited.url, cited.title) for item in given.items for cited in item.citations]
     assert [(cited["url"], cited["title"]) for cited in read.citations] == cited
     assert [(cited.url, cited.title) for cited in reply.citations] == cited
-    if api == "responses":
+    if client_api == "responses":
         sent = writer.whole()["output"]
         if streamed:  # its messages may be cut otherwise
             assert parts(read.items) == parts(sent)
@@ -206,9 +206,9 @@ def parts(items: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
     return found
 
 
-def check_usage(api: str, usage: dict[str, Any] | None, reply: Reply) -> None:
+def check_usage(client_api: str, usage: dict[str, Any] | None, reply: Reply) -> None:
     if reply.usage is None:
-        assert not usage or api == "anthropic"  # which has no answer without
+        assert not usage or client_api == "anthropic"  # which has no answer without
         return
     assert usage is not None
     cached, thought = reply.usage.cached_tokens or 0, reply.usage.reasoning_tokens or 0
@@ -237,36 +237,36 @@ def check_usage(api: str, usage: dict[str, Any] | None, reply: Reply) -> None:
             usage.get("cachedContentTokenCount", 0),
             usage.get("thoughtsTokenCount", 0),
         ),
-    }[api]()
+    }[client_api]()
     assert read == (reply.usage.input_tokens, reply.usage.output_tokens, cached, thought)
 
 
-async def through_the_gateway(wire: str, api: str, streamed: bool, seed: int) -> None:
-    random = Random(f"{wire} {api} {streamed} {seed}")
-    given = answer(random, wire)
-    upstream = Upstream(WRITERS[wire](random, given))
+async def through_the_gateway(api: str, client_api: str, streamed: bool, seed: int) -> None:
+    random = Random(f"{api} {client_api} {streamed} {seed}")
+    given = answer(random, api)
+    upstream = Upstream(WRITERS[api](random, given))
     async with httpx.AsyncClient(transport=upstream) as network:
         provider = Provider.from_config(
-            {"adapter": wire, "base_url": "http://test/v1", "api_key": "k", "model": "m", "max_retries": 0},
+            {"adapter": api, "base_url": "http://test/v1", "api_key": "k", "model": "m", "max_retries": 0},
             http_client=network,
         )
         app = gateway({"main": provider}, turn_cache=False, responses=False)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
-            path, body = asked(api, streamed)
+            path, body = asked(client_api, streamed)
             response = await client.post(path, json=body)
         reply = await provider.chat("Hello", stream=upstream.streamed)  # the same bytes
     assert response.status_code == 200, response.text
-    read = READERS[api](response.content, streamed)
-    check(api, read, reply, given)
-    if api == wire:
-        check_own(api, read, reply, given, upstream.writer, streamed)
+    read = READERS[client_api](response.content, streamed)
+    check(client_api, read, reply, given)
+    if client_api == api:
+        check_own(client_api, read, reply, given, upstream.writer, streamed)
 
 
 @pytest.mark.one_loop
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("api", READERS)
-@pytest.mark.parametrize("wire", WIRES)
-async def test_a_client_reads_what_the_library_reads(wire: str, api: str, streamed: bool) -> None:
+@pytest.mark.parametrize("client_api", READERS)
+@pytest.mark.parametrize("api", APIS)
+async def test_a_client_reads_what_the_library_reads(api: str, client_api: str, streamed: bool) -> None:
     """Text, reasoning, refusals, calls, finish reason and usage are those of `reply`; nothing is added."""
     for seed in range(CASES):
-        await through_the_gateway(wire, api, streamed, seed)
+        await through_the_gateway(api, client_api, streamed, seed)

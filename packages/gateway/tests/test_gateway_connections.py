@@ -16,7 +16,7 @@ from anyio.abc import ByteStream
 
 from folding import DONE, fin, text
 from gateways import CHAT, PATHS, Command, asking, running_command
-from mirror import WIRES
+from mirror import APIS
 from servers import END, STREAM, Connection, Script, framed, serving
 from tables import each_row
 
@@ -147,10 +147,10 @@ async def test_a_body_that_is_refused_gets_its_answer(tmp_path: Path, length: in
     assert b"HTTP/1.1 200 " in answers
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("api", APIS)
 @each_row("begun", [True, False])
 @each_row("streamed", [True, False])
-async def test_a_client_that_leaves(tmp_path: Path, wire: str, begun: bool, streamed: bool) -> None:
+async def test_a_client_that_leaves(tmp_path: Path, api: str, begun: bool, streamed: bool) -> None:
     """The provider's connection is closed at once, also before the first token, and when nothing was to be streamed."""
     asked = anyio.Event()
 
@@ -162,8 +162,8 @@ async def test_a_client_that_leaves(tmp_path: Path, wire: str, begun: bool, stre
         await connection.gone()
 
     async with served(tmp_path, script=script) as command:
-        body = json.dumps(asking(PATHS[wire], stream=streamed)).encode()
-        async with await connected(command, request(PATHS[wire], body)) as stream:
+        body = json.dumps(asking(PATHS[api], stream=streamed)).encode()
+        async with await connected(command, request(PATHS[api], body)) as stream:
             await asked.wait()
             if begun and streamed:
                 await received(stream, b"Hel")
@@ -171,8 +171,8 @@ async def test_a_client_that_leaves(tmp_path: Path, wire: str, begun: bool, stre
         await command.says(b"client disconnected")
 
 
-@pytest.mark.parametrize("wire", WIRES)
-async def test_a_client_that_does_not_read_holds_the_provider_back(tmp_path: Path, wire: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_client_that_does_not_read_holds_the_provider_back(tmp_path: Path, api: str) -> None:
     """What it does not take is not fetched: an answer is never kept whole in memory on the way."""
     held_back = anyio.Event()
     piece, most = framed(text("a" * 2**16)), 2**10  # 64 MiB, many times what sockets and servers take by themselves
@@ -191,8 +191,8 @@ async def test_a_client_that_does_not_read_holds_the_provider_back(tmp_path: Pat
         await connection.gone()
 
     async with served(tmp_path, script=script) as command:
-        body = json.dumps(asking(PATHS[wire], stream=True)).encode()
-        async with await connected(command, request(PATHS[wire], body)):
+        body = json.dumps(asking(PATHS[api], stream=True)).encode()
+        async with await connected(command, request(PATHS[api], body)):
             with anyio.fail_after(60):
                 await held_back.wait()
         await command.upstream.all_closed()

@@ -16,7 +16,7 @@ import pytest
 
 from folding import DONE, call, entry, fin, text
 from gateways import CHAT, PATHS, asking, is_listening, serve_command, served, served_before
-from mirror import WIRES, payloads, read
+from mirror import APIS, payloads, read
 from sdks import openai
 from servers import END, STREAM, Connection, Script, framed, sends, serving
 from streamfold import Provider
@@ -27,12 +27,12 @@ from tables import each_row
 
 pytestmark = pytest.mark.one_loop  # uvicorn knows no other
 FOLDER = Path(__file__).parents[3] / "fixtures"
-BOTH = pytest.mark.parametrize("wire", WIRES)
+BOTH = pytest.mark.parametrize("api", APIS)
 SOON = 5.0  # seconds; a client that is gone is noticed in milliseconds, and the provider would go on for ever
 
 
-def stream(client: httpx.AsyncClient, wire: str, **members: Any) -> Any:
-    return client.stream("POST", PATHS[wire], json=asking(PATHS[wire], stream=True, **members))
+def stream(client: httpx.AsyncClient, api: str, **members: Any) -> Any:
+    return client.stream("POST", PATHS[api], json=asking(PATHS[api], stream=True, **members))
 
 
 def in_two(go_on: anyio.Event) -> Script:
@@ -48,27 +48,27 @@ def in_two(go_on: anyio.Event) -> Script:
 
 
 @BOTH
-async def test_chunks_pass_as_they_come(wire: str) -> None:
+async def test_chunks_pass_as_they_come(api: str) -> None:
     """A client has the first text while the provider still holds back the second."""
     go_on = anyio.Event()
     script = in_two(go_on)
 
     async with served_before(script) as (client, _, app):
         received = b""
-        async with stream(client, wire, model="main") as answer:
+        async with stream(client, api, model="main") as answer:
             assert "content-encoding" not in answer.headers  # although httpx would take gzip
             async for data in answer.aiter_raw():
                 received += data
                 if b'"Hel"' in received and not go_on.is_set():
                     assert app.running == 1
                     go_on.set()
-    assert read(wire, received).text == "Hello"
+    assert read(api, received).text == "Hello"
 
 
 @BOTH
 @each_row("begun", [True, False])
 @each_row("streamed", [True, False])
-async def test_a_client_that_leaves(wire: str, begun: bool, streamed: bool) -> None:
+async def test_a_client_that_leaves(api: str, begun: bool, streamed: bool) -> None:
     """The provider's connection is closed at once, also before the first token, and when nothing was to be streamed."""
     asked = anyio.Event()
 
@@ -82,7 +82,7 @@ async def test_a_client_that_leaves(wire: str, begun: bool, streamed: bool) -> N
     async with served_before(script) as (client, upstream, app):
 
         async def ask() -> None:
-            async with client.stream("POST", PATHS[wire], json=asking(PATHS[wire], stream=streamed)) as answer:
+            async with client.stream("POST", PATHS[api], json=asking(PATHS[api], stream=streamed)) as answer:
                 await answer.aread()
 
         async with anyio.create_task_group() as tasks:
@@ -96,8 +96,8 @@ async def test_a_client_that_leaves(wire: str, begun: bool, streamed: bool) -> N
 
 
 @BOTH
-async def test_a_silent_provider(wire: str) -> None:
-    """The client gets comments meanwhile, and then the answer, or an error in its own wire: the status is out."""
+async def test_a_silent_provider(api: str) -> None:
+    """The client gets comments meanwhile, and then the answer, or an error in its own API: the status is out."""
     go_on = [anyio.Event(), anyio.Event()]
 
     async def script(connection: Connection) -> None:
@@ -111,25 +111,25 @@ async def test_a_silent_provider(wire: str) -> None:
     async with served_before(script, keepalive=0.01) as (client, _, _):
         for number in range(2):
             received = b""
-            async with stream(client, wire) as answer:
+            async with stream(client, api) as answer:
                 async for data in answer.aiter_raw():
                     received += data
                     if received.count(b": keepalive\n\n") >= 2:
                         go_on[number].set()
             assert answer.status_code == 200
             if number == 0:
-                assert read(wire, received).text == "Hello"
+                assert read(api, received).text == "Hello"
         last = payloads(received)[-1]
-        assert (last["error"] if wire == "chat" else last["response"]["error"])["status"] == 503
+        assert (last["error"] if api == "chat" else last["response"]["error"])["status"] == 503
 
 
 @BOTH
-async def test_a_connection_that_breaks(wire: str) -> None:
+async def test_a_connection_that_breaks(api: str) -> None:
     """A provider that dies in the middle of an answer is an error to the client, and no end."""
     async with served_before(sends(STREAM, framed(text("Hel"), call(entry(0, "a", "f", "{}"))))) as (client, _, _):
-        answer = await client.post(PATHS[wire], json=asking(PATHS[wire], stream=True))
+        answer = await client.post(PATHS[api], json=asking(PATHS[api], stream=True))
     last = payloads(answer.content)[-1]
-    error = last["error"] if wire == "chat" else last["response"]["error"]
+    error = last["error"] if api == "chat" else last["response"]["error"]
     assert "before the answer was finished" in error["message"]
     assert b'"name":"f"' not in answer.content
 
@@ -162,7 +162,7 @@ async def test_too_much_at_once() -> None:
 @pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("in_time", [True, False])
-async def test_the_server_is_stopped(wire: str, in_time: bool) -> None:
+async def test_the_server_is_stopped(api: str, in_time: bool) -> None:
     """Running answers are finished up to a deadline; after it they end in an error, and the provider is let go."""
     go_on = anyio.Event()
 
@@ -177,7 +177,7 @@ async def test_the_server_is_stopped(wire: str, in_time: bool) -> None:
     async with serving(script) as upstream, upstream.provider() as main:
         async with served(gateway({"main": main}), timeout_graceful_shutdown=5 if in_time else 1) as (client, server):
             received = b""
-            async with stream(client, wire) as answer:
+            async with stream(client, api) as answer:
                 async for data in answer.aiter_raw():
                     received += data
                     server.should_exit = True
@@ -185,10 +185,10 @@ async def test_the_server_is_stopped(wire: str, in_time: bool) -> None:
                         go_on.set()
         await upstream.all_closed()
     if in_time:
-        assert read(wire, received).text == "Hello"
+        assert read(api, received).text == "Hello"
     else:
         last = payloads(received)[-1]
-        error = last["error"] if wire == "chat" else last["response"]["error"]
+        error = last["error"] if api == "chat" else last["response"]["error"]
         assert error["message"] == "service unavailable: the server is shutting down"
 
 
@@ -240,9 +240,9 @@ async def test_many_at_once() -> None:
     async with served_before(script) as (client, upstream, app):
 
         async def ask(question: str) -> None:
-            wire = WIRES[len(question) % 2]
-            answer = await client.post(PATHS[wire], json=asking(PATHS[wire], question, stream=True))
-            found[question] = read(wire, answer.content).text
+            api = APIS[len(question) % 2]
+            answer = await client.post(PATHS[api], json=asking(PATHS[api], question, stream=True))
+            found[question] = read(api, answer.content).text
 
         async with anyio.create_task_group() as tasks:
             questions = [chr(97 + number % 26) + "bcdefgh"[: number % 7] + str(number) for number in range(40)]
@@ -255,7 +255,7 @@ async def test_many_at_once() -> None:
 
 @pytest.mark.slow
 @BOTH
-async def test_a_client_that_does_not_read_holds_the_provider_back(wire: str) -> None:
+async def test_a_client_that_does_not_read_holds_the_provider_back(api: str) -> None:
     """What it does not take is not fetched: an answer is never kept whole in memory on the way."""
     held_back = anyio.Event()
     piece, most = framed(text("a" * 2**16)), 2**10  # 64 MiB, many times what sockets and servers take by themselves
@@ -274,7 +274,7 @@ async def test_a_client_that_does_not_read_holds_the_provider_back(wire: str) ->
         await connection.gone()
 
     async with served_before(script) as (client, upstream, _):
-        async with stream(client, wire) as answer:
+        async with stream(client, api) as answer:
             assert answer.status_code == 200
             with anyio.fail_after(60):
                 await held_back.wait()
@@ -321,16 +321,16 @@ async def test_200_clients_of_which_50_leave(many_sockets: None, caplog: pytest.
 
             async def ask(number: int) -> None:
                 nonlocal begun
-                wire, question = WIRES[number % 2], f"hello {number}"
+                api, question = APIS[number % 2], f"hello {number}"
                 received = b""
-                body = asking(PATHS[wire], question, stream=True)
-                async with many.stream("POST", PATHS[wire], json=body) as answer:
+                body = asking(PATHS[api], question, stream=True)
+                async with many.stream("POST", PATHS[api], json=body) as answer:
                     async for data in answer.aiter_raw():
                         begun += not received
                         received += data
                         if number % 8 in (0, 3) and question.encode() in received:
                             return  # and the connection is closed
-                found[question] = read(wire, received).text
+                found[question] = read(api, received).text
 
             with anyio.fail_after(60):
                 async with anyio.create_task_group() as tasks:
@@ -455,7 +455,7 @@ async def test_kimi_k2_without_a_tool_parser_gets_tool_calls_by_configuration_al
 
 
 @BOTH
-async def test_a_loop_of_tools_with_openais_client(wire: str) -> None:
+async def test_a_loop_of_tools_with_openais_client(api: str) -> None:
     """What the client got goes back with the result as it is, and reaches the provider as one conversation."""
     made = Recording.load(FOLDER / "kimi/parallel_calls")
     answers = [made, Recording("end", text("Done.") + fin("stop") + DONE)]
@@ -470,7 +470,7 @@ async def test_a_loop_of_tools_with_openais_client(wire: str) -> None:
         served_before(script) as (client, _, _),
         openai.AsyncOpenAI(base_url=str(client.base_url.join("/v1")), api_key="none", max_retries=0) as sdk,
     ):
-        if wire == "chat":
+        if api == "chat":
             history: list[Any] = [{"role": "user", "content": "?"}]
             completion = await sdk.chat.completions.create(model="main", messages=history)
             history.append(completion.choices[0].message.model_dump())

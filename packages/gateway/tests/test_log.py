@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from folding import DONE, call, entry, event, fin, text
 from gateways import CHAT, PATHS, asking, behind, client_of
-from mirror import WIRES
+from mirror import APIS
 from streamfold import Fallback, Provider
 from streamfold.recording import Recording, ReplayTransport
 from streamfold_gateway import gateway
@@ -21,7 +21,7 @@ from streamfold_gateway.worker import OneLine
 
 USAGE = event({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}})
 HELLO = text("Hello") + USAGE + fin("stop") + DONE
-BOTH = pytest.mark.parametrize("wire", WIRES)
+BOTH = pytest.mark.parametrize("api", APIS)
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -32,23 +32,23 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @BOTH
 @pytest.mark.parametrize("stream", [True, False])
-async def test_a_whole_answer(wire: str, stream: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_whole_answer(api: str, stream: bool, caplog: pytest.LogCaptureFixture) -> None:
     """It is one line with the provider, the finish reason and the tokens."""
     caplog.set_level(logging.INFO, "streamfold.gateway")
     async with behind(HELLO, name="kimi") as client:
-        answer = await client.post(PATHS[wire], json=asking(PATHS[wire], stream=stream))
+        answer = await client.post(PATHS[api], json=asking(PATHS[api], stream=stream))
     assert lines(caplog) == ["main: completed by kimi after N s: stop, 12 input and 3 output tokens"]
     assert caplog.records[-1].getMessage().split(" ")[0] == answer.headers["x-request-id"]
 
 
 @BOTH
 @pytest.mark.parametrize("begun", [True, False])
-async def test_a_failure(wire: str, begun: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failure(api: str, begun: bool, caplog: pytest.LogCaptureFixture) -> None:
     """It is called one, with the status that the client got and what the provider said."""
     caplog.set_level(logging.INFO, "streamfold.gateway")
     body = (text("Hel") if begun else b"") + event({"error": {"message": "overloaded", "code": 529}})
     async with behind(body, name="kimi") as client:
-        await client.post(PATHS[wire], json=asking(PATHS[wire], stream=True))
+        await client.post(PATHS[api], json=asking(PATHS[api], stream=True))
     assert lines(caplog) == ["main: failed after N s (HTTP 529): UpstreamError: kimi: overloaded"]
     assert caplog.records[-1].levelno == logging.WARNING
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pytest
 
 from anthropic_sdk import anthropic_message
-from every_wire import PAIRS, scripted, through
+from every_api import PAIRS, scripted, through
 from folding import codes
 from google_sdk import google_answer
 from mirror import openai_chat, openai_response

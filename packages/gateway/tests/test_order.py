@@ -9,11 +9,11 @@ import pytest
 
 from folding import DONE, call, entry, event, fin, fragments, text
 from gateways import CHAT, PATHS, RESPONSES, asking, behind
-from mirror import WIRES, payloads, read
+from mirror import APIS, payloads, read
 from tables import each_row
 
 USER = {"role": "user", "content": "?"}
-BOTH = pytest.mark.parametrize("wire", WIRES)
+BOTH = pytest.mark.parametrize("api", APIS)
 
 ASIDE = (
     text("Before. ")
@@ -26,11 +26,11 @@ ASIDE = (
 )
 
 
-def order_of_events(wire: str, body: bytes) -> list[str]:
+def order_of_events(api: str, body: bytes) -> list[str]:
     """The texts and the ids of calls, as they follow each other in a stream."""
     found: list[str] = []
     for payload in payloads(body):
-        if wire == "chat":
+        if api == "chat":
             for choice in payload["choices"]:
                 found += [choice["delta"]["content"]] if choice["delta"].get("content") else []
                 found += [made["id"] for made in choice["delta"].get("tool_calls", ()) if made.get("id")]
@@ -42,12 +42,12 @@ def order_of_events(wire: str, body: bytes) -> list[str]:
 
 
 @BOTH
-async def test_seed_002_10_text_that_came_after_a_call_is_written_after_it(wire: str) -> None:
+async def test_seed_002_10_text_that_came_after_a_call_is_written_after_it(api: str) -> None:
     """Also where it came between two calls, and although calls are written only when the answer has ended."""
     async with behind(ASIDE) as client:
-        answer = await client.post(PATHS[wire], json=asking(PATHS[wire], stream=True))
-    assert order_of_events(wire, answer.content) == ["Before. ", "a", "Between. ", "b", "After."]
-    assert read(wire, answer.content).text == "Before. Between. After."
+        answer = await client.post(PATHS[api], json=asking(PATHS[api], stream=True))
+    assert order_of_events(api, answer.content) == ["Before. ", "a", "Between. ", "b", "After."]
+    assert read(api, answer.content).text == "Before. Between. After."
 
 
 async def test_seed_002_10_items_of_a_whole_response() -> None:
@@ -62,39 +62,39 @@ async def test_seed_002_10_items_of_a_whole_response() -> None:
 
 @BOTH
 @each_row("reason", ["length", "stop"])
-async def test_text_behind_calls_that_are_dropped(wire: str, reason: str) -> None:
+async def test_text_behind_calls_that_are_dropped(api: str, reason: str) -> None:
     """The text stays, in a stream and in a whole answer."""
     body = call(entry(0, "a", "f", '{"x"')) + text("After.") + fin(reason) + DONE
     async with behind(body, body) as client:
         for stream in (True, False):
-            answer = await client.post(PATHS[wire], json=asking(PATHS[wire], stream=stream))
-            assert read(wire, answer.content).text == "After."
+            answer = await client.post(PATHS[api], json=asking(PATHS[api], stream=stream))
+            assert read(api, answer.content).text == "After."
 
 
 @BOTH
-async def test_text_behind_a_call_of_an_answer_that_breaks_off(wire: str) -> None:
+async def test_text_behind_a_call_of_an_answer_that_breaks_off(api: str) -> None:
     """The answer ends with an error; no call is written, and all of the text is there."""
     body = text("Before.") + call(entry(0, "a", "f", "{}")) + text("After.")
     async with behind(body) as client:
-        answer = await client.post(PATHS[wire], json=asking(PATHS[wire], stream=True))
+        answer = await client.post(PATHS[api], json=asking(PATHS[api], stream=True))
     texts = [payload for payload in payloads(answer.content) if "error" not in payload]
-    assert order_of_events(wire, b"".join(event(payload) for payload in texts)) == ["Before.", "After."]
+    assert order_of_events(api, b"".join(event(payload) for payload in texts)) == ["Before.", "After."]
     assert b'"error":{' in answer.content
 
 
 @BOTH
-async def test_gemini_signatures_come_back(wire: str) -> None:
+async def test_gemini_signatures_come_back(api: str) -> None:
     """A client that returns the items of an answer returns `extra_content` too, and the provider gets it back."""
     signed = {**entry(0, "a", "f", "{}"), "extra_content": {"google": {"thought_signature": "s"}}}
     done = text("Done.") + fin("stop") + DONE
     async with behind(call(signed) + fin("tool_calls") + DONE, done) as client:
-        first = (await client.post(PATHS[wire], json=asking(PATHS[wire]))).json()
-        if wire == "chat":
+        first = (await client.post(PATHS[api], json=asking(PATHS[api]))).json()
+        if api == "chat":
             answer = [{"role": "tool", "tool_call_id": "a", "content": "1"}]
             turn: dict[str, Any] = {"messages": [USER, first["choices"][0]["message"], *answer]}
         else:
             turn = {"input": [USER, *first["output"], {"type": "function_call_output", "call_id": "a", "output": "1"}]}
-        second = await client.post(PATHS[wire], json={"model": "main", **turn})
+        second = await client.post(PATHS[api], json={"model": "main", **turn})
         sent = json.loads(client.upstream.requests[1].content)  # type: ignore[attr-defined]
     assert second.status_code == 200
     assert sent["messages"][1]["tool_calls"][0]["extra_content"] == signed["extra_content"]

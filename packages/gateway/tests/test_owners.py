@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.one_loop]
 CONVERSATIONS = 200
 KEYS = ("one", "two")
 PICTURES = ("iVBORw0KGgo=", "iVBORw0KGgoB")
-WIRES = ("chat", "responses", "messages", "gemini")
+APIS = ("chat", "responses", "messages", "gemini")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Party:
     swapped: bool = False  # two results have each other's place
 
 
-def fields_of(wire: str, rng: Random) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def fields_of(api: str, rng: Random) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """A field of a request of this API, with a value for each of two users."""
     names = [{"user": name} for name in "ab"], [{"safety_identifier": name} for name in "ab"]
     ends: list[list[dict[str, Any]]] = {
@@ -57,7 +57,7 @@ def fields_of(wire: str, rng: Random) -> tuple[str, dict[str, Any], dict[str, An
         "responses": [*names, [{"metadata": {"user_id": name}} for name in "ab"], [{}, {"user": "a"}]],
         "messages": [[{"metadata": {"user_id": name}} for name in "ab"], [{}, {"metadata": {"user_id": "a"}}]],
         "gemini": [[{"labels": {"customer": name}} for name in "ab"], [{}, {"labels": {"user": "a"}}]],
-    }[wire]
+    }[api]
     choices: dict[str, Any] = {
         "key": KEYS,
         "end_user": rng.choice(ends),
@@ -70,7 +70,7 @@ def fields_of(wire: str, rng: Random) -> tuple[str, dict[str, Any], dict[str, An
         "swapped": (False, True),
         "reminder": [f"<system-reminder>CLAUDE.md of {name}</system-reminder>" for name in "ab"],
     }
-    if wire != "gemini":  # whose clients send no ids
+    if api != "gemini":  # whose clients send no ids
         choices["call_id"] = ("call_0", "call_1")
     name = rng.choice(sorted(choices))
     return name, {name: choices[name][0]}, {name: choices[name][1]}
@@ -208,15 +208,15 @@ def gemini(party: Party, number: int) -> tuple[str, dict[str, Any]]:
 BODIES = {"chat": chat, "responses": responses, "messages": messages, "gemini": gemini}
 
 
-def offered(wire: str, number: int) -> list[dict[str, Any]]:
+def offered(api: str, number: int) -> list[dict[str, Any]]:
     """More tools with each request, as agents load them late."""
     names = [f"tool_{at}" for at in range(number)]
     schema = {"type": "object", "properties": {}}
-    if wire == "chat":
+    if api == "chat":
         return [{"type": "function", "function": {"name": name, "parameters": schema}} for name in names]
-    if wire == "responses":
+    if api == "responses":
         return [{"type": "function", "name": name, "parameters": schema} for name in names]
-    if wire == "messages":
+    if api == "messages":
         return [{"name": name, "input_schema": schema} for name in names]
     return [{"functionDeclarations": [{"name": name} for name in names]}] if names else []
 
@@ -289,8 +289,8 @@ async def test_no_turn_is_given_to_another(place: str) -> None:
     rng, given_back = Random(47), 0
     async with serving(place) as served:
         for conversation in range(CONVERSATIONS):
-            wire = rng.choice(WIRES)
-            name, *values = fields_of(wire, rng)
+            api = rng.choice(APIS)
+            name, *values = fields_of(api, rng)
             common = f"Look, {conversation}."
             two = [
                 Party(f"{conversation}{who}", **{"question": common, **value})
@@ -303,13 +303,13 @@ async def test_no_turn_is_given_to_another(place: str) -> None:
             for party, number in sorted(steps, key=lambda step: step[1] + rng.random() * 2):
                 if rng.random() < 0.02:
                     await served.restart()
-                path, body = BODIES[wire](party, number)
-                body["tools"] = offered(wire, number)
+                path, body = BODIES[api](party, number)
+                body["tools"] = offered(api, number)
                 answer = await served.ask(party, path, body)
                 assert answer.status_code == 200, answer.text
                 other = two[party is two[0]]
                 for at in range(FIRST_SECRET.get(name, 0), 4):
-                    assert secret(other, at) not in served.sent, (wire, name, number)
+                    assert secret(other, at) not in served.sent, (api, name, number)
                 given_back += sum(secret(party, at) in served.sent for at in range(number))
     # Of up to 6 turns of each of two users: the order is any, and a store in memory forgets with each restart.
     assert given_back > CONVERSATIONS * 4

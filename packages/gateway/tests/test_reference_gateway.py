@@ -18,7 +18,7 @@ from streamfold.values.deltas import Delta, Finish, TextDelta, ToolCallDelta
 NAMED = NamedTool("get_weather")
 CALLED = Finish("tool_calls", "stop")
 TOOLS = [Tool("get_weather"), Tool("get_time")]
-ON_BOTH = pytest.mark.parametrize("wire", ["chat", "responses"])
+ON_BOTH = pytest.mark.parametrize("api", ["chat", "responses"])
 
 
 def entries(body: bytes) -> list[list[dict[str, Any]]]:
@@ -27,11 +27,11 @@ def entries(body: bytes) -> list[list[dict[str, Any]]]:
     return [delta["tool_calls"] for delta in deltas if "tool_calls" in delta]
 
 
-def through(body: bytes, wire: str, **decoder: Any) -> bytes:
+def through(body: bytes, api: str, **decoder: Any) -> bytes:
     """A chat stream, read by the engine and written on an API as its chunks and its reply."""
     decode = StreamDecoder("chat", **decoder)
     chunks = [*decode.feed(body), *decode.close()]
-    return emit_chunks(wire, chunks, decode.reply, tool_choice=decoder.get("tool_choice", "auto"))
+    return emit_chunks(api, chunks, decode.reply, tool_choice=decoder.get("tool_choice", "auto"))
 
 
 # --- a named choice ---------------------------------------------------------------------------------------------------
@@ -112,18 +112,18 @@ def test_none_is_the_word_and_null_is_not(choice: Any, read_as: str) -> None:
 
 
 @ON_BOTH
-def test_no_text_is_no_message(wire: str) -> None:
+def test_no_text_is_no_message(api: str) -> None:
     """An answer that was only calls is one with nothing in it."""
-    body = through(call(entry(0, "a", "f", "{}")) + fin("stop") + DONE, wire, tools=TOOLS, tool_choice="none")
-    assert (read(wire, body).text, read(wire, body).tool_calls) == ("", [])
-    if wire == "responses":
+    body = through(call(entry(0, "a", "f", "{}")) + fin("stop") + DONE, api, tools=TOOLS, tool_choice="none")
+    assert (read(api, body).text, read(api, body).tool_calls) == ("", [])
+    if api == "responses":
         assert check_response_events(body)["output"] == []
 
 
 @ON_BOTH
-def test_the_end_is_stop(wire: str) -> None:
+def test_the_end_is_stop(api: str) -> None:
     """Streamed or not, whatever the engine said."""
-    again = read(wire, through(CALLS, wire, tools=TOOLS, tool_choice="none"))
+    again = read(api, through(CALLS, api, tools=TOOLS, tool_choice="none"))
     assert (again.text, again.tool_calls, again.finish_reason) == ("Hi", [], "stop")
     decode = StreamDecoder("chat")
     decode.feed(CALLS)
@@ -132,14 +132,14 @@ def test_the_end_is_stop(wire: str) -> None:
 
 
 @ON_BOTH
-def test_one_guard_for_every_way_in(wire: str) -> None:
+def test_one_guard_for_every_way_in(api: str) -> None:
     """Calls in pieces, whole ones and those of a reply are all kept back by the emitter itself."""
     pieces: list[Delta] = [TextDelta("Hi"), ToolCallDelta(0, "a", "f", "{"), ToolCallDelta(0, arguments="}"), CALLED]
     whole: list[Delta] = [TextDelta("Hi"), ToolCallDelta(0, "a", "f", "{}", whole=True), CALLED]
     decode = StreamDecoder("chat")  # which was not told
     chunks = [*decode.feed(CALLS), *decode.close()]
-    bodies = [emit(wire, said, tool_choice="none") for said in (pieces, whole)]
-    bodies.append(emit_chunks(wire, chunks, decode.reply, tool_choice="none"))
+    bodies = [emit(api, said, tool_choice="none") for said in (pieces, whole)]
+    bodies.append(emit_chunks(api, chunks, decode.reply, tool_choice="none"))
     for body in bodies:
-        again = read(wire, body)
+        again = read(api, body)
         assert (again.text, again.tool_calls, again.finish_reason) == ("Hi", [], "stop")

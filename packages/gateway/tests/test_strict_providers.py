@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from every_wire import WIRES, scripted, through
+from every_api import APIS, scripted, through
 from streamfold import Message, Provider, Tool, image, system, tool_result, user
 from streamfold.testing import call, say, think
 from strict_rules import PLACEHOLDER, PROBLEMS, strict
@@ -36,7 +36,7 @@ async def talk(model: Provider) -> None:
 
 @each_row("cached", ["memory", False])
 @each_row("provider", PROBLEMS)
-@each_row("client", WIRES)
+@each_row("client", APIS)
 async def test_no_refusal_over_three_turns(client: str, provider: str, cached: Any) -> None:
     """Signatures are on their parts, results in order and alone, roles right, whatever the client's API can carry."""
     refused: list[str] = []

@@ -11,7 +11,7 @@ import pytest
 
 from folding import DONE, event, fin, text
 from gateways import CHAT, MESSAGES, PATHS, RESPONSES, asking, behind, client_of
-from mirror import WIRES
+from mirror import APIS
 from streamfold_gateway import gateway
 from tables import each_row
 
@@ -31,20 +31,20 @@ async def metrics(client: httpx.AsyncClient, **headers: str) -> dict[str, float]
     return {name: float(value) for name, value in found.items()}
 
 
-@each_row("wire", WIRES)
+@each_row("api", APIS)
 @each_row("stream", [True, False])
-async def test_a_whole_answer_is_counted(wire: str, stream: bool) -> None:
+async def test_a_whole_answer_is_counted(api: str, stream: bool) -> None:
     """By API, model, provider and outcome; with its tokens, its time and its warnings."""
     async with behind(HELLO, ODD, name="kimi", metrics=True) as client:
         for _ in range(2):
-            await client.post(PATHS[wire], json=asking(PATHS[wire], stream=stream))
+            await client.post(PATHS[api], json=asking(PATHS[api], stream=stream))
         found = await metrics(client)
-    labels = f'api="{wire}",model="main",outcome="completed",provider="kimi",status="200"'
+    labels = f'api="{api}",model="main",outcome="completed",provider="kimi",status="200"'
     assert found[f"streamfold_requests_total{{{labels}}}"] == 2
     assert found['streamfold_tokens_total{kind="input",model="main",provider="kimi"}'] == 12
     assert found['streamfold_tokens_total{kind="output",model="main",provider="kimi"}'] == 3
     assert found['streamfold_warnings_total{code="missing_finish_reason"}'] == 1
-    assert found[f'streamfold_request_seconds_count{{api="{wire}",model="main"}}'] == 2
+    assert found[f'streamfold_request_seconds_count{{api="{api}",model="main"}}'] == 2
     assert found['streamfold_first_chunk_seconds_count{model="main",provider="kimi"}'] == 2
     assert found["streamfold_requests_running"] == 0
 

@@ -280,13 +280,13 @@ def test_steps_without_ids() -> None:
     assert [call.id for call in calls] == ["code_execution_1"] * 2 + ["code_execution_2"] * 2
 
 
-@pytest.mark.parametrize("wire", MAKERS)
-def test_each_step_is_told_once(wire: str) -> None:
+@pytest.mark.parametrize("api", MAKERS)
+def test_each_step_is_told_once(api: str) -> None:
     """While an answer is written and at its end, the same steps as from the whole of it."""
     for seed in range(scale.pick(2000, 50)):
         rng = Random(seed)
-        body = MAKERS[wire](rng).body
-        decoder, live = StreamDecoder(wire), HostedSteps()
+        body = MAKERS[api](rng).body
+        decoder, live = StreamDecoder(api), HostedSteps()
         chunks = [chunk for piece in random_cut(body, rng) for chunk in decoder.feed(piece)]
         decoder.close()
         told = [step for chunk in chunks for step in live.feed(chunk.hosted)]

@@ -48,7 +48,7 @@ def texts(folder: Path) -> list[str]:
 
 
 # Servers, adapters, and how many calls a job makes.
-WIRES = [
+APIS = [
     (FilesServer, "chat", "/v1", 5),
     (FilesServer, "kimi", "/v1", 5),
     (MessagesServer, "anthropic", "/v1", 4),
@@ -106,7 +106,7 @@ def test_a_process_that_is_killed_creates_no_second_batch(tmp_path: Path) -> Non
 @pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="SIGKILL")
 @pytest.mark.parametrize("side", ["before", "after"])
-@pytest.mark.parametrize(("kind", "adapter", "version", "calls"), WIRES)
+@pytest.mark.parametrize(("kind", "adapter", "version", "calls"), APIS)
 def test_a_batch_is_created_once_whatever_call_the_process_is_killed_in(
     tmp_path: Path, side: str, kind: type[BatchServer], adapter: str, version: str, calls: int
 ) -> None:

@@ -416,7 +416,7 @@ async def test_batches_of_gemini(tmp_path: Path, keyless: bool) -> None:
 
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("kind", [MessagesServer, GeminiServer])
-async def test_batches_of_other_wires_are_created_once(tmp_path: Path, side: str, kind: type[BatchServer]) -> None:
+async def test_batches_of_other_apis_are_created_once(tmp_path: Path, side: str, kind: type[BatchServer]) -> None:
     """A job that is killed before or after any call hands no row over twice."""
     settings = ANTHROPIC if kind is MessagesServer else GEMINI
     for at in some(range(4), 2):

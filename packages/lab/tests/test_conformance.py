@@ -159,7 +159,7 @@ def test_a_server_is_judged_by_its_answers() -> None:
     card, _ = examine(Patient())
     assert [each.rule.name for each in judge(card).judged if each.violations] == []
     faulty, _ = examine(Patient(ends_early=True))
-    (data,) = rulings_to_dict([judge(faulty)])["wires"]
+    (data,) = rulings_to_dict([judge(faulty)])["apis"]
     assert data["applied"] == len(data["rules"])
     rules = {each["rule"]: each["violations"] for each in data["rules"]}
     assert rules["chat/call-arguments"][0]["asked"] == "cut_call/note"

@@ -28,7 +28,7 @@ from streamfold_lab.doctor import (
     cards_from,
     cards_to_dict,
     compare_cards,
-    find_wires,
+    find_apis,
     plan,
     sending,
     write_profile,
@@ -262,7 +262,7 @@ def test_a_server_is_found_without_path_and_model() -> None:
 
     async def run() -> Sequence[Any]:
         async with Patient().client() as client:
-            return await find_wires(read_profile({"base_url": "http://patient.test"}), http_client=client)
+            return await find_apis(read_profile({"base_url": "http://patient.test"}), http_client=client)
 
     (profile,) = trio.run(run, clock=MockClock(autojump_threshold=0))
     assert (profile.adapter, profile.base_url, profile.model) == ("chat", "http://patient.test/v1", "patient-1")

@@ -54,7 +54,7 @@ FAULTS: list[tuple[Fault, str]] = [
 
 @pytest.mark.parametrize("adapter", ["responses", "anthropic", "gemini"])
 @pytest.mark.parametrize(("fault", "probe"), some(FAULTS, 3))
-def test_faults_are_named_on_every_wire(adapter: str, fault: Fault, probe: str) -> None:
+def test_faults_are_named_on_every_api(adapter: str, fault: Fault, probe: str) -> None:
     """What breaks answers of Chat Completions is named where it breaks those of other APIs."""
     finding = examine_gateway(adapter, Patient(), [fault]).of(probe)
     assert finding is not None

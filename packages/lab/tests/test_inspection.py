@@ -180,7 +180,7 @@ def test_why_a_fragment_went_where_it_went(entries: list[Any], expected: list[st
     assert why(b"".join(call(one) for one in entries) + fin("tool_calls") + DONE) == expected
 
 
-def test_why_on_the_responses_wire():
+def test_why_on_the_responses_api():
     """Items, and the server's list of calls at the end of the answer."""
     item = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "f", "arguments": ""}
     body = b"".join(

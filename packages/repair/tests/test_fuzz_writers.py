@@ -19,7 +19,7 @@ from streamfold_repair.rewriter import StreamRewriter
 from streamfold_repair.stream_repair import RepairSettings
 from tables import each_row
 
-WIRES = ("chat", "responses", "anthropic", "gemini")
+APIS = ("chat", "responses", "anthropic", "gemini")
 REPAIR = "repair"  # the API of the answer itself
 Payload = dict[str, Any] | bytes
 
@@ -177,9 +177,9 @@ SOURCES: dict[str, Callable[[Random], Iterator[Payload]]] = {
 }  # fmt: skip
 
 
-def body_of(wire: str, rng: Random) -> bytes:
+def body_of(api: str, rng: Random) -> bytes:
     """An answer, mostly with a few of its events lost, repeated, or in another order; sometimes broken off."""
-    events = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in SOURCES[wire](rng)]
+    events = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in SOURCES[api](rng)]
     for _ in range(rng.choice([0, 0, 1, 2])):
         at, to = rng.randrange(len(events)), rng.randrange(len(events))
         match rng.randrange(3):
@@ -207,8 +207,8 @@ class Outcome:
     is_unknown: bool = False
 
     @classmethod
-    def of(cls, wire: str, body: bytes) -> Outcome:
-        decoder = StreamDecoder(wire)
+    def of(cls, api: str, body: bytes) -> Outcome:
+        decoder = StreamDecoder(api)
         try:
             decoder.feed(body)
             decoder.close()
@@ -219,15 +219,15 @@ class Outcome:
         calls = [(call.name, repr(call.arguments), call.error) for call in reply.tool_calls]
         return cls(reply.text, reply.refusal or "", calls, reply.raw_finish_reason, reply.finish_reason == "unknown")
 
-    def in_words_of(self, wire: str) -> Outcome:
+    def in_words_of(self, api: str) -> Outcome:
         """The same on another API."""
         text, refusal = self.text, self.refusal
-        if wire in ("anthropic", "gemini"):  # a refusal is a text like any other
+        if api in ("anthropic", "gemini"):  # a refusal is a text like any other
             text, refusal = "".join(sorted(text + refusal)), ""
-        if wire == "responses" and not text.strip() and self.calls is not None:  # white space alone is no message
+        if api == "responses" and not text.strip() and self.calls is not None:  # white space alone is no message
             text = ""
         calls = self.calls
-        if wire == "gemini" and calls and self.is_unknown:  # where a call without arguments may have been cut
+        if api == "gemini" and calls and self.is_unknown:  # where a call without arguments may have been cut
             calls = [call for call in calls if call[1] != "{}"]
         return Outcome(text, refusal, calls)
 
@@ -237,21 +237,21 @@ def pieces_of_bytes(rng: Random, body: bytes) -> list[bytes]:
     return [body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
 
 
-def written(wire: str, target: str, body: bytes, rng: Random) -> tuple[bytes, StreamError | None]:
+def written(api: str, target: str, body: bytes, rng: Random) -> tuple[bytes, StreamError | None]:
     pieces = pieces_of_bytes(rng, body)
     if target == REPAIR:
-        repair = RepairSettings(fragments=rng.random() < 0.8).stream(wire, {"stream": True})
+        repair = RepairSettings(fragments=rng.random() < 0.8).stream(api, {"stream": True})
         return b"".join(map(repair.feed, pieces)) + repair.close(), repair.repaired.error  # type: ignore[return-value]
-    rewriter = StreamRewriter(wire, emitter(target), partial_tool_calls=rng.random() < 0.8)
+    rewriter = StreamRewriter(api, emitter(target), partial_tool_calls=rng.random() < 0.8)
     return b"".join(map(rewriter.feed, pieces)) + rewriter.close(), rewriter.error
 
 
-def check(wire: str, target: str, seed: int) -> None:
-    rng = Random(f"{wire} {seed}")
-    body = body_of(wire, rng)
-    expected = Outcome.of(wire, body)
-    out, error = written(wire, target, body, rng)
-    target = wire if target == REPAIR else target
+def check(api: str, target: str, seed: int) -> None:
+    rng = Random(f"{api} {seed}")
+    body = body_of(api, rng)
+    expected = Outcome.of(api, body)
+    out, error = written(api, target, body, rng)
+    target = api if target == REPAIR else target
     again = Outcome.of(target, out)
     if error is not None or expected.calls is None:
         assert error is not None
@@ -265,30 +265,30 @@ def check(wire: str, target: str, seed: int) -> None:
 
 def check_again(target: str, seed: int) -> None:
     """What a writer has written is right, and goes through a repair byte by byte."""
-    for wire in WIRES:
-        rng = Random(f"{wire} {seed}")
-        body, error = written(wire, target, body_of(wire, rng), rng)
+    for api in APIS:
+        rng = Random(f"{api} {seed}")
+        body, error = written(api, target, body_of(api, rng), rng)
         if error is not None:
             continue
         again, _ = written(target, REPAIR, body, rng)
         if b"calls_dropped" in body:  # calls have gone out live that nobody may run: a repair keeps them back
-            assert Outcome.of(target, again) == Outcome.of(target, body), (wire, seed)
+            assert Outcome.of(target, again) == Outcome.of(target, body), (api, seed)
         else:
-            assert again == body, (wire, seed)
+            assert again == body, (api, seed)
 
 
 FOUND = (141, 240, 246, 281, 343)  # answers that a writer has once got wrong
 
 
-@pytest.mark.parametrize("target", [*WIRES, REPAIR])
-@each_row("wire", WIRES)
-def test_what_is_written_is_what_was_read(wire: str, target: str) -> None:
+@pytest.mark.parametrize("target", [*APIS, REPAIR])
+@each_row("api", APIS)
+def test_what_is_written_is_what_was_read(api: str, target: str) -> None:
     """The same text, and the same calls in the same order or an error; and nothing else is raised."""
     for seed in (*range(pick(2000, 50)), *FOUND):
-        check(wire, target, seed)
+        check(api, target, seed)
 
 
-@each_row("target", WIRES)
+@each_row("target", APIS)
 def test_what_is_right_is_repaired_byte_by_byte(target: str) -> None:
     """However the bytes are cut, nothing is changed in a stream in which nothing is wrong."""
     for seed in range(pick(500, 25)):
@@ -296,10 +296,10 @@ def test_what_is_right_is_repaired_byte_by_byte(target: str) -> None:
 
 
 @pytest.mark.slow
-@each_row("wire", WIRES)
-def test_clients_read_the_same_with_a_repair(wire: str) -> None:
+@each_row("api", APIS)
+def test_clients_read_the_same_with_a_repair(api: str) -> None:
     """What another library's own accumulator reads as we do without a repair, it reads so with one."""
-    anyio.run(compare_clients, wire)
+    anyio.run(compare_clients, api)
 
 
 def value_of(arguments: str) -> str:
@@ -318,22 +318,22 @@ NAMES_CALLS = {("chat", "stop"): "tool_calls", ("anthropic", "end_turn"): "tool_
 STOP = b'event: message_stop\ndata: {"type": "message_stop"}\n\n'  # of Anthropic: what comes behind it is left out
 
 
-async def compare_clients(wire: str) -> None:
+async def compare_clients(api: str) -> None:
     compared = 0
     for seed in range(pick(400, 40)):
-        rng = Random(f"{wire} {seed}")
-        body = b"".join(named(wire, event) for event in body_of(wire, rng).split(b"\n\n") if event)
-        body = CREATED + body if wire == "responses" else body
+        rng = Random(f"{api} {seed}")
+        body = b"".join(named(api, event) for event in body_of(api, rng).split(b"\n\n") if event)
+        body = CREATED + body if api == "responses" else body
         before, *starts = body.split(b"event: message_start")
         if len(starts) > 1 or (starts and (b"content_block_start" in before or b"_delta" in before)):
             continue  # Anthropic's client begins there, and has forgotten what came before
         whole = body[: body.find(b"event: message_stop")] + STOP if STOP in body else body  # what is read of it
-        expected, alone = Outcome.of(wire, body), await ask(wire, whole, repaired=False)
+        expected, alone = Outcome.of(api, body), await ask(api, whole, repaired=False)
         if expected.calls is None or alone.error or expected.text != alone.text or alone.finish == "incomplete":
             continue
         if [call[:2] for call in expected.calls] == [(name, value_of(text)) for name, text in alone.calls]:
-            seen = await ask(wire, pieces_of_bytes(rng, body))
-            finish = NAMES_CALLS.get((wire, alone.finish), alone.finish) if alone.calls else alone.finish
+            seen = await ask(api, pieces_of_bytes(rng, body))
+            finish = NAMES_CALLS.get((api, alone.finish), alone.finish) if alone.calls else alone.finish
             assert (seen.text, seen.calls, seen.finish, seen.error) == (
                 alone.text, alone.calls, finish, None,
             ), (seed, body)  # fmt: skip
@@ -341,9 +341,9 @@ async def compare_clients(wire: str) -> None:
     assert compared
 
 
-def named(wire: str, event: bytes) -> bytes:
+def named(api: str, event: bytes) -> bytes:
     """An event as the client of an API demands it: with its name, or as a chunk."""
-    if wire == "chat":
+    if api == "chat":
         event = event.replace(b'"choices"', b'"object": "chat.completion.chunk", "created": 1, "choices"')
         return event.replace(b'"function": {"name"', b'"type": "function", "function": {"name"') + b"\n\n"
     try:

@@ -21,7 +21,7 @@ from streamfold_repair.stream_repair import RepairSettings
 SECRETS = ("EncEnc", "EnB", "Eo8", "gAAA", "c2ln", "srvtoolu", "cntr_1")  # what only its maker may see again
 PROFILES = {"anthropic": "anthropic:claude-sonnet-5", "gemini": "gemini:gemini-3-pro-preview",
             "responses": "openai-responses:gpt-5.4"}  # fmt: skip
-EACH = pytest.mark.parametrize("wire", MAKERS)
+EACH = pytest.mark.parametrize("api", MAKERS)
 F = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 
 
@@ -30,12 +30,12 @@ def told(parts: tuple[HostedPart, ...]) -> list[tuple[str, str, str | None]]:
 
 
 @EACH
-def test_what_was_done_is_told_at_any_cut(wire: str) -> None:
+def test_what_was_done_is_told_at_any_cut(api: str) -> None:
     """Hosted parts, citations, files, calls and text."""
     for seed in range(scale.pick(3000, 60)):
         rng = Random(seed)
-        made = MAKERS[wire](rng)
-        decoder = StreamDecoder(wire)
+        made = MAKERS[api](rng)
+        decoder = StreamDecoder(api)
         cut = rng.choice([[made.body], [bytes([one]) for one in made.body], random_cut(made.body, rng)])
         chunks = [chunk for piece in cut for chunk in decoder.feed(piece)]
         decoder.close()
@@ -64,27 +64,27 @@ def results(message: Message) -> list[Message]:
     return [Message("tool", "1", tool_call_id=call.id) for call in message.tool_calls]
 
 
-def sent_back(wire: str, body: dict[str, Any]) -> list[dict[str, Any]]:
-    if wire == "anthropic":
+def sent_back(api: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+    if api == "anthropic":
         return [block for turn in body["messages"] if turn["role"] == "assistant" for block in turn["content"]]
-    if wire == "gemini":
+    if api == "gemini":
         return [part for turn in body["contents"] if turn["role"] == "model" for part in turn["parts"]]
     return [item for item in body["input"] if item.get("role") != "user" and "output" not in item.get("type", "")]
 
 
 @EACH
-async def test_it_goes_back_to_its_maker_and_to_nobody_else(wire: str) -> None:
+async def test_it_goes_back_to_its_maker_and_to_nobody_else(api: str) -> None:
     """Verbatim and in order; another provider gets the text and the calls, and a warning names the rest."""
     others = {name: Provider.from_config(profile, api_key="k") for name, profile in PROFILES.items()}
     for seed in range(scale.pick(1000, 24)):
-        made = MAKERS[wire](Random(seed))
-        message = await answered(PROFILES[wire], made.body)
+        made = MAKERS[api](Random(seed))
+        message = await answered(PROFILES[api], made.body)
         turns = [user("Hi"), message, *(results(message) or [user("On")])]
         for name, other in others.items():
             preview = other.preview(turns, [F], repair_history=True)
-            if name == wire:
+            if name == api:
                 sent = sent_back(name, preview.json())
-                assert back(wire, sent) == back(wire, made.back), seed
+                assert back(api, sent) == back(api, made.back), seed
                 assert not [one for one in preview.warnings if one.code == "provider_data_dropped"], seed
                 continue
             written = json.dumps(preview.json(), ensure_ascii=False)
@@ -97,8 +97,8 @@ async def test_it_goes_back_to_its_maker_and_to_nobody_else(wire: str) -> None:
             ), (seed, name, dropped)
 
 
-def back(wire: str, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    if wire == "gemini":  # the pieces of a text are one
+def back(api: str, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if api == "gemini":  # the pieces of a text are one
         joined: list[dict[str, Any]] = []
         for part in blocks:
             if part.keys() == {"text"} and joined and joined[-1].keys() == {"text"}:
@@ -116,16 +116,16 @@ def everything(reply: Reply) -> list[Any]:
 
 
 @EACH
-def test_it_is_the_same_when_it_is_written_again(wire: str) -> None:
+def test_it_is_the_same_when_it_is_written_again(api: str) -> None:
     """By a gateway and by the repair of somebody else's client, at any cut; and from the reply alone."""
     for seed in range(scale.pick(1000, 24)):
         rng = Random(seed)
-        body = MAKERS[wire](rng).body
-        reply = read(wire, body)
-        for writer in (StreamRewriter(wire, emitter(wire)), RepairSettings().stream(wire, {})):
+        body = MAKERS[api](rng).body
+        reply = read(api, body)
+        for writer in (StreamRewriter(api, emitter(api)), RepairSettings().stream(api, {})):
             out = b"".join([writer.feed(piece) for piece in random_cut(body, rng)]) + writer.close()
-            assert everything(read(wire, out)) == everything(reply), seed
-        if wire == "responses":
-            made = emitter(wire)
+            assert everything(read(api, out)) == everything(reply), seed
+        if api == "responses":
+            made = emitter(api)
             out = made.feed_all(reply_deltas(reply)) + made.finish()
-            assert everything(read(wire, out)) == everything(reply), seed
+            assert everything(read(api, out)) == everything(reply), seed

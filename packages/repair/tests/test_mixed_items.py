@@ -108,17 +108,17 @@ def test_items_of_every_kind_stay_in_their_place(share: int) -> None:
             assert told(read("responses", written)) == told(reply), seed
 
 
-@pytest.mark.parametrize("wire", ["chat", "anthropic", "gemini"])
-def test_items_of_every_kind_on_other_wires(wire: str) -> None:
+@pytest.mark.parametrize("api", ["chat", "anthropic", "gemini"])
+def test_items_of_every_kind_on_other_apis(api: str) -> None:
     """Text and the calls that an API has a form for, in order; a warning names every other call."""
-    kinds = {"chat": ("function", "custom")}.get(wire, ("function",))
+    kinds = {"chat": ("function", "custom")}.get(api, ("function",))
     for seed in range(scale.pick(1000, 80)):
         rng = Random(seed)
         body = responses_stream(rng, [made_item(rng, at) for at in range(rng.randint(1, 7))])
         reply = original(body)
-        made = StreamRewriter("responses", emitter(wire, mend_finish=True))
+        made = StreamRewriter("responses", emitter(api, mend_finish=True))
         out = b"".join([made.feed(piece) for piece in random_cut(body, rng)]) + made.close()
-        found = read(wire, out)
+        found = read(api, out)
         calls = [(call.kind, call.name, call.arguments) for call in reply.tool_calls if call.kind in kinds]
         assert (found.text, [(call.kind, call.name, call.arguments) for call in found.tool_calls]) == (
             reply.text,

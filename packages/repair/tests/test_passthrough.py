@@ -143,17 +143,17 @@ RIGHT: dict[str, tuple[str, bytes]] = {
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_is_right_goes_on_as_it_came(name: str) -> None:
     """Lifecycle, names of events, comments, line ends, unknown members and the order of members: all of it stays."""
-    wire, body = RIGHT[name]
+    api, body = RIGHT[name]
     for pieces in ([body], list(bytewise(body))):
-        repair = RepairSettings().stream(wire, {"stream": True})
+        repair = RepairSettings().stream(api, {"stream": True})
         assert b"".join(map(repair.feed, pieces)) + repair.close() == body
         assert repair.repaired.warnings == ()
 
 
 def test_the_end_of_a_call_waits_for_the_servers_word() -> None:
     """Where an event says that a call is whole, it goes on with that event; before it nothing could be run."""
-    wire, body = RIGHT["responses"]
-    repair = RepairSettings().stream(wire, {"stream": True})
+    api, body = RIGHT["responses"]
+    repair = RepairSettings().stream(api, {"stream": True})
     events = [event + b"\n\n" for event in body.split(b"\n\n")[:-1]]
     out = [repair.feed(event) for event in events]
     assert out == [*events[:6], b"", events[6], events[7], events[8] + events[9], *events[10:]]
@@ -162,17 +162,17 @@ def test_the_end_of_a_call_waits_for_the_servers_word() -> None:
 @pytest.mark.parametrize("name", ["chat", "responses", "messages", "gemini"])
 def test_what_broke_off_goes_on_before_its_error(name: str) -> None:
     """Byte by byte, but for the end of a call of which nothing says that it is whole."""
-    wire, body = RIGHT[name]
+    api, body = RIGHT[name]
     events = [event + b"\n\n" for event in body.split(b"\n\n") if b"finish" not in event]
     for cut in range(2, len(events) - 2):
         given = b"".join(events[:cut])
-        out = through(wire, given)
+        out = through(api, given)
         assert b"error" in out.removeprefix(given)
-        assert out.startswith(given) or wire in ("chat", "gemini")
+        assert out.startswith(given) or api in ("chat", "gemini")
 
 
 @pytest.mark.parametrize(
-    ("wire", "good", "bad"),
+    ("api", "good", "bad"),
     [
         ("chat", text("Hi") + call(begun(0, "a", "f", '{"x":')), call(begun(0, "b", "g", "{}")) + fin("tool_calls")),
         ("chat", text("Hi") + call(begun(0, "a", "f", '{"x":')), call(entry(0, arguments="1")) + fin("length")),
@@ -181,15 +181,15 @@ def test_what_broke_off_goes_on_before_its_error(name: str) -> None:
         ("anthropic", RIGHT["messages"][1].partition(b"event: content_block_stop")[0], b""),
     ],
 )
-def test_the_rest_is_written_from_the_first_thing_to_mend_on(wire: str, good: bytes, bad: bytes) -> None:
+def test_the_rest_is_written_from_the_first_thing_to_mend_on(api: str, good: bytes, bad: bytes) -> None:
     """What has gone on is not said again, and nothing of what comes behind it is lost."""
-    repair = RepairSettings().stream(wire, {"stream": True})
+    repair = RepairSettings().stream(api, {"stream": True})
     out = repair.feed(good)
     assert good.startswith(out)
     out += repair.feed(bad) + repair.close()
     once = [one for one in payloads(out) if str(one.get("type", "")).endswith(("created", ".added", "_start"))]
     assert len({json.dumps(one) for one in once}) == len({(one["type"], one.get("output_index")) for one in once})
-    assert wire == "responses" or out.count(b"Hi") == good.count(b"Hi")
+    assert api == "responses" or out.count(b"Hi") == good.count(b"Hi")
 
 
 def test_the_servers_own_words_for_a_failure_go_on() -> None:
@@ -218,16 +218,16 @@ def test_what_the_writer_could_not_go_on_with_waits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wire", "request_", "body"),
+    ("api", "request_", "body"),
     [
         ("responses", {}, {"id": "r", "object": "response", "status": "queued", "output": []}),
         ("chat", {}, {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": []}),
     ],
 )
-def test_an_answer_that_is_still_made_is_not_judged(wire: str, request_: Any, body: Any) -> None:
+def test_an_answer_that_is_still_made_is_not_judged(api: str, request_: Any, body: Any) -> None:
     """One in the background, or with no choice, is no failure: it goes through."""
     with pytest.raises(UnreadError):
-        RepairSettings().whole(wire, request_).repair(json.dumps(body).encode())
+        RepairSettings().whole(api, request_).repair(json.dumps(body).encode())
 
 
 def test_a_choice_of_a_hosted_tool_is_the_servers_to_judge() -> None:
@@ -318,9 +318,9 @@ STOP = named({"type": "message_stop"})
 SAYING = [name for name in RIGHT if name != "nothing but an end"]
 
 
-def through(wire: str, *pieces: bytes, interrupted: str | None = None) -> bytes:
+def through(api: str, *pieces: bytes, interrupted: str | None = None) -> bytes:
     """What a client gets of a body that comes in these pieces."""
-    repair = RepairSettings().stream(wire, {"stream": True})
+    repair = RepairSettings().stream(api, {"stream": True})
     return b"".join(map(repair.feed, pieces)) + repair.close(interrupted=interrupted)
 
 
@@ -336,44 +336,44 @@ def test_a_broken_call_does_not_break_those_behind_it(broken: list[str]) -> None
 @pytest.mark.parametrize("name", ["chat", "responses", "messages"])
 def test_nothing_is_read_behind_the_end(name: str) -> None:
     """Parts of the answer, or all of it, once more: no text is doubled, no call is made up."""
-    wire, body = RIGHT[name]
+    api, body = RIGHT[name]
     again = [event + b"\n\n" for event in body.replace(b"\r\n", b"\n").split(b"\n\n") if b"data: {" in event]
     again = [event for event in again if b"ping" not in event]
     others = b": still here\n\n" + DONE + b"event: done\r\ndata: [DONE]\r\n\r\n\n: bye\n"
     for late in (*again, b"".join(again), b"data: x" * 4000 + b"\n\n"):
         for pieces in ([body + late + others], [body, *bytewise(late), *bytewise(others)]):
-            assert through(wire, *pieces) == body + others
-    assert through(wire, body, again[0][:-1]) == body
+            assert through(api, *pieces) == body + others
+    assert through(api, body, again[0][:-1]) == body
 
 
 @pytest.mark.parametrize("first", ['{"mine":1}', "{}", "null", '{"id":"x","model":"m"}'])
 @pytest.mark.parametrize("name", SAYING)
 def test_an_answer_is_repaired_behind_events_that_nobody_knows(name: str, first: str) -> None:
     """They go on at once, as they came. A stream of nothing else goes on to its end."""
-    wire, body = RIGHT[name]
+    api, body = RIGHT[name]
     event = f"event: ping\ndata: {first}\n\n".encode()
-    assert RepairSettings().stream(wire, {}).feed(event) == event
-    assert through(wire, event, body) == through(wire, *bytewise(event + body)) == event + body
+    assert RepairSettings().stream(api, {}).feed(event) == event
+    assert through(api, event, body) == through(api, *bytewise(event + body)) == event + body
     events = [one + b"\n\n" for one in body.split(b"\n\n")[:-1]]
-    cut = through(wire, event, *events[: len(events) // 2])
+    cut = through(api, event, *events[: len(events) // 2])
     assert b"error" in cut.removeprefix(event).lower()
     other = event + b"data: [DONE]\n\ndata: x\n\n" + event
-    assert through(wire, *bytewise(other)) == other
+    assert through(api, *bytewise(other)) == other
 
 
 @pytest.mark.parametrize("name", SAYING)
 def test_an_end_without_its_blank_line(name: str) -> None:
     """A whole event counts, and gets the blank line without which clients do not see it; half of one is an error."""
-    wire, body = RIGHT[name]
-    out = through(wire, *bytewise(body.rstrip()))
+    api, body = RIGHT[name]
+    out = through(api, *bytewise(body.rstrip()))
     assert out == (body.rstrip() if body.endswith((DONE, STOP)) else body)  # that it ends is seen all the same
-    half = through(wire, body.rstrip()[:-5])
+    half = through(api, body.rstrip()[:-5])
     assert payloads(half)  # none of them is half
     assert any(word in half for word in (b'"error"', b"[DONE]", b"message_stop"))
 
 
-@pytest.mark.parametrize("wire", ["chat", "responses", "anthropic", "gemini"])
-def test_an_answer_that_says_nothing_is_not_judged(wire: str) -> None:
+@pytest.mark.parametrize("api", ["chat", "responses", "anthropic", "gemini"])
+def test_an_answer_that_says_nothing_is_not_judged(api: str) -> None:
     """Whether it has no bytes at all, or comments, or the end alone."""
     for body in (b"", b"\n\n", b": hi\n\n", b"event: x\n\n", b"dat", b"data:", b"\xef\xbb\xbf", b"data: [DONE]\n\n"):
-        assert through(wire, body) == body
+        assert through(api, body) == body

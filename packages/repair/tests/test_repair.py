@@ -65,7 +65,7 @@ def test_any_cut_gives_the_same_bytes(name: str) -> None:
     assert written(body, list(bytewise(body)), adapter, dialect=dialect) == whole
 
 
-WIRES = ("responses", "anthropic", "gemini")
+APIS = ("responses", "anthropic", "gemini")
 WHERE_OURS_DIFFERS = {  # member of the client's object: why
     "role": "repeated by servers, and joined by OpenAI's client",
     "index": "positions that OpenAI's client demands",
@@ -73,7 +73,7 @@ WHERE_OURS_DIFFERS = {  # member of the client's object: why
 }
 
 
-@each_row("name", scale.some(corpus.names(*(f"corpus/{wire}/*.sse" for wire in WIRES)), 40))
+@each_row("name", scale.some(corpus.names(*(f"corpus/{api}/*.sse" for api in APIS)), 40))
 async def test_a_healthy_answer_loses_nothing(name: str) -> None:
     """Of an answer with nothing to mend, the client's own object is the same with and without the repairs."""
     adapter, body = name.split("/")[1], (corpus.folder() / name).read_bytes()
@@ -407,7 +407,7 @@ def messages_events(
 
 
 @each_row(
-    ("wire", "events"),
+    ("api", "events"),
     [
         ("chat", [{"choices": [{"delta": {"content": "A"}, "logprobs": {"content": [{"logprob": INFINITE}]}}]}]),
         ("chat", [{"choices": [{"delta": {"content": "A", "annotations": [{"score": NAN}]}}], "score": NAN}]),
@@ -422,13 +422,13 @@ def messages_events(
     ],
     ids=["log probability", "members", "usage", "responses", "messages", "gemini"],
 )  # fmt: skip
-def test_numbers_that_json_does_not_have(wire: str, events: list[dict[str, Any]]) -> None:
+def test_numbers_that_json_does_not_have(api: str, events: list[dict[str, Any]]) -> None:
     """The answer is written with them as the server wrote it, or with null."""
     ends = {"chat": fin("stop") + DONE, "gemini": sse({"candidates": [{"finishReason": "STOP"}]})}
-    repair = RepairSettings().stream(wire, {"stream": True})
-    out = repair.feed(b"".join(map(sse, events)) + ends.get(wire, b"")) + repair.close()
+    repair = RepairSettings().stream(api, {"stream": True})
+    out = repair.feed(b"".join(map(sse, events)) + ends.get(api, b"")) + repair.close()
     assert repair.repaired.error is None
-    assert read(wire, out).text == "A"
+    assert read(api, out).text == "A"
 
 
 MADE_UP = {
@@ -451,12 +451,12 @@ MADE_UP = {
 @each_row("name", MADE_UP)
 def test_no_finish_reason_is_made_up(name: str) -> None:
     """Without `mend_finish` what is written ends as the server's answer does."""
-    wire, body = name.partition(",")[0], MADE_UP[name]
-    repair = RepairSettings().stream(wire, {"stream": True})
-    made, said = read(wire, repair.feed(body) + repair.close()), read(wire, body)
+    api, body = name.partition(",")[0], MADE_UP[name]
+    repair = RepairSettings().stream(api, {"stream": True})
+    made, said = read(api, repair.feed(body) + repair.close()), read(api, body)
     assert (made.text, made.tool_calls, made.raw_finish_reason) == (said.text, said.tool_calls, said.raw_finish_reason)
-    mending = RepairSettings(mend_finish=True).stream(wire, {"stream": True})
-    mended = read(wire, mending.feed(body) + mending.close())
+    mending = RepairSettings(mend_finish=True).stream(api, {"stream": True})
+    mended = read(api, mending.feed(body) + mending.close())
     assert mended.raw_finish_reason is not None
 
 
@@ -476,12 +476,12 @@ def test_an_empty_block_stays(kind: str, stops: bool) -> None:
     assert [one["type"] for one in payloads(out)].count("content_block_stop") == 1
 
 
-def many_members(wire: str, count: int) -> bytes:
+def many_members(api: str, count: int) -> bytes:
     """An answer each of whose events has a member that no other has."""
     events: list[dict[str, Any]] = []
     for at in range(count):
         own = {f"member_{at}": f"value {at}"}
-        match wire:
+        match api:
             case "chat":
                 events.append({"choices": [{"index": 0, "delta": {"content": "A", **own}, **own}], **own})
             case "responses":
@@ -493,21 +493,21 @@ def many_members(wire: str, count: int) -> bytes:
             case _:
                 parts = [{"text": "A", **own}]
                 events.append({"candidates": [{"content": {"parts": parts}, **own}], "usageMetadata": own, **own})
-    if wire == "anthropic":
+    if api == "anthropic":
         events = messages_events(
             {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}, *events
         )
     return b"".join(map(sse, events))
 
 
-@each_row("wire", ["chat", "responses", "anthropic", "gemini"])
-def test_a_member_of_one_event_is_written_once(wire: str) -> None:
+@each_row("api", ["chat", "responses", "anthropic", "gemini"])
+def test_a_member_of_one_event_is_written_once(api: str) -> None:
     """What is written grows as what is read does, whatever members its events have."""
     sizes = []
     for count in (50, 100, 200):
-        repair = RepairSettings().stream(wire, {"stream": True})
-        out = repair.feed(many_members(wire, count)) + repair.close()
-        assert out.count(b'"member_7"') <= many_members(wire, count).count(b'"member_7"')
+        repair = RepairSettings().stream(api, {"stream": True})
+        out = repair.feed(many_members(api, count)) + repair.close()
+        assert out.count(b'"member_7"') <= many_members(api, count).count(b'"member_7"')
         sizes.append(len(out))
     assert sizes[2] - sizes[1] < 2.2 * (sizes[1] - sizes[0])
 
@@ -905,7 +905,7 @@ START = {
     "usage": {"input_tokens": 1},
 }
 INPUT = {"type": "input_json_delta", "partial_json": '{"city":"Paris"}'}
-BROKEN_OFF: dict[str, tuple[str, list[dict[str, Any]], tuple[str, str]]] = {  # wire, events, text and refusal
+BROKEN_OFF: dict[str, tuple[str, list[dict[str, Any]], tuple[str, str]]] = {  # API, events, text and refusal
     "behind a call of Messages": (
         "anthropic",
         [
@@ -957,13 +957,13 @@ BROKEN_OFF: dict[str, tuple[str, list[dict[str, Any]], tuple[str, str]]] = {  # 
 @pytest.mark.parametrize("name", BROKEN_OFF)
 def test_what_came_before_the_connection_broke_is_passed_on(name: str, first: bytes) -> None:
     """Nothing that was received is missing before the exception, whatever waited for the end of a call."""
-    wire, events, (said, refused) = BROKEN_OFF[name]
+    api, events, (said, refused) = BROKEN_OFF[name]
     names = [f"event: {one['type']}\n".encode() if "type" in one else b"" for one in events]
     body = first + b"".join(line + sse(one) for line, one in zip(names, events, strict=True))
-    repair = RepairSettings().stream(wire, {"model": "m"})
+    repair = RepairSettings().stream(api, {"model": "m"})
     came = repair.feed(body)
     repair.close(interrupted="the connection broke")
-    seen = so_far(wire, came + repair.left)
+    seen = so_far(api, came + repair.left)
     assert (seen.text, seen.refusal) == (said, refused)
     assert repair.repaired.reply is None
 

@@ -21,17 +21,17 @@ from streamfold_repair.rewriter import StreamRewriter
 from streamfold_repair.stream_repair import RepairSettings
 from tables import each_row
 
-WIRES = ("chat", "responses", "anthropic")
-ALL_WIRES = (*WIRES, "gemini")
-EACH = pytest.mark.parametrize("wire", WIRES)
+APIS = ("chat", "responses", "anthropic")
+ALL_APIS = (*APIS, "gemini")
+EACH = pytest.mark.parametrize("api", APIS)
 
 BEGUN = fragments("0 a f ''", '0 - - {"x')
 
 
 def rewritten(
-    body: bytes, wire: str, pieces: list[bytes] | None = None, **options: object
+    body: bytes, api: str, pieces: list[bytes] | None = None, **options: object
 ) -> tuple[bytes, StreamRewriter]:
-    made = StreamRewriter("chat", emitter(wire), **options)
+    made = StreamRewriter("chat", emitter(api), **options)
     out = b"".join([made.feed(piece) for piece in pieces or [body]])
     return out + made.close(), made
 
@@ -41,27 +41,27 @@ def told(reply: Reply) -> list[tuple[str, str, object]]:
 
 
 @EACH
-def test_fragments_go_out_as_they_come(wire: str) -> None:
+def test_fragments_go_out_as_they_come(api: str) -> None:
     """Each piece is written with the event that brought it; the last character waits for what comes behind the call."""
-    made = StreamRewriter("chat", emitter(wire))
+    made = StreamRewriter("chat", emitter(api))
     texts, out = [], b""
     for piece in (BEGUN, call(entry(0, arguments='":[1,')), call(entry(0, arguments="2]} ")), text("After")):
         out += made.feed(piece)
         texts.append(written_calls(out)["a"])
-    closed = '{"x":[1,2]}' if wire == "chat" else '{"x":[1,2]'  # the others write nothing before the end of a call
+    closed = '{"x":[1,2]}' if api == "chat" else '{"x":[1,2]'  # the others write nothing before the end of a call
     assert texts == ['{"', '{"x":[1', '{"x":[1,2]', closed]
     out += made.feed(fin("tool_calls")) + made.close()
     assert written_calls(out) == {"a": '{"x":[1,2]} '}
-    assert told(read(wire, out)) == [("a", "f", {"x": [1, 2]})]
+    assert told(read(api, out)) == [("a", "f", {"x": [1, 2]})]
 
 
 @EACH
-def test_text_that_comes_after_a_call_stays_after_it(wire: str) -> None:
+def test_text_that_comes_after_a_call_stays_after_it(api: str) -> None:
     """Also behind a call that can't be written before the end, and for calls whose fragments are mixed."""
     late = call(entry(0, None, "f", '{"x":')) + text("One") + call(entry(1, "b", "g", '{"y":')) + text("Two")
     late += fragments("1 - - 2}", "0 - - 1}") + text("Three")
-    out, made = rewritten(late + fin("tool_calls") + DONE, wire)
-    reply = read(wire, out)
+    out, made = rewritten(late + fin("tool_calls") + DONE, api)
+    reply = read(api, out)
     assert (reply.text, [call[1:] for call in told(reply)]) == ("OneTwoThree", [("f", {"x": 1}), ("g", {"y": 2})])
     words = [b'"f"', b"One", b'"g"', b"Two", b"Three"]
     assert sorted(words, key=out.index) == words
@@ -78,48 +78,48 @@ def test_text_that_comes_after_a_call_stays_after_it(wire: str) -> None:
         call(entry(0, "a", "f", '"{\\"x\\":1}"')),  # encoded twice
     ],
 )
-def test_a_call_that_may_still_become_another_waits(wire: str, held: bytes) -> None:
+def test_a_call_that_may_still_become_another_waits(api: str, held: bytes) -> None:
     """It comes whole, at the end."""
-    made = StreamRewriter("chat", emitter(wire), tools=[Tool(name="f", description="", parameters={})])
+    made = StreamRewriter("chat", emitter(api), tools=[Tool(name="f", description="", parameters={})])
     out = made.feed(held + text("After"))
     assert written_calls(out) == {}
     out += made.feed(fin("tool_calls")) + made.close()
-    assert [call.arguments for call in read(wire, out).tool_calls] == [{"x": 1}]
+    assert [call.arguments for call in read(api, out).tool_calls] == [{"x": 1}]
 
 
 @EACH
 @each_row("pieces", [['{"x":1}', '{"x":1}'], ['{"x"', '{"x":1', '{"x":1}'], ['{"x":1}{"x":1}'], ['{"x":1} ', "\n"]])
-def test_known_damage_is_repaired_behind_what_was_written(wire: str, pieces: list[str]) -> None:
+def test_known_damage_is_repaired_behind_what_was_written(api: str, pieces: list[str]) -> None:
     """Repeated objects and growing snapshots begin as the arguments do, so that these can be ended."""
     body = call(entry(0, "a", "f", "")) + b"".join(call(entry(0, arguments=piece)) for piece in pieces)
-    out, made = rewritten(body + fin("tool_calls") + DONE, wire)
-    assert told(read(wire, out)) == told(made.reply) == [("a", "f", {"x": 1})]
+    out, made = rewritten(body + fin("tool_calls") + DONE, api)
+    assert told(read(api, out)) == told(made.reply) == [("a", "f", {"x": 1})]
 
 
 @EACH
-def test_a_call_that_is_not_handed_out_is_an_error(wire: str) -> None:
+def test_a_call_that_is_not_handed_out_is_an_error(api: str) -> None:
     """What was written can't be taken back: the answer fails, and nobody runs it."""
     body = BEGUN + call(entry(0, arguments='":1}')) + fin("who_knows") + DONE
-    whole, _ = rewritten(body, wire)
-    assert told(read(wire, whole)) == [("a", "f", {"x": 1})]
-    out, made = rewritten(BEGUN + fin("who_knows") + DONE, wire)
+    whole, _ = rewritten(body, api)
+    assert told(read(api, whole)) == [("a", "f", {"x": 1})]
+    out, made = rewritten(BEGUN + fin("who_knows") + DONE, api)
     assert isinstance(made.error, ProtocolError)
     with pytest.raises(UpstreamError, match="ended otherwise than it had begun"):
-        read(wire, out)
+        read(api, out)
 
 
 @EACH
 @each_row(("reason", "what"), [("length", "reached its limit"), ("content_filter", "was filtered")])
-def test_an_answer_that_reaches_its_limit_inside_a_call(wire: str, reason: str, what: str) -> None:
+def test_an_answer_that_reaches_its_limit_inside_a_call(api: str, reason: str, what: str) -> None:
     """Chat and Responses say so as OpenAI does, with a call that nobody can parse; Messages ends with an error."""
-    out, made = rewritten(text("Hm. ") + BEGUN + fin(reason) + DONE, wire)
+    out, made = rewritten(text("Hm. ") + BEGUN + fin(reason) + DONE, api)
     assert not looks_whole(written_calls(out)["a"])
-    if wire == "anthropic":
+    if api == "anthropic":
         assert isinstance(made.error, IncompleteStreamError)
         with pytest.raises(UpstreamError, match=what):
-            read(wire, out)
+            read(api, out)
         return
-    reply = read(wire, out)
+    reply = read(api, out)
     assert (reply.text, reply.tool_calls, reply.finish_reason, made.error) == ("Hm. ", [], reason, None)
 
 
@@ -133,7 +133,7 @@ def test_an_answer_that_reaches_its_limit_inside_a_call(wire: str, reason: str, 
         (['{"x":', '"a'], '{"x":"ab"}', True),
     ],
 )
-def test_pieces_and_wholes_that_differ(wire: str, pieces: list[str], whole: str, fits: bool) -> None:
+def test_pieces_and_wholes_that_differ(api: str, pieces: list[str], whole: str, fits: bool) -> None:
     """The whole is what is handed out: pieces that can't become it make the answer an error."""
     at = {"output_index": 0, "item_id": "i"}
     item = {"type": "function_call", "id": "i", "call_id": "a", "name": "f", "arguments": ""}
@@ -141,28 +141,28 @@ def test_pieces_and_wholes_that_differ(wire: str, pieces: list[str], whole: str,
     events += [{"type": "response.function_call_arguments.delta", **at, "delta": piece} for piece in pieces]
     events += [{"type": "response.function_call_arguments.done", **at, "arguments": whole}]
     events += [{"type": "response.completed", "response": {"status": "completed", "output": []}}]
-    made = StreamRewriter("responses", emitter(wire))
+    made = StreamRewriter("responses", emitter(api))
     out = b"".join([made.feed(event(one)) for one in events]) + made.close()
     assert (made.error is None) == fits
     if fits:
-        assert told(read(wire, out)) == told(made.reply)
+        assert told(read(api, out)) == told(made.reply)
     else:
         with pytest.raises(UpstreamError):
-            read(wire, out)
+            read(api, out)
 
 
 @EACH
-def test_a_cut_at_any_byte(wire: str) -> None:
+def test_a_cut_at_any_byte(api: str) -> None:
     """An answer that breaks off ends with an error, and no call in it looks whole."""
     body = text("Hm. ") + BEGUN + fragments("1 b g {}", '0 - - ":{"y":2}}')
     body += call(entry(2, "c", "h", '{"z":"}"')) + text("Then.") + call(entry(2, arguments="}")) + fin("tool_calls")
     for end in scale.some(range(len(body) - len(fin("tool_calls"))), 120):
-        out, made = rewritten(body[:end], wire)
+        out, made = rewritten(body[:end], api)
         assert made.error is not None
         assert not any(map(looks_whole, open_calls(out)))
         with pytest.raises(StreamError):
-            read(wire, out)
-        if wire == "anthropic":
+            read(api, out)
+        if api == "anthropic":
             stopped = {payload["index"] for payload in payloads(out) if payload["type"] == "content_block_stop"}
             assert not [
                 payload
@@ -174,22 +174,22 @@ def test_a_cut_at_any_byte(wire: str) -> None:
 
 
 @EACH
-def test_surrogate_halves_in_two_fragments(wire: str) -> None:
+def test_surrogate_halves_in_two_fragments(api: str) -> None:
     """A character that a server cut in two reaches the client as one."""
     halves = (entry(0, "a", "f", '{"x":"\ud83d'), entry(0, arguments='\udc4b"}'))
     written = [json.dumps({"choices": [{"delta": {"tool_calls": [half]}}]}) for half in halves]
     body = b"".join(f"data: {payload}\n\n".encode() for payload in written) + fin("tool_calls") + DONE
-    out, _ = rewritten(body, wire)
-    assert told(read(wire, out)) == [("a", "f", {"x": "\U0001f44b"})]
+    out, _ = rewritten(body, api)
+    assert told(read(api, out)) == [("a", "f", {"x": "\U0001f44b"})]
 
 
 @EACH
-def test_signed_calls_keep_what_their_provider_wants_back(wire: str) -> None:
+def test_signed_calls_keep_what_their_provider_wants_back(api: str) -> None:
     """Also where it comes behind the first arguments."""
     late = {"index": 0, "extra_content": {"google": {"thought_signature": "s"}}}
     body = BEGUN + call(late) + call(entry(0, arguments='":1}')) + fin("tool_calls") + DONE
-    out, _ = rewritten(body, wire)
-    assert (b'"thought_signature":"s"' in out) == (wire != "anthropic")
+    out, _ = rewritten(body, api)
+    assert (b'"thought_signature":"s"' in out) == (api != "anthropic")
 
 
 def test_id_and_model_are_the_servers() -> None:
@@ -200,7 +200,7 @@ def test_id_and_model_are_the_servers() -> None:
 
 @EACH
 @each_row("missing", [False, True])
-def test_arguments_that_have_lost_a_piece(wire: str, missing: bool) -> None:
+def test_arguments_that_have_lost_a_piece(api: str, missing: bool) -> None:
     """A client could not know that the rest, which happens to be an object, is not all: the answer fails."""
     at = {"output_index": 0, "item_id": "i"}
     item = {"type": "function_call", "id": "i", "call_id": "a", "name": "f", "arguments": ""}
@@ -209,42 +209,42 @@ def test_arguments_that_have_lost_a_piece(wire: str, missing: bool) -> None:
     events += [{"type": delta, **at, "delta": piece} for piece in ('{"x":"one', " two", '"}')]
     events += [{"type": "response.completed", "response": {"status": "completed", "output": []}}]
     numbered = [{**one, "sequence_number": number} for number, one in enumerate(events)]
-    made = StreamRewriter("responses", emitter(wire))
+    made = StreamRewriter("responses", emitter(api))
     out = b"".join([made.feed(event(one)) for one in numbered if not missing or one.get("delta") != " two"])
     out += made.close()
     if missing:
         assert isinstance(made.error, ProtocolError)
         with pytest.raises(UpstreamError):
-            read(wire, out)
+            read(api, out)
     else:
-        assert told(read(wire, out)) == [("a", "f", {"x": "one two"})]
+        assert told(read(api, out)) == [("a", "f", {"x": "one two"})]
 
 
 FIXTURES = sorted(Path(__file__).parents[3].glob("fixtures/*/*.sse"))
 
 
 @EACH
-def test_recorded_answers(wire: str) -> None:
+def test_recorded_answers(api: str) -> None:
     """Each is the same answer when it is written again, on any API; one that fails stays one."""
     for path in scale.some(FIXTURES, 60):
         recording = Recording.load(path.with_suffix(""))
-        check_rewritten(recording.adapter, recording.body, wire, recording.interrupted, **recording.options())
+        check_rewritten(recording.adapter, recording.body, api, recording.interrupted, **recording.options())
 
 
 @EACH
 @each_row("adapter", ["chat", "responses", "anthropic", "gemini"])
-def test_answers_of_the_corpus(adapter: str, wire: str) -> None:
+def test_answers_of_the_corpus(adapter: str, api: str) -> None:
     """The same for the recordings of real providers."""
     folder = corpus.folder() / "corpus" / adapter
     for path in scale.some(sorted(folder.rglob("*.sse")), 15):
-        check_rewritten(adapter, path.read_bytes(), wire)
+        check_rewritten(adapter, path.read_bytes(), api)
 
 
 # The kinds of calls that an API has a form for; None: all of them, as the items that they came as.
 HAS = {"chat": ("function", "custom"), "responses": None, "anthropic": ("function",)}
 
 
-def check_rewritten(adapter: str, body: bytes, wire: str, interrupted: str | None = None, **options: Any) -> None:
+def check_rewritten(adapter: str, body: bytes, api: str, interrupted: str | None = None, **options: Any) -> None:
     decoder = StreamDecoder(adapter, **options)
     try:
         decoder.feed(body)
@@ -252,55 +252,55 @@ def check_rewritten(adapter: str, body: bytes, wire: str, interrupted: str | Non
         expected: Reply | None = decoder.reply
     except StreamError:
         expected = None
-    made = StreamRewriter(adapter, emitter(wire), **options)
+    made = StreamRewriter(adapter, emitter(api), **options)
     out = b"".join([made.feed(piece) for piece in random_cut(body, Random(len(body)))])
     out += made.close(interrupted=interrupted)
     if expected is None or made.error is not None:
         assert made.error is not None
         if expected is not None:  # Anthropic's clients run what they have of a call
-            assert wire == "anthropic"
+            assert api == "anthropic"
             assert expected.finish_reason in ("length", "content_filter") or any(c.error for c in expected.tool_calls)
         assert not any(map(looks_whole, open_calls(out)))
         return
-    reply = read(wire, out)
-    has = HAS[wire]
+    reply = read(api, out)
+    has = HAS[api]
     calls = [(made.kind, made.name, made.arguments) for made in expected.tool_calls if has is None or made.kind in has]
     assert [(made.kind, made.name, made.arguments) for made in reply.tool_calls] == calls
     assert reply.text.strip() in (expected.text.strip(), (expected.text + (expected.refusal or "")).strip())
 
 
 @each_row("share", range(10))
-@each_row("server", sorted(call_streams.WIRES))
+@each_row("server", sorted(call_streams.APIS))
 def test_servers_with_random_habits(server: str, share: int) -> None:
     """On every API the client gets the calls that our own users get, or an error; no call that is open looks whole."""
     for seed, stream in call_streams.with_objects(server, range(share, scale.pick(2000, 120), 10)):
         reply = call_streams.read(server, stream, [stream.body]).reply
-        wire = WIRES[seed // 10 % 3]
-        made = StreamRewriter(server, emitter(wire))
+        api = APIS[seed // 10 % 3]
+        made = StreamRewriter(server, emitter(api))
         out = b"".join([made.feed(piece) for piece in random_cut(stream.body, Random(seed))])
         out += made.close(interrupted=stream.interrupted)
         if made.error is None:
             assert reply is not None, seed
             if not (reply.text or reply.reasoning or reply.tool_calls):  # an answer of nothing, its calls dropped
                 continue
-            calls = [repr((c.name, c.arguments, c.error)) for c in read(wire, out).tool_calls]
+            calls = [repr((c.name, c.arguments, c.error)) for c in read(api, out).tool_calls]
             assert sorted(calls) == sorted(repr((c.name, c.arguments, c.error)) for c in reply.tool_calls), seed
         else:
             assert reply is None or "lost_delta" in stream.used or reply.warnings, seed
             assert not any(map(looks_whole, open_calls(out))), seed
             with pytest.raises(StreamError):
-                read(wire, out)
+                read(api, out)
 
 
-@pytest.mark.parametrize("wire", WIRES)
-def test_calls_that_wait_for_another_keep_their_pieces_in_order(wire: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_calls_that_wait_for_another_keep_their_pieces_in_order(api: str) -> None:
     """A call whose arguments come first is written last, from its beginning to its end."""
     heads = call(*(entry(number, f"id_{number}", "f") for number in range(3)))
     third = fragments('2 - - {"a": "x', '1 - - {"b": 1}', '2 - - y"}')
     body = heads + third + call(entry(0, arguments='{"c": 2}')) + fin("tool_calls") + DONE
-    made = StreamRewriter("chat", emitter(wire))
+    made = StreamRewriter("chat", emitter(api))
     out = made.feed(body) + made.close()
-    assert [made.arguments for made in read(wire, out).tool_calls] == [{"c": 2}, {"b": 1}, {"a": "xy"}]
+    assert [made.arguments for made in read(api, out).tool_calls] == [{"c": 2}, {"b": 1}, {"a": "xy"}]
 
 
 def block(payload: dict[str, Any]) -> bytes:
@@ -323,7 +323,7 @@ def responses_call(number: int, *pieces: str) -> bytes:
 COMPLETED = block({"type": "response.completed", "response": {"id": "r", "status": "completed", "output": []}})
 
 
-@each_row("wire", ALL_WIRES)
+@each_row("api", ALL_APIS)
 @each_row(
     ("adapter", "body"),
     [
@@ -337,15 +337,15 @@ COMPLETED = block({"type": "response.completed", "response": {"id": "r", "status
     ],
     ids=["mixed", "whole", "third first", "index twice", "no index", "gaps", "output index"],
 )  # fmt: skip
-def test_calls_keep_their_order(adapter: str, body: bytes, wire: str) -> None:
+def test_calls_keep_their_order(adapter: str, body: bytes, api: str) -> None:
     """Calls are written in the order in which they are handed out, whichever began first."""
     body += (fin("tool_calls") + DONE) if adapter == "chat" else b""
     decoder = StreamDecoder(adapter)
     decoder.feed(body)
     decoder.close()
-    made = StreamRewriter(adapter, emitter(wire))
+    made = StreamRewriter(adapter, emitter(api))
     out = b"".join([made.feed(body[at : at + 1]) for at in range(len(body))]) + made.close()
-    assert told(read(wire, out)) == told(decoder.reply)
+    assert told(read(api, out)) == told(decoder.reply)
     assert made.error is None
 
 
@@ -369,11 +369,11 @@ LOST_HEAD = b"".join(map(block, [
 ]))  # fmt: skip
 
 
-@each_row("wire", ALL_WIRES)
-def test_a_call_that_waits_and_ends_otherwise(wire: str) -> None:
+@each_row("api", ALL_APIS)
+def test_a_call_that_waits_and_ends_otherwise(api: str) -> None:
     """Nothing was written of it, so it is written as it is handed out."""
-    made = StreamRewriter("responses", emitter(wire))
-    reply = read(wire, made.feed(LOST_HEAD) + made.close())
+    made = StreamRewriter("responses", emitter(api))
+    reply = read(api, made.feed(LOST_HEAD) + made.close())
     assert told(reply) == [("c0", "f", {}), ("c1", "f", {"b": 1}), ("c2", "f", {})]
 
 
@@ -391,7 +391,7 @@ BLOCKS = [
 ]
 
 
-@each_row("wire", ALL_WIRES)
+@each_row("api", ALL_APIS)
 @each_row(
     ("adapter", "body"),
     [
@@ -404,19 +404,19 @@ BLOCKS = [
     ],
     ids=["white space", "behind calls", "white space and a call", "refusal", "behind a call that waits", "blocks"],
 )
-def test_text_of_a_failed_answer(adapter: str, body: bytes, wire: str) -> None:
+def test_text_of_a_failed_answer(adapter: str, body: bytes, api: str) -> None:
     """It is written once, as far as the error has it: also what waited for a call that was cut off."""
     decoder = StreamDecoder(adapter)
     decoder.feed(body)
     with pytest.raises(StreamError) as failed:
         decoder.close()
-    made = StreamRewriter(adapter, emitter(wire))
+    made = StreamRewriter(adapter, emitter(api))
     out = made.feed(body) + made.close()
     with pytest.raises(StreamError) as again:
-        read(wire, out)
+        read(api, out)
     partials = [failed.value.partial, again.value.partial]
     said = [(one.text, one.refusal) if one else None for one in partials]
-    if wire in ("anthropic", "gemini"):  # where a refusal is a text
+    if api in ("anthropic", "gemini"):  # where a refusal is a text
         said = [("".join(part or "" for part in one), None) if one else None for one in said]
     assert said[0] == said[1]
 
@@ -433,25 +433,25 @@ BROKEN_ANSWERS = {
 }  # fmt: skip
 
 
-@each_row("wire", [*ALL_WIRES, "the same"])
+@each_row("api", [*ALL_APIS, "the same"])
 @each_row("adapter", BROKEN_ANSWERS)
-def test_broken_arguments_are_never_a_call_that_can_be_run(adapter: str, wire: str) -> None:
+def test_broken_arguments_are_never_a_call_that_can_be_run(adapter: str, api: str) -> None:
     """Clients that parse the text see that it is broken; for those that get an object the answer ends with an error."""
     body = BROKEN_ANSWERS[adapter]
     assert [made.error for made in read(adapter, body).tool_calls] == ["invalid_json"]
-    if wire == "the same":
+    if api == "the same":
         repair = RepairSettings().stream(adapter, {"stream": True})
-        wire, out = adapter, repair.feed(body) + repair.close()
+        api, out = adapter, repair.feed(body) + repair.close()
     else:
-        made = StreamRewriter(adapter, emitter(wire))
+        made = StreamRewriter(adapter, emitter(api))
         out = made.feed(body) + made.close()
-    if wire in ("chat", "responses"):
-        assert [made.error for made in read(wire, out).tool_calls] == ["invalid_json"]
+    if api in ("chat", "responses"):
+        assert [made.error for made in read(api, out).tool_calls] == ["invalid_json"]
         assert not any(map(looks_whole, written_calls(out).values()))
         return
     assert b"functionCall" not in out
     with pytest.raises(UpstreamError, match=r"the arguments of f0? are broken or not complete"):
-        read(wire, out)
+        read(api, out)
 
 
 @pytest.mark.parametrize(("raw", "runs"), [('{"input": "rm -rf /tm', False), ("*** Begin Patch", True)])
@@ -465,23 +465,23 @@ def test_the_text_of_a_custom_tool(raw: str, runs: bool) -> None:
     assert (rewriter.error is None) == runs
 
 
-@each_row("wire", ["chat", "responses", "anthropic"])
+@each_row("api", ["chat", "responses", "anthropic"])
 @each_row("mend", [False, True])
-def test_a_finish_reason_that_nobody_said(wire: str, mend: bool) -> None:
+def test_a_finish_reason_that_nobody_said(api: str, mend: bool) -> None:
     """None is made up, unless that is asked for; text and calls are the same."""
     body = text("A") + call(entry(0, "a", "f", '{"x":1}')) + DONE
-    made = StreamRewriter("chat", emitter(wire, mend_finish=mend))
-    reply = read(wire, made.feed(body) + made.close())
+    made = StreamRewriter("chat", emitter(api, mend_finish=mend))
+    reply = read(api, made.feed(body) + made.close())
     assert (reply.text, told(reply)) == ("A", [("a", "f", {"x": 1})])
     assert (reply.raw_finish_reason is None) == (not mend)
 
 
-@each_row("wire", ALL_WIRES)
-def test_a_call_that_may_lack_its_arguments(wire: str) -> None:
+@each_row("api", ALL_APIS)
+def test_a_call_that_may_lack_its_arguments(api: str) -> None:
     """No arguments are written as an empty object, which could be run: the answer ends with an error."""
     body = fragments("- - f", '0 b g {"x":1}', "3 - - {}")
     body += fin("tool_calls") + DONE
     assert [made.error for made in read("chat", body).tool_calls] == ["invalid_json", None]
-    made = StreamRewriter("chat", emitter(wire))
+    made = StreamRewriter("chat", emitter(api))
     with pytest.raises(UpstreamError, match="the arguments of f are broken or not complete"):
-        read(wire, made.feed(body) + made.close())
+        read(api, made.feed(body) + made.close())

@@ -7,15 +7,15 @@ import random
 
 import pytest
 
-from right_answers import WIRES, Made
+from right_answers import APIS, Made
 from streamfold_repair.stream_repair import RepairSettings, UnreadError
 
 CASES = 300
 CALLS = (b"function_call", b"tool_use", b"functionCall", b"tool_calls")
 
 
-def stream(wire: str, seed: int) -> Made:
-    return WIRES[wire](random.Random(seed), stream=True)
+def stream(api: str, seed: int) -> Made:
+    return APIS[api](random.Random(seed), stream=True)
 
 
 def events(body: bytes) -> list[bytes]:
@@ -24,24 +24,24 @@ def events(body: bytes) -> list[bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wire", WIRES)
-def test_a_right_stream_passes_unchanged_however_it_is_cut(wire: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_a_right_stream_passes_unchanged_however_it_is_cut(api: str) -> None:
     """A stream with nothing to fix goes through byte for byte."""
     for seed in range(CASES):
-        request, body = stream(wire, seed)
-        repair = RepairSettings().stream(wire, request)
+        request, body = stream(api, seed)
+        repair = RepairSettings().stream(api, request)
         given = [body[at : at + 7] for at in range(0, len(body), 7)] if seed % 3 == 0 else [body]
         out = b"".join(map(repair.feed, given)) + repair.close()
         assert out == body, (seed, repair.repaired)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wire", WIRES)
-def test_a_right_whole_answer_passes_unchanged(wire: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_a_right_whole_answer_passes_unchanged(api: str) -> None:
     """An answer that is not streamed, with nothing to fix, is the very bytes of the server."""
     for seed in range(CASES):
-        request, body = WIRES[wire](random.Random(seed), stream=False)
-        repair = RepairSettings().whole(wire, request)
+        request, body = APIS[api](random.Random(seed), stream=False)
+        repair = RepairSettings().whole(api, request)
         try:
             out = repair.repair(body)
         except UnreadError:
@@ -50,14 +50,14 @@ def test_a_right_whole_answer_passes_unchanged(wire: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wire", WIRES)
-def test_texts_and_refusals_wait_for_nothing(wire: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_texts_and_refusals_wait_for_nothing(api: str) -> None:
     """Each event of an answer without calls goes through at once; only the finish reason waits for the end."""
     for seed in range(CASES):
-        request, body = stream(wire, seed)
+        request, body = stream(api, seed)
         if any(word in body for word in (*CALLS, b"custom_tool")):
             continue
-        repair = RepairSettings().stream(wire, request)
+        repair = RepairSettings().stream(api, request)
         for event in events(body):
             out = repair.feed(event)
             is_end = any(word in event for word in (b'_reason": "', b'_reason":"', b"finishReason", b"usage", b"DONE"))
@@ -65,23 +65,23 @@ def test_texts_and_refusals_wait_for_nothing(wire: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wire", WIRES)
-def test_whole_events_go_on_before_a_broken_connection(wire: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_whole_events_go_on_before_a_broken_connection(api: str) -> None:
     """What came before the event that broke off is written; in Chat Completions but for the end of a call."""
     checked = 0
     for seed in range(CASES):
-        request, body = stream(wire, seed)
+        request, body = stream(api, seed)
         pick = random.Random(seed)
         for cut in pick.sample(range(1, len(body)), 5):
             whole = b"".join(event for event in events(body[:cut]) if body[:cut].count(event))
-            repair = RepairSettings().stream(wire, request)
+            repair = RepairSettings().stream(api, request)
             out = repair.feed(body[:cut])
             end = repair.close(interrupted="the connection broke")
             if repair.repaired.reply is not None:  # it had ended before
                 assert out + end
                 continue
             out += repair.left
-            if wire == "chat" and any(word in whole for word in (*CALLS, b"custom")):
+            if api == "chat" and any(word in whole for word in (*CALLS, b"custom")):
                 assert set(events(out)) <= set(events(whole)), (seed, cut)
             elif not out.startswith(whole):  # a finish reason alone is no answer: the error takes its place
                 ends = (b'finish_reason":"', b'finish_reason": "', b"finishReason", b"stop_reason")

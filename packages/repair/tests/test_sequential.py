@@ -20,7 +20,7 @@ from tables import each_row
 
 FOLDER = Path(__file__).parents[3] / "fixtures"
 NAMES = sorted(f"{file.parent.name}/{file.stem}" for file in FOLDER.glob("*/*.sse"))
-WIRES = ("chat", "responses", "anthropic", "gemini")
+APIS = ("chat", "responses", "anthropic", "gemini")
 
 
 def one_by_one(body: bytes) -> list[list[str]]:
@@ -59,9 +59,9 @@ def means(arguments: str) -> Any:
         return arguments
 
 
-def check_one_by_one(out: bytes, reply: Reply, wire: str) -> None:
+def check_one_by_one(out: bytes, reply: Reply, api: str) -> None:
     """The calls that such a reader finds are those of the reply."""
-    ids = wire != "gemini"
+    ids = api != "gemini"
     found = [(made[0] if ids else "", made[1], means(made[2])) for made in one_by_one(out)]
     wanted = [(one.id if ids else "", one.name, means(one.raw_arguments)) for one in reply.tool_calls]
     assert sorted(map(repr, found)) == sorted(map(repr, wanted))
@@ -85,19 +85,19 @@ def said(reply: Reply) -> list[str]:
     return sorted("".join((reply.text + (reply.refusal or "")).split()))
 
 
-@each_row("server", sorted(call_streams.WIRES))
-@each_row("wire", WIRES)
-def test_calls_whose_fragments_are_mixed(wire: str, server: str) -> None:
+@each_row("server", sorted(call_streams.APIS))
+@each_row("api", APIS)
+def test_calls_whose_fragments_are_mixed(api: str, server: str) -> None:
     """Each call is whole before the next one begins, on every API, whatever habits the server has."""
     for seed, stream in whole_streams(server, scale.pick(2000, 80)):
-        made = StreamRewriter(server, emitter(wire))
+        made = StreamRewriter(server, emitter(api))
         out = b"".join(map(made.feed, random_cut(stream.body, Random(seed))))
         out += made.close(interrupted=stream.interrupted)
         if made.error is None and made.reply.finish_reason not in ("length", "content_filter"):
-            check_one_by_one(out, made.reply, wire)
+            check_one_by_one(out, made.reply, api)
             if is_nothing(made.reply):  # its calls were dropped: what is left is an answer of nothing
                 continue
-            assert said(read(wire, out)) == said(made.reply), seed
+            assert said(read(api, out)) == said(made.reply), seed
 
 
 # A whole call in one event, which goes on as it came: who reads the pieces alone has none of it from any server.

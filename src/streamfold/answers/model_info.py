@@ -47,7 +47,7 @@ class BackendInfo:
         url: its base URL, without secrets.
         model: the model that is asked there; None if each request names one.
         problem: what its configuration lacks; None: nothing.
-        wires: returns the name of the wire format on which a model is asked; None: it is the same for all.
+        apis: returns the name of the wire format on which a model is asked; None: it is the same for all.
         prices: returns what finds out what an answer of a model costs there, or None if nothing can.
         refused_members: members of a body that it refuses, though others of its wire format know them.
         extra_body: members that its configuration adds to every body.
@@ -60,7 +60,7 @@ class BackendInfo:
     url: str
     model: str | None
     problem: str | None = None
-    wires: Callable[[str], str] | None = field(default=None, repr=False, compare=False)
+    apis: Callable[[str], str] | None = field(default=None, repr=False, compare=False)
     prices: Callable[[str], Pricing | None] | None = field(default=None, repr=False, compare=False)
     refused_members: tuple[str, ...] = field(default=(), repr=False, compare=False)
     extra_body: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -70,7 +70,7 @@ class BackendInfo:
 
     def adapter_of(self, model: str | None) -> str:
         """Returns the name of the wire format on which a model is asked; None: its own model."""
-        return self.adapter if model is None or self.wires is None else self.wires(model)
+        return self.adapter if model is None or self.apis is None else self.apis(model)
 
     def cost(self, usage: Usage, model: str | None = None) -> Cost | None:
         """Returns what so many tokens of a model cost, by default its own; None if that is not known before."""

@@ -88,7 +88,7 @@ class Provider(BaseChatModel):
         provider, else the file's `default`. A mapping is used as it is; no file is read for it.
 
         Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, auth, issuer,
-        model, model_family, families, wire, dialect, escape_special_tokens, renders_templates, quirks, headers,
+        model, model_family, families, api, dialect, escape_special_tokens, renders_templates, quirks, headers,
         options, unsupported_options, extra_body, timeouts, max_retries, limits, transport, http2, coalesce, rpm, tpm,
         max_concurrent, max_cost_per_day, rate_limits, fallback, capabilities, prices, batches, models, turn_cache; a
         mapping may start from the catalogue with the key `profile`. The providers that `fallback` names are asked when
@@ -260,9 +260,9 @@ class Provider(BaseChatModel):
 
     def __repr__(self) -> str:
         profile, others = self.profile, ", ".join(model.name for model in self.fallbacks)
-        wire, url = profile.adapter_of(profile.model), shown_url(profile.base_url)
+        api, url = profile.adapter_of(profile.model), shown_url(profile.base_url)
         more = f" fallbacks={others}" if others else ""
-        return f"<Provider {self.name} {wire} {url} model={profile.model!r}{more}>"
+        return f"<Provider {self.name} {api} {url} model={profile.model!r}{more}>"
 
     def _stream(self, arguments: ChatParams) -> ChatStream:
         cache = self.turn_cache

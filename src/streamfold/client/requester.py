@@ -223,13 +223,13 @@ class Requester:
         if (facts := self._models.get(model)) is None:
             if len(self._models) >= _MOST_MODELS:
                 self._models = {}
-            profile, wire = self._profile, self._profile.adapter_of(model)
-            quirks = f"{wire} {sorted(profile.quirks_of(model).items())}"
+            profile, api = self._profile, self._profile.adapter_of(model)
+            quirks = f"{api} {sorted(profile.quirks_of(model).items())}"
             made = profile.make_adapter(model)
             family, made.family = made.family, NO_FAMILY  # it is shared: each request says what its model is
             self._adapters.setdefault(quirks, made)
-            origin = profile.issuer or f"{wire} {shown_url(profile.base_url)}"
-            facts = self._models[model] = _Model(wire, family, origin, quirks, ModelPrices.of(profile, model))
+            origin = profile.issuer or f"{api} {shown_url(profile.base_url)}"
+            facts = self._models[model] = _Model(api, family, origin, quirks, ModelPrices.of(profile, model))
         return facts
 
     def _pricing(self, model: str) -> ProfilePricing:

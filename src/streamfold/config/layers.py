@@ -142,8 +142,8 @@ def _merge(base: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     if above.get("adapter", base.get("adapter", "chat")) != base.get("adapter", "chat"):
         _drop_quirks(merged)  # they belong to the other adapter
-    if "adapter" in above and "wire" not in above:
-        merged.pop("wire", None)  # whoever writes an adapter chooses the API
+    if "adapter" in above and "api" not in above:
+        merged.pop("api", None)  # whoever writes an adapter chooses the API
     if "api_key_env" in above:
         merged.pop("api_key", None)  # it would win over the variable
     models = _models(merged, above)

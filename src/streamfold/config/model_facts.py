@@ -216,7 +216,7 @@ class EndpointModels:
         adapter: str
         base_url: str
         dialect: str | None
-        wire: str | None
+        api: str | None
         model_family: str | None
         families: str | None
         quirks: dict[str, Any]
@@ -236,9 +236,9 @@ class EndpointModels:
 
     def adapter_of(self, model: str | None) -> str:
         """Returns the wire format on which a model is asked. It is the same for all requests of a conversation."""
-        if self.wire is None or self.adapter not in ("chat", "responses"):
+        if self.api is None or self.adapter not in ("chat", "responses"):
             return self.adapter
-        return self.wire if self.wire != "auto" else "chat" if self.family_of(model).takes_chat else "responses"
+        return self.api if self.api != "auto" else "chat" if self.family_of(model).takes_chat else "responses"
 
     def capabilities_of(self, model: str | None) -> Capabilities:
         """Returns the known capabilities of a model; without one, those of all models of the endpoint."""
@@ -292,7 +292,7 @@ class EndpointModels:
             return bool(self.quirks.get("hosted", True))
         host = self._host()
         if host is None:  # not known yet: an endpoint with both of OpenAI's APIs is OpenAI's own, or Azure
-            return self.wire is not None
+            return self.api is not None
         return is_first_party_host(vendor, host)
 
     def _host(self) -> str | None:

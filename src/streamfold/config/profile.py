@@ -205,7 +205,7 @@ class ModelConfig(CapabilitiesConfig, total=False):
     samples_while_thinking: bool
     temperature_max: float
     stop: Literal["yes", "no"]
-    wires: Sequence[str]
+    apis: Sequence[str]
     tools_on_chat: Literal["yes", "effort_none", "no"]
     reasoning_back: Literal["loop", "all", "required"]
     keep: Mapping[str, Any]
@@ -229,7 +229,7 @@ class ProviderConfig(TypedDict, total=False):
     key_header: str | None
     auth: Literal["key", "sigv4", "google", "entra"] | None
     auth_scope: str | None
-    wire: Literal["auto", "chat", "responses"] | None
+    api: Literal["auto", "chat", "responses"] | None
     issuer: str | None
     model: str | None
     model_family: str | None
@@ -354,7 +354,7 @@ class Profile(EndpointModels, Table):
             one of Microsoft Entra ID, by the chain of credentials that Azure's tools use (extra `azure`).
         auth_scope: what these credentials are for, if it is not the usual: the scope of a token; for "sigv4" the name
             of the service, such as "bedrock-mantle".
-        wire: for endpoints that have both Chat Completions and the Responses API. "auto": Chat Completions, and the
+        api: for endpoints that have both Chat Completions and the Responses API. "auto": Chat Completions, and the
             Responses API for models that take no tools on the other, or are served there alone, at the maker's own
             address; "chat" or "responses": always that one. Default: what `adapter` says. Where it is another API than
             that of `adapter`, the quirks of this provider do not count.
@@ -431,7 +431,7 @@ class Profile(EndpointModels, Table):
     key_header: Annotated[str, validated_by(_is_header)] = "Authorization"
     auth: Literal["key", "sigv4", "google", "entra"] = "key"
     auth_scope: str | None = None
-    wire: Literal["auto", "chat", "responses"] | None = None
+    api: Literal["auto", "chat", "responses"] | None = None
     issuer: str | None = None
     model: Annotated[str, validated_by(check_references)] | None = None
     model_family: str | None = None

@@ -135,14 +135,14 @@ class _Connector(aiohttp.TCPConnector):
             transport, protocol = connection.transport, connection.protocol
             if transport is None or protocol is None:
                 return connection  # it is new and was closed at once, which whoever writes to it will notice
-            wire = transport.get_protocol()
-            if not isinstance(wire, _GuardedProtocol):
-                wire = _GuardedProtocol(transport, protocol)
-                transport.set_protocol(wire)
-            elif not wire.is_silent():
+            guard = transport.get_protocol()
+            if not isinstance(guard, _GuardedProtocol):
+                guard = _GuardedProtocol(transport, protocol)
+                transport.set_protocol(guard)
+            elif not guard.is_silent():
                 connection.close()
                 continue
-            wire.begin(connection)
+            guard.begin(connection)
             return connection
 
 
@@ -210,9 +210,9 @@ class _Body(httpx.AsyncByteStream):
         connection = response.connection
         self._protocol = None if connection is None else connection.protocol
         if connection is not None:
-            wire = None if connection.transport is None else connection.transport.get_protocol()
-            if isinstance(wire, _GuardedProtocol):
-                wire.reader = self
+            guard = None if connection.transport is None else connection.transport.get_protocol()
+            if isinstance(guard, _GuardedProtocol):
+                guard.reader = self
             else:
                 self.lost()
 

@@ -41,7 +41,7 @@ _KEPT = re.compile(
     r"|(x-|msh-|apim-)?request-id|x-trace-id",
     re.IGNORECASE,
 )
-_NO_WIRE = "none"
+_NO_API = "none"
 _LONGEST_NAME = 100  # characters; file systems allow 255 bytes with all suffixes
 
 
@@ -123,20 +123,20 @@ def build_recording(capture: Capture, secrets: Sequence[str], adapter: str | Non
 def _with_expectation(recording: Recording) -> Recording:
     """Returns the recording with `complete` and, if its wire format is known, `expect` filled in."""
     ended, said_so = recording.ended, False
-    if recording.adapter != _NO_WIRE:
+    if recording.adapter != _NO_API:
         decoder = StreamDecoder(recording.adapter, **recording.options())
         decoder.feed(recording.body)
         said_so = decoder.done  # then it does not matter who closed it, and when
     complete = not ended or said_so
     broken = recording.broken or not complete
     recording = replace(recording, complete=complete, broken=broken, ended=ended if broken else "")
-    return recording if recording.adapter == _NO_WIRE else replace(recording, expect=expected(recording))
+    return recording if recording.adapter == _NO_API else replace(recording, expect=expected(recording))
 
 
 def _adapter_of(path: str, adapter: str | None) -> str:
     if adapter and find_adapter(adapter)().handles_path(path):
         return adapter
-    return adapter_by_path(path) or _NO_WIRE
+    return adapter_by_path(path) or _NO_API
 
 
 def _cuts(pieces: Sequence[tuple[float, bytes]]) -> list[Cut]:

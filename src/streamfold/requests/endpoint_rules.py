@@ -276,26 +276,26 @@ def _by_tool(request: Request, wanted: ResponseFormat, warnings: list[ReplyWarni
 def _rename_tools(request: Request, rule: re.Pattern[str]) -> tuple[Request, list[ReplyWarning]]:
     """Renames tools to names that the endpoint accepts, everywhere in the request."""
     taken = {tool.name for tool in request.tools}
-    wire: dict[str, str] = {}
+    sent: dict[str, str] = {}
     for tool in request.tools:
-        if tool.kind != "function" or tool.name in wire or rule.fullmatch(tool.name):
+        if tool.kind != "function" or tool.name in sent or rule.fullmatch(tool.name):
             continue
-        wire[tool.name] = made = _wire_name(tool.name, rule, taken)
+        sent[tool.name] = made = _sent_name(tool.name, rule, taken)
         taken.add(made)
-    if not wire:
+    if not sent:
         return request, []
     request = replace(
         request,
-        tools=tuple(replace(tool, name=wire.get(tool.name, tool.name)) for tool in request.tools),
-        tool_choice=_renamed_choice(request.tool_choice, wire),
-        messages=tuple(_renamed_message(message, wire) for message in request.messages),
-        names={**request.names, **{made: name for name, made in wire.items()}},
+        tools=tuple(replace(tool, name=sent.get(tool.name, tool.name)) for tool in request.tools),
+        tool_choice=_renamed_choice(request.tool_choice, sent),
+        messages=tuple(_renamed_message(message, sent) for message in request.messages),
+        names={**request.names, **{made: name for name, made in sent.items()}},
     )
-    detail = ", ".join(f"{name!r} as {made!r}" for name, made in wire.items())
+    detail = ", ".join(f"{name!r} as {made!r}" for name, made in sent.items())
     return request, [ReplyWarning("tool_renamed", f"sent under names that the provider takes: {detail}")]
 
 
-def _wire_name(name: str, rule: re.Pattern[str], taken: set[str]) -> str:
+def _sent_name(name: str, rule: re.Pattern[str], taken: set[str]) -> str:
     made = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     mark = sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
     candidates = (made, f"tool_{made}", f"{made[:50]}_{mark}", f"tool_{made[:40]}_{mark}") if name else ()
@@ -305,18 +305,18 @@ def _wire_name(name: str, rule: re.Pattern[str], taken: set[str]) -> str:
     raise ConfigError(f"no tool can be called {name!r} with this provider: choose another name")
 
 
-def _renamed_choice(choice: ReadToolChoice, wire: Mapping[str, str]) -> ReadToolChoice:
+def _renamed_choice(choice: ReadToolChoice, sent: Mapping[str, str]) -> ReadToolChoice:
     match choice:
         case NamedTool(name):
-            return replace(choice, name=wire.get(name, name))
+            return replace(choice, name=sent.get(name, name))
         case AllowedTools(names, mode):
-            return AllowedTools(tuple(wire.get(name, name) for name in names), mode)
+            return AllowedTools(tuple(sent.get(name, name) for name in names), mode)
         case _:
             return choice
 
 
-def _renamed_message(message: Message, wire: Mapping[str, str]) -> Message:
+def _renamed_message(message: Message, sent: Mapping[str, str]) -> Message:
     """Returns a copy with the calls of earlier turns under the same names as the tools."""
-    if not any(call.name in wire for call in message.tool_calls):
+    if not any(call.name in sent for call in message.tool_calls):
         return message
-    return replace(message, tool_calls=tuple(replace(c, name=wire.get(c.name, c.name)) for c in message.tool_calls))
+    return replace(message, tool_calls=tuple(replace(c, name=sent.get(c.name, c.name)) for c in message.tool_calls))

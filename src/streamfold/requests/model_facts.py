@@ -97,7 +97,7 @@ class ModelFacts:
         samples_while_thinking: whether they are accepted, and have an effect, while it thinks.
         temperature_max: the highest temperature.
         stop: whether texts to stop at are accepted.
-        wires: the wire formats that the maker serves it on, if not all of its own.
+        apis: the wire formats that the maker serves it on, if not all of its own.
         tools_on_chat: whether Chat Completions takes tools: "effort_none": only without thinking.
         reasoning_back: what of its reasoning the conversation has to hold: that of the calls under way ("loop"), a
             field for it in any case ("required"), or that of all turns ("all").
@@ -117,7 +117,7 @@ class ModelFacts:
     samples_while_thinking: bool | None = None
     temperature_max: float | None = None
     stop: Literal["yes", "no"] | None = None
-    wires: tuple[str, ...] | None = None
+    apis: tuple[str, ...] | None = None
     tools_on_chat: Literal["yes", "effort_none", "no"] | None = None
     reasoning_back: Literal["loop", "all", "required"] | None = None
     keep: dict[str, Any] | None = None
@@ -143,7 +143,7 @@ _OF_THE_SERVER = (
     "sampling", "samples_while_thinking", "temperature_max", "stop", "keep", "max_output_tokens",
     "tools", "forced_choice", "parallel_calls", "structured_output",
 )  # fmt: skip
-_OF_THE_MAKER = ("wires", "tools_on_chat")
+_OF_THE_MAKER = ("apis", "tools_on_chat")
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class Family(ModelFacts):
     @property
     def takes_chat(self) -> bool:
         """Whether Chat Completions is enough: it serves these models, and takes tools however much they think."""
-        served = self.wires is None or "chat" in self.wires
+        served = self.apis is None or "chat" in self.apis
         return served and self.tools_on_chat in (None, "yes")
 
     def over(self, others: Mapping[str, Any]) -> Family:

@@ -114,8 +114,8 @@ def _check_tools_with_reasoning(options: Options, fitting: _FitContext) -> Optio
     family, model, asked = fitting.family, fitting.model, options.reasoning_effort
     if not (fitting.rules.chat and fitting.tools):
         return options
-    instead = 'use the Responses API: provider "openai-responses", or wire = "responses"'
-    if family.tools_on_chat == "no" or (family.wires is not None and "chat" not in family.wires):
+    instead = 'use the Responses API: provider "openai-responses", or api = "responses"'
+    if family.tools_on_chat == "no" or (family.apis is not None and "chat" not in family.apis):
         raise ConfigError(f"{model} takes no tools on Chat Completions: {instead}")
     if family.tools_on_chat != "effort_none" or asked == "none" or "reasoning_effort" in options.extra_body:
         return options

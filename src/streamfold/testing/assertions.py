@@ -292,14 +292,14 @@ class _Folding:
 
     Attributes:
         make: makes a new decoder.
-        wire: returns the bytes to feed for some pieces.
+        api: returns the bytes to feed for some pieces.
         interrupted: how the connection broke off at the end, if it did.
     """
 
     name: str
     content: bytes | str
     make: Callable[[], StreamDecoder]
-    wire: Callable[[Sequence[Any]], Iterable[bytes]]
+    api: Callable[[Sequence[Any]], Iterable[bytes]]
     interrupted: str | None = None
 
     def fold(self, pieces: Sequence[bytes | str]) -> Outcome:
@@ -308,7 +308,7 @@ class _Folding:
         decoder, chunks = self.make(), list[StreamChunk]()
         outcome: Outcome
         try:
-            for data in self.wire(pieces):
+            for data in self.api(pieces):
                 chunks += decoder.feed(data)
             chunks += decoder.end(interrupted=self.interrupted)
             decoder.close()

@@ -56,7 +56,7 @@ class ReasoningDelta(PicklableSlots):
 
 @dataclass(slots=True)
 class RefusalDelta(PicklableSlots):
-    """Text by which the model declines, on the wires that keep it apart."""
+    """Text by which the model declines, on the APIs that keep it apart."""
 
     text: str
     part: PartRef | None = None

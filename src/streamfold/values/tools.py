@@ -366,7 +366,7 @@ def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
         case _:
             raise ConfigError(
                 f"tool_choice is 'auto', 'none', 'required', NamedTool(name), AllowedTools(names) or a dict of either"
-                f" wire, not {choice!r}{_meant(choice, names)}"
+                f" API, not {choice!r}{_meant(choice, names)}"
             )
     if isinstance(read, AllowedTools):
         allowed_names: Any = read.names

@@ -15,7 +15,7 @@ from servers import STREAM, Connection, framed
 # uvicorn runs on asyncio
 pytestmark = [pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning"), pytest.mark.one_loop]
 
-WIRES = {"chat": "@ai-sdk/openai-compatible", "responses": "@ai-sdk/openai", "messages": "@ai-sdk/anthropic"}
+APIS = {"chat": "@ai-sdk/openai-compatible", "responses": "@ai-sdk/openai", "messages": "@ai-sdk/anthropic"}
 USAGE = event({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}})
 GREEN = text("Both are green.") + fin("stop") + USAGE + DONE
 # Nothing is looked up or loaded: the list of models, plugins, updates, language servers.
@@ -34,8 +34,8 @@ def notes(tmp_path: Path) -> tuple[Path, Path]:
     return two_files(tmp_path)
 
 
-@pytest.fixture(params=WIRES)
-def wire(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=APIS)
+def api(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
@@ -47,10 +47,10 @@ def edit(file: Path) -> tuple[str, Any]:
     return "edit", {"filePath": str(file), "oldString": "blue", "newString": "green"}
 
 
-async def ask(opencode: Path, folder: Path, wire: str, answers: list[Any]) -> Run:
+async def ask(opencode: Path, folder: Path, api: str, answers: list[Any]) -> Run:
     def environment(address: str, home: Path) -> dict[str, str]:
         options = {"baseURL": f"{address}/v1", "apiKey": KEY}
-        provider = {"npm": WIRES[wire], "options": options, "models": {"main": {"name": "main"}}}
+        provider = {"npm": APIS[api], "options": options, "models": {"main": {"name": "main"}}}
         config = {"provider": {"gateway": provider}, "model": "gateway/main", "autoupdate": False, "share": "disabled"}
         file = home / "opencode.json"
         file.write_text(json.dumps(config))
@@ -60,10 +60,10 @@ async def ask(opencode: Path, folder: Path, wire: str, answers: list[Any]) -> Ru
     return await run(folder, answers, command, environment)
 
 
-async def test_a_loop_of_tools_edits_files(opencode: Path, tmp_path: Path, notes: tuple[Path, Path], wire: str) -> None:
+async def test_a_loop_of_tools_edits_files(opencode: Path, tmp_path: Path, notes: tuple[Path, Path], api: str) -> None:
     """On each API: parallel calls are run, results and thinking go back, the files have changed, exit 0."""
     answers = [called(*map(read, notes)), called(*map(edit, notes)), GREEN]
-    code, out, _, requests = await ask(opencode, tmp_path, wire, answers)
+    code, out, _, requests = await ask(opencode, tmp_path, api, answers)
     assert (code, out.strip()) == (0, "Both are green.")
     assert [file.read_text() for file in notes] == ["The sky is green.\n", "The sea is green.\n"]
     assistant, *results = requests[1]["messages"][-3:]
@@ -75,7 +75,7 @@ async def test_a_loop_of_tools_edits_files(opencode: Path, tmp_path: Path, notes
 
 
 async def test_a_stream_that_breaks_in_a_call(
-    opencode: Path, tmp_path: Path, notes: tuple[Path, Path], wire: str
+    opencode: Path, tmp_path: Path, notes: tuple[Path, Path], api: str
 ) -> None:
     """Nothing of it is run. opencode asks again, but for the Messages API, where it ends with our error."""
 
@@ -83,9 +83,9 @@ async def test_a_stream_that_breaks_in_a_call(
         await connection.send(STREAM, framed(called(edit(notes[0])).partition(b"data: [DONE]")[0][:-90]))
 
     answers = [called(*map(read, notes)), broken, GREEN]
-    code, out, err, requests = await ask(opencode, tmp_path, wire, answers)
+    code, out, err, requests = await ask(opencode, tmp_path, api, answers)
     assert notes[0].read_text() == "The sky is blue.\n"
-    if wire == "messages":
+    if api == "messages":
         assert (code, len(requests)) == (1, 2)
         assert "the connection broke" in err
     else:

@@ -77,18 +77,18 @@ class Client:
         self._log = log
         self.versions: dict[str, str] = self._read()
 
-    def ask(self, base_url: str, wire: str, model: str, prompt: str = "?", **rest: Any) -> dict[str, Any]:
+    def ask(self, base_url: str, api: str, model: str, prompt: str = "?", **rest: Any) -> dict[str, Any]:
         """What the client reads of an answer."""
-        command = {"base_url": base_url, "key": KEY, "wire": wire, "model": model, "prompt": prompt, "tools": []}
+        command = {"base_url": base_url, "key": KEY, "api": api, "model": model, "prompt": prompt, "tools": []}
         assert self._process.stdin
         self._process.stdin.write(json.dumps({**command, "options": {}, "loop": False, **rest}) + "\n")
         self._process.stdin.flush()
         return self._read()
 
-    def at_most(self, tokens: int, wire: str) -> dict[str, Any]:
+    def at_most(self, tokens: int, api: str) -> dict[str, Any]:
         """The option for so many tokens, in this client's words."""
-        in_words_of_the_wire = wire == "responses" and self.name != "langchain-openai" and "ai-sdk" not in self.name
-        return {"max_output_tokens" if in_words_of_the_wire else "max_tokens": tokens}
+        in_words_of_the_api = api == "responses" and self.name != "langchain-openai" and "ai-sdk" not in self.name
+        return {"max_output_tokens" if in_words_of_the_api else "max_tokens": tokens}
 
     @property
     def blind_to_reasoning(self) -> tuple[str, ...]:
@@ -147,10 +147,10 @@ def folder() -> Path:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Each client on each API that it speaks; without clients there is one test of each kind, to be skipped."""
     if "client" in metafunc.fixturenames:
-        pairs = [(name, wire) for name, (*_, wires) in CLIENTS.items() for wire in wires]
+        pairs = [(name, api) for name, (*_, apis) in CLIENTS.items() for api in apis]
         if not os.environ.get("STREAMFOLD_CLIENTS"):
-            pairs = [("no client", "no wire")]
-        metafunc.parametrize(("client", "wire"), pairs, indirect=["client"])
+            pairs = [("no client", "no API")]
+        metafunc.parametrize(("client", "api"), pairs, indirect=["client"])
 
 
 @pytest.fixture(scope="session")

@@ -42,9 +42,9 @@ def calls(heard: dict[str, Any]) -> list[tuple[str, str, Any]]:
     return [(unpack_call_id(call_id), name, json.loads(arguments)) for call_id, name, arguments in heard["calls"]]
 
 
-def test_text(client: Any, wire: str, base_url: str) -> None:
+def test_text(client: Any, api: str, base_url: str) -> None:
     """It comes in pieces and is all there, and so is the reasoning where the client knows of it."""
-    heard = client.ask(base_url, wire, f"replay:{TEXT}")
+    heard = client.ask(base_url, api, f"replay:{TEXT}")
     told = expected(TEXT)
     assert heard["error"] is None
     assert heard["text"] == told["text"]
@@ -54,9 +54,9 @@ def test_text(client: Any, wire: str, base_url: str) -> None:
     assert heard["finish"] in ("stop", "completed", "end_turn", "STOP")
 
 
-def test_parallel_calls(client: Any, wire: str, base_url: str) -> None:
+def test_parallel_calls(client: Any, api: str, base_url: str) -> None:
     """Calls whose fragments the provider mixes come whole, with the ids and arguments that the model gave them."""
-    heard = client.ask(base_url, wire, f"replay:{CALLS}", tools=TOOLS)
+    heard = client.ask(base_url, api, f"replay:{CALLS}", tools=TOOLS)
     told = expected(CALLS)
     assert heard["error"] is None
     assert heard["text"] == told["text"]
@@ -64,40 +64,40 @@ def test_parallel_calls(client: Any, wire: str, base_url: str) -> None:
     assert heard["finish"] in ("tool_calls", "tool-calls", "tool_call", "tool_use", "completed", "STOP")
 
 
-def test_a_loop_over_tools(client: Any, wire: str, before_a_conversation: str) -> None:
+def test_a_loop_over_tools(client: Any, api: str, before_a_conversation: str) -> None:
     """What a client makes of the calls, with their results, is a conversation that the provider can be sent."""
-    if wire in ("chat", "responses") and client.name not in (
+    if api in ("chat", "responses") and client.name not in (
         "langchain-openai",
         "litellm",
         "ai-sdk-openai",
         "ai-sdk-compatible",
     ):
         pytest.skip("it keeps no conversation by itself")
-    heard = client.ask(before_a_conversation, wire, "main", tools=TOOLS, loop=True)
+    heard = client.ask(before_a_conversation, api, "main", tools=TOOLS, loop=True)
     assert heard["error"] is None
     assert heard["text"] == expected(CALLS)["text"] + expected(TEXT)["text"]
     assert [call_id for call_id, *_ in calls(heard)] == [call["id"] for call in expected(CALLS)["calls"]]
 
 
-def test_a_key_that_is_not_known(client: Any, wire: str, base_url: str) -> None:
+def test_a_key_that_is_not_known(client: Any, api: str, base_url: str) -> None:
     """It is a 401 with our words."""
-    heard = client.ask(base_url, wire, f"replay:{TEXT}", key="another")
+    heard = client.ask(base_url, api, f"replay:{TEXT}", key="another")
     assert "unknown API key" in heard["error"]["message"]
     assert heard["error"]["status"] == 401
     assert heard["text"] == ""
 
 
-def test_too_many_requests(client: Any, wire: str, base_url: str) -> None:
+def test_too_many_requests(client: Any, api: str, base_url: str) -> None:
     """A refusal of the provider's keeps its status."""
-    heard = client.ask(base_url, wire, f"limited:{TEXT}")
+    heard = client.ask(base_url, api, f"limited:{TEXT}")
     assert heard["error"]["status"] == 429
     assert heard["text"] == ""
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_a_broken_text(client: Any, wire: str, base_url: str, how: str) -> None:
+def test_a_broken_text(client: Any, api: str, base_url: str, how: str) -> None:
     """It is an error in the client, behind what had come, and no end."""
-    heard = client.ask(base_url, wire, f"{how}:{TEXT}")
+    heard = client.ask(base_url, api, f"{how}:{TEXT}")
     assert heard["error"] is not None
     assert heard["text"]
     assert expected(TEXT)["text"].startswith(heard["text"])
@@ -105,66 +105,66 @@ def test_a_broken_text(client: Any, wire: str, base_url: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_a_broken_call(client: Any, wire: str, base_url: str, how: str) -> None:
+def test_a_broken_call(client: Any, api: str, base_url: str, how: str) -> None:
     """No client is handed a call of it."""
-    heard = client.ask(base_url, wire, f"{how}:{CALLS}", tools=TOOLS)
+    heard = client.ask(base_url, api, f"{how}:{CALLS}", tools=TOOLS)
     assert heard["error"] is not None
     assert heard["calls"] == []
 
 
 @pytest.mark.parametrize("name", ["errors/object", "litellm/error_after_text"])
-def test_an_error_in_the_stream(client: Any, wire: str, base_url: str, name: str) -> None:
+def test_an_error_in_the_stream(client: Any, api: str, base_url: str, name: str) -> None:
     """The client has the provider's own words for it."""
-    heard = client.ask(base_url, wire, f"replay:{name}")
+    heard = client.ask(base_url, api, f"replay:{name}")
     assert expected(name)["message"] in heard["error"]["message"]
     assert heard["calls"] == []
 
 
 @pytest.mark.parametrize("name", ["ends/eof_in_text", "ends/eof_after_arguments", "ends/nothing"])
-def test_an_answer_that_just_stops(client: Any, wire: str, base_url: str, name: str) -> None:
+def test_an_answer_that_just_stops(client: Any, api: str, base_url: str, name: str) -> None:
     """A body that ends in order before the answer does is no answer, whatever a client would make of it by itself."""
-    heard = client.ask(base_url, wire, f"replay:{name}")
+    heard = client.ask(base_url, api, f"replay:{name}")
     assert heard["error"] is not None
     assert heard["calls"] == []
 
 
 @each_row("name", ["ends/done_without_reason", "ends/no_done", "ends/stop_with_calls", "ends/unknown_reason"])
-def test_an_end_that_is_odd(client: Any, wire: str, base_url: str, name: str) -> None:
+def test_an_end_that_is_odd(client: Any, api: str, base_url: str, name: str) -> None:
     """An end that is one is no error."""
-    heard, told = client.ask(base_url, wire, f"replay:{name}", tools=TOOLS), expected(name)
+    heard, told = client.ask(base_url, api, f"replay:{name}", tools=TOOLS), expected(name)
     assert heard["error"] is None
     assert heard["text"] == told.get("text", "")
     assert [call_id for call_id, *_ in calls(heard)] == [call["id"] for call in told.get("calls", [])]
 
 
-def test_llamacpp(client: Any, wire: str, before_llamacpp: str) -> None:
+def test_llamacpp(client: Any, api: str, before_llamacpp: str) -> None:
     """Text of a server that nobody here wrote."""
-    heard = client.ask(before_llamacpp, wire, "main", "hello", options=client.at_most(40, wire))
+    heard = client.ask(before_llamacpp, api, "main", "hello", options=client.at_most(40, api))
     assert heard["error"] is None
     assert heard["text"]
 
 
-def test_a_call_of_llamacpp(client: Any, wire: str, before_llamacpp: str) -> None:
+def test_a_call_of_llamacpp(client: Any, api: str, before_llamacpp: str) -> None:
     """A demanded call."""
-    options = {"tool_choice": "required", **client.at_most(1500, wire)}
-    heard = client.ask(before_llamacpp, wire, "main", "what time is it?", tools=[TIME], options=options)
+    options = {"tool_choice": "required", **client.at_most(1500, api)}
+    heard = client.ask(before_llamacpp, api, "main", "what time is it?", tools=[TIME], options=options)
     assert heard["error"] is None
     assert [(name, [*arguments]) for _, name, arguments in calls(heard)] == [("get_time", ["zone"])]
 
 
-def test_aimock(client: Any, wire: str, before_aimock: str) -> None:
+def test_aimock(client: Any, api: str, before_aimock: str) -> None:
     """Characters that the server cuts in two, and calls."""
-    assert client.ask(before_aimock, wire, "main", "unicode")["text"] == "Grüße, 世界! 👋🏽 ½ π, 日本語 🇫🇷"
-    heard = client.ask(before_aimock, wire, "main", "two calls", tools=[TIME])
+    assert client.ask(before_aimock, api, "main", "unicode")["text"] == "Grüße, 世界! 👋🏽 ½ π, 日本語 🇫🇷"
+    heard = client.ask(before_aimock, api, "main", "two calls", tools=[TIME])
     assert [arguments for *_, arguments in calls(heard)] == [{"zone": "utc"}, {"zone": "local — 現地"}]
 
 
 @pytest.mark.parametrize(("prompt", "status"), [("no money", 429), ("hang up", None), ("cut off", None)])
-def test_failures_of_aimock(client: Any, wire: str, before_aimock: str, prompt: str, status: int | None) -> None:
+def test_failures_of_aimock(client: Any, api: str, before_aimock: str, prompt: str, status: int | None) -> None:
     """Each is an error."""
-    heard = client.ask(before_aimock, wire, "main", prompt, tools=[TIME] if prompt == "cut off" else [])
+    heard = client.ask(before_aimock, api, "main", prompt, tools=[TIME] if prompt == "cut off" else [])
     assert heard["error"] is not None
     assert heard["calls"] == []
-    if status == 429 and wire == "messages":
+    if status == 429 and api == "messages":
         status = 402  # an empty account, which clients of this API do not take for a limit that passes
     assert status is None or heard["error"]["status"] == status

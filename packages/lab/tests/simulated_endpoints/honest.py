@@ -21,7 +21,7 @@ class StrictReasoning(Endpoint):
 
     def refuse(self, request: Request) -> str | None:
         for at, message in enumerate(request.messages):
-            if message.calls and not message.reasoning and request.effort != "none" and request.wire == "chat":
+            if message.calls and not message.reasoning and request.effort != "none" and request.api == "chat":
                 return (
                     f"thinking is enabled but reasoning_content is missing in assistant tool call message at index {at}"
                 )
@@ -217,7 +217,7 @@ class HiddenReasoning(Endpoint):
     effort = "low"
 
     def alter(self, request: Request, answer: Answer) -> Answer:
-        return replace(answer, reasoning="") if request.wire == "chat" else answer
+        return replace(answer, reasoning="") if request.api == "chat" else answer
 
 
 class SampledWording(Endpoint):

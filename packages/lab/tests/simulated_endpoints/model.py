@@ -74,7 +74,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    wire: str
+    api: str
     model: str
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()

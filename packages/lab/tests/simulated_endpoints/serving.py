@@ -14,8 +14,8 @@ from typing import Any
 import uvicorn
 
 from simulated_endpoints import model
+from simulated_endpoints.apis import CHAT, GEMINI, MESSAGES, RESPONSES, error_body
 from simulated_endpoints.model import Answer, Json, Message, Request, Usage, dumps, loads
-from simulated_endpoints.wires import CHAT, GEMINI, MESSAGES, RESPONSES, error_body
 
 
 class Endpoint:
@@ -31,7 +31,7 @@ class Endpoint:
     """Streams each call in one piece."""
     pause = 0.0
     """Seconds between two events of a stream."""
-    wires: tuple[str, ...] = ("chat", "responses", "messages", "gemini")
+    apis: tuple[str, ...] = ("chat", "responses", "messages", "gemini")
 
     def __init__(self) -> None:
         self.memory: dict[str, list[Message]] = {}
@@ -50,7 +50,7 @@ class Endpoint:
             return "messages must not be empty"
         if request.max_tokens is not None and request.max_tokens < 1:
             return "max_tokens must be at least 1"
-        if request.wire == "messages" and request.max_tokens is None:
+        if request.api == "messages" and request.max_tokens is None:
             return "max_tokens: Field required"
         if request.choice.startswith("=") and request.choice[1:] not in [tool.name for tool in request.tools]:
             return f"tool_choice names an unknown tool: {request.choice[1:]}"
@@ -148,32 +148,32 @@ class _App:
                 json_type,
                 dumps({"id": name, "object": "model", "owned_by": "sim"} if known else {}).encode(),
             )
-        wire: Any = None
+        api: Any = None
         named = ""
         if path.endswith("/chat/completions"):
-            wire = CHAT
+            api = CHAT
         elif path.endswith("/responses"):
-            wire = RESPONSES
+            api = RESPONSES
         elif path.endswith(("/messages", "/messages/count_tokens")):
-            wire = MESSAGES
+            api = MESSAGES
         elif ":" in path.rpartition("/")[2]:
-            wire, (named, _, action) = GEMINI, path.rpartition("/")[2].partition(":")
-        if wire is None or wire.name not in endpoint.wires:
+            api, (named, _, action) = GEMINI, path.rpartition("/")[2].partition(":")
+        if api is None or api.name not in endpoint.apis:
             return 404, json_type, error_body(CHAT, 404, f"no such path: {path}")
         try:
             parsed = loads(body.decode())
             name = named or parsed["model"]
-            request = wire.read(parsed, name)
+            request = api.read(parsed, name)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            return 400, json_type, error_body(wire, 400, f"the request can't be read: {type(error).__name__}: {error}")
+            return 400, json_type, error_body(api, 400, f"the request can't be read: {type(error).__name__}: {error}")
         if not endpoint.knows(name):
-            return 404, json_type, error_body(wire, 404, f"The model `{name}` does not exist")
-        if wire is GEMINI:
+            return 404, json_type, error_body(api, 404, f"The model `{name}` does not exist")
+        if api is GEMINI:
             request = replace(request, stream=action == "streamGenerateContent")
-        previous = parsed.get("previous_response_id") if wire is RESPONSES else None
+        previous = parsed.get("previous_response_id") if api is RESPONSES else None
         if previous:
             if previous not in endpoint.memory:
-                return 400, json_type, error_body(wire, 400, f"Previous response with id '{previous}' not found.")
+                return 400, json_type, error_body(api, 400, f"Previous response with id '{previous}' not found.")
             request = replace(request, messages=(*endpoint.memory[previous], *request.messages))
         if path.endswith("count_tokens"):
             return 200, json_type, dumps({"input_tokens": model.input_tokens(request, endpoint.tokens)}).encode()
@@ -181,11 +181,11 @@ class _App:
             return 200, json_type, dumps({"totalTokens": model.input_tokens(request, endpoint.tokens)}).encode()
         refusal = endpoint.refuse(request)
         if refusal is not None:
-            return 400, json_type, error_body(wire, 400, refusal)
+            return 400, json_type, error_body(api, 400, refusal)
         answer = endpoint.respond(request)
         if request.stream:
-            return 200, stream_type, wire.stream(endpoint, request, answer)
-        return 200, json_type, dumps(wire.whole(endpoint, request, answer)).encode()
+            return 200, stream_type, api.stream(endpoint, request, answer)
+        return 200, json_type, dumps(api.whole(endpoint, request, answer)).encode()
 
     def listing(self, endpoint: Endpoint) -> Json:
         data = [{"id": name, "object": "model", "created": 1764374400, "owned_by": "sim"} for name in endpoint.models]

@@ -232,7 +232,7 @@ GOOGLE = {
     "contents": [{"parts": [{"text": ASK}]}],
     "tools": [{"functionDeclarations": [{**TOOL, "parameters": SCHEMA}]}],
 }
-WIRES: list[tuple[str, Json]] = [
+APIS: list[tuple[str, Json]] = [
     (
         "/v1/responses",
         {"model": "sim-1", "input": ASK, "tools": [{"type": "function", **TOOL, "parameters": SCHEMA}]},
@@ -245,7 +245,7 @@ WIRES: list[tuple[str, Json]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "body"), WIRES, ids=[path.rpartition("/")[2] for path, _ in WIRES])
+@pytest.mark.parametrize(("path", "body"), APIS, ids=[path.rpartition("/")[2] for path, _ in APIS])
 def test_other_wire_formats_have_the_call(served: str, path: str, body: Json) -> None:
     """Responses, Messages and generateContent make the call too, streamed and whole."""
     whole = post(served + "honest", path, body).decode()

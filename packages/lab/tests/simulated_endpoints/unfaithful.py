@@ -121,7 +121,7 @@ class DeveloperDropped(Endpoint):
     name = "developer_dropped"
     does = "Accepts a developer message, and its chat template leaves it out."
     report = "https://github.com/sgl-project/sglang/issues/40082"
-    wires = ("chat", "responses")
+    apis = ("chat", "responses")
 
     def see(self, request: Request) -> Request:
         return replace(request, messages=tuple(one for one in request.messages if one.role != "developer"))
@@ -172,7 +172,7 @@ class IgnoresStop(Endpoint):
     name = "ignores_stop"
     does = "Accepts stop sequences and writes past them."
     report = "https://github.com/Blaizzy/mlx-vlm/issues/1044"
-    wires = ("chat", "messages", "gemini")
+    apis = ("chat", "messages", "gemini")
 
     def limit(self, request: Request, answer: Answer) -> Answer:
         return super().limit(replace(request, stop=()), answer)
@@ -182,7 +182,7 @@ class ParallelAnyway(Endpoint):
     name = "parallel_anyway"
     does = "Accepts `parallel_tool_calls=false` and makes several calls."
     report = "https://github.com/sgl-project/sglang/issues/9696"
-    wires = ("chat", "responses", "messages")
+    apis = ("chat", "responses", "messages")
 
     def see(self, request: Request) -> Request:
         return replace(request, parallel=True)

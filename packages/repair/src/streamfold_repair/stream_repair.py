@@ -120,19 +120,19 @@ class RepairSettings:
             raise ConfigError(f"adapter {self.adapter!r} can't be repaired. Allowed: {', '.join(sorted(_OVERLAYS))}")
         StreamDecoder(self.adapter or "chat", dialect=self.dialect)  # raises ConfigError for an unknown dialect
 
-    def wire(self, path: str) -> str | None:
+    def api(self, path: str) -> str | None:
         """Returns the name of the adapter for requests to this path; None for requests that are none of ours."""
         if self.adapter is not None:
             return self.adapter
         return adapter_by_path(path)
 
-    def stream(self, wire: str, request: Mapping[str, Any], redactor: Redactor | None = None) -> StreamRepair:
+    def stream(self, api: str, request: Mapping[str, Any], redactor: Redactor | None = None) -> StreamRepair:
         """Returns the repair of a streamed answer to a request with this body."""
-        return StreamRepair(self, wire, request, redactor or Redactor())
+        return StreamRepair(self, api, request, redactor or Redactor())
 
-    def whole(self, wire: str, request: Mapping[str, Any], redactor: Redactor | None = None) -> WholeRepair:
+    def whole(self, api: str, request: Mapping[str, Any], redactor: Redactor | None = None) -> WholeRepair:
         """Returns the repair of an answer that is not streamed."""
-        return WholeRepair(self, wire, request, redactor or Redactor())
+        return WholeRepair(self, api, request, redactor or Redactor())
 
 
 class _Repair:
@@ -142,14 +142,14 @@ class _Repair:
         repaired: what was read and mended.
     """
 
-    def __init__(self, repairs: RepairSettings, wire: str, request: Mapping[str, Any], redactor: Redactor) -> None:
-        overlay = _OVERLAYS[wire]
+    def __init__(self, repairs: RepairSettings, api: str, request: Mapping[str, Any], redactor: Redactor) -> None:
+        overlay = _OVERLAYS[api]
         tools = tools_asked(overlay.tools(request))
         choice = choice_asked(request.get("tool_choice"), tools)
         self.repaired = Repaired()
         self._redactor = redactor
         self._emitter = overlay(request=request, tool_choice=choice, mend_finish=repairs.mend_finish)
-        self._adapter = ObservedAdapter(find_adapter(wire)(), self._emitter, skips=repairs.dialect is None)
+        self._adapter = ObservedAdapter(find_adapter(api)(), self._emitter, skips=repairs.dialect is None)
         self._options: dict[str, Any] = {
             "dialect": repairs.dialect,
             "tools": tools,

@@ -69,7 +69,7 @@ class BaseRepairTransport:
         if asked is None:
             return response
         if not asked.at_once:
-            repair = self._repairs.stream(asked.wire, asked.body, asked.redactor)
+            repair = self._repairs.stream(asked.api, asked.body, asked.redactor)
             return _remade(http, response, repair.repaired, stream=_bodies(http)[0](http, response, repair))
         if not response.is_stream_consumed:
             response = _kept(http, response, b"".join([data async for data in response.aiter_raw()]))
@@ -84,7 +84,7 @@ class BaseRepairTransport:
         if asked is None:
             return response
         if not asked.at_once:
-            repair = self._repairs.stream(asked.wire, asked.body, asked.redactor)
+            repair = self._repairs.stream(asked.api, asked.body, asked.redactor)
             return _remade(http, response, repair.repaired, stream=_bodies(http)[1](http, response, repair))
         if not response.is_stream_consumed:
             response = _kept(http, response, b"".join(response.iter_raw()))
@@ -103,9 +103,9 @@ class BaseRepairTransport:
     def _asked(self, request: Any, response: Any) -> _Asked | None:
         """Returns what there is to know about a request; None if its answer is not to be repaired."""
         is_model = request.method == "POST" and response.status_code == 200
-        wire = self._repairs.wire(request.url.path) if is_model else None
-        body = _json_body(request) if wire else None
-        if wire is None or body is None or body.get("n") not in (None, 1):  # several answers in one: not ours to sort
+        api = self._repairs.api(request.url.path) if is_model else None
+        body = _json_body(request) if api else None
+        if api is None or body is None or body.get("n") not in (None, 1):  # several answers in one: not ours to sort
             return None
         kind = response.headers.get("content-type", "").lower()
         if kind.startswith(_PAGES):
@@ -114,13 +114,13 @@ class BaseRepairTransport:
         # A server that says how long its answer is has not streamed it, whatever was asked for.
         sized = "content-length" in response.headers and not kind.startswith(_EVENTS)
         at_once = not stream or sized or response.is_stream_consumed
-        return _Asked(wire, body, stream, at_once, Redactor(secrets_in_headers(request.headers.items())))
+        return _Asked(api, body, stream, at_once, Redactor(secrets_in_headers(request.headers.items())))
 
     def _whole(self, http: Any, asked: _Asked, response: Any) -> Any:
         """Returns an answer that is not streamed: mended; the very response where there is nothing to mend."""
         if asked.stream:
             return self._as_stream(http, asked, response)
-        repair = self._repairs.whole(asked.wire, asked.body, asked.redactor)
+        repair = self._repairs.whole(asked.api, asked.body, asked.redactor)
         try:
             data = _decoded(http, response)
             mended = repair.repair(data)
@@ -139,7 +139,7 @@ class BaseRepairTransport:
 
     def _as_stream(self, http: Any, asked: _Asked, response: Any) -> Any:
         """Returns a whole answer as the stream that was asked for; the very response if it is no answer."""
-        repair = self._repairs.stream(asked.wire, asked.body, asked.redactor)
+        repair = self._repairs.stream(asked.api, asked.body, asked.redactor)
         try:
             made = repair.feed(_decoded(http, response)) + repair.close()
         except http.DecodingError:
@@ -148,7 +148,7 @@ class BaseRepairTransport:
 
 
 class _Asked(NamedTuple):
-    wire: str
+    api: str
     body: Mapping[str, Any]
     stream: bool
     at_once: bool

@@ -67,7 +67,7 @@ def encode_turns(
     turns: list[dict[str, Any]] = []
     inline = inline_system_positions(messages) if quirks.inline_system else ()
     order: dict[str, int] = {}
-    for (at, message), ids in zip(messages, _wire_ids([message for _, message in messages]), strict=True):
+    for (at, message), ids in zip(messages, _api_ids([message for _, message in messages]), strict=True):
         order |= {ids[call.id]: len(order) + nth for nth, call in enumerate(message.tool_calls)}
         role, blocks = _turn(message, f"messages[{at}]", request, quirks, ids)
         role = "system" if at in inline else role
@@ -189,7 +189,7 @@ def sent_id(call_id: str) -> str:
     return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', call_id)}_{mark}"
 
 
-def _wire_ids(messages: Sequence[Message]) -> list[dict[str, str]]:
+def _api_ids(messages: Sequence[Message]) -> list[dict[str, str]]:
     """Returns for each message the ids of its calls, or of those that it answers, as they are sent.
 
     Ids are unique in the whole conversation there. Those of an earlier turn never depend on later ones, so that a
@@ -214,5 +214,5 @@ def _wire_ids(messages: Sequence[Message]) -> list[dict[str, str]]:
 
 def changed_ids(messages: Sequence[Message]) -> list[str]:
     """Returns the ids of calls that are sent in another form."""
-    pairs = [pair for ids in _wire_ids(messages) for pair in ids.items()]
+    pairs = [pair for ids in _api_ids(messages) for pair in ids.items()]
     return [call_id for call_id, sent in dict.fromkeys(pairs) if sent != call_id]

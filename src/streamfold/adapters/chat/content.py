@@ -90,7 +90,7 @@ def check_media_roles(message: Message, where: str) -> None:
     for at, part in enumerate(message.content):
         if isinstance(part, _MEDIA):
             raise ConfigError(
-                f"{where}.content[{at}] is {_what(part)} in a message of the role {message.role!r}: on this wire only"
+                f"{where}.content[{at}] is {_what(part)} in a message of the role {message.role!r}: on this API only"
                 " users send such"
             )
 

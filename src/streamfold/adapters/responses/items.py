@@ -110,9 +110,9 @@ def original_payload(message: Message, *, stored: bool) -> list[dict[str, Any]] 
     calls = {call.id: call for call in message.tool_calls}
     sent = ((item, _as_input(item, stored=stored)) for item in items)
     return [
-        _call(wire, calls[_call_id(item)]) if item.get("type") in _WRITTEN and _call_id(item) in calls else wire
-        for item, wire in sent
-        if wire is not None
+        _call(sendable, calls[_call_id(item)]) if item.get("type") in _WRITTEN and _call_id(item) in calls else sendable
+        for item, sendable in sent
+        if sendable is not None
     ]
 
 

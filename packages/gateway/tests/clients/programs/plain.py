@@ -24,7 +24,7 @@ class Refused(Exception):
 def body(command: dict[str, Any]) -> dict[str, Any]:
     """The request."""
     said: dict[str, Any] = {"messages": [{"role": "user", "content": command["prompt"]}], "tools": command["tools"]}
-    if command["wire"] == "responses":
+    if command["api"] == "responses":
         tools = [{"type": "function", **tool["function"]} for tool in command["tools"]]
         said = {"input": command["prompt"], "tools": tools}
     if not command["tools"]:
@@ -32,13 +32,13 @@ def body(command: dict[str, Any]) -> dict[str, Any]:
     return {"model": command["model"], "stream": True, **said, **command["options"]}
 
 
-def read(wire: str, events: Iterable[str], heard: Heard) -> None:
+def read(api: str, events: Iterable[str], heard: Heard) -> None:
     """Reads the data of events. Calls are handed out at the end of the answer: they come in pieces.
 
     Raises Refused for an error event, and EOFError where the answer has no end.
     """
     calls: list[list[Any]] = []
-    if not any((_chat if wire == "chat" else _responses)(data, heard, calls) for data in events):
+    if not any((_chat if api == "chat" else _responses)(data, heard, calls) for data in events):
         raise EOFError("the stream ended without its end")
     heard.calls += calls
 

@@ -19,7 +19,7 @@ async def answer(command: dict[str, Any], heard: Heard) -> None:
     async with openai.AsyncOpenAI(
         base_url=command["base_url"] + "/v1", api_key=command["key"], max_retries=0
     ) as client:
-        chat = command["wire"] == "chat"
+        chat = command["api"] == "chat"
         kind = agents.OpenAIChatCompletionsModel if chat else agents.OpenAIResponsesModel
         agent = agents.Agent(
             name="assistant",

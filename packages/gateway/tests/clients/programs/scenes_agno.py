@@ -18,7 +18,7 @@ from scenes_tools import City, tools
 
 def model(command: dict[str, Any]) -> Any:
     address, name, key = command["base_url"], command["model"], command["key"]
-    match command["wire"]:
+    match command["api"]:
         case "chat":
             return OpenAIChat(id=name, api_key=key, base_url=f"{address}/v1", max_retries=0)
         case "responses":

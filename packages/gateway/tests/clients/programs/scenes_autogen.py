@@ -21,10 +21,10 @@ INFO = {"vision": False, "function_calling": True, "json_output": True, "family"
 
 def client(command: dict[str, Any]) -> Any:
     kind, path = (
-        (OpenAIChatCompletionClient, "/v1") if command["wire"] == "chat" else (AnthropicChatCompletionClient, "")
+        (OpenAIChatCompletionClient, "/v1") if command["api"] == "chat" else (AnthropicChatCompletionClient, "")
     )
     settings: dict[str, Any] = {"api_key": command["key"], "base_url": command["base_url"] + path, "max_retries": 0}
-    if command["wire"] == "messages" and command["task"] != "object":
+    if command["api"] == "messages" and command["task"] != "object":
         settings |= {"max_tokens": 4000, "thinking": {"type": "enabled", "budget_tokens": 2000}}
     return kind(model=command["model"], model_info={**INFO, "multiple_system_messages": True}, **settings)
 
@@ -33,7 +33,7 @@ async def create(model: Any, command: dict[str, Any], heard: Heard) -> None:
     options: dict[str, Any] = {"json_output": City} if command["task"] == "object" else {}
     messages = [UserMessage(content=command["prompt"], source="user")]
     if command["stream"]:
-        if command["wire"] == "chat":
+        if command["api"] == "chat":
             options["include_usage"] = True
         result = [each async for each in model.create_stream(messages, **options)][-1]
     else:

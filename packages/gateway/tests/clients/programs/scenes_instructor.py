@@ -28,7 +28,7 @@ class get_time(BaseModel):
 def ask(command: dict[str, Any], heard: Heard) -> None:
     address, key, parallel = command["base_url"], command["key"], command["task"] == "tools"
     options: dict[str, Any] = {"model": command["model"]}
-    match command["wire"]:
+    match command["api"]:
         case "chat":
             mode = instructor.Mode.PARALLEL_TOOLS if parallel else instructor.Mode.TOOLS
             client: Any = instructor.from_openai(

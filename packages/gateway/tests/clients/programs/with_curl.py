@@ -16,10 +16,10 @@ STATUS = "streamfold-status "
 def ask(command: dict[str, Any], heard: Heard) -> None:
     words = ["curl", "--silent", "--show-error", "--no-buffer", "--noproxy", "*", "--max-time", "60"]
     words += ["--write-out", f"\n{STATUS}%{{http_code}} %{{content_type}}\n", "--json", json.dumps(body(command))]
-    words += ["--header", f"Authorization: Bearer {command['key']}", command["base_url"] + PATHS[command["wire"]]]
+    words += ["--header", f"Authorization: Bearer {command['key']}", command["base_url"] + PATHS[command["api"]]]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout
-        read(command["wire"], data(process.stdout), heard)
+        read(command["api"], data(process.stdout), heard)
         assert process.wait() == 0
 
 

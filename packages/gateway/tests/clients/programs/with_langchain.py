@@ -16,7 +16,7 @@ def ask(command: dict[str, Any], heard: Heard) -> None:
         base_url=command["base_url"],
         api_key=command["key"],
         max_retries=0,
-        use_responses_api=command["wire"] == "responses",
+        use_responses_api=command["api"] == "responses",
         stream_usage=True,
     )
     options = dict(command["options"])

@@ -27,12 +27,12 @@ def ask(command: dict[str, Any], heard: Heard) -> None:
         "max_retries": 0,
         **command["options"],
     }
-    if command["wire"] == "messages":
+    if command["api"] == "messages":
         given |= {"model": f"anthropic/{command['model']}", "api_base": command["base_url"] + "/messages"}
         if "max_tokens" not in command["options"]:
             thinking = {"type": "enabled", "budget_tokens": 2000}
             given |= {"thinking": thinking, "allowed_openai_params": ["thinking"], "max_tokens": 4000}
-    (responses if command["wire"] == "responses" else chat)(given, command, heard)
+    (responses if command["api"] == "responses" else chat)(given, command, heard)
 
 
 def chat(given: dict[str, Any], command: dict[str, Any], heard: Heard) -> None:

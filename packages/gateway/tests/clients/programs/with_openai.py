@@ -11,7 +11,7 @@ from answering import Heard, answer_all
 
 def ask(command: dict[str, Any], heard: Heard) -> None:
     client = openai.OpenAI(base_url=command["base_url"], api_key=command["key"], max_retries=0)
-    (chat if command["wire"] == "chat" else responses)(client, command, heard)
+    (chat if command["api"] == "chat" else responses)(client, command, heard)
 
 
 def chat(client: Any, command: dict[str, Any], heard: Heard) -> None:

@@ -27,13 +27,13 @@ BROKEN = 3
 def conformance(
     target: Annotated[str, typer.Argument(help="The base URL of a server, or PROVIDER, or PROVIDER:MODEL.")],
     model: Annotated[str | None, typer.Option(help="The model to ask; by default the first that is listed.")] = None,
-    adapter: Annotated[str | None, typer.Option(help="The wire; by default all that answer.")] = None,
+    adapter: Annotated[str | None, typer.Option(help="The API; by default all that answer.")] = None,
     api_key_env: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
     budget: Annotated[int, typer.Option(min=1, help="The most requests on each API.")] = DEFAULT_BUDGET.requests,
     config: File = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Judge a server by the documentation of its wire: each rule, each violation, and a score.
+    """Judge a server by the documentation of its API: each rule, each violation, and a score.
 
     Exit with 0 if no rule is broken, with 3 if one is, with 1 if there was no answer, and with 2 for a mistake in the
     command.

@@ -36,7 +36,7 @@ from ..doctor import (
     ReportCard,
     cards_to_dict,
     compare_cards,
-    find_wires,
+    find_apis,
     plan,
     read_cards,
     read_target,
@@ -61,7 +61,7 @@ def doctor(
     ] = None,
     model: Annotated[str | None, typer.Option(help="The model to ask; by default the first that is listed.")] = None,
     adapter: Annotated[
-        str | None, typer.Option(help="The wire: chat, responses, anthropic, ..., or auto for all that answer.")
+        str | None, typer.Option(help="The API: chat, responses, anthropic, ..., or auto for all that answer.")
     ] = None,
     api_key_env: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
     name: Annotated[str | None, typer.Option(help="The provider's name in the profile; by default from URL.")] = None,
@@ -100,13 +100,13 @@ def doctor(
         if target is None:
             raise ConfigError("name a server: streamfold doctor http://127.0.0.1:8080/v1")
         profile = read_target(target, config, model=model, api_key_env=api_key_env, name=name)
-        wire = adapter or (AUTO if "://" in target else profile.adapter)
+        api = adapter or (AUTO if "://" in target else profile.adapter)
         bounds = Budget(budget, max_bytes, max_seconds, Decimal(str(max_cost)))
         if dry_run:
-            _plan(profile if wire == AUTO else profile.model_copy(update={"adapter": wire}), bounds, as_json)
+            _plan(profile if api == AUTO else profile.model_copy(update={"adapter": api}), bounds, as_json)
             return
         examiner = Doctor(bounds, repeats=_REPEATS if thorough else 0, folder=record)
-        cards = anyio.run(_examine, examiner, profile, wire, not as_json)
+        cards = anyio.run(_examine, examiner, profile, api, not as_json)
     if as_json:
         print_json(cards_to_dict(card for card, _ in cards))
     with reported_errors():
@@ -121,9 +121,9 @@ def doctor(
         raise typer.Exit(FAULTY)
 
 
-async def _examine(examiner: Doctor, profile: Profile, wire: str, show: bool) -> list[tuple[ReportCard, Profile]]:
+async def _examine(examiner: Doctor, profile: Profile, api: str, show: bool) -> list[tuple[ReportCard, Profile]]:
     cards = []
-    for found in await find_wires(profile, wire):
+    for found in await find_apis(profile, api):
         card, learned = await examiner.run(found)
         cards.append((card, learned))
         if show:
@@ -208,7 +208,7 @@ def _compare(before: Path, after: Path, as_json: bool) -> None:
     elif not changes:
         print_status("no finding has changed")
     else:
-        print_rows(console(), ("wire", "question", "before", "after"), [_change_row(change) for change in changes])
+        print_rows(console(), ("api", "question", "before", "after"), [_change_row(change) for change in changes])
     if changes:
         raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""Judges a server by the documentation of its wire: every rule, every violation, and a score."""
+"""Judges a server by the documentation of its API: every rule, every violation, and a score."""
 
 from __future__ import annotations
 

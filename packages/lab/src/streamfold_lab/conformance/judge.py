@@ -8,7 +8,7 @@ from typing import Any
 
 from streamfold.config import Profile
 
-from ..doctor import AUTO, DEFAULT_BUDGET, Budget, Doctor, ReportCard, find_wires
+from ..doctor import AUTO, DEFAULT_BUDGET, Budget, Doctor, ReportCard, find_apis
 from .chat import CHAT
 from .messages import MESSAGES
 from .responses import RESPONSES
@@ -65,10 +65,10 @@ def judge(card: ReportCard) -> ConformanceReport:
 
 
 async def judge_server(
-    profile: Profile, wire: str = AUTO, budget: int = DEFAULT_BUDGET.requests
+    profile: Profile, api: str = AUTO, budget: int = DEFAULT_BUDGET.requests
 ) -> list[ConformanceReport]:
     """Examines a server on an API, or on all that answer, and judges it. Raises StreamfoldError if none answers."""
-    cards = [(await Doctor(Budget(budget)).run(found))[0] for found in await find_wires(profile, wire)]
+    cards = [(await Doctor(Budget(budget)).run(found))[0] for found in await find_apis(profile, api)]
     return [judge(card) for card in cards]
 
 
@@ -90,7 +90,7 @@ def _is_about(rule: Rule, stream: Stream) -> bool:
 
 def rulings_to_dict(rulings: Iterable[ConformanceReport]) -> dict[str, Any]:
     """Returns rulings as data for `json.dumps`."""
-    return {"format": "streamfold.conformance/1", "wires": [_ruling(ruling) for ruling in rulings]}
+    return {"format": "streamfold.conformance/1", "apis": [_ruling(ruling) for ruling in rulings]}
 
 
 def _ruling(ruling: ConformanceReport) -> dict[str, Any]:

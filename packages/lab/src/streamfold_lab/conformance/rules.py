@@ -1,4 +1,4 @@
-"""Rules of a wire: one sentence each from its documentation, and a check that finds where an answer breaks it."""
+"""Rules of an API: one sentence each from its documentation, and a check that finds where an answer breaks it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Rule:
     """One rule.
 
     Attributes:
-        name: stable over versions, with its wire: `chat/role-first`.
+        name: stable over versions, with its API: `chat/role-first`.
         text: what the documentation demands, as a sentence.
         link: where it does.
         about: whether it has something to say about an answer.
@@ -91,14 +91,14 @@ class Violation:
     what: str
 
 
-def rule_maker(wire: str, link: str, rules: list[Rule]) -> Callable[..., Callable[[Check], Check]]:
+def rule_maker(api: str, link: str, rules: list[Rule]) -> Callable[..., Callable[[Check], Check]]:
     """Returns a decorator that makes rules of checks, in their order."""
 
     def rule(
         name: str, text: str, *, about: Callable[[Stream], object] = lambda _: True, errors: bool = False
     ) -> Callable[[Check], Check]:
         def decorate(check: Check) -> Check:
-            rules.append(Rule(f"{wire}/{name}", text, link, check, about, errors))
+            rules.append(Rule(f"{api}/{name}", text, link, check, about, errors))
             return check
 
         return decorate

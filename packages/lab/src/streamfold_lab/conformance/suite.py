@@ -17,7 +17,7 @@ from .judge import RULES, RuleResult, judge_server
 
 __all__: list[str] = []
 
-_WIRES = ("chat", "responses", "anthropic")
+_APIS = ("chat", "responses", "anthropic")
 
 
 @pytest.fixture(scope="session")
@@ -35,8 +35,8 @@ def judged(request: pytest.FixtureRequest) -> Mapping[str, RuleResult]:
 
 
 def _names() -> Iterator[str]:
-    for wire in _WIRES:
-        yield from (rule.name for rule in RULES[wire])
+    for api in _APIS:
+        yield from (rule.name for rule in RULES[api])
 
 
 @pytest.mark.parametrize("rule", _names())

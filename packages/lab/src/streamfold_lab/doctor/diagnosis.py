@@ -28,7 +28,7 @@ from .sending import ExaminedEndpoint, prepare
 from .values import Finding, Probe, ProbeRequest, ReportCard
 
 AUTO = "auto"
-WIRES = ("chat", "responses", "anthropic")
+APIS = ("chat", "responses", "anthropic")
 _ABSENT = (404, 405, 501)
 TIMEOUTS = Timeouts(connect=10.0, first_event=60.0, read=30.0, stall=60.0, total=180.0)
 
@@ -106,7 +106,7 @@ def _name_of(url: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", host.removeprefix("api.").lower()).strip("-") or "server"
 
 
-async def find_wires(
+async def find_apis(
     profile: Profile,
     adapter: str = AUTO,
     *,
@@ -129,30 +129,30 @@ async def find_wires(
         tried = profile.model_copy(update={"base_url": base})
         found: list[Profile] = []
         with tempfile.TemporaryDirectory(prefix="streamfold-") as folder:
-            for wire in WIRES if adapter == AUTO else (adapter,):
-                candidate = _as_wire(tried, wire, first=not found)
+            for api in APIS if adapter == AUTO else (adapter,):
+                candidate = _as_api(tried, api, first=not found)
                 async with ExaminedEndpoint(candidate, Path(folder), timeouts, http_client) as endpoint:
                     endpoint.use(await _with_model(endpoint))
                     problem = await _problem(endpoint)
                 if problem is None:
                     found.append(endpoint.profile)
                 else:
-                    problems.append(f"{wire} at {shown_url(base)}: {problem}")
+                    problems.append(f"{api} at {shown_url(base)}: {problem}")
         if found:
             return found
-    raise ConfigError(f"no wire answers. {'; '.join(problems)}")
+    raise ConfigError(f"no API answers. {'; '.join(problems)}")
 
 
 def _bases(url: str) -> list[str]:
     return [url] if urlsplit(url).path.strip("/") else [f"{url.rstrip('/')}/v1", url]
 
 
-def _as_wire(profile: Profile, wire: str, *, first: bool) -> Profile:
-    if profile.adapter == wire:
+def _as_api(profile: Profile, api: str, *, first: bool) -> Profile:
+    if profile.adapter == api:
         return profile
     kept = {name: getattr(profile, name) for name in profile.model_fields_set if name not in ("adapter", "quirks")}
-    name = profile.name if first else f"{profile.name}-{wire}"
-    return type(profile).model_validate({**kept, "adapter": wire, "name": name})
+    name = profile.name if first else f"{profile.name}-{api}"
+    return type(profile).model_validate({**kept, "adapter": api, "name": name})
 
 
 async def _with_model(endpoint: ExaminedEndpoint) -> Profile:
@@ -175,7 +175,7 @@ async def _problem(endpoint: ExaminedEndpoint) -> str | None:
     """Returns why an API does not answer; None if it does. Raises APIError if no API can."""
     if not endpoint.profile.model:
         raise ConfigError("the server lists no models: name one with --model")
-    seen = await endpoint.ask("wire", ProbeRequest("hello", HELLO, patience=1))
+    seen = await endpoint.ask("api", ProbeRequest("hello", HELLO, patience=1))
     if seen.way == "unreachable" and isinstance(seen.error, APIError):
         raise seen.error
     if isinstance(seen.error, APIStatusError) and seen.error.status_code in _ABSENT:
@@ -203,7 +203,7 @@ def plan(profile: Profile, probes: Iterable[Probe] = PROBES, seed: int = 0) -> l
     adapter, price = profile.make_adapter(profile.model), prices_of(profile)
     planned = []
     for probe in probes:
-        for ask in probe.asks if profile.adapter in probe.wires else ():
+        for ask in probe.asks if profile.adapter in probe.apis else ():
             chosen = with_fresh_values(probe, ask, seed, 0)
             for whole in (False, True) if ask.modes == "both" else (False,):
                 with suppress(ConfigError):

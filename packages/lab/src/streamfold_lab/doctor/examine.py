@@ -50,7 +50,7 @@ class ProbeRunner:
 
     async def run(self) -> list[Finding]:
         """Sends all probes of this API. Returns their findings, in the order of the probes."""
-        probes = [probe for probe in self.probes if self.endpoint.profile.adapter in probe.wires]
+        probes = [probe for probe in self.probes if self.endpoint.profile.adapter in probe.apis]
         for probe in sorted(probes, key=lambda probe: not probe.asks):
             finding = await self._examine(probe)
             self.findings[probe.name] = finding

@@ -12,7 +12,7 @@ from streamfold.values import APIError, Messages, Reply, ToolLike, WarningCode
 
 from ..inspection import Inspection
 
-WIRES = ("chat", "kimi", "responses", "anthropic", "gemini")
+APIS = ("chat", "kimi", "responses", "anthropic", "gemini")
 
 Verdict: TypeAlias = Literal["ok", "handled", "set", "no", "fault", "unfaithful", "unclear", "skipped"]
 VERDICTS: Mapping[Verdict, str] = {
@@ -182,7 +182,7 @@ class Probe:
         question: what it answers.
         asks: its requests. A probe without any judges all answers.
         judge: given its answers by the names of the requests, what they mean. Of a probe without requests: given all.
-        wires: the adapters that it is for.
+        apis: the adapters that it is for.
         whim: the answer depends on the model: asked up to three times until it is as hoped.
         basic: if no answer to it is whole, the others have no meaning, and are skipped.
         needs: the probe without which this one has no meaning: if it found "no" or "fault", or was skipped.
@@ -195,7 +195,7 @@ class Probe:
     question: str
     judge: Callable[[Answers], Conclusion]
     asks: tuple[ProbeRequest, ...] = ()
-    wires: tuple[str, ...] = WIRES
+    apis: tuple[str, ...] = APIS
     whim: bool = False
     basic: bool = False
     needs: str = ""

@@ -15,12 +15,12 @@ byId("title").textContent = data.title;
 byId("facts").textContent = data.facts;
 
 const show = (chosen) => {
-  [...byId("wires").children].forEach((button, at) => button.setAttribute("aria-pressed", String(at === chosen)));
+  [...byId("apis").children].forEach((button, at) => button.setAttribute("aria-pressed", String(at === chosen)));
   [...byId("cards").children].forEach((card, at) => { card.hidden = at !== chosen; });
 };
 
 data.cards.forEach((card, at) => {
-  const button = byId("wires").appendChild(element("button", "", card.adapter));
+  const button = byId("apis").appendChild(element("button", "", card.adapter));
   button.type = "button";
   button.addEventListener("click", () => show(at));
   const section = byId("cards").appendChild(element("section"));
@@ -35,7 +35,7 @@ data.cards.forEach((card, at) => {
     group.append(element("h3", "", "profile"), element("pre", "profile", card.profile));
   }
 });
-byId("wires").hidden = data.cards.length < 2;
+byId("apis").hidden = data.cards.length < 2;
 show(0);
 
 function row(finding, card) {

@@ -57,7 +57,7 @@ def _answers(seen: ProbeResponse) -> Conclusion:
         when=lambda so_far: not _is_cut(so_far.get("max_tokens")),
         edit=without_members("max_tokens", "stream_options", max_completion_tokens=_LIMIT),
     ),
-    wires=_CHAT,
+    apis=_CHAT,
     whim=True,
 )
 def _max_tokens(answers: Answers) -> Conclusion:
@@ -96,7 +96,7 @@ def _max_tokens(answers: Answers) -> Conclusion:
         when=was_refused("asked"),
         edit=without_members("stream_options"),
     ),
-    wires=_CHAT,
+    apis=_CHAT,
 )
 def _stream_usage(answers: Answers) -> Conclusion:
     seen = answers.get("asked")
@@ -118,7 +118,7 @@ def _stream_usage(answers: Answers) -> Conclusion:
     "usage",
     "Does it report usage?",
     ProbeRequest("hello", LINE, options={"max_output_tokens": 64}),
-    wires=("responses", "anthropic", "gemini"),
+    apis=("responses", "anthropic", "gemini"),
 )
 def _usage(seen: ProbeResponse) -> Conclusion:
     usage = seen.reply.usage
@@ -173,7 +173,7 @@ def _unicode(seen: ProbeResponse) -> Conclusion:
     "stop",
     "Does it stop at a stop text?",
     ProbeRequest("count", COUNT, options=capped(64, stop=["5"]), special='stop: ["5"]'),
-    wires=("chat", "anthropic", "gemini"),
+    apis=("chat", "anthropic", "gemini"),
     whim=True,
     refused=("no", ""),
 )
@@ -202,7 +202,7 @@ def _stops(count: int, before: int | None) -> ProbeRequest:
     "stop_max",
     "How many stop texts may there be?",
     *(_stops(count, before) for count, before in zip(_STOPS, (None, *_STOPS), strict=False)),
-    wires=("chat",),
+    apis=("chat",),
     needs="stop",
 )
 def _stop_max(answers: Answers) -> Conclusion:
@@ -240,7 +240,7 @@ def _length(seen: ProbeResponse) -> Conclusion:
     edited(
         "random_seed", "random_seed: 7", without_members("seed", random_seed=7), tokens=32, when=was_refused("seed")
     ),
-    wires=("chat",),
+    apis=("chat",),
 )
 def _seed(answers: Answers) -> Conclusion:
     if answers["seed"].fine:

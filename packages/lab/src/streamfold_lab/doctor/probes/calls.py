@@ -172,7 +172,7 @@ def _parallel(seen: ProbeResponse) -> Conclusion:
     "one_at_a_time",
     "Is parallel_tool_calls=False respected?",
     ProbeRequest("two", TWO_CALLS, (WEATHER,), options=capped(512, parallel_tool_calls=False)),
-    wires=("chat", "responses", "anthropic"),
+    apis=("chat", "responses", "anthropic"),
     needs="one_call",
     refused=("no", "requests with parallel_tool_calls=False fail"),
 )
@@ -275,7 +275,7 @@ def _no_arguments(seen: ProbeResponse) -> Conclusion:
         (WEATHER, TIME),
         tokens=256,
     ),
-    wires=("chat",),
+    apis=("chat",),
     needs="one_call",
     refused=("ok", "the other tools are left out instead"),
 )

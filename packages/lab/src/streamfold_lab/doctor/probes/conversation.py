@@ -31,7 +31,7 @@ CONVERSATION = ProbeGroup("conversation")
     "system_middle",
     "May a system message stand in the middle?",
     ProbeRequest("middle", [user(LINE), assistant("Hello!"), system("Be brief."), user(LINE)], options=capped(48)),
-    wires=("chat", "kimi", "responses"),
+    apis=("chat", "kimi", "responses"),
     refused=("no", "put system messages first"),
 )
 def _system(seen: ProbeResponse) -> Conclusion:
@@ -47,7 +47,7 @@ def _system(seen: ProbeResponse) -> Conclusion:
         edit_messages(lambda m: [*m[:2], {"role": "system", "content": "Be brief."}, *m[2:]]),
         [user(LINE), assistant("Hello!"), user(LINE)],
     ),
-    wires=("anthropic",),
+    apis=("anthropic",),
     refused=("ok", "moved to the beginning"),
 )
 def _inline_system(seen: ProbeResponse) -> Conclusion:
@@ -60,7 +60,7 @@ CONVERSATION.probe(
     edited(
         "developer", "role: developer", edit_messages(lambda m: [{"role": "developer", "content": "Be brief."}, *m])
     ),
-    wires=("chat",),
+    apis=("chat",),
 )(if_refused("the role developer is accepted", "developer_role", False, "sent as system: developer_role = false"))
 
 
@@ -68,7 +68,7 @@ CONVERSATION.probe(
     "message_names",
     "May a message have a name?",
     edited("name", "name: anna", edit_messages(lambda m: [{**m[0], "name": "anna"}, *m[1:]])),
-    wires=("chat",),
+    apis=("chat",),
 )(if_refused("a name in a message is accepted", "message_names", False, "message_names = false"))
 
 
@@ -80,7 +80,7 @@ CONVERSATION.probe(
         "an empty turn of the user",
         edit_messages(lambda m: [{"role": "user", "content": ""}, {"role": "assistant", "content": "Yes?"}, *m]),
     ),
-    wires=("chat",),
+    apis=("chat",),
     refused=("ok", "refused before it is sent"),
 )
 def _empty(seen: ProbeResponse) -> Conclusion:
@@ -126,7 +126,7 @@ def _images(seen: ProbeResponse) -> Conclusion:
         tokens=64,
         when=lambda so_far: not (so_far["prefix"].fine and _goes_on(so_far["prefix"])),
     ),
-    wires=("chat",),
+    apis=("chat",),
 )
 def _continues(answers: Answers) -> Conclusion:
     for name, member in (("prefix", "prefix"), ("final", "continue_final_message")):

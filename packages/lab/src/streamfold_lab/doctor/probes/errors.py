@@ -33,7 +33,7 @@ ERRORS = ProbeGroup("errors")
         edit=with_members(model="no-such-model"),
         patience=1,
     ),
-    wires=("chat", "kimi", "responses", "anthropic"),
+    apis=("chat", "kimi", "responses", "anthropic"),
 )
 def _unknown_model(seen: ProbeResponse) -> Conclusion:
     if seen.fine:

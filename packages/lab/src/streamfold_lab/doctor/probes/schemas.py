@@ -108,7 +108,7 @@ STRUCTURED = ProbeGroup("structured output")
     "Is $ref accepted in the schema of a tool?",
     edited("refs", "$ref", _with_schema(_REFS), HELLO, (Tool("go", "Goes to a place.", _REFS),)),
     ProbeRequest("inlined", HELLO, (WEATHER,), options=capped(48), when=was_refused("refs")),
-    wires=("chat",),
+    apis=("chat",),
     needs="one_call",
 )
 def _refs(answers: Answers) -> Conclusion:
@@ -132,7 +132,7 @@ def _refs(answers: Answers) -> Conclusion:
         )
         for name in _KEYWORDS
     ),
-    wires=("chat",),
+    apis=("chat",),
     needs="one_call",
 )
 def _keywords(answers: Answers) -> Conclusion:
@@ -170,7 +170,7 @@ def _names(seen: ProbeResponse) -> Conclusion:
         when=was_refused("schema"),
     ),
     ProbeRequest("tool", CAPITAL, (WEATHER,), "required", capped(), "a forced call instead", when=was_refused("json")),
-    wires=("chat",),
+    apis=("chat",),
     whim=True,
 )
 def _schema(answers: Answers) -> Conclusion:
@@ -202,7 +202,7 @@ def _schema(answers: Answers) -> Conclusion:
         tokens=128,
         when=accepted("strict"),
     ),
-    wires=("chat",),
+    apis=("chat",),
     needs="json_schema",
 )
 def _strict(answers: Answers) -> Conclusion:
@@ -220,7 +220,7 @@ def _strict(answers: Answers) -> Conclusion:
     "json_mode",
     "Is there a JSON mode?",
     ProbeRequest("json", CAPITAL, options=capped(128, response_format="json")),
-    wires=("chat", "responses"),
+    apis=("chat", "responses"),
     whim=True,
     refused=("no", 'response_format "json" fails'),
 )
@@ -240,7 +240,7 @@ def _json_mode(seen: ProbeResponse) -> Conclusion:
         HELLO,
         tokens=128,
     ),
-    wires=("chat",),
+    apis=("chat",),
     needs="json_mode",
 )
 def _says_json(seen: ProbeResponse) -> Conclusion:

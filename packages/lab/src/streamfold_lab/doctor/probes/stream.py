@@ -237,7 +237,7 @@ STREAM.probe_many("lost", "Is an event lost?")(
     )
 )
 STREAM.probe_many("content_type", "Is a stream announced as one?")(_content_type)
-STREAM.probe_many("done", "Does a stream end with [DONE]?", wires=("chat", "kimi"))(_done)
+STREAM.probe_many("done", "Does a stream end with [DONE]?", apis=("chat", "kimi"))(_done)
 STREAM.probe_many("finish", "Does every answer have a finish reason?")(
     _warned(("missing_finish_reason", "late_content", "missing_tool_calls"), "handled", "handled")
 )

@@ -86,7 +86,7 @@ def _reasons(answers: Answers) -> Conclusion:
         does = "they are sent back unchanged: reasoning_details = true"
         return set_quirk(why, does, "reasoning_details", True, capability("reasoning", "yes", why))
     if seen.reply.reasoning:
-        saw = f"reasoning apart from the text, as {_field(seen) or 'the wire has it'}"
+        saw = f"reasoning apart from the text, as {_field(seen) or 'the API has it'}"
         return Conclusion("ok", saw, settings=(capability("reasoning", "yes", saw),))
     return Conclusion("no", "no reasoning was shown")
 
@@ -105,7 +105,7 @@ def _reasons(answers: Answers) -> Conclusion:
         )
         for name, members in _OFF.items()
     ),
-    wires=("chat",),
+    apis=("chat",),
     needs="reasoning",
 )
 def _switch(answers: Answers) -> Conclusion:
@@ -119,7 +119,7 @@ THINKING.probe(
     "effort",
     "Are grades of effort accepted?",
     edited("low", 'reasoning_effort: "low"', with_members(reasoning_effort="low"), REASON, tokens=512),
-    wires=("chat",),
+    apis=("chat",),
 )(if_refused("reasoning_effort is accepted", "effort_grades", False, "grades are not sent, with a warning"))
 
 
@@ -130,7 +130,7 @@ THINKING.probe(
         "without", "a turn with calls and without reasoning", raw_history(drop=_FIELDS), HISTORY, (WEATHER,), tokens=64
     ),
     *(_asked_back(name) for name in _FIELDS),
-    wires=("chat",),
+    apis=("chat",),
     needs="reasoning",
 )
 def _reasoning_back(answers: Answers) -> Conclusion:

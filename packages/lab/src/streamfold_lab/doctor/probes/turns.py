@@ -98,7 +98,7 @@ def _tool_history(answers: Answers) -> Conclusion:
     "Are ids of calls of other providers accepted?",
     edited("long", _LONG_ID, raw_history(_LONG_ID), HISTORY, (WEATHER,), tokens=64),
     edited("short", _SHORT_ID, raw_history(_SHORT_ID), HISTORY, (WEATHER,), tokens=64, when=was_refused("long")),
-    wires=("chat",),
+    apis=("chat",),
     needs="tool_history",
 )
 def _call_ids(answers: Answers) -> Conclusion:
@@ -122,7 +122,7 @@ def _call_ids(answers: Answers) -> Conclusion:
         (WEATHER,),
         tokens=64,
     ),
-    wires=("chat",),
+    apis=("chat",),
     needs="tool_history",
     refused=("ok", "images are moved into a message of the user"),
 )

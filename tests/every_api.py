@@ -11,11 +11,11 @@ import httpx
 from streamfold import Provider
 from streamfold.testing import ScriptedProvider
 
-__all__ = ["MODELS", "PAIRS", "WIRES", "Wiretap", "scripted", "through"]
+__all__ = ["APIS", "MODELS", "PAIRS", "Wiretap", "scripted", "through"]
 
 # As clients, "kimi" is Chat Completions with Kimi's ids and reasoning in the history.
-WIRES = ("chat", "responses", "kimi", "anthropic", "gemini")
-PAIRS = [(client, provider) for client in WIRES for provider in WIRES]
+APIS = ("chat", "responses", "kimi", "anthropic", "gemini")
+PAIRS = [(client, provider) for client in APIS for provider in APIS]
 MODELS = {
     "chat": "openai:gpt-5",
     "responses": "openai-responses:gpt-5",

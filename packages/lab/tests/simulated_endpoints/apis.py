@@ -677,5 +677,5 @@ def lower_types(schema: Json) -> Json:
 CHAT, RESPONSES, MESSAGES, GEMINI = Chat(), Responses(), Messages(), Gemini()
 
 
-def error_body(wire: Json, status: int, message: str) -> bytes:
-    return json.dumps(wire.error(status, message), ensure_ascii=False).encode()
+def error_body(api: Json, status: int, message: str) -> bytes:
+    return json.dumps(api.error(status, message), ensure_ascii=False).encode()
