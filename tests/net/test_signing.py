@@ -223,6 +223,9 @@ async def test_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         bedrock(9).chat_stream("Hello")
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "k")
     bedrock(9).chat_stream("Hello")
+    monkeypatch.delenv("AZURE_OPENAI_API_KEY", raising=False)
+    with pytest.raises(ConfigError, match=r"set AZURE_OPENAI_API_KEY, or install .* 'streamfold\[azure\]'"):
+        azure_openai(9).chat_stream("Hello")
     vertex = {"base_url": "http://127.0.0.1:9", "adapter": "gemini", "auth": "google", "model": "m"}
     with pytest.raises(ConfigError, match=r"pip install 'streamfold\[vertex\]'"):
         Provider.from_config(vertex).chat_stream("Hello")
@@ -594,15 +597,31 @@ async def test_credentials_that_stay_refused(login: Callable[[int], None]) -> No
     assert (google.given, len(caught.value.attempts)) == (2, 1)
 
 
-async def test_a_token_of_microsoft_is_replaced_before_it_ends(app_service: Callable[[int], None]) -> None:
-    """One that is valid for less than five minutes is not used again."""
-    server_side = Expiring(CHAT, seconds=200)
-    async with serving(server_side) as server, azure_openai(server.port) as provider:
-        app_service(server.port)
-        for _ in range(2):
-            await provider.chat("Hello")
-        sent = [head_of(request)[2] for request in server.requests if b"/token" not in request[:20]]
-    assert [headers["authorization"] for headers in sent] == ["Bearer ya29.CANARY-1", "Bearer ya29.CANARY-2"]
+@pytest.mark.parametrize(("seconds", "later", "given"), [(3600, 3200, 1), (3600, 3350, 2), (60, 40, 1), (60, 50, 2)])
+async def test_a_token_of_microsoft_is_replaced_before_it_ends(
+    seconds: int, later: int, given: int, app_service: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five minutes before, and a short-lived one in the last fifth of its life; until then it is used again."""
+    import azure.identity
+    from azure.core.credentials import AccessToken
+
+    times = [1000]
+    tokens: list[str] = []
+
+    class Own:
+        def get_token(self, scope: str) -> AccessToken:
+            tokens.append(scope)
+            return AccessToken(f"token-{len(tokens)}", times[-1] + seconds)
+
+    monkeypatch.setattr(azure.identity, "DefaultAzureCredential", Own)
+    monkeypatch.setattr("streamfold.net.cloud_auth.time", lambda: times[-1])
+    async with serving(Expiring(CHAT)) as server, azure_openai(server.port) as provider:
+        await provider.chat("Hello")
+        times.append(1000 + later)
+        await provider.chat("Hello")
+        sent = [head_of(request)[2] for request in server.requests]
+    assert [headers["authorization"] for headers in sent] == ["Bearer token-1", f"Bearer token-{given}"]
+    assert tokens == ["https://cognitiveservices.azure.com/.default"] * given
     assert not {"api-key"} & sent[0].keys()
 
 
@@ -628,6 +647,26 @@ async def test_no_identity_of_microsoft(app_service: Callable[[int], None], monk
         assert not server.requests
     for word in ('no credentials for "azure"', "az login", "AZURE_CLIENT_SECRET", "or set AZURE_OPENAI_API_KEY"):
         assert word in str(caught.value)
+
+
+async def test_secrets_of_microsoft(logs: io.StringIO, app_service: Callable[[int], None]) -> None:
+    """Neither the token nor what it was fetched with is in an error or a log."""
+    server_side = Expiring(CHAT)
+
+    async def fails(peer: Connection) -> None:
+        server_side.body = b""
+        if server_side.given:
+            await peer.request()
+            await peer.send(answer("500 No", b'{"error": {"message": "bad token ya29.CANARY-1"}}'))
+        else:
+            await server_side(peer)
+
+    async with serving(fails) as server, azure_openai(server.port) as provider:
+        app_service(server.port)
+        with pytest.raises(ServerError, match=r"bad token \*\*\*") as caught:
+            await provider.chat("Hello")
+    shown = f"{caught.value!r} {caught.value} {vars(caught.value)} {provider!r} {provider.preview('x')!r}"
+    assert "CANARY" not in shown + logs.getvalue()
 
 
 async def test_no_login_of_google(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

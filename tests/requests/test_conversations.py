@@ -523,8 +523,10 @@ DEVIATIONS = {
     "litellm/error_frame": ("missing", "an error object takes the place of a chunk"),
     "litellm/error_after_text": ("missing", "the same"),
     "azure/async_filter": ("missing literal_error", "what the filter says has no delta, and an empty `object`"),
+    "azure/deployment_call": ("literal_error", "what the filter says of the prompt has an empty `object`"),
     "azure/filtered": ("model_type literal_error", "the filter ends the answer with `delta: null`"),
     "azure/prompt_filter": ("literal_error", "what the filter says of the prompt has an empty `object`"),
+    "databricks/thinking_in_parts": ("string_type", "content is a list of parts while the model thinks"),
     "deepseek/out_of_resources": ("literal_error", "a finish reason of its own"),
     "openrouter/error_in_stream": ("literal_error", "the same"),
     "together/text_beside_delta": ("literal_error", "the same"),
@@ -539,7 +541,9 @@ ABOUT = {f"{file.parent.name}/{file.stem}": tomllib.loads(file.read_text("utf-8"
 CHAT_FIXTURES = sorted(
     name
     for name, about in ABOUT.items()
-    if about["adapter"] == "chat" and about["source"] in ("recorded", "documented") and name != "aimock/malformed"
+    if about["adapter"] == "chat"
+    and about["source"] in ("recorded", "documented")
+    and name not in ("aimock/malformed", "cloudflare/refused")
 )
 
 

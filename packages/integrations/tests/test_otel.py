@@ -93,6 +93,7 @@ async def test_names_of_the_conventions() -> None:
     hosts = {
         "https://api.anthropic.com/v1": "anthropic",
         "https://bedrock-runtime.us-east-1.amazonaws.com": "aws.bedrock",
+        "https://bedrock-mantle.us-east-1.api.aws/v1": "aws.bedrock",
         "https://europe-west1-aiplatform.googleapis.com/v1": "gcp.vertex_ai",
         "https://mine.openai.azure.com/openai/v1": "azure.ai.openai",
         "https://api.anthropic.com.example/v1": "main",

@@ -34,7 +34,8 @@ from .redaction import Redactor
 # bedrock-runtime.REGION.amazonaws.com, also with -fips, as a private endpoint (vpce), and in China (.com.cn);
 # bedrock-mantle.REGION.api.aws.
 _AWS_REGION = re.compile(r"(?:^|\.)bedrock-(?:runtime|mantle)(?:-fips)?\.([a-z]{2}(?:-[a-z]+)+-\d+)\.")
-_REFRESH_BEFORE = 300  # seconds before its end at which a token of Microsoft is replaced, as in azure-core
+# Seconds before its end at which a token of Microsoft is replaced, as in azure-core; at most a fifth of its life.
+_REFRESH_BEFORE = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,14 +241,18 @@ class EntraSigner(_ThreadedSigner):
     """
 
     _token: Any = None
+    _renew_at = 0.0
 
     def _headers(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
         from azure.identity import DefaultAzureCredential
 
         if self._credentials is None:
             self._credentials, self._token = DefaultAzureCredential(), None
-        if self._token is None or self._token.expires_on - time() < _REFRESH_BEFORE:
+        now = time()
+        if self._token is None or now >= self._renew_at:
             self._token = self._credentials.get_token(self._audience)
+            left = self._token.expires_on - now
+            self._renew_at = now + left - min(_REFRESH_BEFORE, left / 5)
         return {"Authorization": f"Bearer {self._token.token}"}
 
     def _error(self, exc: Exception) -> StreamfoldError | None:

@@ -56,6 +56,7 @@ class Rules:
         passes: other passes for every schema.
         problems: returns why a schema would still be refused.
         hosted: the tools that the provider runs, by their kind.
+        tool_choice_none: whether the tool choice "none" is accepted. If not, the tools are left out.
     """
 
     tool_name: re.Pattern[str] = _OPENAI_NAME
@@ -67,6 +68,7 @@ class Rules:
     passes: tuple[_Pass, ...] = ()
     problems: Callable[..., list[str]] | None = None
     hosted: Mapping[str, HostedForm] = field(default_factory=dict)
+    tool_choice_none: bool = True
 
 
 def schema_passes(*, inline: bool, unsupported: Collection[str]) -> tuple[_Pass, ...]:
@@ -96,6 +98,11 @@ def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarn
         request = _any_json(request, rules, warnings)
     if request.capabilities.forced_choice == "no":
         request = drop_forced_tool_choice(request, "takes no forced tool choice", warnings)
+    if request.tool_choice == "none" and request.tools and not rules.tool_choice_none:
+        names = ", ".join(tool.name for tool in request.tools)
+        detail = f"this provider can't be told that no tool may be called: {names} left out"
+        warnings.append(ReplyWarning("tool_choice_changed", detail))
+        request = replace(request, tools=())
     return request, warnings
 
 

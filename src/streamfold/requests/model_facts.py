@@ -58,7 +58,7 @@ CAPABILITIES = tuple(field.name for field in fields(Capabilities))
 # is unknown, and unknown means that it is sent. `providers/families.toml` is the data, `config/model_facts.py`
 # reads it.
 
-_VENDOR = re.compile(r"^(?:[a-z-]+\.)+(?=[a-z])")  # `us.anthropic.`, as Amazon Bedrock writes
+_VENDOR = re.compile(r"^(?:databricks-|(?:[a-z-]+\.)+)(?=[a-z])")  # `us.anthropic.`, as Amazon Bedrock writes
 _CLAUDE_DOTS = re.compile(r"(?<=\d)\.(?=\d)")
 
 Thinking: TypeAlias = Literal["never", "asked", "default", "always"]
@@ -72,6 +72,8 @@ def bare_name(model: str) -> str:
 
     >>> bare_name("us.anthropic.claude-sonnet-4-5-20250929-v1:0"), bare_name("anthropic/claude-opus-4.6")
     ('claude-sonnet-4-5-20250929-v1:0', 'claude-opus-4-6')
+    >>> bare_name("databricks-claude-sonnet-4-5"), bare_name("system.ai.gpt-5-mini")
+    ('claude-sonnet-4-5', 'gpt-5-mini')
     >>> bare_name("moonshotai/Kimi-K2.6"), bare_name("ft:gpt-4o-mini:org::id"), bare_name("claude-opus-4@20250514")
     ('kimi-k2.6', 'gpt-4o-mini:org::id', 'claude-opus-4-20250514')
     """
@@ -236,7 +238,7 @@ def merge_facts(tables: Iterable[ModelTable], model: str) -> dict[str, Any]:
     """Returns the facts of all tables that fit a model, later ones in place of earlier ones, key by key.
 
     >>> tables = [ModelTable("*", context_tokens=8192), ModelTable("big*", context_tokens=262144)]
-    >>> joined(tables, "big-1")
+    >>> merge_facts(tables, "big-1")
     {'context_tokens': 262144}
     """
     found: dict[str, Any] = {}

@@ -40,6 +40,8 @@ _WELL_KNOWN = {
     "services.ai.azure.com": "azure.ai.inference",
     "api.anthropic.com": "anthropic",
     "amazonaws.com": "aws.bedrock",
+    "api.aws": "aws.bedrock",
+    "api.cohere.ai": "cohere",
     "api.cohere.com": "cohere",
     "api.deepseek.com": "deepseek",
     "api.groq.com": "groq",

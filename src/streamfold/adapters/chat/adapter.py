@@ -69,6 +69,7 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
             strict_output=quirks.strict_output,
             passes=schema_passes(inline=quirks.inline_refs, unsupported=quirks.unsupported_keywords),
             hosted=self.hosted_forms,
+            tool_choice_none=quirks.tool_choice_none,
         )
 
     def option_rules(self, request: Request) -> OptionRules:

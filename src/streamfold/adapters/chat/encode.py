@@ -58,7 +58,7 @@ class ChatRequestWriter:
         body: dict[str, Any] = {"model": request.model, "messages": messages, "stream": request.stream}
         if request.stream and self.quirks.stream_usage:
             body["stream_options"] = {"include_usage": True}
-        if request.tools and (self.quirks.tool_choice_none or request.tool_choice != "none"):  # vLLM refuses no tools
+        if request.tools:  # an empty list is refused by vLLM
             body["tools"] = [self._tool(tool) for tool in request.tools]
             body["tool_choice"] = self._tool_choice(request.tool_choice)
         said = {

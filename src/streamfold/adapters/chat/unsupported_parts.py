@@ -56,7 +56,7 @@ def dropped_by_chat(request: Request, quirks: ChatQuirks, back: Sequence[bool]) 
         as_they_are.update(returned_members(message, request, quirks))
         if quirks.reasoning_field == "reasoning_part" and request.came_from_here(message):
             as_they_are.add("reasoning_parts")  # with the reasoning, or dropped as reasoning
-        lost = (name for name in message.extras if name not in as_they_are and _says_more(name, message))
+        lost = (name for name in message.extras if name not in as_they_are and says_more(name, message))
         dropped.members += [dropped_extra(where, name, message.extras[name]) for name in lost]
         dropped.members += dropped_media_members(message, where)
         if not request.came_from_here(message):
@@ -81,7 +81,7 @@ def _is_sent(reasoning: str | None, details: Any, *, takes_text: bool) -> bool:
     return "".join(reasoning.split()) in "".join(said.split())
 
 
-def _says_more(name: str, message: Message) -> bool:
+def says_more(name: str, message: Message) -> bool:
     """Returns whether an extra says something that is not also in the text and the calls of the message.
 
     The items that an answer of the Responses API came as often say nothing more.

@@ -17,6 +17,7 @@ from ...values import GeneratedFile, ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.openai import OpenAIBatchAPI
+from ..chat.thinking import only_allowed_tools
 from .decode import ResponsesEventReader
 from .encode import ResponsesQuirks, ResponsesRequestWriter
 from .unsupported_parts import dropped_by_responses
@@ -56,9 +57,13 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         if not request.stream and request.options.extra_body.get("background"):
             request = replace(request, stream=True)  # whole, it would be an answer that has only begun
-        dropped = dropped_by_responses(request, stored=self.stores(request)).warnings()
+        plain = self.quirks.returned_items == "plain"
+        dropped = dropped_by_responses(request, stored=self.stores(request), plain=plain).warnings()
         request, changes = super().rewrite(request)
-        return request, dropped + changes
+        only: list[ReplyWarning] = []
+        if not self.quirks.tool_choice:
+            request, only = only_allowed_tools(request)
+        return request, [*dropped, *changes, *only]
 
     def resume_path(self, request: Request, answer_id: str, after: int) -> str | None:
         """Returns where the rest of a stored response is: `store` or `background` must have been asked for."""
@@ -80,7 +85,11 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         """Returns what the endpoint accepts in tool names, schemas and response formats."""
         json_mode: Literal["says_json", "yes"] = "says_json" if self.quirks.says_json else "yes"
         return Rules(
-            strict_tools=True, strict_output=self.quirks.strict_output, json_mode=json_mode, hosted=self.hosted_forms
+            strict_tools=True,
+            strict_output=self.quirks.strict_output,
+            json_mode=json_mode,
+            hosted=self.hosted_forms,
+            tool_choice_none=self.quirks.tool_choice,
         )
 
     def option_rules(self, request: Request) -> OptionRules:

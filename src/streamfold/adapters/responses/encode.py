@@ -38,7 +38,7 @@ class ResponsesQuirks:
         returned_items: which items of earlier answers are sent back. "plain": messages, as their text alone, and calls,
             for servers whose input has no other items (Perplexity, by the types of its SDK).
         format_member: the member of the request that says which format the answer has.
-        tool_choice: whether `tool_choice` is sent. If not, tools are left out for "none".
+        tool_choice: whether `tool_choice` is sent. If not, tools that it excludes are left out.
     """
 
     store: bool | None = False
@@ -77,7 +77,7 @@ class ResponsesRequestWriter:
             "input": [item for at, message in messages for item in self._message(message, at, request, stored, others)],
             "stream": request.stream,
         }
-        if request.tools and (self.quirks.tool_choice or request.tool_choice != "none"):
+        if request.tools:
             body["tools"] = [self._tool(tool) for tool in request.tools]
         if request.tools and self.quirks.tool_choice:
             body["tool_choice"] = self._tool_choice(request.tool_choice, request.tools)
