@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from streamfold.config.catalogue import catalogue_values
+from streamfold.config.file import read_profile
 
 __all__ = ["Contradiction", "contradictions", "literals", "undecided", "unsaid"]
 
@@ -31,7 +32,7 @@ class Contradiction:
     """What a package says otherwise of an endpoint.
 
     Attributes:
-        about: "address", "keys", "adapter" or "auth_scope".
+        about: "address", "keys", "adapter", "auth_scope", or a quirk.
         there, here: what the package and the catalogue say.
     """
 
@@ -59,6 +60,7 @@ def contradictions(said: list[dict[str, Any]]) -> Iterator[Contradiction]:
             "keys": (one.get("keys"), keys),
             "adapter": (one["adapter"], adapter),
             "auth_scope": (one.get("auth_scope"), ours.get("auth_scope")),
+            **{name: (value, _quirk(row, name)) for name, value in one.get("quirks", {}).items()},
         }
         for about, (there, here) in pairs.items():
             if there is None:
@@ -79,7 +81,8 @@ def undecided(listed: dict[str, Any]) -> list[Contradiction]:
 
 def literals(one: dict[str, Any]) -> list[str]:
     """Returns what must be in the files of a package."""
-    return [text for text in (one.get("address"), *one.get("keys", ()), one.get("auth_scope")) if text]
+    texts = (one.get("address"), *one.get("keys", ()), one.get("auth_scope"), *one.get("quirks", {}).values())
+    return [text for text in texts if text]
 
 
 def unsaid(said: list[dict[str, Any]], folders: dict[str, Path]) -> Iterator[str]:
@@ -96,6 +99,12 @@ def unsaid(said: list[dict[str, Any]], folders: dict[str, Path]) -> Iterator[str
         for text in literals(one):
             if not any(text in content for content in texts):
                 yield f"{one['row']}: {one['package']} no longer says {text!r} in {', '.join(one['files'])}"
+
+
+def _quirk(row: str, name: str) -> Any:
+    """Returns what the row says of a difference in requests, or what its adapter assumes."""
+    adapter: Any = read_profile(row).make_adapter()
+    return getattr(adapter.quirks, name)
 
 
 def _plain(address: str) -> str:
