@@ -201,7 +201,8 @@ class Patient:
                     yield emitter.feed(Finish("stop", "stop") if self.ends_early else Finish("length", "length"))
                     break
             yield from re.findall(rb"[^\n]*\n\n", self._rewritten(emitter.feed(delta)))
-        emitter.feed(Usage(20, tokens, 20 + tokens))
+        read = len(json.dumps([body["messages"], body.get("tools", [])])) // 4
+        emitter.feed(Usage(read, tokens, read + tokens))
         yield from re.findall(rb"[^\n]*\n\n", emitter.finish())
 
     def _rewritten(self, event: bytes) -> bytes:

@@ -33,6 +33,7 @@ from streamfold_lab.doctor import (
     sending,
     write_profile,
 )
+from streamfold_lab.doctor.probes import PROBES
 from tables import each_row
 
 # httpx on trio, when a stream is left before its end.
@@ -110,18 +111,23 @@ def quirks(*names: str) -> ChatQuirks:
     return ChatQuirks(**values)
 
 
+SEED = 7  # of the values in prompts
+
+
 @pytest.fixture(scope="module")
 def clean() -> ReportCard:
-    return examine(Patient())[0]
+    return examine(Patient(), seed=SEED)[0]
 
 
 def test_a_clean_server_has_no_findings(clean: ReportCard) -> None:
     """Nothing is at fault, nothing has to be set, and every question has an answer."""
-    assert clean.with_verdict("fault", "set", "handled") == []
+    assert clean.with_verdict("unfaithful", "fault", "set", "handled") == []
     assert [setting.key for setting in clean.settings if setting.key[0] != "capabilities"] == []
-    unknown = [finding.probe for finding in clean.with_verdict("unclear", "no", "skipped")]
-    assert unknown == ["reasoning", "thinking_switch", "reasoning_back", "continues", "kept_open", "caching"]
-    assert clean.requests < 110
+    unknown = clean.with_verdict("unclear", "no", "skipped")
+    assert [finding.probe for finding in unknown if finding.theme != "faithfulness"] == [
+        "reasoning", "thinking_switch", "reasoning_back", "continues", "kept_open", "caching"
+    ]  # fmt: skip
+    assert clean.requests < 200
 
 
 def test_every_quirk_and_every_fault_can_be_planted() -> None:
@@ -234,8 +240,8 @@ def test_cards_can_be_read_and_compared(clean: ReportCard) -> None:
 
 
 def test_a_second_run_is_equal_apart_from_times(clean: ReportCard) -> None:
-    """The same server gives the same card."""
-    again, _ = examine(Patient())
+    """The same server gives the same card for the same seed."""
+    again, _ = examine(Patient(), seed=SEED)
     assert [f for f in again.findings if f.probe != "pace"] == [f for f in clean.findings if f.probe != "pace"]
 
 
@@ -250,8 +256,9 @@ def test_the_budget_is_kept() -> None:
 def test_the_plan_sends_nothing() -> None:
     """All requests that an examination sends are announced by the plan."""
     patient = Patient()
-    card, _ = examine(patient)
-    planned = [dict(body) for body in (each.written.body for each in plan(read_profile(PROFILE)))]
+    alike = [probe for probe in PROBES if not any(ask.fresh or ask.follow for ask in probe.asks)]
+    card, _ = examine(patient, probes=alike)
+    planned = [dict(each.written.body) for each in plan(read_profile(PROFILE), alike)]
     planned += [{name: value for name, value in body.items() if name != "temperature"} for body in planned]
     assert [body for body in patient.requests if body not in planned] == []
     assert card.requests <= len(planned) * 3

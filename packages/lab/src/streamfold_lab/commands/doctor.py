@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
+from secrets import randbelow
 from typing import Annotated, Any
 
 import anyio
@@ -52,6 +53,7 @@ _STYLES = {
     "ok": "green", "handled": "cyan", "set": "yellow", "no": "dim", "fault": "red", "unfaithful": "bold red",
     "unclear": "magenta", "skipped": "dim",
 }  # fmt: skip
+_THOROUGH = 1500  # requests
 _LONGEST_BODY = 160
 
 
@@ -65,7 +67,13 @@ def doctor(
     ] = None,
     api_key_env: Annotated[str | None, typer.Option(help="The environment variable that holds the key.")] = None,
     name: Annotated[str | None, typer.Option(help="The provider's name in the profile; by default from URL.")] = None,
-    budget: Annotated[int, typer.Option(min=1, help="The most requests on each API.")] = DEFAULT_BUDGET.requests,
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help=f"The most requests on each API; by default {DEFAULT_BUDGET.requests}, and 1500 with --thorough.",
+        ),
+    ] = None,
     max_bytes: Annotated[int, typer.Option(min=1, help="Bytes of all responses of an API.")] = DEFAULT_BUDGET.bytes,
     max_seconds: Annotated[float, typer.Option(min=1, help="How long one API is examined.")] = DEFAULT_BUDGET.seconds,
     max_cost: Annotated[
@@ -74,6 +82,9 @@ def doctor(
     thorough: Annotated[
         bool, typer.Option("--thorough", help=f"Repeat what one answer can't decide, up to {_REPEATS} times.")
     ] = False,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the values in prompts; by default others in each examination.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the requests, and send none.")] = False,
     write: Annotated[
         Path | None, typer.Option(dir_okay=False, help="Add the provider to this streamfold.toml, or update it.")
@@ -101,11 +112,13 @@ def doctor(
             raise ConfigError("name a server: streamfold doctor http://127.0.0.1:8080/v1")
         profile = read_target(target, config, model=model, api_key_env=api_key_env, name=name)
         api = adapter or (AUTO if "://" in target else profile.adapter)
+        seed = randbelow(10**9) if seed is None else seed
+        budget = budget or (_THOROUGH if thorough else DEFAULT_BUDGET.requests)
         bounds = Budget(budget, max_bytes, max_seconds, Decimal(str(max_cost)))
         if dry_run:
-            _plan(profile if api == AUTO else profile.model_copy(update={"adapter": api}), bounds, as_json)
+            _plan(profile if api == AUTO else profile.model_copy(update={"adapter": api}), bounds, seed, as_json)
             return
-        examiner = Doctor(bounds, repeats=_REPEATS if thorough else 0, folder=record)
+        examiner = Doctor(bounds, repeats=_REPEATS if thorough else 0, seed=seed, folder=record)
         cards = anyio.run(_examine, examiner, profile, api, not as_json)
     if as_json:
         print_json(cards_to_dict(card for card, _ in cards))
@@ -158,9 +171,9 @@ def _row(finding: Finding) -> list[Text]:
     ]
 
 
-def _plan(profile: Profile, bounds: Budget, as_json: bool) -> None:
+def _plan(profile: Profile, bounds: Budget, seed: int, as_json: bool) -> None:
     """Prints what would be sent, and what that costs at most."""
-    planned = plan(profile)
+    planned = plan(profile, seed=seed)
     for each in planned:
         name, body, mode = f"{each.probe.name}/{each.ask.name}", each.written.body, "whole" if each.whole else "stream"
         if as_json:

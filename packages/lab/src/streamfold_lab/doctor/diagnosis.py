@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import randbelow
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -41,7 +42,8 @@ class Doctor:
         budget: what the examination of each API may use.
         repeats: how often a probe that one answer can't decide is sent; 0: as often as needed. 60 find what happens in
             one of twenty requests, with a confidence of 95 percent.
-        seed: of the values in prompts that are different for each request.
+        seed: of the values in prompts that are different for each request. Another one in each examination, because a
+            server may have the answers, or the prompts, of the last one in a cache.
         folder: where the answers are recorded; None: in a temporary folder that is deleted.
         timeouts: of each request.
         report: called with each finding as it is made.
@@ -50,7 +52,7 @@ class Doctor:
 
     budget: Budget = DEFAULT_BUDGET
     repeats: int = 0
-    seed: int = 0
+    seed: int = field(default_factory=lambda: randbelow(10**9))
     folder: Path | None = None
     timeouts: Timeouts = TIMEOUTS
     probes: Iterable[Probe] = PROBES

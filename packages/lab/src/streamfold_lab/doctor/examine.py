@@ -15,6 +15,7 @@ from streamfold.requests import Capabilities
 from streamfold.values import AuthenticationError, ConfigError, PermissionDeniedError
 
 from .confidence import CONFIDENCE, interval
+from .modes import differences
 from .sending import ExaminedEndpoint
 from .values import Answers, Conclusion, Finding, Probe, ProbeRequest, ProbeResponse, Setting
 
@@ -68,9 +69,12 @@ class ProbeRunner:
         self.endpoint.avoided.update(outcome.avoid)
         if self.whole and outcome.verdict != "skipped" and any(ask.modes == "both" for ask in probe.asks):
             in_one_piece, more, _ = await self._concluded(probe, whole=True)
-            outcome, asked = in_both_modes(outcome, in_one_piece), [*asked, *more]
             if probe.basic and not any(seen.fine for seen in more):
                 self.whole = False
+            outcome = in_both_modes(outcome, in_one_piece)
+            if outcome.verdict not in _BAD and (found := await self._different(probe, asked, more)):
+                outcome = replace(outcome, verdict="unfaithful", saw=found)
+            asked = [*asked, *more]
         if probe.repeated and self.repeats and outcome.verdict not in ("skipped", "no"):
             outcome, more, tally = await self._repeated(probe, outcome)
             asked = [*more, *asked]
@@ -80,14 +84,28 @@ class ProbeRunner:
         """Sends a probe in one mode, again where the answers don't decide it and depend on the model."""
         outcomes: list[Conclusion] = []
         asked: list[ProbeResponse] = []
-        while len(outcomes) < (ROUNDS if probe.whim else 1):
+        while len(outcomes) < ROUNDS:
             answers = await self._round(probe, len(outcomes), whole=whole)
             asked = [*reversed(answers.values()), *asked]
             outcomes.append(self._judged(probe, answers))
-            if outcomes[-1].verdict != "unclear" or self.hopeless or not answers:
+            undecided = outcomes[-1].verdict == "unclear" and probe.whim
+            if not (undecided or is_doubtful(outcomes[-1])) or self.hopeless or not answers:
                 break
-        clear = sum(outcome.verdict != "unclear" for outcome in outcomes)
-        return outcomes[-1], asked, f"{clear} of {len(outcomes)}" if len(outcomes) > 1 else ""
+        last = outcomes[-1]
+        if is_doubtful(last) and not (len(outcomes) == ROUNDS and all(map(is_doubtful, outcomes))):
+            last = replace(last, verdict="unclear", saw=f"{last.saw}; not every time")
+        clear = sum(outcome.verdict == last.verdict and last.verdict != "unclear" for outcome in outcomes)
+        return last, asked, f"{clear} of {len(outcomes)}" if len(outcomes) > 1 else ""
+
+    async def _different(self, probe: Probe, streamed: list[ProbeResponse], whole: list[ProbeResponse]) -> str:
+        """Returns how the answers to a probe differ between both modes, if they do so each time; else an empty text."""
+        found = differences(by_request(streamed), by_request(whole))
+        for number in range(ROUNDS - 1):
+            if not found:
+                break
+            again = [await self._round(probe, number, whole=mode) for mode in (False, True)]
+            found = found & differences(*again) if all(again) else set()
+        return "; ".join(sorted(found))
 
     async def _repeated(self, probe: Probe, first: Conclusion) -> tuple[Conclusion, list[ProbeResponse], str]:
         """Sends a probe until it was sent `repeats` times. Returns the worst conclusion, and how often it came."""
@@ -102,6 +120,8 @@ class ProbeRunner:
             asked = [*answers.values(), *asked]
             outcome = self._judged(probe, answers)
             bad += [outcome] if outcome.verdict in _BAD else []
+        if len(bad) == 1 and is_doubtful(bad[0]) and first not in bad:
+            return replace(first, saw=f"{first.saw}; once: {bad[0].saw}"), asked, f"1 of {tries}"  # so may a model err
         low, high = interval(len(bad), tries)
         sure = f"with {CONFIDENCE:.0%} confidence"
         if not bad:
@@ -116,7 +136,9 @@ class ProbeRunner:
         for ask in probe.asks:
             if self.hopeless or (whole and ask.modes != "both") or not (ask.when is None or ask.when(answers)):
                 continue
-            chosen = with_fresh_values(probe, ask, self.seed, number)
+            chosen = ask.follow(answers) if ask.follow else with_fresh_values(probe, ask, self.seed, number)
+            if chosen is None:
+                continue
             if number and not chosen.exact:
                 options = {name: value for name, value in chosen.options.items() if name != "temperature"}
                 chosen = replace(chosen, options=options)
@@ -176,6 +198,20 @@ def with_fresh_values(probe: Probe, ask: ProbeRequest, seed: int, number: int) -
     if ask.fresh is None:
         return ask
     return ask.fresh(Random(f"{seed}/{probe.name}/{ask.name}/{number}"))  # noqa: S311 - the same ones can be sent again
+
+
+def is_doubtful(outcome: Conclusion) -> bool:
+    """Returns whether only repetition can show what an outcome says."""
+    return outcome.verdict == "unfaithful" and not outcome.certain
+
+
+def by_request(responses: Iterable[ProbeResponse]) -> dict[str, ProbeResponse]:
+    """Returns responses by the names of their requests; of several, the earliest that came to its end."""
+    found: dict[str, ProbeResponse] = {}
+    for seen in sorted(responses, key=lambda seen: seen.number):
+        if seen.way in _DECIDED and seen.ask not in found:
+            found[seen.ask] = seen
+    return found
 
 
 def in_both_modes(streamed: Conclusion, whole: Conclusion) -> Conclusion:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from json import dumps
 from struct import pack
 from typing import Any
 from zlib import compress, crc32
@@ -23,7 +24,10 @@ ONE_CALL = "What is the weather in Paris? Use the tool get_weather."
 TWO_CALLS = "What is the weather in Paris and in London? Call get_weather twice in this turn, once for each city."
 SAY_AND_CALL = "Write one short sentence about what you will do, then get the weather in Paris with get_weather."
 NOTE_TEXT = 'a "quoted" word, a \\ backslash, {braces}, [brackets], </tags>, ünï¢ödé 👋 and\na second line'
-SAVE = f"Save a note with the tool save_note. Its text must be exactly this, both lines:\n{NOTE_TEXT}"
+SAVE = (
+    "Save a note with the tool save_note. Its arguments must be exactly this JSON object:\n"
+    f"{dumps({'text': NOTE_TEXT}, ensure_ascii=False)}"
+)
 
 
 def _object(**properties: Any) -> dict[str, Any]:

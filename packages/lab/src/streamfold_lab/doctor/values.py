@@ -69,6 +69,8 @@ class ProbeRequest:
         leave: cancel the request after the first bytes of its answer.
         modes: how it is sent: as a stream, and in one piece where the server can do that.
         fresh: returns the request with other values in its prompt, for each round.
+        follow: given what earlier requests of the probe brought, returns this request; None: it can't be made. The
+            messages of the value itself stand in the plan.
         exact: keep the temperature when it is sent again.
     """
 
@@ -84,6 +86,7 @@ class ProbeRequest:
     leave: bool = False
     modes: Literal["both", "streamed"] = "both"
     fresh: Callable[[Random], ProbeRequest] | None = None
+    follow: Callable[[Answers], ProbeRequest | None] | None = None
     exact: bool = False
 
 
@@ -161,6 +164,7 @@ class Conclusion:
         does: what streamfold does about it, or what to do.
         settings: what belongs into the profile.
         telling: the numbers of the answers that show it best; empty: all answers of the probe.
+        certain: whether one answer shows it. Else a verdict "unfaithful" is given only if each repetition agrees.
         avoid: options that the server refuses, and that later requests leave out.
     """
 
@@ -170,6 +174,7 @@ class Conclusion:
     settings: tuple[Setting, ...] = ()
     telling: tuple[int, ...] = ()
     avoid: tuple[str, ...] = ()
+    certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,9 +73,8 @@ def _max_tokens(answers: Answers) -> Conclusion:
     longest = max((len(prompt_words(seen.text)) for seen in (old, new) if seen), default=0)
     if longest <= _LIMIT:
         return unclear(f"the answers end before the limit, after {longest} words")
-    return Conclusion(
-        "fault", f"neither name limits the answer: {longest} words, and at most {_LIMIT} tokens were wanted"
-    )
+    saw = f"neither name limits the answer: {longest} words, and at most {_LIMIT} tokens were requested"
+    return Conclusion("unfaithful", saw, certain=False)
 
 
 @BASICS.probe_many(
@@ -179,7 +178,7 @@ def _unicode(seen: ProbeResponse) -> Conclusion:
 )
 def _stop(seen: ProbeResponse) -> Conclusion:
     if "6" in prompt_words(seen.text) or "7" in prompt_words(seen.text):
-        return Conclusion("fault", f"wrote on past the stop text: {shown(seen.text, 50)}")
+        return Conclusion("unfaithful", f"wrote on past the stop text: {shown(seen.text, 50)}", certain=False)
     if not {"3", "4"} & set(prompt_words(seen.text)):
         return unclear(f"did not count: {shown(seen.text, 50)}")
     kept = "5" in prompt_words(seen.text)
@@ -230,6 +229,9 @@ def _length(seen: ProbeResponse) -> Conclusion:
         raw = seen.reply.raw_finish_reason
         saw = f"cut at {_CUT} tokens, and reported as finished ({raw})"
         return Conclusion("fault", saw, "nobody can tell it from a whole answer")
+    if len(prompt_words(seen.text)) > 2 * _CUT:  # no tokenizer has a token for two words
+        saw = f"{len(prompt_words(seen.text))} words, and at most {_CUT} tokens were requested"
+        return Conclusion("unfaithful", saw, certain=False)
     return unclear(f"wrote {len(seen.text)} characters, finish reason {seen.reply.finish_reason}")
 
 

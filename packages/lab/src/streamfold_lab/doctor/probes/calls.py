@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streamfold.values import NamedTool
 
+from ..alterations import is_altered_copy
 from ..questions import HELLO, NOTE, NOTE_TEXT, ONE_CALL, SAVE, SAY_AND_CALL, TIME, TWO_CALLS, WEATHER, capped
 from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse, Setting
 from .judging import (
@@ -98,7 +99,10 @@ def _required(answers: Answers) -> Conclusion:
         return Conclusion("ok", f"called {seen.reply.tool_calls[0].name}")
     if guided := _guided(seen, "required"):
         return guided
-    return unclear(f"no call, though one was required; said {shown(seen.text, 60)}")
+    if seen.reply.finish_reason == "length":
+        return unclear("the answer was cut before a call")
+    saw = f"no call, though one was required; said {shown(seen.text, 60)}"
+    return _broken(seen) or Conclusion("unfaithful", saw, "the choice is accepted, and has no effect", certain=False)
 
 
 @CALLS.probe(
@@ -114,10 +118,12 @@ def _named(seen: ProbeResponse) -> Conclusion:
     if names and set(names) == {"get_time"}:
         return Conclusion("ok", "called the tool that was named")
     if names:
-        return Conclusion(
-            "fault", f"get_time was named, and {', '.join(names)} came", "the calls are handed out as sent"
-        )
-    return _guided(seen, "named") or unclear(f"no call, though get_time was named; said {shown(seen.text, 60)}")
+        saw = f"get_time was named, and {', '.join(names)} came"
+        return Conclusion("unfaithful", saw, "the calls are delivered as they came", certain=False)
+    if seen.reply.finish_reason == "length":
+        return unclear("the answer was cut before a call")
+    saw = f"no call, though get_time was named; said {shown(seen.text, 60)}"
+    return _guided(seen, "named") or Conclusion("unfaithful", saw, "the choice has no effect", certain=False)
 
 
 @CALLS.probe(
@@ -129,7 +135,8 @@ def _named(seen: ProbeResponse) -> Conclusion:
 )
 def _none(seen: ProbeResponse) -> Conclusion:
     if "calls_dropped" in seen.codes:
-        return Conclusion("handled", "calls came all the same", "dropped, with the warning calls_dropped")
+        does = "dropped, with the warning calls_dropped"
+        return Conclusion("unfaithful", "calls came all the same", does, certain=False)
     if "leaked_markup" in seen.codes or "<tool_call>" in seen.text:
         return Conclusion("handled", f"wrote a call into the text: {shown(seen.text)}", "it stays text, with a warning")
     return Conclusion("ok", "no call")
@@ -169,20 +176,6 @@ def _parallel(seen: ProbeResponse) -> Conclusion:
 
 
 @CALLS.probe(
-    "one_at_a_time",
-    "Is parallel_tool_calls=False respected?",
-    ProbeRequest("two", TWO_CALLS, (WEATHER,), options=capped(512, parallel_tool_calls=False)),
-    apis=("chat", "responses", "anthropic"),
-    needs="one_call",
-    refused=("no", "requests with parallel_tool_calls=False fail"),
-)
-def _one_at_a_time(seen: ProbeResponse) -> Conclusion:
-    if len(seen.reply.tool_calls) > 1:
-        return Conclusion("fault", f"{len(seen.reply.tool_calls)} calls, though only one was allowed")
-    return Conclusion("ok", f"{len(seen.reply.tool_calls)} call")
-
-
-@CALLS.probe(
     "say_and_call",
     "Does a text beside a call arrive?",
     ProbeRequest("both", SAY_AND_CALL, (WEATHER,), options=capped()),
@@ -214,7 +207,9 @@ def _long_arguments(seen: ProbeResponse) -> Conclusion:
         same = call.arguments.get("text", "").strip() == NOTE_TEXT
         if same:
             return Conclusion("ok", "quotes, backslash, brackets, tags and a line end came back")
-        return unclear(f"a valid call with another text: {shown(str(call.arguments.get('text')))}")
+        saw = f"a valid call with another text: {shown(str(call.arguments.get('text')))}"
+        altered = is_altered_copy({"text": NOTE_TEXT}, call.arguments)
+        return Conclusion("unfaithful", saw, certain=False) if altered else unclear(saw)
     return _broken(seen) or unclear(f"no call; said {shown(seen.text, 60)}")
 
 

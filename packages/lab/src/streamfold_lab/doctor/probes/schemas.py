@@ -8,6 +8,7 @@ from typing import Any
 
 from streamfold.values import Tool
 
+from ..damage import said
 from ..questions import CAPITAL, HELLO, WEATHER, capped
 from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse
 from .judging import (
@@ -88,8 +89,8 @@ def _with_schema(schema: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[s
 
 
 def _data(text: str) -> Any:
-    """The JSON of an answer, also inside a code fence."""
-    text = text.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
+    """The JSON of an answer, also inside a code fence, and behind reasoning."""
+    text = said(text).strip().removeprefix("```json").removeprefix("```").removesuffix("```")
     try:
         return json.loads(text)
     except ValueError:
@@ -180,7 +181,9 @@ def _schema(answers: Answers) -> Conclusion:
         if isinstance(data, dict) and set(data) == {"capital", "population"}:
             saw = "the answer fits the schema"
             return Conclusion("ok", saw, settings=(capability("structured_output", "yes", saw),))
-        return unclear(f"accepted, and not respected: {shown(seen.text, 60)}")
+        if seen.reply.finish_reason == "length":
+            return unclear("the answer was cut")
+        return Conclusion("unfaithful", f"accepted, and not respected: {shown(seen.text, 60)}", certain=False)
     why = refusal(seen)
     no = capability("structured_output", "no", why)
     if (plain := answers.get("json")) and plain.fine:
@@ -188,6 +191,29 @@ def _schema(answers: Answers) -> Conclusion:
     if (tool := answers.get("tool")) and tool.fine:
         return set_quirk(why, "an answer of a form is asked for as a tool call", "response_format", "tool")
     return Conclusion("set", why, "structured output is refused before it is sent", (no,))
+
+
+@STRUCTURED.probe(
+    "schema_output",
+    "Is an answer held to a JSON schema?",
+    ProbeRequest(
+        "schema",
+        CAPITAL,
+        options=capped(
+            256, response_format={"type": "json_schema", "json_schema": {"name": "capital", "schema": _ANSWER}}
+        ),
+    ),
+    apis=("responses", "anthropic", "gemini"),
+    whim=True,
+    refused=("no", ""),
+)
+def _schema_output(seen: ProbeResponse) -> Conclusion:
+    data = _data(seen.text)
+    if isinstance(data, dict) and set(data) == {"capital", "population"}:
+        return Conclusion("ok", "the answer fits the schema")
+    if seen.reply.finish_reason == "length":
+        return unclear("the answer was cut")
+    return Conclusion("unfaithful", f"accepted, and not respected: {shown(seen.text, 60)}", certain=False)
 
 
 @STRUCTURED.probe_many(
@@ -227,7 +253,9 @@ def _strict(answers: Answers) -> Conclusion:
 def _json_mode(seen: ProbeResponse) -> Conclusion:
     if isinstance(_data(seen.text), dict):
         return Conclusion("ok", "a JSON object")
-    return unclear(f"no JSON object: {shown(seen.text, 60)}")
+    if seen.reply.finish_reason == "length":
+        return unclear("the answer was cut")
+    return Conclusion("unfaithful", f"accepted, and no JSON object: {shown(seen.text, 60)}", certain=False)
 
 
 @STRUCTURED.probe(

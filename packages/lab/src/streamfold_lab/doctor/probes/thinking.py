@@ -29,8 +29,8 @@ _OFF: dict[str, dict[str, Any]] = {
 }
 
 
-def _field(seen: ProbeResponse) -> str | None:
-    """The member in which the reasoning of a chat answer came."""
+def reasoning_member(seen: ProbeResponse) -> str | None:
+    """Returns the member in which the reasoning of an answer of Chat Completions came; None: in none."""
     body = seen.recording.body if seen.recording else b""
     return next((name for name in _FIELDS if f'"{name}":'.encode() in body), None)
 
@@ -43,16 +43,20 @@ def _leaks_in(answers: Answers) -> bool:
     return "plain" in answers and _leaks(answers["plain"])
 
 
-def _asked_back(name: str) -> ProbeRequest:
-    turn: dict[str, Any] = {name: "The user wants the weather."}
+def _asked_back(name: str, text: str = "The user wants the weather.") -> ProbeRequest:
+    def is_needed(so_far: Answers) -> bool:
+        if text:
+            return _FIELDS[0] not in so_far or so_far[_FIELDS[0]].refused
+        return so_far["without"].refused and name in so_far and so_far[name].fine
+
     return edited(
-        name,
-        f"a turn with {name}",
-        raw_history(drop=_FIELDS, **turn),
+        name if text else f"empty_{name}",
+        f"a turn with {name}" if text else f"a turn with an empty {name}",
+        raw_history(drop=_FIELDS, **{name: text}),
         HISTORY,
         (WEATHER,),
         tokens=64,
-        when=lambda so_far: _FIELDS[0] not in so_far or so_far[_FIELDS[0]].refused,
+        when=is_needed,
     )
 
 
@@ -86,7 +90,7 @@ def _reasons(answers: Answers) -> Conclusion:
         does = "they are sent back unchanged: reasoning_details = true"
         return set_quirk(why, does, "reasoning_details", True, capability("reasoning", "yes", why))
     if seen.reply.reasoning:
-        saw = f"reasoning apart from the text, as {_field(seen) or 'the API has it'}"
+        saw = f"reasoning apart from the text, as {reasoning_member(seen) or 'the API has it'}"
         return Conclusion("ok", saw, settings=(capability("reasoning", "yes", saw),))
     return Conclusion("no", "no reasoning was shown")
 
@@ -130,6 +134,7 @@ THINKING.probe(
         "without", "a turn with calls and without reasoning", raw_history(drop=_FIELDS), HISTORY, (WEATHER,), tokens=64
     ),
     *(_asked_back(name) for name in _FIELDS),
+    *(_asked_back(name, "") for name in _FIELDS),
     apis=("chat",),
     needs="reasoning",
 )
@@ -138,6 +143,8 @@ def _reasoning_back(answers: Answers) -> Conclusion:
     works = next((name for name in _FIELDS if (seen := answers.get(name)) and seen.fine), None)
     if without.refused and works:
         why = f"a turn with calls and without reasoning is {refusal(without)}"
+        if (empty := answers.get(f"empty_{works}")) and empty.refused:  # as at Kimi's API
+            return set_quirk(why, f"sent back as {works}; an empty one is refused too", "reasoning_field", works)
         does = f"sent back as {works}, at least empty: reasoning_required = true"
         required = Setting(("quirks", "reasoning_required"), True, why)
         return set_quirk(why, does, "reasoning_field", works, required)

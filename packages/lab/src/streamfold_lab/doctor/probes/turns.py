@@ -7,9 +7,9 @@ from typing import Any
 
 from streamfold.values import ToolCall, assistant, tool_result, user
 
-from ..questions import PICTURE, WEATHER, capped, prompt_words
+from ..questions import ONE_CALL, PICTURE, WEATHER, capped, prompt_words
 from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse
-from .judging import ProbeGroup, edit_messages, edited, refusal, set_quirk, shown, unclear, was_refused
+from .judging import ProbeGroup, call_to, edit_messages, edited, refusal, set_quirk, shown, unclear, was_refused
 
 _LONG_ID = "call_0123456789abcdefghijklmn"
 _SHORT_ID = "a1b2c3d4e"
@@ -17,7 +17,7 @@ PLACEHOLDER = {"google": {"thought_signature": "skip_thought_signature_validator
 _CALL = ToolCall(_SHORT_ID, "get_weather", {"city": "Paris"}, '{"city": "Paris"}')
 HISTORY = (
     user("What is the weather in Paris?"),
-    assistant(tool_calls=[_CALL]),
+    assistant(tool_calls=[_CALL], reasoning="The user wants the weather."),  # Kimi's API refuses an empty one
     tool_result(_CALL, "18 degrees and sunny"),
 )
 
@@ -61,6 +61,16 @@ def _signed_calls(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     )
 
 
+def _own_turn(answers: Answers) -> ProbeRequest | None:
+    """Returns the second request of a tool loop, with the turn that the model has made."""
+    seen = answers.get("call")
+    call = call_to(seen.reply, "get_weather") if seen and seen.fine else None
+    if seen is None or call is None:
+        return None
+    messages = [user(ONE_CALL), seen.reply.message, tool_result(call, "18 degrees and sunny")]
+    return ProbeRequest("loop", messages, (WEATHER,), options=capped())
+
+
 TURNS = ProbeGroup("conversation")
 
 
@@ -77,6 +87,8 @@ TURNS = ProbeGroup("conversation")
         tokens=256,
         when=was_refused("history"),
     ),
+    ProbeRequest("call", ONE_CALL, (WEATHER,), options=capped(), when=was_refused("history")),
+    ProbeRequest("loop", HISTORY, (WEATHER,), options=capped(), special="with the model's own turn", follow=_own_turn),
     whim=True,
     needs="one_call",
 )
@@ -86,6 +98,9 @@ def _tool_history(answers: Answers) -> Conclusion:
         why = f"calls without a thought signature are {refusal(seen)}"
         does = "lost signatures are replaced by a placeholder: call_signatures = true"
         return set_quirk(why, does, "call_signatures", True)
+    if seen.refused and (loop := answers.get("loop")) and loop.fine:
+        saw = f"a turn that the model has not made is {refusal(seen)}; its own turn is accepted"
+        return Conclusion("handled", saw, "a tool loop works; a conversation from another model may be refused")
     if seen.refused:
         return Conclusion("fault", refusal(seen), "a tool loop can't work")
     if "18" in prompt_words(seen.text):

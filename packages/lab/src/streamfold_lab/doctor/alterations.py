@@ -1,0 +1,116 @@
+"""What became of a value or a text that was requested: unchanged, altered on its way, or something else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+from .damage import said
+
+_LONGEST = 60  # characters of a value that is shown
+_ALIKE = 0.6  # similarity from which on a text is an altered copy of another one
+_MISSING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """A value that isn't the one that was asked for.
+
+    Attributes:
+        path: where it stands, as in `tree.branches[0]`.
+    """
+
+    path: str
+    wanted: Any
+    found: Any
+
+    def __str__(self) -> str:
+        return f"{self.path or 'the value'}: {_shown(self.wanted)} came back as {_shown(self.found)}"
+
+
+def alterations(wanted: Any, found: Any, path: str = "") -> list[Alteration]:
+    """Returns the values that differ, by type or by content. Numbers are equal if their values are.
+
+    >>> [str(each) for each in alterations({"n": 2**53 + 1, "on": True}, {"n": 2**53, "on": True})]
+    ['n: 9007199254740993 came back as 9007199254740992']
+    """
+    return list(_alterations(wanted, found, path))
+
+
+def _alterations(wanted: Any, found: Any, path: str) -> Iterator[Alteration]:
+    match wanted, found:
+        case dict(), dict():
+            for name in [*wanted, *(name for name in found if name not in wanted)]:
+                place = f"{path}.{name}" if path else name
+                yield from _alterations(wanted.get(name, _MISSING), found.get(name, _MISSING), place)
+        case list(), list() if len(wanted) == len(found):
+            for number, (first, second) in enumerate(zip(wanted, found, strict=True)):
+                yield from _alterations(first, second, f"{path}[{number}]")
+        case _:
+            if not _equal(wanted, found):
+                yield Alteration(path, wanted, found)
+
+
+def _equal(wanted: Any, found: Any) -> bool:
+    if isinstance(wanted, bool) or isinstance(found, bool):
+        return wanted is found
+    return bool(wanted == found) and isinstance(wanted, str) == isinstance(found, str)
+
+
+def is_altered_copy(wanted: dict[str, Any], found: dict[str, Any]) -> bool:
+    """Returns whether arguments are those that were requested, with changes; else the model wrote something else."""
+    if not alterations(wanted, found):
+        return False
+    if 2 * _unchanged(wanted, found) >= sum(1 for _ in _leaves(wanted)) > 1:
+        return True
+    return _similarity(json.dumps(wanted, ensure_ascii=False), json.dumps(found, ensure_ascii=False)) >= _ALIKE
+
+
+def _unchanged(wanted: Any, found: Any) -> int:
+    """Returns how many values are as requested, at their places."""
+    match wanted, found:
+        case dict(), dict() if wanted:
+            return sum(_unchanged(value, found[name]) for name, value in wanted.items() if name in found)
+        case list(), list() if wanted:
+            return sum(_unchanged(first, second) for first, second in zip(wanted, found, strict=False))
+    return int(_equal(wanted, found))
+
+
+def is_altered_text(wanted: str, text: str) -> bool:
+    """Returns whether a text is the one that was to be repeated, with changes."""
+    text = said(text).strip()
+    return wanted not in text and _similarity(wanted, text) >= _ALIKE
+
+
+def text_change(wanted: str, text: str) -> str:
+    """Returns the first place at which a text differs from the one that was to be repeated."""
+    text = said(text).strip()
+    steps = SequenceMatcher(None, wanted, text, autojunk=False).get_opcodes()
+    _, a, b, c, d = next(step for step in steps if step[0] != "equal")
+    return f"{_shown(wanted[max(0, a - 8) : b + 8])} came back as {_shown(text[max(0, c - 8) : d + 8])}"
+
+
+def _similarity(first: str, second: str) -> float:
+    return SequenceMatcher(None, first, second, autojunk=False).ratio()
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    match value:
+        case dict() if value:
+            for each in value.values():
+                yield from _leaves(each)
+        case list() if value:
+            for each in value:
+                yield from _leaves(each)
+        case _:
+            yield value
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    if any(not char.isprintable() or char == "\ufffd" for char in text):
+        text = json.dumps(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -1,0 +1,46 @@
+"""Whether an answer is from the model that was asked for, by the name that it has."""
+
+from __future__ import annotations
+
+import re
+
+# Words that make a name one of another model, or of a coarser copy of the same one.
+_SIZES = re.compile(
+    r"\d+(\.\d+)?[bm]|a\d+b|mini|nano|micro|tiny|small|medium|large|lite|light|flash|air|pro|max|plus|turbo|opus|sonnet|haiku"
+    r"|distill(ed)?|draft"
+)
+_COARSER = re.compile(r"awq|gptq|gguf|bnb|(nv|mx)?fp[468]|int[2-8]|w\d+a\d+|i?q\d(_\w+)*|[2-8]-?bit|quant(ized)?")
+_REVISION = re.compile(
+    r"v?\d+(\.\d+)*|latest|preview|exp|experimental|beta|stable|default|instruct|chat|it|hf|snapshot"
+)
+
+
+def words(name: str) -> list[str]:
+    """Returns the words of a model's name, in lower case, without its owner: `Org/Model-2B:free` is model, 2b, free."""
+    bare = name.lower().rpartition("/")[2].partition("@")[0]
+    return [word for word in re.split(r"[-_:\s]+", bare) if word]
+
+
+def is_other_model(asked: str, named: str) -> bool:
+    """Returns whether a name is one of another model than the one that was asked for.
+
+    An owner, other letters, a date and words such as "latest" don't matter. A name without any digit may be an alias,
+    which says nothing about the model behind it.
+
+    >>> is_other_model("sim-1", "sim-labs/Sim-1-2026-08-06"), is_other_model("gpt-5", "gpt-5-mini")
+    (False, True)
+    """
+    wanted, found = words(asked), words(named)
+    if not wanted or not found or "".join(wanted) == "".join(found):
+        return False
+    added = [word for word in found if word not in wanted]
+    if any(_COARSER.fullmatch(word) for word in added):
+        return True
+    if not re.search(r"\d", asked):
+        return False
+    if not set(wanted) & set(found):
+        return "".join(wanted) not in "".join(found) and "".join(found) not in "".join(wanted)
+    if any(_SIZES.fullmatch(word) for word in added):
+        return True
+    lost = [word for word in wanted if word not in found and not _REVISION.fullmatch(word)]
+    return bool(lost) and any(not _REVISION.fullmatch(word) for word in added)

@@ -1,0 +1,55 @@
+"""Compares the answers to one request in both modes, streamed and in one piece, as our own accumulator read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from streamfold.values import Reply
+
+from .values import Answers, ProbeResponse
+
+COUNT_BOUND = 1.2  # factor by which the token counts of one prompt may differ between the modes
+_COUNT_SLACK = 16  # tokens that they may differ in any case
+
+
+def differences(streamed: Answers, whole: Answers) -> set[str]:
+    """Returns how answers differ that should be alike, a sentence each. Words of a text may differ, as models do."""
+    pairs = [(streamed[name], whole[name]) for name in streamed if name in whole]
+    ended = [pair for pair in pairs if all(seen.fine and seen.reply.finish_reason != "length" for seen in pair)]
+    return {difference for pair in ended for difference in _differences(*pair)}
+
+
+def _differences(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]:
+    first, second = streamed.reply, whole.reply
+    names, others = _names(first), _names(second)
+    if bool(names) != bool(others):
+        with_calls, without = ("in one piece", "streamed") if others else ("streamed", "in one piece")
+        yield f"{streamed.ask}: calls come {with_calls}, none {without}"
+    elif sorted(names) != sorted(others) and len(names) == len(others):
+        yield f"{streamed.ask}: the calls have other names when streamed than in one piece"
+    elif names and _empty_calls(first) != _empty_calls(second):
+        yield f"{streamed.ask}: arguments come in one mode only"
+    if _counts_differ(first, second) and _same_prompt(streamed, whole):
+        yield f"{streamed.ask}: the same prompt has other token counts when streamed than in one piece"
+    if bool(first.text.strip()) != bool(second.text.strip()) and names == others:
+        yield f"{streamed.ask}: a text comes in one mode only"
+
+
+def _names(reply: Reply) -> list[str]:
+    return [call.name for call in reply.tool_calls]
+
+
+def _empty_calls(reply: Reply) -> int:
+    return sum(not call.arguments for call in reply.tool_calls)
+
+
+def _same_prompt(streamed: ProbeResponse, whole: ProbeResponse) -> bool:
+    prompt = ("messages", "input", "contents", "system", "systemInstruction", "instructions", "tools")
+    return all(streamed.sent.get(name) == whole.sent.get(name) for name in prompt)
+
+
+def _counts_differ(first: Reply, second: Reply) -> bool:
+    counts = [reply.usage.input_tokens for reply in (first, second) if reply.usage and reply.usage.input_tokens]
+    if len(counts) < 2:
+        return False
+    return max(counts) > COUNT_BOUND * min(counts) + _COUNT_SLACK
