@@ -39,7 +39,7 @@ def test_no_honest_server_is_accused(kind: type[Endpoint], adapter: str) -> None
     assert [(found.probe, found.saw) for found in card.with_verdict("unfaithful", "fault")] == []
 
 
-@pytest.mark.parametrize(("kind", "adapter"), some([row for row in each(UNFAITHFUL)], 4))
+@pytest.mark.parametrize(("kind", "adapter"), some(each(UNFAITHFUL), 4))
 def test_an_unfaithful_endpoint_is_found(kind: type[Endpoint], adapter: str) -> None:
     """Each is unfaithful, on every API on which it is."""
     if (kind.name, adapter) in NOT_FOUND:

@@ -69,7 +69,8 @@ class Doctor:
         async with AsyncExitStack() as stack:
             folder = self.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamfold-")))
             answers = folder / profile.adapter
-            endpoint = ExaminedEndpoint(profile, answers, self.timeouts, self.http_client, self.budget)
+            keep = self.folder is not None
+            endpoint = ExaminedEndpoint(profile, answers, self.timeouts, self.http_client, self.budget, keep=keep)
             await stack.enter_async_context(endpoint)
             examination = ProbeRunner(endpoint, tuple(self.probes), self.report, self.repeats, self.seed)
             findings = await examination.run()

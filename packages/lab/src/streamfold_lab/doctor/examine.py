@@ -68,7 +68,8 @@ class ProbeRunner:
         outcome, asked, tally = await self._concluded(probe, whole=False)
         self.endpoint.avoided.update(outcome.avoid)
         if self.whole and outcome.verdict != "skipped" and any(ask.modes == "both" for ask in probe.asks):
-            in_one_piece, more, _ = await self._concluded(probe, whole=True)
+            rounds = 1 if outcome.verdict == "unclear" else ROUNDS  # what a model doesn't do it doesn't do so either
+            in_one_piece, more, _ = await self._concluded(probe, whole=True, rounds=rounds)
             if probe.basic and not any(seen.fine for seen in more):
                 self.whole = False
             outcome = in_both_modes(outcome, in_one_piece)
@@ -80,11 +81,13 @@ class ProbeRunner:
             asked = [*more, *asked]
         return _finding(probe, outcome, asked, tally)
 
-    async def _concluded(self, probe: Probe, *, whole: bool) -> tuple[Conclusion, list[ProbeResponse], str]:
+    async def _concluded(
+        self, probe: Probe, *, whole: bool, rounds: int = ROUNDS
+    ) -> tuple[Conclusion, list[ProbeResponse], str]:
         """Sends a probe in one mode, again where the answers don't decide it and depend on the model."""
         outcomes: list[Conclusion] = []
         asked: list[ProbeResponse] = []
-        while len(outcomes) < ROUNDS:
+        while len(outcomes) < rounds:
             answers = await self._round(probe, len(outcomes), whole=whole)
             asked = [*reversed(answers.values()), *asked]
             outcomes.append(self._judged(probe, answers))

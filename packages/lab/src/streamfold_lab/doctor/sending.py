@@ -52,6 +52,7 @@ class ExaminedEndpoint:
         timeouts: of each request.
         http_client: the client to send with. It remains the caller's.
         budget: what all requests together may use.
+        keep: whether the recordings are kept, so that they have to say what they are of.
 
     Attributes:
         spent: what the requests so far have cost: their number, bytes, seconds and money.
@@ -65,8 +66,10 @@ class ExaminedEndpoint:
         timeouts: Timeouts,
         http_client: httpx.AsyncClient | None = None,
         budget: Budget = DEFAULT_BUDGET,
+        *,
+        keep: bool = False,
     ) -> None:
-        self.folder = folder
+        self.folder, self.keep = folder, keep
         self.budget = budget
         self.avoided: set[str] = set()
         self._timeouts = timeouts
@@ -171,7 +174,7 @@ class ExaminedEndpoint:
         )
 
     def _described(self, path: Path, ask: ProbeRequest) -> Recording:
-        """Returns the recording of an answer with the facts that reading it needs, and saves it so."""
+        """Returns the recording of an answer with the facts that reading it needs."""
         names = tuple(str(getattr(each, "name", "")) for each in ask.tools)
         choice = ask.tool_choice if isinstance(ask.tool_choice, str) else getattr(ask.tool_choice, "name", "auto")
         recording = replace(
@@ -184,7 +187,8 @@ class ExaminedEndpoint:
         )
         if recording.status == HTTPStatus.OK:
             recording = replace(recording, expect=expected(recording))
-        recording.save(path)
+        if self.keep:
+            recording.save(path)
         return recording
 
     def _inspected(self, recording: Recording | None, probe: str) -> Inspection | None:

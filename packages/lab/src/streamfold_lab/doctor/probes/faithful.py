@@ -311,13 +311,18 @@ def _judge_codes(seen: ProbeResponse, told: str, what: str) -> Conclusion:
     return unclear(f"{what}: said {shown(seen.text, 60)}")
 
 
+def _read_whole(so_far: Answers) -> bool:
+    """Returns whether all texts so far were read whole, so that a longer one can show something."""
+    return all(seen.fine and all(code in seen.text for code in _codes_in(_prompt(seen))) for seen in so_far.values())
+
+
 def _needle(characters: int) -> ProbeRequest:
     def fresh(rng: Random) -> ProbeRequest:
         told = _two_codes(rng, _filler(rng, characters))
         name = f"about_{characters // 4}_tokens"
         return ProbeRequest(
             name, f"{told}\n\n{_BOTH}", options=capped(96), special=name.replace("_", " "), modes="streamed",
-            patience=2, fresh=fresh, when=lambda so_far: all(seen.fine for seen in so_far.values()),
+            patience=2, fresh=fresh, when=_read_whole,
         )  # fmt: skip
 
     return fresh(Random(0))  # noqa: S311 - shown in the plan only
