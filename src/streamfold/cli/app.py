@@ -17,7 +17,7 @@ from .replay import replay, serve_replay
 _PACKAGES = {  # the commands of the other distributions of the project
     "streamfold-gateway": ("serve",),
     "streamfold-jobs": ("batch",),
-    "streamfold-lab": ("conformance", "diff", "doctor", "inspect", "models", "swap-check"),
+    "streamfold-lab": ("conformance", "diff", "doctor", "inspect", "lab", "models", "swap-check"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .any_cut import lab
 from .compare_providers import swap_check
 from .conformance import conformance
 from .doctor import doctor

@@ -18,6 +18,8 @@ NOT_EXAMINED = {
     "hosted_tools": "in whose words a server's own tools are written is documented by it; a run of one costs money",
     "refusals": "a server that leaves the member out of the prompt answers as if it took it",
     "returned_members": "what a server wants back is documented by it; one that misses it answers all the same",
+    "model_in_path": "the path is part of the address, which is documented by the server",
+    "tool_choice_none": "the choice is judged by its effect, as `none`; a refusal is named there",
     "reasoning_of_thinkers": "what models that do not think refuse is seen by asking another model, and one is asked",
 }
 

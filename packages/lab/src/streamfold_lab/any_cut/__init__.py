@@ -1,0 +1,8 @@
+"""Parsers of tool calls, given a model's text at any cut: whether they say the same as for the whole text."""
+
+from __future__ import annotations
+
+from .check import Failure, check_parser, cuts_of
+from .parsers import ParsedCall, ParsedText, PieceParser, as_piece_parser, find_parser
+from .report import as_markdown
+from .vectors import Vector, dialects, load_vectors

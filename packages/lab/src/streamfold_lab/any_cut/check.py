@@ -1,0 +1,138 @@
+"""Gives a parser each text whole and at any cut, and finds where the answers differ."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any, Literal, TypeAlias
+
+from .parsers import ParsedCall, ParsedText, PieceParser
+from .vectors import Vector
+
+Kind: TypeAlias = Literal["raises", "calls lost", "calls added", "other names", "other arguments", "other text"]
+Mode: TypeAlias = Literal["whole", "in pieces"]
+
+# A character, or a token that the vocabularies of these models have whole.
+_ATOM = re.compile(
+    r"<\|[^|<>\s]{1,40}\|>|<\|\"\|>|<｜[^｜<>]{1,40}｜>|</?(?:minimax:)?tool_call>|</?arg_(?:key|value)>"
+    r"|\[(?:TOOL_CALLS|ARGS|CALL_ID)\]|.",
+    re.DOTALL,
+)
+_SIZES = (1, 2, 3, 5, 8, 13)
+_RANDOM = 5  # cuts into pieces of random lengths
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A text of which a parser does not say what it says.
+
+    Attributes:
+        mode: "whole": the parser of whole texts is wrong. "in pieces": at some cuts, it says something else than for
+            the whole text.
+        cuts: at how many of the cuts that were tried.
+        tried: how many were tried.
+        pieces: the first cut that shows it, with as few pieces as possible.
+        wanted, found: in words.
+    """
+
+    vector: Vector
+    mode: Mode
+    kind: Kind
+    cuts: int
+    tried: int
+    pieces: tuple[str, ...]
+    wanted: str
+    found: str
+
+
+def cuts_of(text: str, *, cut_tokens: bool = False) -> Iterator[tuple[str, ...]]:
+    """Yields a text in pieces: one, every two, pieces of each size, and pieces of random sizes.
+
+    Args:
+        cut_tokens: cut special tokens too, which models have a single token for.
+    """
+    atoms = list(text) if cut_tokens else [match[0] for match in _ATOM.finditer(text)]
+    yield (text,)
+    for at in range(1, len(atoms)):
+        yield "".join(atoms[:at]), "".join(atoms[at:])
+    for size in _SIZES:
+        yield tuple("".join(atoms[at : at + size]) for at in range(0, len(atoms), size))
+    for seed in range(_RANDOM):
+        rng, pieces, at = Random(seed), [], 0  # noqa: S311 - where to cut is no secret
+        while at < len(atoms):
+            size = rng.randint(1, 12)
+            pieces.append("".join(atoms[at : at + size]))
+            at += size
+        yield tuple(pieces)
+
+
+def check_parser(parser: PieceParser, vectors: Iterable[Vector], *, cut_tokens: bool = False) -> list[Failure]:
+    """Returns the texts at which a parser fails. A text that it doesn't read whole is judged by what the text says."""
+    return [failure for vector in vectors for failure in _check(parser, vector, cut_tokens)]
+
+
+def _check(parser: PieceParser, vector: Vector, cut_tokens: bool) -> Iterator[Failure]:
+    wanted = ParsedText(vector.content, tuple(ParsedCall(call.name, _json(call.arguments)) for call in vector.calls))
+    tools = vector.declared()
+    whole = _tried(partial(parser.whole, vector.text, tools))
+    if (kind := _difference(wanted, whole)) is not None:
+        yield Failure(vector, "whole", kind, 1, 1, (vector.text,), _words(wanted), _words(whole))
+    # Cuts are held against the parser's own reading of the whole text, so that a text it can't read says nothing twice.
+    expected = wanted if isinstance(whole, Exception) else whole
+    found: dict[Kind, list[tuple[tuple[str, ...], ParsedText | Exception]]] = {}
+    tried = 0
+    for pieces in cuts_of(vector.text, cut_tokens=cut_tokens):
+        tried += 1
+        given = _tried(partial(parser.pieces, pieces, tools))
+        if (kind := _difference(expected, given)) is not None:
+            found.setdefault(kind, []).append((pieces, given))
+    for kind, cases in found.items():
+        pieces, given = min(cases, key=lambda case: len(case[0]))
+        yield Failure(vector, "in pieces", kind, len(cases), tried, pieces, _words(expected), _words(given))
+
+
+def _tried(parse: Callable[[], ParsedText]) -> ParsedText | Exception:
+    try:
+        return parse()
+    except Exception as exc:  # the parser is what is tested: whatever it raises is a finding
+        return exc
+
+
+def _difference(wanted: ParsedText, found: ParsedText | Exception) -> Kind | None:
+    """Returns how a result differs; None if it is the same. White space around a text doesn't count."""
+    if isinstance(found, Exception):
+        return "raises"
+    if len(found.calls) != len(wanted.calls):
+        return "calls lost" if len(found.calls) < len(wanted.calls) else "calls added"
+    if [call[0] for call in found.calls] != [call[0] for call in wanted.calls]:
+        return "other names"
+    if any(_parsed(first[1]) != _parsed(second[1]) for first, second in zip(wanted.calls, found.calls, strict=True)):
+        return "other arguments"
+    return None if " ".join(found.content.split()) == " ".join(wanted.content.split()) else "other text"
+
+
+def _parsed(arguments: str) -> Any:
+    try:
+        return json.loads(arguments or "{}")
+    except ValueError:
+        return ("not JSON", arguments)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _words(result: ParsedText | Exception) -> str:
+    if isinstance(result, Exception):
+        return f"{type(result).__name__}: {result}"
+    calls: Sequence[Any] = result.calls
+    return _json({"content": result.content, "calls": [[name, _parsed_or_text(text)] for name, text in calls]})
+
+
+def _parsed_or_text(arguments: str) -> Any:
+    parsed = _parsed(arguments)
+    return arguments if isinstance(parsed, tuple) else parsed

@@ -1,0 +1,211 @@
+"""Parsers of other projects behind one interface: those of SGLang and vLLM, or any with the same methods.
+
+The end of a stream is what the servers of both do there: what a parser knows and has not streamed of the arguments of
+the last call is added.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any, NamedTuple, Protocol
+
+from streamfold.values import ConfigError
+
+
+class ParsedCall(NamedTuple):
+    """A call as a parser gives it: the arguments are JSON text."""
+
+    name: str
+    arguments: str
+
+
+class ParsedText(NamedTuple):
+    """What a parser makes of a text."""
+
+    content: str
+    calls: tuple[ParsedCall, ...] = ()
+
+
+Tools = Sequence[Mapping[str, Any]]
+"""Tools as a request of Chat Completions declares them."""
+
+
+class PieceParser(Protocol):
+    """A parser that is tested. Each call is for a new text."""
+
+    def whole(self, text: str, tools: Tools) -> ParsedText:
+        """Returns what is parsed of a whole text."""
+        ...
+
+    def pieces(self, pieces: Iterable[str], tools: Tools) -> ParsedText:
+        """Returns what is parsed of a text that comes in pieces."""
+        ...
+
+
+def find_parser(name: str) -> Callable[[], Any]:
+    """Returns the class that `module:Class` names. Raises ConfigError."""
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise ConfigError(f"{name!r} doesn't name a parser: write module:Class")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as exc:
+        raise ConfigError(f"the parser {name} can't be imported: {exc}") from exc
+    if not callable(found):
+        raise ConfigError(f"{name} is not a class")
+    return found  # type: ignore[no-any-return]
+
+
+def as_piece_parser(make: Callable[[], Any]) -> PieceParser:
+    """Returns a parser of SGLang or vLLM behind our interface.
+
+    Args:
+        make: returns a new parser: its class, or a function. A class of vLLM is given a tokenizer without tokens.
+
+    Raises:
+        ConfigError: it has the methods of neither.
+    """
+    if hasattr(make, "extract_tool_calls_streaming"):
+        return _VLLMParser(lambda: make(_NoTokenizer()))  # type: ignore[call-arg]
+    made = make if hasattr(make, "parse_streaming_increment") else make()
+    if hasattr(made, "parse_streaming_increment"):
+        return _SGLangParser(make)
+    if hasattr(made, "extract_tool_calls_streaming"):
+        return _VLLMParser(make)
+    raise ConfigError(
+        f"{make!r} has the methods of neither SGLang (detect_and_parse, parse_streaming_increment) nor vLLM"
+        " (extract_tool_calls, extract_tool_calls_streaming)"
+    )
+
+
+@dataclass(slots=True)
+class _Calls:
+    """Calls that are put together from pieces, by the numbers that the parser gives them."""
+
+    calls: dict[int, list[str]] = field(default_factory=dict)
+
+    def add(self, number: int, name: str | None, arguments: str | None) -> None:
+        call = self.calls.setdefault(number, ["", ""])
+        call[0] += name or ""
+        call[1] += arguments or ""
+
+    def finish(self, parser: Any) -> None:
+        """Adds what the servers of both projects add at the end of a stream."""
+        known, streamed = (getattr(parser, name, None) for name in ("prev_tool_call_arr", "streamed_args_for_tool"))
+        if not known or not streamed or len(known) > len(streamed):
+            return
+        number = len(known) - 1
+        wanted = known[number].get("arguments", {})
+        text = wanted if isinstance(wanted, str) else json.dumps(wanted, ensure_ascii=False)
+        if text.startswith(streamed[number]) and number in self.calls:
+            self.add(number, None, text[len(streamed[number]) :])
+
+    def found(self) -> tuple[ParsedCall, ...]:
+        return tuple(ParsedCall(*call) for _, call in sorted(self.calls.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class _SGLangParser:
+    """`BaseFormatDetector` of SGLang (sglang/srt/function_call)."""
+
+    make: Callable[[], Any]
+
+    def whole(self, text: str, tools: Tools) -> ParsedText:
+        found = self.make().detect_and_parse(text, _sglang_tools(tools))
+        return ParsedText(
+            found.normal_text, tuple(ParsedCall(call.name or "", call.parameters) for call in found.calls)
+        )
+
+    def pieces(self, pieces: Iterable[str], tools: Tools) -> ParsedText:
+        parser, declared, calls, content = self.make(), _sglang_tools(tools), _Calls(), ""
+        for piece in pieces:
+            content += self._take(parser.parse_streaming_increment(piece, declared), calls)
+        if hasattr(parser, "finish"):
+            content += self._take(parser.finish(declared), calls)
+        calls.finish(parser)
+        return ParsedText(content, calls.found())
+
+    @staticmethod
+    def _take(found: Any, calls: _Calls) -> str:
+        for call in found.calls:
+            calls.add(call.tool_index, call.name, call.parameters)
+        return found.normal_text or ""
+
+
+def _sglang_tools(tools: Tools) -> list[Any]:
+    try:
+        tool_class = import_module("sglang.srt.entrypoints.openai.protocol").Tool
+    except ImportError:
+        return [SimpleNamespace(type="function", function=SimpleNamespace(**tool["function"])) for tool in tools]
+    return [tool_class.model_validate(tool) for tool in tools]
+
+
+@dataclass(frozen=True, slots=True)
+class _VLLMParser:
+    """`ToolParser` of vLLM. Each piece is one token, whose number means nothing."""
+
+    make: Callable[[], Any]
+
+    def whole(self, text: str, tools: Tools) -> ParsedText:
+        found = self.make().extract_tool_calls(text, _vllm_request(tools))
+        calls = tuple(ParsedCall(call.function.name, call.function.arguments) for call in found.tool_calls or ())
+        return ParsedText(found.content or "", calls)
+
+    def pieces(self, pieces: Iterable[str], tools: Tools) -> ParsedText:
+        parser, request, calls, content = self.make(), _vllm_request(tools), _Calls(), ""
+        so_far, numbers = "", list[int]()
+        for number, piece in enumerate(pieces, start=1):
+            delta = parser.extract_tool_calls_streaming(
+                so_far, so_far + piece, piece, tuple(numbers), (*numbers, number), (number,), request
+            )
+            so_far, numbers = so_far + piece, [*numbers, number]
+            content += (delta.content or "") if delta else ""
+            for call in (delta.tool_calls or ()) if delta else ():
+                function = call.function or SimpleNamespace(name=None, arguments=None)
+                calls.add(call.index, function.name, function.arguments)
+        calls.finish(parser)
+        return ParsedText(content, calls.found())
+
+
+def _vllm_request(tools: Tools) -> Any:
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hello"}], "tools": list(tools)}
+    for module in ("vllm.entrypoints.openai.chat_completion.protocol", "vllm.entrypoints.openai.protocol"):
+        try:
+            return import_module(module).ChatCompletionRequest.model_validate(body)
+        except ImportError:
+            continue
+    declared = [SimpleNamespace(type="function", function=SimpleNamespace(**tool["function"])) for tool in tools]
+    return SimpleNamespace(tools=declared, tool_choice="auto", skip_special_tokens=False)
+
+
+class _Vocabulary(dict[str, int]):
+    """Has a number for each token that a parser looks for."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.setdefault(key, 1_000_000 + len(self))
+
+    def __getitem__(self, key: str) -> int:
+        return int(self.get(key))
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+
+class _NoTokenizer:
+    """Stands for a tokenizer, where a parser only asks for the numbers of its markers."""
+
+    def __init__(self) -> None:
+        self.vocab = _Vocabulary()
+
+    def get_vocab(self) -> dict[str, int]:
+        return self.vocab
+
+    def encode(self, text: str, **_: Any) -> list[int]:
+        return [int(self.vocab.get(text))]
+
+    def decode(self, numbers: Sequence[int], **_: Any) -> str:
+        return "".join(text for text, number in self.vocab.items() if number in numbers)

@@ -1,0 +1,37 @@
+"""Any cut of a text is read as the whole of it, as tests for the authors of parsers: one for each text.
+
+pytest --pyargs streamfold_lab.any_cut.suite --streamfold-parser my_parsers:HermesParser --streamfold-vectors hermes
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from .check import check_parser
+from .parsers import as_piece_parser, find_parser
+from .vectors import Vector, load_vectors
+
+__all__: list[str] = []
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Makes a test of each text of the vectors that the options name."""
+    if "vector" in metafunc.fixturenames:
+        source = metafunc.config.getoption("streamfold_vectors")
+        vectors = load_vectors(source) if source else []
+        metafunc.parametrize("vector", vectors, ids=[vector.name for vector in vectors])
+
+
+def test_any_cut(vector: Vector, request: pytest.FixtureRequest) -> None:
+    """The parser says the same of the text in pieces, at any cut, as of the whole text."""
+    name = request.config.getoption("streamfold_parser")
+    if not name:
+        pytest.skip("no parser: pass --streamfold-parser module:Class")
+    failures = check_parser(as_piece_parser(find_parser(name)), [vector])
+    lines = [
+        f"{failure.kind} {failure.mode}, at {failure.cuts} of {failure.tried} cuts: {list(failure.pieces)!r}\n"
+        f"  expected {failure.wanted}\n  found    {failure.found}"
+        for failure in failures
+    ]
+    if failures:
+        pytest.fail("\n".join(lines), pytrace=False)

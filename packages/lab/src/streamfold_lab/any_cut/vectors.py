@@ -1,0 +1,95 @@
+"""Texts of models with tool calls in them, and what they say: our own, or those of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from streamfold.values import ConfigError
+
+
+class WantedCall(BaseModel):
+    """A call that a text has."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    arguments: dict[str, Any]
+
+
+class Vector(BaseModel):
+    """A text, the tools that were declared, and what the text says.
+
+    Attributes:
+        schemas: types of parameters by tool, for formats whose values have none: `{"search": {"limit": "integer"}}`.
+        content: the text beside the calls.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    text: str
+    tools: Sequence[str]
+    calls: Sequence[WantedCall]
+    content: str = ""
+    schemas: Mapping[str, Mapping[str, str]] = {}
+
+    def declared(self) -> list[dict[str, Any]]:
+        """Returns the tools as a request of Chat Completions declares them."""
+        return [
+            {
+                "type": "function",
+                "function": {"name": name, "description": f"The tool {name}.", "parameters": self._schema(name)},
+            }
+            for name in self.tools
+        ]
+
+    def _schema(self, tool: str) -> dict[str, Any]:
+        types = dict(self.schemas.get(tool, {}))
+        for call in self.calls if not types else ():
+            if call.name == tool:
+                types |= {name: _type_of(value) for name, value in call.arguments.items() if value is not None}
+        return {"type": "object", "properties": {name: {"type": kind} for name, kind in types.items()}}
+
+
+def _type_of(value: Any) -> str:
+    match value:
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case list():
+            return "array"
+        case dict():
+            return "object"
+    return "string"
+
+
+_VECTORS = TypeAdapter(list[Vector])
+
+
+def dialects() -> list[str]:
+    """Returns the names of the formats that have vectors."""
+    folder = files(__package__).joinpath("vectors")
+    return sorted(file.name.removesuffix(".json") for file in folder.iterdir() if file.name.endswith(".json"))
+
+
+def load_vectors(source: str) -> list[Vector]:
+    """Returns the vectors of a format, or of a JSON file. Raises ConfigError."""
+    path = Path(source)
+    if source in dialects():
+        text = files(__package__).joinpath("vectors", f"{source}.json").read_text("utf-8")
+    elif path.suffix == ".json" and path.is_file():
+        text = path.read_text("utf-8")
+    else:
+        raise ConfigError(f"no vectors {source!r}: name a JSON file, or one of {', '.join(dialects())}")
+    try:
+        return _VECTORS.validate_json(text)
+    except ValidationError as exc:
+        raise ConfigError(f"{source}: {exc.errors()[0]['msg']} at {exc.errors()[0]['loc']}") from exc

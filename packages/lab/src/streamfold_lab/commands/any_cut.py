@@ -1,0 +1,102 @@
+"""`streamfold lab any-cut`: a parser of tool calls, or a server, given texts at any cut."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+import typer
+from rich.text import Text
+
+from streamfold.terminal import File, console, escape_control_characters, print_rows, print_status, reported_errors
+from streamfold.values import ConfigError, __version__
+
+from ..any_cut import Failure, as_markdown, as_piece_parser, check_parser, dialects, find_parser, load_vectors
+from ..doctor import AUTO, Doctor, find_wires, read_target
+from ..doctor.probes import PROBES
+
+BROKEN = 3
+UNFAITHFUL = 4
+# The probes whose answers must be alike in both modes, word for word.
+_ALIKE = ("answers", "one_call", "no_arguments", "numbers", "strings", "nesting", "commands", "two_calls", "echo")
+
+lab = typer.Typer(help="Tests for the authors of parsers and servers.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@lab.callback()
+def _group() -> None:
+    """A group of commands."""
+
+
+@lab.command("any-cut")
+def any_cut(
+    target: Annotated[str, typer.Argument(help="A parser, as module:Class, or the base URL of a server.")],
+    vectors: Annotated[
+        str | None,
+        typer.Option(help=f"For a parser: a format ({', '.join(dialects())}), or a JSON file of texts."),
+    ] = None,
+    cut_tokens: Annotated[bool, typer.Option("--cut-tokens", help="For a parser: cut special tokens too.")] = False,
+    report: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="Write the failures as Markdown, each with its example.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="For a server: the model to ask.")] = None,
+    api_key_env: Annotated[str | None, typer.Option(help="For a server: the variable that holds the key.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="For a server: how often each request is sent.")] = 10,
+    config: File = None,
+) -> None:
+    """Give a parser of vLLM or SGLang our texts at any cut, or ask a server for the same answers streamed and whole.
+
+    Exit with 0 if nothing differs, with 3 if a parser fails, with 4 if a server answers otherwise when it streams, and
+    with 2 for a mistake in the command.
+    """
+    with reported_errors():
+        if target.startswith(("http://", "https://")):
+            differs = anyio.run(_examine, target, model, api_key_env, repeats, config)
+            if differs:
+                raise typer.Exit(UNFAITHFUL)
+            return
+        if vectors is None:
+            raise ConfigError(f"name the texts with --vectors: a JSON file, or one of {', '.join(dialects())}")
+        texts = load_vectors(vectors)
+        failures = check_parser(as_piece_parser(find_parser(target)), texts, cut_tokens=cut_tokens)
+        if report:
+            versions = [_version_of(target.partition(".")[0].partition(":")[0]), f"streamfold-lab {__version__}"]
+            report.write_text(as_markdown(target, versions, failures, len(texts)), "utf-8")
+    if failures:
+        print_rows(console(), ("text", "fails", "cuts", "expected", "found"), [_row(failure) for failure in failures])
+    failed = len({failure.vector.name for failure in failures})
+    print_status(f"{len(texts) - failed} of {len(texts)} texts are read alike at every cut")
+    if failures:
+        raise typer.Exit(BROKEN)
+
+
+def _row(failure: Failure) -> list[Text]:
+    cells = [
+        failure.vector.name, f"{failure.kind} {failure.mode}", f"{failure.cuts} of {failure.tried}",
+        failure.wanted, failure.found,
+    ]  # fmt: skip
+    return [Text(escape_control_characters(cell if len(cell) < 120 else f"{cell[:117]}...")) for cell in cells]
+
+
+def _version_of(package: str) -> str:
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return package
+
+
+async def _examine(target: str, model: str | None, key: str | None, repeats: int, config: Path | None) -> bool:
+    """Sends requests in both modes, and says what differs."""
+    probes = [probe for probe in PROBES if probe.name in _ALIKE]
+    differs = False
+    for profile in await find_wires(read_target(target, config, model=model, api_key_env=key), AUTO):
+        card, _ = await Doctor(probes=probes, repeats=repeats).run(profile)
+        for finding in card.findings:
+            bad = finding.verdict in ("unfaithful", "fault")
+            differs = differs or bad
+            tally = f" ({finding.tally})" if finding.tally else ""
+            saw = escape_control_characters(finding.saw)
+            print_status(f"{profile.adapter} {finding.probe}: {finding.verdict}: {saw}{tally}")
+    return differs
