@@ -190,7 +190,7 @@ def test_the_pytest_plugin(texts: str, tmp_path: Path) -> None:
         "utf-8",
     )
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    folder = {"PYTHONPATH": str(Path(__file__).parent)}
+    folder = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])}
     done = subprocess.run(
         [*words, str(tests)], cwd=tmp_path, capture_output=True, text=True, env={**os.environ, **folder}
     )
