@@ -14,7 +14,7 @@ from streamfold.terminal import File, console, escape_control_characters, print_
 from streamfold.values import ConfigError, __version__
 
 from ..any_cut import Failure, as_markdown, as_piece_parser, check_parser, dialects, find_parser, load_vectors
-from ..doctor import AUTO, Doctor, find_wires, read_target
+from ..doctor import AUTO, Doctor, find_apis, read_target
 from ..doctor.probes import PROBES
 
 BROKEN = 3
@@ -91,7 +91,7 @@ async def _examine(target: str, model: str | None, key: str | None, repeats: int
     """Sends requests in both modes, and says what differs."""
     probes = [probe for probe in PROBES if probe.name in _ALIKE]
     differs = False
-    for profile in await find_wires(read_target(target, config, model=model, api_key_env=key), AUTO):
+    for profile in await find_apis(read_target(target, config, model=model, api_key_env=key), AUTO):
         card, _ = await Doctor(probes=probes, repeats=repeats).run(profile)
         for finding in card.findings:
             bad = finding.verdict in ("unfaithful", "fault")
