@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -44,7 +43,7 @@ from streamfold.types import AudioPart, FilePart, ImagePart, Options, ResponseFo
 
 from .hosted_tools import HostedCall, HostedStep, HostedSteps
 from .model_settings import NAMES, as_body_members, token_details, unsupported_settings
-from .provider_data import KeptTurn, keep_turn
+from .provider_data import KeptTurn, file_reference, keep_turn, warn_left_out
 
 __all__ = ["ChatStreamfold"]
 
@@ -350,9 +349,8 @@ def _answer(message: AIMessage) -> Message:
     kept = KeptTurn.load(message.additional_kwargs)
     if kept and kept.shows(text, calls, reasoning or "", message.additional_kwargs.get("refusal")):
         return kept.message
-    if lost := sorted({str(block.get("type")) for block in blocks} - _SAID):
-        why = "of an answer that another model gave, streamfold can't send the blocks"
-        warnings.warn(f"{why} {', '.join(lost)}: they are left out", UserWarning, stacklevel=2)
+    lost = {str(block.get("type")) for block in blocks} - _SAID
+    warn_left_out(lost, "blocks", maker=None, changed=kept is not None)
     texts = [block["text"] for block in blocks if block.get("type") == "text" and block.get("text")]
     said = tuple(map(TextPart, texts)) if len(texts) > 1 else text or None
     turn_calls = tuple((kept and kept.call(*call)) or _call_of(*call) for call in calls)
@@ -390,11 +388,10 @@ def _media_part(block: dict[str, Any]) -> Any:
     )
     if part is None or not (data or url or file_id):
         return block
-    if file_id and "://" in file_id:  # Google's ids are addresses
-        url, file_id = file_id, None
     named = {"name": block.get("filename") or block.get("name")} if part is FilePart else {}
     media_type = block.get("mime_type") or source.get("media_type")
-    return part(data=b64decode(data) if data else None, url=url, file_id=file_id, media_type=media_type, **named)
+    place = {"url": url, **file_reference(file_id)}
+    return part(data=b64decode(data) if data else None, media_type=media_type, **place, **named)
 
 
 # --- answers to LangChain ---------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ arguments. What a program changes in a framework's message counts more.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Self, get_args
@@ -78,6 +79,25 @@ def canonical_arguments(arguments: str | Mapping[str, Any] | None) -> str:
     except ValueError:
         return str(arguments)
     return json.dumps(value or {}, sort_keys=True)
+
+
+def warn_left_out(kinds: Iterable[str], what: str, *, maker: str | None, changed: bool) -> None:
+    """Warns of parts of an answer that can't be sent: those of another model's answer, or of a changed one.
+
+    Args:
+        kinds: the kinds of the parts.
+        what: the framework's word for parts.
+        maker: who gave the answer, if known.
+    """
+    if names := sorted(set(kinds)):
+        why = f"of an answer that {maker or 'another model'} gave{' and that was changed' if changed else ''}"
+        text = f"{why}, streamfold can't send the {what} {', '.join(names)}: they are left out"
+        warnings.warn(text, UserWarning, stacklevel=3)
+
+
+def file_reference(file_id: str | None) -> dict[str, str | None]:
+    """Returns the arguments of a file part for the id of an uploaded file. Google's ids are addresses."""
+    return {"url": file_id, "file_id": None} if file_id and "://" in file_id else {"file_id": file_id}
 
 
 def argument_metadata(call: ToolCall) -> dict[str, Any]:

@@ -7,7 +7,6 @@ It needs the extra `pydantic-ai`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -77,7 +76,7 @@ from streamfold.types import ResponseFormat
 
 from .hosted_tools import HostedCall, HostedStep, HostedSteps
 from .model_settings import NAMES, as_body_members, token_details, unsupported_settings
-from .provider_data import KeptTurn, canonical_arguments, keep_turn
+from .provider_data import KeptTurn, canonical_arguments, file_reference, keep_turn, warn_left_out
 
 __all__ = ["StreamfoldModel"]
 
@@ -359,10 +358,8 @@ def _answer(message: ModelResponse) -> Message:
     thoughts = [part.content for part in message.parts if isinstance(part, ThinkingPart)]
     calls = tuple(_call(part, kept) for part in message.parts if isinstance(part, ToolCallPart))
     known = (TextPart, ThinkingPart, ToolCallPart)
-    if lost := sorted({type(part).__name__ for part in message.parts if not isinstance(part, known)}):
-        who = message.provider_name or "another model"
-        why = f"of an answer that {who} gave{' and that was changed' if kept else ''}, streamfold can't send the parts"
-        warnings.warn(f"{why} {', '.join(lost)}: they are left out", UserWarning, stacklevel=2)
+    lost = {type(part).__name__ for part in message.parts if not isinstance(part, known)}
+    warn_left_out(lost, "parts", maker=message.provider_name, changed=kept is not None)
     said = texts[0] if len(texts) == 1 else tuple(map(types.TextPart, texts))
     reasoning = "".join(thoughts) if thoughts else None
     return Message("assistant", said or None, calls, reasoning=reasoning, origin=kept.message.origin if kept else None)
@@ -415,8 +412,8 @@ def _part(item: Any) -> Any:
             return kind(data=item.data, media_type=item.media_type)
         case FileUrl():
             return _kind_of(item)(url=item.url)
-        case UploadedFile():  # Google's ids are addresses
-            return _kind_of(item)(**{"url" if "://" in item.file_id else "file_id": item.file_id})
+        case UploadedFile():
+            return _kind_of(item)(**file_reference(item.file_id))
     raise UserError(f"streamfold can't send a {type(item).__name__}")
 
 

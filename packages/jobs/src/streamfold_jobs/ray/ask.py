@@ -88,7 +88,7 @@ class Ask:
         stream: bool | None = None,
         **options: Any,
     ) -> None:
-        self.__setstate__(AskSettings(
+        self._set_up(AskSettings(
             provider, columns, prefix, concurrency, tries, answers, keep, job, schema, check, tools, on_refused,
             config, stream, options,
         ))  # fmt: skip
@@ -97,6 +97,9 @@ class Ask:
         return self.settings
 
     def __setstate__(self, settings: AskSettings) -> None:
+        self._set_up(settings)
+
+    def _set_up(self, settings: AskSettings) -> None:
         self.settings = settings
         self._rows = settings.for_rows()
         self._forbidden = 0
@@ -212,7 +215,7 @@ class Ask:
         return answer
 
     def _refused(self, error: BaseException | None) -> Answer | None:
-        """Raises AskStoppedError, unless `on_refused` is "error"."""
+        """Stops the job, or returns the error as the row's answer if `on_refused` is "error"."""
         if self.settings.on_refused == "error" and isinstance(error, Exception):
             return _failed(error)
         if not self._stopped:
