@@ -65,7 +65,7 @@ from .errors import (
     UpstreamError,
     failed_before_answer,
 )
-from .finish_reason import FinishReason
+from .finish_reason import FinishReason, guess_finish_reason
 from .functions import as_tool, as_tools, tool
 from .hosted import (
     PAUSED,
@@ -96,7 +96,6 @@ from .json_access import (
     as_count,
     count_or_none,
     count_or_zero,
-    guess_finish_reason,
     int_or_none,
     is_done,
     non_empty,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .config_errors import ConfigError
-
 
 def catalogue_folder() -> Path:
-    """Returns the folder of the provider files: inside the package when installed, beside `src` in a checkout."""
+    """Returns the folder of the provider files: inside the package when installed, beside `src` in a checkout.
+
+    Raises:
+        FileNotFoundError: the installation is incomplete.
+    """
     here = Path(__file__).resolve().parents[1]
     for folder in (here / "providers", here.parent.parent / "providers"):
         if folder.is_dir():
             return folder
-    raise ConfigError(f"the provider files are missing from {here}: install streamfold again")
+    raise FileNotFoundError(f"the provider files are missing from {here}: install streamfold again")

@@ -8,7 +8,9 @@ from functools import partial
 from inspect import Parameter, getdoc, isroutine, signature
 from operator import is_
 from types import CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin, get_type_hints, overload
+
+from typing_extensions import TypeVar
 
 from .caching import CacheMark
 from .config_errors import ConfigError

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from ..text import join_surrogates, without_surrogates
-from .finish_reason import FinishReason
 
 # Where servers put the words of an error that is not under `error`.
 ERROR_KEYS = ("message", "msg", "detail", "error_message", "error_msg", "errors")
@@ -31,33 +29,6 @@ def whole_number(value: Any) -> int | None:
     if isinstance(value, str):
         return int(value) if value.removeprefix("-").isdecimal() and len(value) < 20 else None
     return int(value) if isinstance(value, float) and value.is_integer() else None
-
-
-# A word that is in no table, by what it has in it.
-_TELLING: tuple[tuple[FinishReason | Literal["error"], str], ...] = (
-    ("content_filter", "filter|safety|guard|moderat|blocked|policy|prohibit|censor|refus"),
-    ("error", "error|fail|abort|cancel|crash|exception"),
-    (
-        "length",
-        (
-            "length|limit|max|trunc|incomplete|unfinished|partial|cut|timeout|time_out|timed_out|interrupt|exceed"
-            "|overflow|budget|disconnect|preempt|early|exhaust|evict|quota|context|expired|deadline|stopped_by"
-        ),
-    ),
-)
-
-
-def guess_finish_reason(word: str) -> FinishReason | Literal["error"]:
-    """The meaning of a finish reason that an adapter does not list. It is never "stop".
-
-    An answer that was cut must not be taken for a whole one, in whatever words the server says so; any other word is
-    "unknown".
-
-    >>> guess_finish_reason("time_limit"), guess_finish_reason("eventually")
-    ('length', 'unknown')
-    """
-    word = word.lower().replace("-", "_")
-    return next((reason for reason, telling in _TELLING if re.search(telling, word)), "unknown")
 
 
 def str_or_none(value: Any) -> str | None:
