@@ -3,7 +3,7 @@
 from ..text import partial_value
 from .caching import CacheMark, read_cache_control
 from .catalogue_path import catalogue_folder
-from .chunks import ChunkDetails, StreamChunk
+from .chunks import ChunkDetails, ExtraPart, PartRef, StreamChunk, ToolCallDelta
 from .config_errors import ConfigError, NotConfiguredError, StreamfoldError
 from .content import AudioPart, ContentPart, FilePart, ImagePart, MediaPart, TextPart, audio, file, image, write_part
 from .cost import Cost, CostSource, Prices, has_other_models, hour_writes, priced_steps, unlisted_steps
@@ -14,13 +14,11 @@ from .deltas import (
     BlockPiece,
     CallSummary,
     Delta,
-    ExtraPart,
     Failure,
     Finish,
     ItemSummary,
     MessageStart,
     Meta,
-    PartRef,
     RanOnServer,
     ReasoningDelta,
     RefusalDelta,
@@ -29,7 +27,6 @@ from .deltas import (
     StopSequenceHit,
     StreamEnd,
     TextDelta,
-    ToolCallDelta,
     ToolRequests,
     UsageUpdate,
     Warn,

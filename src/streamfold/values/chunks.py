@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .deltas import ExtraPart, PartRef, ToolCallDelta
 from .hosted import HostedPart
 from .picklable_errors import PicklableSlots
 from .pydantic_fields import PydanticField, wrapping_schema
@@ -18,6 +17,73 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
     from pydantic_core import CoreSchema
     from pydantic_core.core_schema import SerializationInfo
+
+
+class PartRef(NamedTuple):
+    """Which part of an answer a text belongs to, on APIs that name its parts. `engine/deduplication.py` sorts them.
+
+    Attributes:
+        output: the position of the item among those of the answer, if the server sent it.
+        item: the id of the item, if the server sent it.
+        number: the position of the part inside the item.
+        form: that of a reasoning, where a server may send the same one twice: as a summary, and in full.
+    """
+
+    output: int | None = None
+    item: str | None = None
+    number: int = 0
+    form: str = ""
+
+
+@dataclass(slots=True)
+class ToolCallDelta(PydanticField, PicklableSlots):
+    """A fragment of a tool call.
+
+    Attributes:
+        index: the server's number for the call, if it sent a usable one.
+        id, name: as sent in this fragment; None where it has none.
+        arguments: the next piece of the arguments' text.
+        whole: `arguments` is all of the text, which the pieces before it must agree with.
+        extra: other members of the entry that the provider wants back.
+        item: on APIs where a call is an item of the answer: the id of that item, or `""` if the server sent none.
+            None on all other APIs.
+        markup: the model wrote the call into its text, where calls have no ids.
+        ended: the server says that the call is complete (True), or that it broke off (False). None: neither.
+        begins: the server says that the call begins here.
+        custom: the call is of a custom tool: its arguments are free text.
+    """
+
+    index: int | None = None
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+    whole: bool = False
+    extra: dict[str, Any] | None = None
+    item: str | None = None
+    markup: bool = False
+    ended: bool | None = None
+    begins: bool = False
+    custom: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the fragment carries nothing. Some servers send empty ones to keep a connection busy."""
+        return not (self.arguments or self.id or self.name or self.extra)
+
+
+@dataclass(slots=True)
+class ExtraPart(PydanticField, PicklableSlots):
+    """A part of the message that is neither text nor a call: an annotation, a piece of audio.
+
+    Attributes:
+        whole: the value is the list of all of them, and replaces what came before.
+        place: its number among the parts of the answer, on APIs that number them all.
+    """
+
+    name: str
+    value: Any
+    whole: bool = False
+    place: int | None = field(default=None, compare=False)
 
 
 class ChunkDetails:

@@ -20,21 +20,21 @@ from .tools import NeedsApproval, Tool, ToolLike, read_tool
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-F = TypeVar("F", bound=Callable[..., Any])
+DecoratedFunction = TypeVar("DecoratedFunction", bound=Callable[..., Any])
 
 _MOST_SEEN = 256  # functions whose tools are kept
 
 
 @overload
 def tool(
-    function: F,
+    function: DecoratedFunction,
     *,
     name: str | None = None,
     description: str | None = None,
     strict: bool | None = None,
     cache: CacheMark = False,
     needs_approval: NeedsApproval = False,
-) -> Tool[F]: ...
+) -> Tool[DecoratedFunction]: ...
 
 
 @overload
@@ -45,18 +45,18 @@ def tool(
     strict: bool | None = None,
     cache: CacheMark = False,
     needs_approval: NeedsApproval = False,
-) -> Callable[[F], Tool[F]]: ...
+) -> Callable[[DecoratedFunction], Tool[DecoratedFunction]]: ...
 
 
 def tool(
-    function: F | None = None,
+    function: DecoratedFunction | None = None,
     *,
     name: str | None = None,
     description: str | None = None,
     strict: bool | None = None,
     cache: CacheMark = False,
     needs_approval: NeedsApproval = False,
-) -> Tool[F] | Callable[[F], Tool[F]]:
+) -> Tool[DecoratedFunction] | Callable[[DecoratedFunction], Tool[DecoratedFunction]]:
     """Makes a tool from a typed function, plain or async, or a pydantic model. Also a decorator, with or without
     arguments.
 
