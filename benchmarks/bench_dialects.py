@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable
 from time import process_time
 
+from streamfold.deltas import TextDelta, ToolCallDelta
 from streamfold.engine.dialects import DialectContext, find_dialect
-from streamfold.values.deltas import TextDelta, ToolCallDelta
-from streamfold.values.tools import Tool
+from streamfold.types.tools import Tool
 
 SIZES = (10_000, 100_000, 400_000, 2_000_000)
 PIECES = (1, 20)

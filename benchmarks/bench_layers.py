@@ -25,7 +25,7 @@ from streamfold.engine.accumulator import StreamAccumulator
 from streamfold.engine.dialects import Dialect, DialectContext, find_dialect
 from streamfold.engine.pipeline import Pipeline
 from streamfold.engine.sse import SSEDecoder
-from streamfold.values.tools import read_tool
+from streamfold.types.tools import read_tool
 
 SIZE = 400  # events
 ROUNDS = 60

@@ -19,7 +19,8 @@ from streamfold.adapters.chat import ChatSerializer
 from streamfold.adapters.gemini import GeminiSerializer
 from streamfold.adapters.responses import ResponsesSerializer
 from streamfold.adapters.serializing import StreamSerializer
-from streamfold.values import Delta, ExtraPart, Finish, ReasoningDelta, TextDelta, ToolCallDelta
+from streamfold.deltas import Delta, Finish, ReasoningDelta, TextDelta
+from streamfold.types import ExtraPart, ToolCallDelta
 
 TURNS = 3
 

@@ -20,8 +20,8 @@ from streamfold.adapters.gemini import GeminiSerializer
 from streamfold.adapters.responses.serializer import ResponsesSerializer
 from streamfold.adapters.serializing.reply_deltas import chunk_deltas, end_deltas, reply_deltas
 from streamfold.adapters.serializing.stream_serializer import StreamSerializer
-from streamfold.text.jsontext import join_surrogates
-from streamfold.values.deltas import Delta
+from streamfold.deltas import Delta
+from streamfold.jsontext.parsing import join_surrogates
 
 APIS = ("chat", "responses")
 

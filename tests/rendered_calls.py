@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from streamfold import Reply, Tool
+from streamfold.deltas import Finish, Meta, TextDelta
 from streamfold.engine.accumulator import StreamAccumulator
 from streamfold.engine.dialects import DialectContext, find_dialect
-from streamfold.values.deltas import Finish, Meta, TextDelta
 
 Value = Any
 Calls = list[tuple[str, dict[str, Value]]]

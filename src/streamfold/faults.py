@@ -19,7 +19,8 @@ from pydantic import Field
 
 from .config import Count, PositiveCount, Seconds, check_members
 from .engine import EventScanner, event_ranges
-from .values import ConfigError, did_you_mean, set_public_module
+from .errors import ConfigError, did_you_mean
+from .public_names import set_public_module
 
 __all__ = [
     "Fault",

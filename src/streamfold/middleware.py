@@ -21,8 +21,10 @@ from .answers import (
     forward_source,
     get_model_info,
 )
+from .errors import APIError
+from .public_names import set_public_module
 from .requests import Request
-from .values import APIError, Reply, StreamChunk, set_public_module
+from .types import Reply, StreamChunk
 
 __all__ = [
     "BaseChatModel",

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .values import APIError, ConfigError, StreamError, StreamfoldError
+from .errors import APIError, ConfigError, StreamError, StreamfoldError
 
 __all__ = [
     "AdapterName",

@@ -28,22 +28,11 @@ import anyio
 import anyio.to_thread
 
 from .answers import ChatParams, ChunkSource, WrappedAnswer
+from .errors import APIError, ConfigError
 from .net import Interrupted, run_within
 from .requests import GO_ON_MESSAGE
 from .stores import MemoryStore, Retention, StoreError, persistent_store
-from .values import (
-    APIError,
-    AudioPart,
-    ConfigError,
-    FilePart,
-    ImagePart,
-    Message,
-    Reply,
-    ReplyWarning,
-    StreamChunk,
-    TextPart,
-    ToolCall,
-)
+from .types import AudioPart, FilePart, ImagePart, Message, Reply, ReplyWarning, StreamChunk, TextPart, ToolCall
 
 __all__ = ["CachingAnswer", "RestoredHistory", "TurnCache", "TurnStore", "named_end_user", "read_turn_cache"]
 

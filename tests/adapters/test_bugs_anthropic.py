@@ -29,7 +29,7 @@ from streamfold import (
     tool_result,
     user,
 )
-from streamfold.values import error_info, status_error
+from streamfold.errors import error_info, status_error
 from tables import each_row
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16

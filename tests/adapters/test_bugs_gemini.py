@@ -31,8 +31,8 @@ from streamfold import (
 )
 from streamfold.adapters.gemini.errors import read_google_error
 from streamfold.engine import ToolNameMap
+from streamfold.errors import status_error
 from streamfold.requests.schema import openapi_subset
-from streamfold.values import status_error
 from tables import each_row
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16

@@ -23,7 +23,7 @@ from streamfold.adapters.responses import (
     parse_responses_request,
 )
 from streamfold.adapters.responses.tools_as_functions import OTHER_ITEMS
-from streamfold.values.deltas import Finish, TextDelta, ToolCallDelta
+from streamfold.deltas import Finish, TextDelta, ToolCallDelta
 from tables import each_row
 
 PATCH = '*** Begin Patch\n*** Update File: a.txt\n@@\n-"blue"\n+grün\n*** End Patch'

@@ -26,8 +26,7 @@ from streamfold import (
 )
 from streamfold.adapters.chat.serializer import ChatSerializer
 from streamfold.adapters.serializing.reply_deltas import error_delta
-from streamfold.values import ErrorInfo
-from streamfold.values.deltas import (
+from streamfold.deltas import (
     Delta,
     ExtraPart,
     Failure,
@@ -40,6 +39,7 @@ from streamfold.values.deltas import (
     ToolCallDelta,
     Warn,
 )
+from streamfold.errors import ErrorInfo
 from tables import each_row
 
 

@@ -21,8 +21,7 @@ from mirror import (
 from sdks import openai
 from streamfold import Reply, ToolCall, Usage
 from streamfold.adapters.responses.serializer import ResponsesSerializer
-from streamfold.values import ErrorInfo
-from streamfold.values.deltas import (
+from streamfold.deltas import (
     Delta,
     ExtraPart,
     Failure,
@@ -34,6 +33,7 @@ from streamfold.values.deltas import (
     TextDelta,
     ToolCallDelta,
 )
+from streamfold.errors import ErrorInfo
 from tables import each_row
 
 STOP = Finish("stop", "stop")

@@ -15,8 +15,8 @@ from httpx_sse import ServerSentEvent
 
 from streamfold import ConfigError, StreamDecoder
 from streamfold.adapters import Adapter, PreparedRequest
+from streamfold.deltas import Delta, TextDelta
 from streamfold.requests import Request
-from streamfold.values import Delta, TextDelta
 from tables import each_row
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ import corpus
 from folding import assert_any_cut, assert_any_cut_error, codes, event
 from streamfold import IncompleteStreamError, QuotaExceededError, RateLimitError, ServerError
 from streamfold.adapters.gemini.errors import read_google_error
-from streamfold.values import status_error
+from streamfold.errors import status_error
 from tables import each_row
 
 

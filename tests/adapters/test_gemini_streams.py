@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scale import examples
 from streamfold import ProtocolError, StreamDecoder
-from streamfold.text import read_arguments
+from streamfold.jsontext import read_arguments
 from tables import each_row
 
 

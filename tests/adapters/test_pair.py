@@ -35,8 +35,8 @@ from streamfold import Reply, StreamChunk, StreamDecoder, StreamError, UpstreamE
 from streamfold.adapters.responses.serializer import ResponsesSerializer
 from streamfold.adapters.serializing.reply_deltas import chunk_deltas, error_delta
 from streamfold.adapters.serializing.stream_serializer import json_text
+from streamfold.deltas import Delta, Finish, Meta, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
 from streamfold.recording import Recording
-from streamfold.values.deltas import Delta, Finish, Meta, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
 from tables import each_row
 
 FOLDER = Path(__file__).parents[2] / "fixtures"

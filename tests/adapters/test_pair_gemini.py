@@ -22,17 +22,9 @@ from sdks import genai
 from streamfold import Reply, ReplyWarning, StreamDecoder, UpstreamError, Usage
 from streamfold.adapters.gemini import GeminiSerializer, gemini_error_body, read_google_error
 from streamfold.adapters.serializing import end_deltas
-from streamfold.values import (
-    Delta,
-    ErrorInfo,
-    ExtraPart,
-    Failure,
-    Finish,
-    ReasoningDelta,
-    RefusalDelta,
-    TextDelta,
-    ToolCallDelta,
-)
+from streamfold.deltas import Delta, Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
+from streamfold.errors import ErrorInfo
+from streamfold.types import ExtraPart, ToolCallDelta
 from tables import each_row
 
 pieces = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), max_size=4)

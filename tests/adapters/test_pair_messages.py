@@ -22,7 +22,9 @@ from sdks import anthropic
 from streamfold import Reply, ReplyWarning, StreamDecoder, ToolCall, Usage
 from streamfold.adapters.anthropic import AnthropicSerializer, anthropic_error_body
 from streamfold.adapters.serializing import DeltaOrder, ReplyWriter, end_deltas
-from streamfold.values import Delta, ErrorInfo, ExtraPart, Failure, Finish, ReasoningDelta, TextDelta, ToolCallDelta
+from streamfold.deltas import Delta, Failure, Finish, ReasoningDelta, TextDelta
+from streamfold.errors import ErrorInfo
+from streamfold.types import ExtraPart, ToolCallDelta
 from tables import each_row
 
 pieces = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), max_size=4)

@@ -23,10 +23,7 @@ from streamfold import (
     UpstreamError,
 )
 from streamfold.adapters.responses import ResponsesAdapter
-from streamfold.engine.accumulator import TextBuffer
-from streamfold.engine.deduplication import TextDeduplicator
-from streamfold.values import ErrorInfo
-from streamfold.values.deltas import (
+from streamfold.deltas import (
     CallSummary,
     Delta,
     ExtraPart,
@@ -44,6 +41,9 @@ from streamfold.values.deltas import (
     Usage,
     Warn,
 )
+from streamfold.engine.accumulator import TextBuffer
+from streamfold.engine.deduplication import TextDeduplicator
+from streamfold.errors import ErrorInfo
 from tables import each_row
 
 X = '{"x":1}'

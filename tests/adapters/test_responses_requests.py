@@ -16,7 +16,7 @@ from sdks import TypeOf, openai
 from streamfold import ConfigError, Message, NamedTool, Provider, Tool, ToolCall, assistant, system, tool_result, user
 from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
 from streamfold.requests.request import Request
-from streamfold.values.tools import AllowedTools
+from streamfold.types.tools import AllowedTools
 from tables import each_row
 
 BODY = TypeOf(lambda: openai.types.responses.response_create_params.ResponseCreateParamsStreaming)

@@ -35,7 +35,7 @@ from streamfold import (
     UpstreamError,
     Usage,
 )
-from streamfold.values import ErrorInfo, error_info, status_error
+from streamfold.errors import ErrorInfo, error_info, status_error
 from tables import each_row
 
 

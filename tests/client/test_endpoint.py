@@ -8,8 +8,8 @@ from streamfold.adapters import find_adapter
 from streamfold.adapters.batches import EndpointRequest
 from streamfold.client import Endpoint
 from streamfold.config import Profile
+from streamfold.errors import NotConfiguredError
 from streamfold.net import HTTPRequest
-from streamfold.values import NotConfiguredError
 
 SETTINGS = {
     "base_url": "https://${ENDPOINT_HOST}/v1",

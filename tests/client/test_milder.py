@@ -13,8 +13,9 @@ from folding import DONE, call, entry, fin, text
 from servers import STREAM, Connection, answer, framed, sends_each, serving
 from streamfold import Tool, ToolCall, UnsupportedOptionError, run_tools, user
 from streamfold.client import LearnedRestriction, restriction_from_error, with_restrictions
+from streamfold.errors import ErrorClassification, error_info
 from streamfold.requests import Request
-from streamfold.values import ErrorClassification, Message, error_info
+from streamfold.types import Message
 from tables import each_row
 
 GOOD = answer("200 OK", text("Hi") + fin("stop") + DONE)

@@ -14,7 +14,8 @@ from scale import pick
 from servers import END, STREAM, Connection, framed, sends, serving
 from streamfold import Hooks, IncompleteStreamError, Provider, Reply, StreamfoldError
 from streamfold.adapters.responses import ResponsesSerializer
-from streamfold.values import Finish, ReasoningDelta, TextDelta, ToolCallDelta, Usage
+from streamfold.deltas import Finish, ReasoningDelta, TextDelta
+from streamfold.types import ToolCallDelta, Usage
 from tables import each_row
 
 STORED = {"store": True}

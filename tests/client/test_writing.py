@@ -31,10 +31,10 @@ from streamfold import (
     run_tools,
     sync,
 )
+from streamfold.deltas import Delta, Finish
 from streamfold.testing import ScriptedProvider, say
 from streamfold.testing import call as scripted_call
-from streamfold.types import PartialUpdate
-from streamfold.values import Delta, Finish, ToolCallDelta
+from streamfold.types import PartialUpdate, ToolCallDelta
 from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator '(httpx|httpcore):ResourceWarning")

@@ -26,7 +26,7 @@ from streamfold.config.file import read_profile
 from streamfold.config.profile import Profile
 from streamfold.engine.dialects import DialectContext, find_dialect
 from streamfold.requests.model_facts import Capabilities
-from streamfold.text import variable_names
+from streamfold.urls import variable_names
 from tables import each_row
 
 ROOT = Path(__file__).parents[2]

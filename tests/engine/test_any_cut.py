@@ -12,9 +12,9 @@ import scale
 from folding import DONE, call, entry, event, fin, text
 from streamfold import ConfigError, IncompleteStreamError, StreamDecoder, Tool, ToolCall, UpstreamError
 from streamfold.adapters.chat import ChatAdapter
+from streamfold.deltas import Delta, TextDelta
 from streamfold.recording import Recording
 from streamfold.testing import assert_any_cut, assert_any_text_cut, assert_recording
-from streamfold.values.deltas import Delta, TextDelta
 from tables import each_row
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

@@ -7,9 +7,10 @@ from random import Random
 from typing import Any
 
 from streamfold import ToolCall
+from streamfold.deltas import Block, BlockEnd, BlockPiece, Delta, RanOnServer, ReasoningDelta, TextDelta
 from streamfold.engine.blocks import BlockAssembler
-from streamfold.text import PathValue
-from streamfold.values import Block, BlockEnd, BlockPiece, Delta, RanOnServer, ReasoningDelta, TextDelta, ToolCallDelta
+from streamfold.jsontext import PathValue
+from streamfold.types import ToolCallDelta
 
 
 def text(index: int | None, start: str = "") -> Block:

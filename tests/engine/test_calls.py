@@ -7,8 +7,8 @@ from collections.abc import Collection
 import pytest
 
 from streamfold import Limits, ProtocolError
+from streamfold.deltas import ToolCallDelta
 from streamfold.engine.tool_call_assembly import ToolCallAssembler
-from streamfold.values.deltas import ToolCallDelta
 from tables import each_row
 
 

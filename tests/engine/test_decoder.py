@@ -40,7 +40,7 @@ from streamfold import (
     UpstreamError,
 )
 from streamfold.adapters import Adapter
-from streamfold.values.deltas import Delta, Finish, TextDelta
+from streamfold.deltas import Delta, Finish, TextDelta
 from tables import each_row
 
 BOOM = event({"error": {"message": "boom"}})

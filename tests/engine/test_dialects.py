@@ -38,10 +38,10 @@ from markup import (
 )
 from scale import examples
 from streamfold import ConfigError, NamedTool, Reply, Tool
+from streamfold.deltas import CallSummary, Delta, Finish, Meta, ReasoningDelta, TextDelta, ToolCallDelta, Warn
 from streamfold.engine.accumulator import StreamAccumulator
 from streamfold.engine.dialects import Dialect, DialectContext, find_dialect, leaked_markup
-from streamfold.values.deltas import CallSummary, Delta, Finish, Meta, ReasoningDelta, TextDelta, ToolCallDelta, Warn
-from streamfold.values.tools import AllowedTools, ReadToolChoice
+from streamfold.types.tools import AllowedTools, ReadToolChoice
 from tables import each_row
 
 TOOLS = (Tool("search"), Tool("get_weather"))

@@ -17,7 +17,7 @@ from playing_recordings import play, seen, wanted
 from scripts import loaded
 from streamfold import Reply, ToolCall
 from streamfold.recording import Recording
-from streamfold.values.replies import FinishReason
+from streamfold.types.replies import FinishReason
 from tables import each_row
 
 ROOT = Path(__file__).parents[2]

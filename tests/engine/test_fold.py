@@ -12,8 +12,7 @@ from streamfold import (
     ToolCall,
     Usage,
 )
-from streamfold.engine.accumulator import StreamAccumulator
-from streamfold.values.deltas import (
+from streamfold.deltas import (
     Delta,
     ExtraPart,
     Finish,
@@ -25,7 +24,8 @@ from streamfold.values.deltas import (
     ToolCallDelta,
     Warn,
 )
-from streamfold.values.replies import ReplyWarning
+from streamfold.engine.accumulator import StreamAccumulator
+from streamfold.types.replies import ReplyWarning
 from tables import each_row
 
 A_CALL = ToolCallDelta(0, "a", "f", '{"x":1}')

@@ -18,7 +18,7 @@ from scale import examples, pick
 from streamfold import Limits, Reply, StreamError, Usage
 from streamfold.engine.dialects import _BUILT_IN as DIALECTS
 from streamfold.engine.response_body import error_body
-from streamfold.values import error_info, status_error
+from streamfold.errors import error_info, status_error
 from tables import each_row
 
 # --- any value in place of any member --------------------------------------------------------------------------------

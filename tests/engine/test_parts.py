@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from folding import event
 from streamfold import StreamDecoder
+from streamfold.deltas import Delta, Finish, PartRef, ReasoningDelta, Sequence, TextDelta, Warn
 from streamfold.engine.accumulator import TextBuffer
 from streamfold.engine.deduplication import TextDeduplicator
-from streamfold.values.deltas import Delta, Finish, PartRef, ReasoningDelta, Sequence, TextDelta, Warn
 
 
 def feed(*deltas: TextDelta | ReasoningDelta) -> list[Delta]:

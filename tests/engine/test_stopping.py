@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from folding import DONE
 from scale import examples
 from streamfold import Provider, StreamDecoder
+from streamfold.deltas import Block, ReasoningDelta, StopSequenceHit, TextDelta
 from streamfold.engine.accumulator import StreamAccumulator
 from streamfold.engine.pipeline import Pipeline
 from streamfold.engine.stop_sequences import StopSequences
-from streamfold.values import Block, ReasoningDelta, StopSequenceHit, TextDelta, ToolCallDelta
+from streamfold.types import ToolCallDelta
 from tables import each_row
 
 

@@ -16,7 +16,7 @@ from scale import pick
 from streamfold import Usage
 from streamfold.limits import MemoryLimitStore, RateLimiter
 from streamfold.limits.adaptive_rate import rates_from_headers
-from streamfold.values import RateLimit, RateLimitWindow
+from streamfold.types import RateLimit, RateLimitWindow
 from tables import each_row
 
 

@@ -19,7 +19,7 @@ from streamfold import Provider, tool_result, user
 from streamfold.config.catalogue import provider_files
 from streamfold.config.file import read_profile
 from streamfold.recording import Recording
-from streamfold.text import variable_names
+from streamfold.urls import variable_names
 from whole_bodies import whole_body
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

@@ -13,7 +13,7 @@ from folding import DONE, fin, text
 from servers import Connection, answer, serving
 from streamfold import RateLimitError
 from streamfold.net import read_rate_limit
-from streamfold.values import RateLimit, RateLimitWindow
+from streamfold.types import RateLimit, RateLimitWindow
 
 
 def read(*lines: str) -> RateLimit | None:

@@ -12,12 +12,12 @@ import pytest
 from folding import DONE, fin, text
 from servers import STREAM, Connection, answer, framed, serving
 from streamfold import APITimeoutError, Provider, RateLimitError, ServerError, StreamfoldError
+from streamfold.errors import APIConnectionError, QuotaExceededError, error_info, status_error
 from streamfold.net import Backoff, retries
 from streamfold.net.retries import retry_delay
 from streamfold.net.timeouts import StreamTimeouts
 from streamfold.types import Attempt
-from streamfold.values import APIConnectionError, QuotaExceededError, error_info, status_error
-from streamfold.values.limits import Timeouts
+from streamfold.types.limits_and_timeouts import Timeouts
 from tables import each_row
 
 GOOD = answer("200 OK", text("Hi") + fin("stop") + DONE)

@@ -16,7 +16,7 @@ import streamfold
 from pages import ROOT, Page, skip_without_packages
 from scripts import loaded
 from streamfold import WarningCode
-from streamfold.values import errors
+from streamfold.errors import exceptions
 from tables import each_row
 
 DOCS = ROOT / "docs"
@@ -102,7 +102,7 @@ def test_every_exported_name_is_in_the_reference() -> None:
 def test_the_error_tree_is_complete() -> None:
     """Every exported error is in the tree of the page about errors."""
     page = (DOCS / "guides" / "errors.md").read_text("utf-8")
-    kinds = [name for name in vars(errors) if name.endswith("Error")]
+    kinds = [name for name in vars(exceptions) if name.endswith("Error")]
     assert [name for name in kinds if name not in page] == []
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import streamfold
-from streamfold.values import Deprecated, warn_deprecated
+from streamfold.public_names import Deprecated, warn_deprecated
 
 ROOT = Path(__file__).parents[2]
 ROWS = re.findall(

@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from streamfold.values.public_module import is_data
+from streamfold.public_names import is_data
 
 JSON = {  # where `Any` is JSON data, or what a user's own function takes and returns
     "dict[str, Any]",

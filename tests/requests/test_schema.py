@@ -24,7 +24,7 @@ from streamfold.requests.schema import (
     openai_strict,
     strict_problems,
 )
-from streamfold.values.validation import read_as
+from streamfold.types.pydantic_support import read_as
 from tables import each_row
 
 

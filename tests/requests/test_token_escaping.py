@@ -13,7 +13,7 @@ from streamfold import ConfigError, Message, Provider, ToolCall, assistant, tool
 from streamfold.engine.dialects import special_tokens
 from streamfold.requests import escape_special_tokens
 from streamfold.requests.request import Request
-from streamfold.values import FilePart, TextPart, to_base64
+from streamfold.types import FilePart, TextPart, to_base64
 from tables import each_row
 
 J = "\u2060"

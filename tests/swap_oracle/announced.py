@@ -6,7 +6,7 @@ import re
 
 from streamfold.adapters import PreparedRequest
 from streamfold.requests import Request
-from streamfold.values import WarningCode
+from streamfold.types import WarningCode
 
 from .facts import Fact, FactKind
 from .options import places_of

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from streamfold.config import Profile
-from streamfold.text import shown_url
-from streamfold.values import ConfigError, ReplyWarning
+from streamfold.errors import ConfigError
+from streamfold.types import ReplyWarning
+from streamfold.urls import shown_url
 
 from .announced import speaks_of
 from .conversation import Conversation

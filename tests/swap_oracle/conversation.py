@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamfold.requests import Request
-from streamfold.values import MessageLike
+from streamfold.types import MessageLike
 
 __all__ = ["Conversation"]
 

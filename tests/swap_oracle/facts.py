@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
+from streamfold.jsontext import join_surrogates
 from streamfold.requests import Options, Request, ResponseFormat, read_response_format
-from streamfold.text import join_surrogates
-from streamfold.values import MediaPart, Message, TextPart, Tool, ToolCall
+from streamfold.types import MediaPart, Message, TextPart, Tool, ToolCall
 
 __all__ = ["Fact", "FactKind", "facts_of"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from streamfold.adapters import PreparedRequest
+from streamfold.jsontext import join_surrogates
 from streamfold.requests import Request
-from streamfold.text import join_surrogates
-from streamfold.values import AllowedTools, NamedTool, Tool, audio_format, read_tool_choice
+from streamfold.types import AllowedTools, NamedTool, Tool, audio_format, read_tool_choice
 
 from .announced import announced, overruled
 from .facts import Fact

@@ -23,7 +23,7 @@ from folding import (
     fragments,
 )
 from streamfold import Reply, ToolCall
-from streamfold.text.arguments import read_arguments
+from streamfold.jsontext.tool_arguments import read_arguments
 from tables import each_row
 
 END = fin("tool_calls") + DONE
@@ -289,7 +289,7 @@ def test_b15_each_call_is_parsed_once(monkeypatch: pytest.MonkeyPatch):
 
         return parse_object
 
-    for module in ("streamfold.text.arguments", "streamfold.engine.tool_call_assembly"):
+    for module in ("streamfold.jsontext.tool_arguments", "streamfold.engine.tool_call_assembly"):
         monkeypatch.setattr(f"{module}.parse_object", spy(json.loads))
     first, second = json.dumps({"x": "a" * 2000}), json.dumps({"y": [{"z": 1}] * 200})
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import scale
-from streamfold.text import partial_value
-from streamfold.values import IncrementalJSON, path_pattern
+from streamfold.jsontext import partial_value
+from streamfold.types import IncrementalJSON, path_pattern
 from tables import each_row
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()

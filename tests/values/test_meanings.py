@@ -19,7 +19,8 @@ from streamfold import (
     UnsupportedOptionError,
     UpstreamError,
 )
-from streamfold.values import catalogue_folder, error_info, status_error, upstream_error
+from streamfold.catalogue_path import catalogue_folder
+from streamfold.errors import error_info, status_error, upstream_error
 from tables import each_row
 
 

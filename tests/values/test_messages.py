@@ -14,8 +14,8 @@ from scale import examples
 from streamfold import ConfigError, Message, ToolCall, assistant, audio, file, image, system, tool_result, user
 from streamfold.requests.request import Request
 from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
-from streamfold.values.media import media_type_of, read_data_url
-from streamfold.values.messages import tool_result_content
+from streamfold.types.media_types import media_type_of, read_data_url
+from streamfold.types.messages import tool_result_content
 from tables import each_row
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 8

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamfold.text.paths import PathValue, PathValues, steps
+from streamfold.jsontext.incremental import PathValue, PathValues, steps
 from tables import each_row
 
 

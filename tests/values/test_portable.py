@@ -32,10 +32,10 @@ from streamfold import (
     ToolCall,
     Usage,
 )
+from streamfold.errors import ErrorInfo
+from streamfold.errors.exceptions import RejectedInStream, RejectedPermission, RejectedRequest
 from streamfold.testing import ScriptedProvider, fail, say
-from streamfold.types import Attempt
-from streamfold.values import ErrorInfo, RateLimit, RateLimitWindow
-from streamfold.values.error_variants import RejectedInStream, RejectedPermission, RejectedRequest
+from streamfold.types import Attempt, RateLimit, RateLimitWindow
 from tables import each_row
 
 CALL = ToolCall("a", "f", {"x": 1}, '{"x": 1}', extra={"s": "t"})

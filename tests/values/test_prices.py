@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamfold import Cost, Reply, StreamDecoder, Usage
-from streamfold.types import Prices
-from streamfold.values import total_cost
+from streamfold.types import Prices, total_cost
 from tables import each_row
 
 

@@ -39,8 +39,18 @@ from streamfold import (
     types,
     user,
 )
-from streamfold.types import Attempt, AudioPart, FilePart, ImagePart, PartialUpdate, Prices, TextPart
-from streamfold.values import ExtraPart, RateLimit, RateLimitWindow
+from streamfold.types import (
+    Attempt,
+    AudioPart,
+    ExtraPart,
+    FilePart,
+    ImagePart,
+    PartialUpdate,
+    Prices,
+    RateLimit,
+    RateLimitWindow,
+    TextPart,
+)
 from tables import each_row
 
 PNG = b"\x89PNG\r\n\x1a\n\xff\xfe"

@@ -32,7 +32,7 @@ from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.engine import ToolNameMap
 from streamfold.requests.request import Request
-from streamfold.values import as_tool
+from streamfold.types import as_tool
 from tables import each_row
 
 

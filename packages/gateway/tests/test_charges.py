@@ -15,9 +15,10 @@ import pytest
 from folding import DONE, event, fin, text
 from gateways import CHAT, MESSAGES, RESPONSES, asking, client_of
 from streamfold import APIConnectionError, APITimeoutError, Provider, Reply, Usage
+from streamfold.errors import UpstreamError
 from streamfold.requests import Request
 from streamfold.testing import ScriptedProvider
-from streamfold.values import Cost, Message, StreamChunk, UpstreamError
+from streamfold.types import Cost, Message, StreamChunk
 from streamfold_gateway import answering, gateway
 from streamfold_gateway.rate_limits import UsageMeter
 from tables import each_row

@@ -11,8 +11,8 @@ import pytest
 from folding import DONE, call, entry, event, fin
 from gateways import CHAT, MESSAGES, RESPONSES, behind
 from mirror import check_response_events, emit, payloads
+from streamfold.deltas import Finish, TextDelta
 from streamfold.recording import Recording
-from streamfold.values import Finish, TextDelta
 from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")

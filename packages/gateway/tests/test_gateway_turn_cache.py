@@ -16,7 +16,7 @@ from scale import pick
 from sdks import anthropic, openai
 from streamfold import Provider
 from streamfold.adapters.chat import ChatSerializer
-from streamfold.values import Finish, ReasoningDelta, TextDelta
+from streamfold.deltas import Finish, ReasoningDelta, TextDelta
 from streamfold_gateway import gateway
 from tables import each_row
 

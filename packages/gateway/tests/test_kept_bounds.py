@@ -15,9 +15,11 @@ from gateways import RESPONSES, client_of
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.adapters.responses import ResponsesSerializer
 from streamfold.adapters.serializing import ReplyWriter
+from streamfold.deltas import Finish, ReasoningDelta, StreamEnd, TextDelta
 from streamfold.engine.accumulator import StreamAccumulator
+from streamfold.errors import ErrorInfo
 from streamfold.stores import MemoryStore, Retention
-from streamfold.values import ErrorInfo, Finish, ReasoningDelta, StreamEnd, TextDelta, ToolCallDelta
+from streamfold.types import ToolCallDelta
 from streamfold_gateway import gateway
 from streamfold_gateway.stored_responses.recorder import AttachedRecorder, BackgroundResponse, RecorderMemory
 from streamfold_gateway.stored_responses.store import ResponseStore, StoredResponse

@@ -19,7 +19,7 @@ from folding import DONE, fin, text
 from gateways import RESPONSES, is_listening
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.adapters.chat import ChatSerializer
-from streamfold.values import TextDelta
+from streamfold.deltas import TextDelta
 
 pytestmark = pytest.mark.one_loop  # The gateway is a process of its own: one event loop for its client is enough
 

@@ -16,8 +16,8 @@ from folding import DONE, fin, text
 from gateways import RESPONSES, client_of
 from servers import END, STREAM, Connection, framed, serving
 from streamfold.adapters.responses import serializer
+from streamfold.jsontext import parse_object
 from streamfold.stores import Store
-from streamfold.text import parse_object
 from streamfold_gateway import Gateway, gateway
 
 _READS = {parse_object.__code__: "text", json.JSONDecoder.raw_decode.__code__: "s"}  # and what it is that they read

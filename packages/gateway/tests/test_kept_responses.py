@@ -19,8 +19,10 @@ from sdks import openai
 from servers import END, STREAM, Connection, framed, serving
 from streamfold import StreamDecoder
 from streamfold.adapters.chat import ChatSerializer
+from streamfold.deltas import Finish, ReasoningDelta, TextDelta
+from streamfold.errors import ErrorInfo
 from streamfold.stores import MemoryStore
-from streamfold.values import ErrorInfo, Finish, ReasoningDelta, TextDelta, ToolCallDelta, Usage
+from streamfold.types import ToolCallDelta, Usage
 from streamfold_gateway import gateway
 from streamfold_gateway.stored_responses import ResponseStore
 from streamfold_gateway.stored_responses.recorder import BackgroundResponse, RecorderMemory

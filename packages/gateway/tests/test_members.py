@@ -12,8 +12,8 @@ import pytest
 from gateways import CHAT, MESSAGES, RESPONSES, client_of
 from mirror import emit
 from streamfold import ConfigError, Provider
+from streamfold.deltas import Finish, TextDelta
 from streamfold.recording import Recording, ReplayTransport
-from streamfold.values import Finish, TextDelta
 from streamfold_gateway import gateway
 from tables import each_row
 

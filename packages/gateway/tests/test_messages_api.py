@@ -16,7 +16,7 @@ from gateways import MESSAGES, behind, client_of, sent
 from mirror import payloads, read
 from sdks import anthropic
 from streamfold import APIStatusError, StreamChunk
-from streamfold.values import ErrorInfo
+from streamfold.errors import ErrorInfo
 from streamfold_gateway import gateway
 from streamfold_gateway.apis.anthropic import prompt_too_long
 from tables import each_row

@@ -12,8 +12,9 @@ import corpus
 from gateways import MESSAGES, behind
 from mirror import emit, looks_whole, payloads, read, written_calls
 from streamfold import StreamError
+from streamfold.deltas import Delta, Finish, ReasoningDelta, TextDelta
 from streamfold.recording import Recording
-from streamfold.values import Delta, ExtraPart, Finish, ReasoningDelta, TextDelta, ToolCallDelta, Usage
+from streamfold.types import ExtraPart, ToolCallDelta, Usage
 from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")

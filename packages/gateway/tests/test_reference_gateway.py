@@ -13,7 +13,7 @@ from streamfold import ConfigError, NamedTool, StreamDecoder, Tool
 from streamfold.adapters.chat.parse import parse_chat_request as parse_chat
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.adapters.responses.parse import parse_responses_request as parse_responses
-from streamfold.values.deltas import Delta, Finish, TextDelta, ToolCallDelta
+from streamfold.deltas import Delta, Finish, TextDelta, ToolCallDelta
 
 NAMED = NamedTool("get_weather")
 CALLED = Finish("tool_calls", "stop")

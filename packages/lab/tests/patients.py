@@ -18,9 +18,10 @@ from typing import Any, Self
 import httpx
 
 from streamfold.adapters.chat import ChatQuirks, ChatSerializer
+from streamfold.deltas import Delta, Finish, ReasoningDelta, TextDelta
 from streamfold.faults import Fault
 from streamfold.recording import FaultTransport
-from streamfold.values import Delta, Finish, ReasoningDelta, TextDelta, ToolCallDelta, Usage
+from streamfold.types import ToolCallDelta, Usage
 
 MODELS = {"object": "list", "data": [{"id": "patient-1", "object": "model", "max_model_len": 4096}]}
 KNOWN = {

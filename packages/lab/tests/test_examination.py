@@ -13,7 +13,7 @@ import pytest
 from examined import PROFILE, examine
 from patients import Patient
 from streamfold.config import read_profile
-from streamfold.values import user
+from streamfold.types import user
 from streamfold_lab.doctor import Budget, plan
 from streamfold_lab.doctor.confidence import interval
 from streamfold_lab.doctor.questions import LINE, capped

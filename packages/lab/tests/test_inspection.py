@@ -13,9 +13,9 @@ import pytest
 import scale
 from folding import DONE, call, chunk, entry, event, fin, fragments, text
 from streamfold import ConfigError, Limits, StreamDecoder, StreamError, ToolCall
+from streamfold.deltas import Delta, Finish, Meta, StreamEnd, TextDelta, ToolCallDelta
 from streamfold.engine import CallMatch, IncomingCall, MatchRule
 from streamfold.recording import Recording
-from streamfold.values.deltas import Delta, Finish, Meta, StreamEnd, TextDelta, ToolCallDelta
 from streamfold_lab.inspection import (
     Event,
     EventLine,

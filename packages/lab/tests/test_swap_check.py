@@ -12,7 +12,7 @@ from commands import Done, start
 from commands import run as run_in
 from streamfold import Message, image, user
 from streamfold.config.catalogue import provider_files
-from streamfold.values import ConfigError
+from streamfold.errors import ConfigError
 from streamfold_lab.commands.compare_providers import read_conversation
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -5,15 +5,12 @@ An adapter is a stateless value. Other packages add theirs by an entry point in 
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
-from ..requests import HistoryRules, Request, Rules
-from ..text import parse_event
-from ..values import (
+from ..deltas import (
     Block,
     BlockEnd,
     BlockPiece,
     CallSummary,
     Delta,
-    ExtraPart,
     Failure,
     Finish,
     Meta,
@@ -21,14 +18,13 @@ from ..values import (
     RefusalDelta,
     StreamEnd,
     TextDelta,
-    ToolCallDelta,
     UsageUpdate,
-    as_count,
-    error_info,
-    int_or_none,
-    set_public_module,
-    str_or_none,
 )
+from ..errors import error_info
+from ..jsontext import as_count, int_or_none, parse_event, str_or_none
+from ..public_names import set_public_module
+from ..requests import HistoryRules, Request, Rules
+from ..types import ExtraPart, ToolCallDelta
 from .base import Adapter, EndpointInfo, Framing, adapter_by_path, find_adapter
 from .client_members import (
     CHAT_MEMBERS,

@@ -13,6 +13,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
+from ..errors import APIError, ConfigError, ErrorInfo, did_you_mean, error_info
 from ..requests import (
     NO_FAMILY,
     HistoryRules,
@@ -26,14 +27,14 @@ from ..requests import (
     fit_options,
     missing_capabilities,
 )
-from ..values import APIError, ConfigError, ErrorInfo, did_you_mean, error_info
 from .prepared_request import PreparedRequest, encode_utf8, rename_members, report_unsent, write_body
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
+    from ..deltas import Delta
     from ..requests import Family, Request
-    from ..values import Delta, GeneratedFile, Limits, ReplyWarning
+    from ..types import GeneratedFile, Limits, ReplyWarning
     from .batches import BatchAPI, BatchSettings
 
 # Imported on first use.

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ConfigError
 from ..requests import read_part
-from ..values import CacheMark, ConfigError, ImagePart, Message, TextPart, ToolCall, read_cache_control
+from ..types import CacheMark, ImagePart, Message, TextPart, ToolCall, read_cache_control
 from .unsupported_parts import UnsupportedParts, dropped_extra, has_unmodelled_blocks
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ..errors import ConfigError
 from ..requests import ObjectReader, kind_of
-from ..values import ConfigError, NamedTool, ReadToolChoice, Tool, read_tool, read_tool_choice
+from ..types import NamedTool, ReadToolChoice, Tool, read_tool, read_tool_choice
 
 
 def wants_stream(body: Any) -> bool:

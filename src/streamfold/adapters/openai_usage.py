@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..values import ToolRequests, Usage, as_count, count_or_none
+from ..deltas import ToolRequests
+from ..jsontext import as_count, count_or_none
+from ..types import Usage
 
 
 def read_openai_usage(usage: Mapping[str, Any]) -> Usage:

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ConfigError
+from ..jsontext import as_count, join_surrogates
 from ..requests import refuse_if_strict
-from ..text import join_surrogates
-from ..values import ConfigError, ReplyWarning, as_count
+from ..types import ReplyWarning
 
 if TYPE_CHECKING:
     from ..requests import Request

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..values import AudioPart, FilePart, ImagePart, Message, ReplyWarning, hosted_kind, join_limited
+from ..errors import join_limited
+from ..types import AudioPart, FilePart, ImagePart, Message, ReplyWarning, hosted_kind
 
 
 @dataclass(slots=True)

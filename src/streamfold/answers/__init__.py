@@ -1,6 +1,6 @@
 """What every model is and what every answer does: the interface, the stream of chunks, and ways to watch it."""
 
-from ..values import set_public_module
+from ..public_names import set_public_module
 from .base_model import BaseChatModel, forward, forward_source, open_stream
 from .chat_model import ChatModel, ChatParams
 from .chat_stream import AsyncContext, AsyncIteration, ChatStream, ChunkSource, WrappedAnswer, context_window

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from ..net import scrubs_traceback
 from ..requests import ChatOptions, Request, check_stream
-from ..values import Messages, Reply, ToolChoice, ToolLike
+from ..types import Messages, Reply, ToolChoice, ToolLike
 from .chat_model import ChatModel, ChatParams
 from .chat_stream import AsyncContext, ChatStream, ChunkSource, read_whole
 from .extract import extract

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, cast
 
 from ..config import timeouts_over
 from ..requests import ChatOptions, Options, Request, TimeoutOptions, check_stream, read_headers
-from ..values import Messages, Reply, Timeouts, ToolChoice, ToolLike
+from ..types import Messages, Reply, Timeouts, ToolChoice, ToolLike
 
 if TYPE_CHECKING:
     from .chat_stream import ChatStream

@@ -9,18 +9,10 @@ from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar
 
+from ..errors import APIError, StreamfoldError
+from ..jsontext import whole_characters
 from ..net import clear_frames
-from ..text import whole_characters
-from ..values import (
-    APIError,
-    CallKind,
-    ChunkDetails,
-    PartialToolCall,
-    Reply,
-    ReplyWarning,
-    StreamChunk,
-    StreamfoldError,
-)
+from ..types import CallKind, ChunkDetails, PartialToolCall, Reply, ReplyWarning, StreamChunk
 from .partial_values import Partial, PartialReader, Watcher, Watchers
 
 # Asynchronous contexts and iterators, and clear errors where one is used as if it were synchronous.

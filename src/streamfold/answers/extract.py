@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
+from ..errors import ConfigError
 from ..requests import ChatOptions, read_messages
-from ..values import ConfigError, InvalidReplyError, Message, Messages, ToolLike, user
+from ..types import InvalidReplyError, Message, Messages, ToolLike, user
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

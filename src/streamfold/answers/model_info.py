@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 from ..config import Profile
 from ..limits import RateLimiter
 from ..requests import Request, TimeoutOptions
-from ..values import Cost, Pricing, Reply, Timeouts, Usage
+from ..types import Cost, Pricing, Reply, Timeouts, Usage
 from .chat_model import ChatModel
 
 _ASSUMED_OUTPUT = 16_384  # tokens of an answer that is not limited

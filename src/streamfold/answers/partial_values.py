@@ -10,8 +10,9 @@ from inspect import iscoroutinefunction
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Optional, TypeAlias, TypeVar, Union, get_args, get_origin
 
-from ..text import partial_value
-from ..values import ChunkDetails, ConfigError, IncrementalJSON, PartialUpdate, PathPattern, StreamChunk, path_pattern
+from ..errors import ConfigError
+from ..jsontext import partial_value
+from ..types import ChunkDetails, IncrementalJSON, PartialUpdate, PathPattern, StreamChunk, path_pattern
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

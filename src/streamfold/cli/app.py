@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ..values import __version__
+from .._version import __version__
 from . import config as config_commands
 from .chat import chat, demo, record
 from .config import providers

@@ -14,10 +14,11 @@ from rich.text import Text
 
 from ..client import Provider
 from ..config import Profile, load_profile
+from ..errors import ConfigError
 from ..net import make_client
 from ..recording import Recording, RecordingDraft, failure_in, find_recording, recording_client
 from ..terminal import File, console, print_status, read_json, reported_errors
-from ..values import ConfigError, Message, image, system, user
+from ..types import Message, image, system, user
 from .rendering import ERROR_LINE, Renderer, renderer_for
 
 AsJson = Annotated[

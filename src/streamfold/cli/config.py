@@ -26,10 +26,10 @@ from ..config import (
     toml_path,
     trust_file,
 )
+from ..errors import ConfigError, EmptyResponseError, StreamfoldError
 from ..requests import CAPABILITIES
 from ..terminal import File, console, escape_control_characters, print_json, print_rows, print_status, reported_errors
-from ..text import shown_url
-from ..values import ConfigError, EmptyResponseError, StreamfoldError
+from ..urls import shown_url
 
 app = typer.Typer(
     help="Show and check the configuration, and find its file.", no_args_is_help=True, rich_markup_mode=None

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..terminal import console, escape_control_characters, print_json
-from ..values import Reply, StreamChunk, ToolCall
+from ..types import Reply, StreamChunk, ToolCall
 
 _MEMBERS = ("delta", "tool_calls", "finished", "reasoning", "finish_reason", "usage")
 ERROR_LINE = {"delta": "", "finished": False}  # the members that every line has, an error's too

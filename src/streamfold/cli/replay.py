@@ -10,10 +10,10 @@ import anyio
 import typer
 
 from ..engine import StreamDecoder
+from ..errors import ConfigError
 from ..faults import read_fault
 from ..recording import Speed, load_source, open_recording, with_delays
 from ..terminal import AdapterName, DialectNames, print_status, reported_errors
-from ..values import ConfigError
 from .chat import AsJson
 from .rendering import ERROR_LINE, renderer_for
 

@@ -3,7 +3,7 @@
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
-from ..values import set_public_module
+from ..public_names import set_public_module
 from .api_calls import BatchRequest, json_reader
 from .batches import BatchClient
 from .endpoint import Endpoint

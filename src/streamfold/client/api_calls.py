@@ -10,18 +10,9 @@ from typing import Any, Generic, TypeVar
 from ..adapters import Adapter, PreparedRequest
 from ..adapters.batches import BatchAPI, BatchResult
 from ..engine import NonStreamBody, StreamDecoder
+from ..errors import APIError, ProtocolError, StreamError, status_error, upstream_error
 from ..net import Exchange, HTTPRequest, Redactor, redact_error
-from ..values import (
-    APIError,
-    Limits,
-    ProtocolError,
-    Reply,
-    ReplyWarning,
-    StreamError,
-    Timeouts,
-    status_error,
-    upstream_error,
-)
+from ..types import Limits, Reply, ReplyWarning, Timeouts
 from .costs import ProfilePricing
 from .hooks import Notifier
 from .loop_bound_client import LoopBoundClient

@@ -12,9 +12,10 @@ import anyio
 
 from ..adapters.batches import EndpointRequest
 from ..config import Profile
+from ..errors import ConfigError, ProtocolError
 from ..limits import account_digest
 from ..net import Exchange
-from ..values import ConfigError, GeneratedFile, ProtocolError
+from ..types import GeneratedFile
 from .api_calls import BatchRequest, json_reader
 from .requester import Requester
 

@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
 from ..answers import ChatParams, ChunkSource, WrappedAnswer
-from ..values import APIError, Message, Reply, StreamChunk, StreamfoldError
+from ..errors import APIError, StreamfoldError
+from ..types import Message, Reply, StreamChunk
 
 
 def continued_arguments(arguments: ChatParams, error: APIError) -> ChatParams:

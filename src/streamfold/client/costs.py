@@ -12,8 +12,8 @@ from typing import Any
 
 from ..config import Profile, prices_in, read_prices
 from ..requests import ModelTable
-from ..text import shown_url
-from ..values import Cost, Prices, Reply, Usage, has_other_models, hour_writes, priced_steps
+from ..types import Cost, Prices, Reply, Usage, has_other_models, hour_writes, priced_steps
+from ..urls import shown_url
 
 
 @dataclass(frozen=True)

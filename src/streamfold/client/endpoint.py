@@ -11,8 +11,8 @@ from ..adapters.batches import EndpointRequest
 from ..config import Profile, timeouts_over, variable_values
 from ..net import HTTPRequest, Redactor, Signer
 from ..requests import read_headers
-from ..text import variable_names
-from ..values import Timeouts
+from ..types import Timeouts
+from ..urls import variable_names
 
 if TYPE_CHECKING:
     from ..requests import TimeoutOptions

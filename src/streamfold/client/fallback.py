@@ -21,17 +21,16 @@ from ..answers import (
     forward_source,
     get_model_info,
 )
-from ..values import (
+from ..errors import (
     APIError,
-    Attempt,
     BadRequestError,
     ConfigError,
     ContentFilterError,
     ContextLengthError,
     NotConfiguredError,
-    StreamChunk,
     UnsupportedOptionError,
 )
+from ..types import Attempt, StreamChunk
 
 
 @dataclass(frozen=True, slots=True)

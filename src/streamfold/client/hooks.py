@@ -13,12 +13,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ConfigError
 from ..net import Redactor
-from ..values import ConfigError
 
 if TYPE_CHECKING:
+    from ..errors import APIError
     from ..requests import Request
-    from ..values import APIError, Attempt, Reply
+    from ..types import Attempt, Reply
 
 _logger = logging.getLogger("streamfold")
 _logger.addHandler(logging.NullHandler())  # https://docs.python.org/3/howto/logging.html#library-config

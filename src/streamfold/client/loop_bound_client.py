@@ -12,8 +12,8 @@ import httpx
 from anyio.lowlevel import current_token
 
 from ..config import Profile
+from ..errors import StreamfoldError
 from ..net import aiohttp_problem, event_loop, make_client
-from ..values import StreamfoldError
 
 _logger = logging.getLogger("streamfold.transport")
 _CLOSING = 5.0  # seconds that closing the connections may take when their event loop ends

@@ -7,22 +7,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ..engine import StreamDecoder
+from ..errors import APIConnectionError, APIError, APITimeoutError, IncompleteStreamError, StreamError
 from ..limits import RateLimiter
 from ..net import Exchange, HTTPRequest
 from ..requests import estimated_tokens, text_tokens
-from ..values import (
-    APIConnectionError,
-    APIError,
-    APITimeoutError,
-    IncompleteStreamError,
-    PartialToolCall,
-    Reply,
-    ReplyWarning,
-    StreamChunk,
-    StreamError,
-    Timing,
-    Usage,
-)
+from ..types import PartialToolCall, Reply, ReplyWarning, StreamChunk, Timing, Usage
 from .hooks import Notifier
 from .loop_bound_client import LoopBoundClient
 from .prepared_call import PreparedCall

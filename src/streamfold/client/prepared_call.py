@@ -11,7 +11,7 @@ from ..adapters import Adapter
 from ..engine import StreamDecoder
 from ..net import HTTPRequest
 from ..requests import Request
-from ..values import ReplyWarning
+from ..types import ReplyWarning
 from .costs import ProfilePricing
 
 

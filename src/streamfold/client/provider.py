@@ -18,9 +18,9 @@ from ..config import Config, Profile, load_profiles
 from ..limits import RateLimiter
 from ..net import scrubs_traceback
 from ..requests import Capabilities, ChatOptions, Request
-from ..text import shown_url
 from ..turn_cache import CachingAnswer, TurnCache, TurnStore, read_turn_cache
-from ..values import GeneratedFile, Messages, Timeouts, ToolChoice, ToolLike
+from ..types import GeneratedFile, Messages, Timeouts, ToolChoice, ToolLike
+from ..urls import shown_url
 from .batches import BatchClient, fetch_file
 from .costs import ModelPrices, ProfilePricing
 from .fallback import Candidate, FallbackPolicy, candidates

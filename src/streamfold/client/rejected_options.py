@@ -14,16 +14,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..adapters import Adapter
+from ..errors import APIError, BadRequestError, ErrorClassification, UnsupportedOptionError
 from ..requests import EFFORTS, Request, drop_forced_tool_choice, is_forced, nearest_effort
-from ..values import (
-    APIError,
-    BadRequestError,
-    ErrorClassification,
-    Message,
-    ReplyWarning,
-    UnsupportedOptionError,
-    WarningCode,
-)
+from ..types import Message, ReplyWarning, WarningCode
 from .prepared_call import PreparedCall
 
 if TYPE_CHECKING:

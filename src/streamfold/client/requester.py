@@ -14,6 +14,7 @@ from ..answers import ChatParams, ChatStream
 from ..config import Profile, timeouts_over
 from ..engine import StreamDecoder, ToolNameMap
 from ..engine.dialects import special_tokens
+from ..errors import APIError, ConfigError, StreamfoldError
 from ..limits import RateLimiter, is_limited, provider_limiter
 from ..net import Exchange, HTTPRequest
 from ..requests import (
@@ -27,8 +28,8 @@ from ..requests import (
     read_headers,
     with_endpoint_defaults,
 )
-from ..text import shown_url
-from ..values import APIError, ConfigError, Limits, ReplyWarning, StreamfoldError, Timeouts
+from ..types import Limits, ReplyWarning, Timeouts
+from ..urls import shown_url
 from .api_calls import APICall, BatchRequest, json_reader, non_streaming_timeouts
 from .continuation import ContinuedAnswer, continued_arguments
 from .costs import ModelPrices, ProfilePricing

@@ -8,9 +8,10 @@ from typing import TypeVar
 
 import anyio
 
+from ..errors import APIError, QuotaExceededError, failed_before_answer
 from ..limits import LimitReachedError, RateLimiter, Reservation
 from ..net import Exchange, HTTPRequest, StreamTimeouts, event_loop, redact_error, retry_delay
-from ..values import APIError, Attempt, QuotaExceededError, RateLimit, Reply, failed_before_answer
+from ..types import Attempt, RateLimit, Reply
 from .hooks import Notifier
 from .loop_bound_client import LoopBoundClient
 

@@ -9,8 +9,9 @@ What is public is the kit with which packages read tables of their own in `strea
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
-from ..text import variable_names
-from ..values import did_you_mean, set_public_module
+from ..errors import did_you_mean
+from ..public_names import set_public_module
+from ..urls import variable_names
 from .catalogue import catalogue_folder, provider_files
 from .environment import set_variable, variable_is_set, variable_value, variable_values
 from .file import Config, load_profile, load_profiles, read_config, read_profile, read_settings

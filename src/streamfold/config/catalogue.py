@@ -11,7 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..values import ConfigError, catalogue_folder, did_you_mean
+from ..catalogue_path import catalogue_folder
+from ..errors import ConfigError, did_you_mean
 from .layers import Layer, TomlFile, merge
 
 FAMILIES_FILE = "families.toml"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from ..values import NotConfiguredError
+from ..errors import NotConfiguredError
 
 
 def variable_is_set(name: str) -> bool:

@@ -17,8 +17,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError, create_model
 
-from ..text import variable_names
-from ..values import ConfigError, did_you_mean
+from ..errors import ConfigError, did_you_mean
+from ..urls import variable_names
 from .catalogue import catalogue_layers, provider_files
 from .environment import variable_is_set
 from .layers import Layer, TomlFile, find_layer, locate_errors, merge

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
 from ..requests import CAPABILITIES, ModelTable, Support
-from ..text import shown_url, variable_names
+from ..urls import shown_url, variable_names
 from .environment import variable_is_set
 from .file import Config, build_profile, check_layers
 from .layers import Layer, find_layer

@@ -15,8 +15,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from ..errors import ConfigError
 from ..requests import Capabilities
-from ..values import ConfigError
 from .tables import validation_errors
 from .toml_positions import KeyPath, key_lines, line_of, toml_path
 

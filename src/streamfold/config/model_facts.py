@@ -17,8 +17,9 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from ..adapters import Adapter, find_adapter
+from ..errors import ConfigError, NotConfiguredError
 from ..requests import CAPABILITIES, NO_FAMILY, Capabilities, Family, ModelTable, bare_name, merge_facts
-from ..values import ConfigError, NotConfiguredError, Prices
+from ..types import Prices
 from .catalogue import FAMILIES_FILE, catalogue_folder
 from .layers import TomlFile
 from .search_path import user_folder

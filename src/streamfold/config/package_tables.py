@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import ClassVar
 
-from ..values import ConfigError
+from ..errors import ConfigError
 from .tables import Table
 from .toml_positions import KeyPath
 

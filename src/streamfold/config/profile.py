@@ -27,10 +27,11 @@ from pydantic import (
 from ..adapters import find_adapter
 from ..adapters.batches import BatchSettings
 from ..engine.dialects import DialectContext, find_dialect
+from ..errors import ConfigError, NotConfiguredError, did_you_mean
 from ..net import Redactor, Signer, make_signer, secrets_in_headers, secrets_in_url
 from ..requests import HEADER_NAME, NO_OPTIONS, Capabilities, ModelTable, Options, header_name_problem, header_problem
-from ..text import check_references, expand_variables, shown_url, variable_names
-from ..values import ConfigError, Limits, NotConfiguredError, Timeouts, did_you_mean
+from ..types import Limits, Timeouts
+from ..urls import check_references, expand_variables, shown_url, variable_names
 from .catalogue import provider_files
 from .environment import variable_is_set, variable_value
 from .model_facts import EndpointModels, check_models, read_prices, read_quirks

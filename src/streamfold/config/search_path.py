@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from ..values import ConfigError
+from ..errors import ConfigError
 from .layers import TomlFile
 
 

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator
 
-from ..text import check_references, expand_variables, shown_url, variable_names
-from ..values import ConfigError, did_you_mean
+from ..errors import ConfigError, did_you_mean
+from ..urls import check_references, expand_variables, shown_url, variable_names
 from .environment import variable_value
 from .tables import PositiveCount, Table, validated_by
 

@@ -28,7 +28,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from ..values import ConfigError, did_you_mean
+from ..errors import ConfigError, did_you_mean
 from .toml_positions import KeyPath
 
 _TEXTS = {

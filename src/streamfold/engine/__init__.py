@@ -3,7 +3,7 @@
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
-from ..values import set_public_module
+from ..public_names import set_public_module
 from .decoder import StreamDecoder
 from .response_body import NonStreamBody, error_body
 from .sse import EventRange, EventScanner, SSEDecoder, body_kind, event_ranges

@@ -7,45 +7,46 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..text import join_surrogates, whole_characters
-from ..values import (
-    CallKind,
+from ..deltas import (
     CallSummary,
-    ChunkDetails,
     Delta,
-    EmptyResponseError,
-    ExtraPart,
     Failure,
     Finish,
-    HostedPart,
-    IncompleteStreamError,
-    Limits,
     Meta,
-    PartialToolCall,
-    PartRef,
-    ProtocolError,
-    ReadToolChoice,
     ReasoningDelta,
     RefusalDelta,
-    Reply,
-    ReplyWarning,
     ServedBy,
     StopSequenceHit,
-    StreamChunk,
     StreamEnd,
-    StreamfoldError,
     TextDelta,
-    ToolCallDelta,
     ToolRequests,
-    Usage,
     UsageUpdate,
     Warn,
-    WarningCode,
-    amount,
-    as_count,
+)
+from ..errors import (
+    EmptyResponseError,
+    IncompleteStreamError,
+    ProtocolError,
+    StreamfoldError,
     join_limited,
-    str_or_none,
     upstream_error,
+)
+from ..jsontext import amount, as_count, join_surrogates, str_or_none, whole_characters
+from ..types import (
+    CallKind,
+    ChunkDetails,
+    ExtraPart,
+    HostedPart,
+    Limits,
+    PartialToolCall,
+    PartRef,
+    ReadToolChoice,
+    Reply,
+    ReplyWarning,
+    StreamChunk,
+    ToolCallDelta,
+    Usage,
+    WarningCode,
 )
 from .blocks import BlockAssembler
 from .call_deltas import CallDeltas

@@ -22,22 +22,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ..text import PathValue, PathValues, join_surrogates, parse_object, read_arguments, without_surrogates
-from ..values import (
-    Block,
-    BlockEnd,
-    BlockKind,
-    BlockPiece,
-    Delta,
-    ExtraPart,
-    ProtocolError,
-    RanOnServer,
-    ReasoningDelta,
-    TextDelta,
-    ToolCall,
-    ToolCallDelta,
-    Warn,
-)
+from ..deltas import Block, BlockEnd, BlockKind, BlockPiece, Delta, RanOnServer, ReasoningDelta, TextDelta, Warn
+from ..errors import ProtocolError
+from ..jsontext import PathValue, PathValues, join_surrogates, parse_object, read_arguments, without_surrogates
+from ..types import ExtraPart, ToolCall, ToolCallDelta
 
 _SHOWN: dict[BlockKind, type[TextDelta] | type[ReasoningDelta]] = {"text": TextDelta, "reasoning": ReasoningDelta}
 

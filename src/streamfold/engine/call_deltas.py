@@ -9,7 +9,7 @@ to write at once:
   end (`ToolCallDelta.ended` is True): it is written when something else comes, or at the end of the answer.
 - What has been written can't be taken back. So a fragment waits as long as something may still be decided otherwise:
   id or name are missing, the id belongs to another call, the tool is unknown, or the text looks like one of the known
-  kinds of damage (`text/arguments.py`). Such a call comes whole, at the end.
+  kinds of damage (`jsontext/tool_arguments.py`). Such a call comes whole, at the end.
 - Calls are shown in the order in which they are handed out (`Calls.finish`). The first call that begins under another
   number than the next one waits for the end, with all calls behind it: one with a lower number may still come.
 - At the end what was shown is compared with what is handed out (`ToolCallDelta.ended` is False if they differ). A
@@ -23,9 +23,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
-from ..text import join_surrogates, parse_object
-from ..values import ToolCall, ToolCallDelta
-from .brackets import BracketTracker
+from ..jsontext import BracketTracker, join_surrogates, parse_object
+from ..types import ToolCall, ToolCallDelta
 from .tool_call_assembly import IncomingCall
 from .tool_call_delivery import ToolNameMap
 

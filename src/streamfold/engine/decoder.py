@@ -8,19 +8,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..adapters import Adapter, Framing, find_adapter
-from ..text import partial_event
-from ..values import (
+from ..deltas import Delta, Meta
+from ..errors import ProtocolError, StreamError, StreamfoldError
+from ..jsontext import partial_event
+from ..types import (
     ChunkDetails,
-    Delta,
     Limits,
-    Meta,
     PartialToolCall,
-    ProtocolError,
     Reply,
     ReplyWarning,
     StreamChunk,
-    StreamError,
-    StreamfoldError,
     ToolChoice,
     ToolLike,
     as_tools,

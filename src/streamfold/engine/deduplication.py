@@ -12,8 +12,10 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from ..text import join_surrogates
-from ..values import Delta, PartRef, ProtocolError, ReasoningDelta, RefusalDelta, Sequence, TextDelta, Warn
+from ..deltas import Delta, ReasoningDelta, RefusalDelta, Sequence, TextDelta, Warn
+from ..errors import ProtocolError
+from ..jsontext import join_surrogates
+from ..types import PartRef
 from .accumulator import TextBuffer
 
 PartedDelta: TypeAlias = TextDelta | ReasoningDelta | RefusalDelta

@@ -8,12 +8,12 @@ from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, TypeAlias, cast
 
-from ..text import whole_characters
-from ..values import (
+from ..deltas import Finish
+from ..jsontext import str_or_none, whole_characters
+from ..types import (
     PLAIN_ITEMS,
     CallKind,
     ExtraPart,
-    Finish,
     HostedPart,
     PartialToolCall,
     ToolCall,
@@ -24,7 +24,6 @@ from ..values import (
     count_requests,
     hosted_parts,
     item_part,
-    str_or_none,
 )
 
 # Items of the Responses API that are no messages and no functions: put together from what a server says of them.

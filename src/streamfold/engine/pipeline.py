@@ -5,33 +5,27 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, TypeAlias, get_args
 
-from ..values import (
+from ..deltas import (
     Block,
     BlockEnd,
     BlockPiece,
-    ChunkDetails,
     Delta,
-    ExtraPart,
     Failure,
     Finish,
     ItemSummary,
-    Limits,
     MessageStart,
     Meta,
-    ProtocolError,
     RanOnServer,
     ReasoningDelta,
     RefusalDelta,
     Sequence,
-    StreamChunk,
     StreamEnd,
     TextDelta,
-    ToolCallDelta,
-    Usage,
     UsageUpdate,
     Warn,
-    live_part,
 )
+from ..errors import ProtocolError
+from ..types import ChunkDetails, ExtraPart, Limits, StreamChunk, ToolCallDelta, Usage, live_part
 from .accumulator import PartialCalls, StreamAccumulator, TextBuffer
 from .deduplication import EventDeduplicator, TextDeduplicator
 from .dialects import Dialect, DialectContext, leak_warning

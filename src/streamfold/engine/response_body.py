@@ -7,22 +7,10 @@ from contextlib import suppress
 from typing import Any
 
 from ..adapters import Adapter
-from ..text import is_truncated_json, parse_event, partial_value
-from ..values import (
-    Block,
-    BlockEnd,
-    BlockPiece,
-    Delta,
-    IncompleteStreamError,
-    Limits,
-    Meta,
-    ProtocolError,
-    ReasoningDelta,
-    RefusalDelta,
-    TextDelta,
-    Usage,
-    UsageUpdate,
-)
+from ..deltas import Block, BlockEnd, BlockPiece, Delta, Meta, ReasoningDelta, RefusalDelta, TextDelta, UsageUpdate
+from ..errors import IncompleteStreamError, ProtocolError
+from ..jsontext import is_truncated_json, parse_event, partial_value
+from ..types import Limits, Usage
 from .sse import SSEDecoder, decode_cut
 
 HEAD = 512  # bytes that are enough to show what a body is

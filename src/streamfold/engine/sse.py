@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ..values import Limits, ProtocolError
+from ..errors import ProtocolError
+from ..types import Limits
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent

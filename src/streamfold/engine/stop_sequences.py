@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from ..values import Delta, ReasoningDelta, RefusalDelta, StopSequenceHit, TextDelta, ToolCallDelta
+from ..deltas import Delta, ReasoningDelta, RefusalDelta, StopSequenceHit, TextDelta
+from ..types import ToolCallDelta
 from .dialects import Dialect
 
 

@@ -9,9 +9,9 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
-from ..text import is_empty, is_empty_wrapper, parse_object, whole_characters
-from ..values import Limits, ProtocolError, ReplyWarning, ToolCallDelta
-from .brackets import BracketTracker
+from ..errors import ProtocolError
+from ..jsontext import BracketTracker, is_empty, is_empty_wrapper, parse_object, whole_characters
+from ..types import Limits, ReplyWarning, ToolCallDelta
 
 _NO_NAMES: frozenset[str] = frozenset()  # an empty one for each answer would take 216 bytes
 
@@ -176,7 +176,7 @@ class IncomingCall:
     def is_followed_by(self, arguments: str) -> bool:
         """Whether these arguments begin another object behind a complete one, as the next call of the same tool does.
 
-        An object after an empty one, or the same object once more, is a repetition (`text/arguments.py`).
+        An object after an empty one, or the same object once more, is a repetition (`jsontext/tool_arguments.py`).
         """
         if not arguments.lstrip().startswith("{") or not self.is_complete():
             return False

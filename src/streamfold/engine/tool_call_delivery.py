@@ -20,18 +20,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ..text import ParsedArguments, invalid_arguments, join_surrogates, read_arguments
-from ..values import (
-    AllowedTools,
-    CallKind,
-    Finish,
-    FinishReason,
-    Meta,
-    NamedTool,
-    ReadToolChoice,
-    ToolCall,
-    WarningCode,
-)
+from ..deltas import Finish, Meta
+from ..jsontext import ParsedArguments, invalid_arguments, join_surrogates, read_arguments
+from ..types import AllowedTools, CallKind, FinishReason, NamedTool, ReadToolChoice, ToolCall, WarningCode
 from .tool_call_assembly import IncomingCall
 
 

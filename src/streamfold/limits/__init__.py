@@ -9,8 +9,9 @@ rate_limiter   waits for reservations, and charges them
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
+from ..errors import failed_before_answer
+from ..public_names import set_public_module
 from ..requests import estimated_tokens, text_tokens
-from ..values import failed_before_answer, set_public_module
 from .errors import BudgetExceededError, LimitReachedError, LimitStoreError
 from .rate_limiter import (
     RateLimiter,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from ..values import RateLimit, RateLimitWindow
+from ..types import RateLimit, RateLimitWindow
 
 State: TypeAlias = dict[str, float]
 """What a store keeps of one limit. A member that is missing is 0."""

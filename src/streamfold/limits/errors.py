@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from ..values import APIConnectionError, APIErrorDetails, QuotaExceededError, RateLimitError
+from ..errors import APIConnectionError, APIErrorDetails, QuotaExceededError, RateLimitError
 
 
 class LimitReachedError(RateLimitError):

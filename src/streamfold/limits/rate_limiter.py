@@ -15,8 +15,9 @@ from typing import Literal, Self
 import anyio
 
 from ..config import Profile, RateLimitSettings, store_place, store_url
+from ..errors import ConfigError
 from ..net import Interrupted, run_within
-from ..values import ConfigError, Cost, RateLimit, Usage
+from ..types import Cost, RateLimit, Usage
 from .adaptive_rate import FIRST_RATE, rates_from_headers
 from .errors import BudgetExceededError, LimitReachedError
 from .limit_state import DAY, Charge, Grant, PauseSending, Reserve

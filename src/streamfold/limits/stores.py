@@ -10,8 +10,8 @@ from threading import Lock
 from typing import ClassVar
 from weakref import ref
 
+from ..errors import ConfigError
 from ..stores import close_in_thread
-from ..values import ConfigError
 from .limit_state import Batch, BatchAnswer, State, apply
 
 _SMALLEST, _LARGEST = 1e-9, 1e12

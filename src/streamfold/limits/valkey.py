@@ -10,8 +10,8 @@ import json
 from operator import attrgetter
 from typing import Any
 
+from ..errors import ConfigError
 from ..stores import refuse_eviction, shown_server, valkey_client
-from ..values import ConfigError
 from .adaptive_rate import DECREASE, DOUBLING, FAR, FLOOR, INCREASE
 from .errors import LimitStoreError
 from .limit_state import (

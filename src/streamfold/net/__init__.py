@@ -3,8 +3,8 @@
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
-from ..text import is_loopback
-from ..values import set_public_module
+from ..public_names import set_public_module
+from ..urls import is_loopback
 from .cloud_auth import SIGNERS, Signer, make_signer
 from .compression import body_codings, unpacked_pieces
 from .error_redaction import clear_frames, redact_error, scrubs_traceback

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 from anyio import to_thread
 
-from ..values import (
+from ..errors import (
     APIConnectionError,
     APIError,
     APIStatusError,

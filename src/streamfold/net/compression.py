@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 import httpx
 
-from ..values import ProtocolError, Reply, ReplyWarning
+from ..errors import ProtocolError
+from ..types import Reply, ReplyWarning
 
 _PIECE = 64 * 1024  # bytes that are unpacked at once
 _MOST_CODINGS = 5  # of one body

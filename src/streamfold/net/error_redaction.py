@@ -9,7 +9,7 @@ from functools import wraps
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
-from ..values import APIError, StreamError, StreamfoldError
+from ..errors import APIError, StreamError, StreamfoldError
 from .redaction import Redactor, redacted_events
 from .transport_errors import is_network_error
 

@@ -11,8 +11,9 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from ..text import shown_url
-from ..values import ConfigError, __version__
+from .._version import __version__
+from ..errors import ConfigError
+from ..urls import shown_url
 from .connection_reuse import guard_connections
 from .httpx2_transport import httpx2_transport
 from .redaction import Redactor, secrets_in_url

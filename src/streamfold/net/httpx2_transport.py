@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from ..values import ConfigError
+from ..errors import ConfigError
 from .connection_reuse import guard_connections
 from .stream_bodies import ExceptionMappingStream, raise_as_httpx
 from .urls import sent_url

@@ -16,7 +16,7 @@ from math import inf, isfinite
 from time import time
 from typing import Any
 
-from ..values import RateLimit, RateLimitResource, RateLimitWindow
+from ..types import RateLimit, RateLimitResource, RateLimitWindow
 
 _NAME = re.compile(r"(?:x-|anthropic-)?ratelimit-(.+)")
 _FIELDS = {"limit": "limit", "remaining": "remaining", "reset": "reset_after"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import random
 
-from ..values import APIError
+from ..errors import APIError
 
 _LONGEST_ASKED = 60.0  # seconds that a server may ask for; if it wants more, the caller should know
 

@@ -11,7 +11,8 @@ from typing import Any, Protocol, TypeVar
 
 import anyio
 
-from ..values import APITimeoutError, TimeoutPhase, Timeouts
+from ..errors import APITimeoutError, TimeoutPhase
+from ..types import Timeouts
 
 # The timeouts of one answer: which one runs out next. Times are the event loop's; nothing here waits.
 # `first_event` and `stall` measure how long the reader waits for the next part of the answer, whatever else

@@ -18,22 +18,18 @@ import anyio
 import httpx
 
 from ..engine import error_body
-from ..text import shown_url
-from ..values import (
+from ..errors import (
     APIConnectionError,
     APIError,
     APITimeoutError,
     ConfigError,
     ErrorInfo,
-    Limits,
     ProtocolError,
-    RateLimit,
-    Reply,
-    ReplyWarning,
-    Timeouts,
     error_info,
     status_error,
 )
+from ..types import Limits, RateLimit, Reply, ReplyWarning, Timeouts
+from ..urls import shown_url
 from .cloud_auth import Signature, Signer, may_be_expired
 from .compression import body_codings, unpacked, unrequested_codings
 from .connect_cleanup import ConnectCleanup

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ..values import set_public_module
+from ..public_names import set_public_module
 from .expectations import as_expectation, expected
 from .record import RecordingDraft, RecordTransport, cleaned_body, failure_in, recording_client
 from .recording import Cut, Recording, SentExchange, Speed, find_recording, open_recording, split_body, with_delays

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..values import Reply, StreamError, UpstreamError
+from ..errors import StreamError, UpstreamError
+from ..types import Reply
 from .recording import Recording
 
 _COUNTED = (

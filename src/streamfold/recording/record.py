@@ -18,6 +18,7 @@ import httpx
 
 from ..adapters import adapter_by_path, find_adapter
 from ..engine import StreamDecoder
+from ..errors import ConfigError, ProtocolError
 from ..net import (
     HIDDEN,
     Redactor,
@@ -29,7 +30,6 @@ from ..net import (
     unpacked_pieces,
 )
 from ..stores import clear_leftovers, temporary_path
-from ..values import ConfigError, ProtocolError
 from .expectations import expected
 from .recording import Cut, Recording, check_writer
 from .replay import load_source

@@ -19,8 +19,9 @@ from pydantic import BeforeValidator, Field, PlainValidator, ValidationError
 
 from ..config import StrictTable, allowed_values_hint, read_table, table_field, toml_path, validation_errors
 from ..engine import StreamDecoder, event_ranges
+from ..errors import ConfigError
 from ..stores import clear_leftovers, locked, temporary_path
-from ..values import ConfigError, FinishReason, NamedTool, Reply, Tool, WarningCode
+from ..types import FinishReason, NamedTool, Reply, Tool, WarningCode
 
 # The description of a recording, `<case>.toml`: its keys, and how it is read and written.
 # Descriptions are often written by hand, so unknown keys are errors: a misspelt expectation would always hold.

@@ -16,8 +16,8 @@ import anyio
 import httpx
 
 from ..config import allowed_values_hint
+from ..errors import ConfigError
 from ..faults import BodyStep, Chain, Ending, Fault, Injection, Injector, status
-from ..values import ConfigError
 from .recording import Recording, Speed, open_recording, with_delays
 from .request_matching import RecordedRequest, ReplayMismatch, diff_requests, read_patterns
 

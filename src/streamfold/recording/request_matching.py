@@ -15,8 +15,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import httpx
 
+from ..errors import ConfigError
 from ..net import HIDDEN, Redactor, is_placeholder, secrets_in_headers, secrets_in_json
-from ..values import ConfigError
 from .recording import SentExchange
 
 # Headers that a client library sends by itself.

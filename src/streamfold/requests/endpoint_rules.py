@@ -14,17 +14,8 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ..values import (
-    AllowedTools,
-    ConfigError,
-    Message,
-    NamedTool,
-    ReadToolChoice,
-    ReplyWarning,
-    Tool,
-    join_limited,
-    system,
-)
+from ..errors import ConfigError, join_limited
+from ..types import AllowedTools, Message, NamedTool, ReadToolChoice, ReplyWarning, Tool, system
 from .hosted_tools import HostedForm
 from .option_fitting import refuse_if_strict
 from .options import ResponseFormat, read_response_format
@@ -33,7 +24,7 @@ from .required_capabilities import is_forced
 from .schema import ROUTINE, Passed, check_shapes, drop_keywords, inline_refs, openai_strict, strict_problems
 
 if TYPE_CHECKING:
-    from ..values import WarningCode
+    from ..types import WarningCode
 
 _Pass: TypeAlias = Callable[..., Passed]  # (schema, *, at=...)
 

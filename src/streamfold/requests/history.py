@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Literal
 
-from ..values import ConfigError, Message, ReplyWarning, TextPart, ToolCall, join_limited
+from ..errors import ConfigError, join_limited
+from ..types import Message, ReplyWarning, TextPart, ToolCall
 
 _ALL_ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 _SYSTEM = ("system", "developer")

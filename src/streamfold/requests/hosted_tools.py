@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..values import ConfigError, HostedTool, ReplyWarning, ServerTool, Tool, hosted_tool
+from ..errors import ConfigError
+from ..types import HostedTool, ReplyWarning, ServerTool, Tool, hosted_tool
 from .options import Options
 
 

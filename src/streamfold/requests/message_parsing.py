@@ -9,10 +9,10 @@ from difflib import get_close_matches
 from itertools import groupby
 from typing import Any, TypeAlias, get_args
 
-from ..text import read_arguments
-from ..values import (
+from ..errors import ConfigError, did_you_mean
+from ..jsontext import read_arguments
+from ..types import (
     AudioPart,
-    ConfigError,
     ContentPart,
     FilePart,
     ImagePart,
@@ -22,7 +22,6 @@ from ..values import (
     TextPart,
     ToolCall,
     audio_format,
-    did_you_mean,
     from_base64,
     read_data_url,
     to_base64,

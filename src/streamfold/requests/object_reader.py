@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from ..values import ConfigError
+from ..errors import ConfigError
 
 T = TypeVar("T")
 _A: dict[type, str] = {

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..values import ConfigError, ReplyWarning
+from ..errors import ConfigError
+from ..types import ReplyWarning
 from .model_facts import EFFORTS, Family
 from .options import NO_OPTIONS, Options, ReasoningEffort
 from .reasoning_state import is_reasoning_enabled
 
 if TYPE_CHECKING:
-    from ..values import WarningCode
+    from ..types import WarningCode
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
-from ..values import ConfigError, Timeouts, did_you_mean
+from ..errors import ConfigError, did_you_mean
+from ..types import Timeouts
 from .object_reader import ObjectReader
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from ..values import Message, ReplyWarning, write_part
+from ..types import Message, ReplyWarning, write_part
 from .request import Request
 
 _MOST_MODELS = 100

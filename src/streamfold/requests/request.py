@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..values import (
-    ConfigError,
+from ..errors import ConfigError
+from ..types import (
     HostedTool,
     Message,
     Messages,

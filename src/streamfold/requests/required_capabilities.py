@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from ..values import AllowedTools, AudioPart, FilePart, ImagePart, Message, NamedTool
+from ..types import AllowedTools, AudioPart, FilePart, ImagePart, Message, NamedTool
 from .model_facts import CAPABILITIES, Capabilities
 from .options import ResponseFormat
 from .request import Request

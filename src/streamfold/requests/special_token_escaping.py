@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from ..values import FilePart, Message, ReplyWarning, TextPart, to_base64
+from ..types import FilePart, Message, ReplyWarning, TextPart, to_base64
 from .request import Request
 
 _WORD_JOINER = "\u2060"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from math import ceil
 
-from ..values import Message, TextPart, Tool
+from ..types import Message, TextPart, Tool
 from .request import Request
 
 _BYTES = 4  # of UTF-8, for one token: right for English and code, and near for scripts of three bytes a character

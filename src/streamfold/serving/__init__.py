@@ -61,16 +61,16 @@ from ..adapters.serializing import (
 )
 from ..adapters.serializing import comment as sse_comment
 from ..adapters.serializing import event as sse_event
+from ..jsontext import canonical_json, parse_object, replace_non_finite
+from ..public_names import set_public_module
 from ..requests import CONTINUE_PROMPT, GO_ON_MESSAGE, ObjectReader, is_blank_message
-from ..text import canonical_json, parse_object, replace_non_finite
-from ..values import (
+from ..types import (
     ReadToolChoice,
     as_tools,
     from_base64,
     media_type_of,
     read_data_url,
     read_tool_choice,
-    set_public_module,
     to_base64,
     tool_result_content,
 )

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ..errors import ConfigError, join_limited
 from ..requests import GO_ON_MESSAGE, Request, check_history, read_messages
-from ..values import ConfigError, Message, Messages, ReplyWarning, join_limited
+from ..types import Message, Messages, ReplyWarning
 from .formats import ApiFormat, Format, Serialized, find_format
 
 _INSTRUCTIONS = ("system", "developer")

@@ -15,8 +15,9 @@ from ..adapters.gemini import GeminiAdapter, GeminiQuirks, GeminiSerializer
 from ..adapters.gemini import parse_conversation as parse_gemini
 from ..adapters.responses import ResponsesAdapter, ResponsesSerializer
 from ..adapters.serializing import StreamSerializer
+from ..errors import ConfigError, did_you_mean
 from ..requests import read_messages
-from ..values import ConfigError, Message, ReplyWarning, did_you_mean, system
+from ..types import Message, ReplyWarning, system
 
 ApiFormat: TypeAlias = Literal["chat", "responses", "anthropic", "gemini"]
 

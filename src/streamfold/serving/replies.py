@@ -17,8 +17,10 @@ from ..adapters.serializing import (
     keep_call_kinds,
     without_non_finite,
 )
+from ..deltas import Meta
 from ..engine import SSEDecoder, StreamDecoder
-from ..values import APIError, Meta, Reply, StreamChunk
+from ..errors import APIError
+from ..types import Reply, StreamChunk
 from .formats import ApiFormat, Serialized, find_format
 
 

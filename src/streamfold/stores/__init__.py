@@ -8,7 +8,7 @@ shared_files  files of several processes: locks, and which processes run
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
-from ..values import set_public_module
+from ..public_names import set_public_module
 from .memory import MemoryStore
 from .persistent import WriteBehindStore, open_store, persistent_store
 from .shared_files import clear_leftovers, locked, locked_file, temporary_path

@@ -14,7 +14,7 @@ from threading import Lock, RLock
 from time import monotonic, sleep, time
 from typing import TYPE_CHECKING
 
-from ..values import ConfigError
+from ..errors import ConfigError
 from .shared_files import ProcessLiveness
 from .store import Retention, by_record, full, split_key
 from .threaded import ThreadedStore

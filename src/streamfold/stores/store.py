@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..values import ConfigError, StreamfoldError
+from ..errors import ConfigError, StreamfoldError
 
 
 class StoreError(StreamfoldError):

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from ..values import ConfigError
+from ..errors import ConfigError
 from .store import Retention, full, split_key
 from .threaded import PATIENCE, ThreadedStore
 

@@ -9,7 +9,7 @@ with Provider.from_config("openai:gpt-5-mini") as provider:
 
 from __future__ import annotations
 
-from ..values import set_public_module
+from ..public_names import set_public_module
 from .provider import Provider
 from .streams import ChatStream, ToolRun
 from .tools import resume_tools, run_tools

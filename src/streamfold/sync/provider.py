@@ -11,10 +11,11 @@ from weakref import finalize
 from ..answers import ChatModel, extract, open_stream
 from ..client import Hooks, Preview
 from ..client import Provider as AsyncProvider
+from ..errors import ConfigError
 from ..net import scrubs_traceback
 from ..requests import Capabilities, ChatOptions
 from ..turn_cache import TurnCache, TurnStore
-from ..values import ConfigError, GeneratedFile, Messages, Reply, ToolChoice, ToolLike
+from ..types import GeneratedFile, Messages, Reply, ToolChoice, ToolLike
 from .streams import ChatStream
 from .thread import LoopThread
 

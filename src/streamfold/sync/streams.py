@@ -9,19 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ..answers import ChatStream as AsyncChatStream
 from ..answers import Partial, Watcher, checked_watcher
+from ..errors import APIError, StreamfoldError
 from ..tools import PendingCall
 from ..tools import ToolRun as AsyncToolRun
-from ..values import (
-    APIError,
-    Message,
-    PartialToolCall,
-    PartialUpdate,
-    Reply,
-    ReplyWarning,
-    StreamChunk,
-    StreamfoldError,
-    Usage,
-)
+from ..types import Message, PartialToolCall, PartialUpdate, Reply, ReplyWarning, StreamChunk, Usage
 from .thread import LoopThread
 
 if TYPE_CHECKING:

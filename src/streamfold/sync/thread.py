@@ -21,7 +21,7 @@ from weakref import WeakSet
 import anyio
 
 from ..answers import ChatModel
-from ..values import StreamfoldError
+from ..errors import StreamfoldError
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from ..net import scrubs_traceback
 from ..tools import RunOptions
 from ..tools import resume_tools as resume_async
 from ..tools import run_tools as run_async
-from ..values import Message, Messages, Tool, ToolChoice, ToolLike, as_tools
+from ..types import Message, Messages, Tool, ToolChoice, ToolLike, as_tools
 from .provider import Provider
 from .streams import ToolRun
 

@@ -47,7 +47,7 @@ _LATER = ("script", "assertions", "doubles", "scripted", "replay_server", "pytes
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    from ..values import set_public_module
+    from ..public_names import set_public_module
 
     for module in _LATER if name in __all__ else ():
         if hasattr(found := import_module(f"{__name__}.{module}"), name):

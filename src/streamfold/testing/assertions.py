@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 from ..adapters import Adapter
 from ..engine import StreamDecoder
 from ..engine.dialects import Dialect
+from ..errors import ConfigError, StreamError, UpstreamError
 from ..recording import Recording, as_expectation, open_recording
-from ..values import ConfigError, Reply, StreamChunk, StreamError, ToolCall, UpstreamError, Usage
+from ..types import Reply, StreamChunk, ToolCall, Usage
 from .script import ScriptedTurn
 from .scripted import ScriptSerializer
 

@@ -16,6 +16,7 @@ import httpx
 from ..answers import BaseChatModel, ChatParams, ChatStream, forward
 from ..client import Hooks, Preview, Provider
 from ..config import Profile, ProviderConfig, load_profile
+from ..errors import ConfigError
 from ..faults import Fault
 from ..net import make_client
 from ..recording import (
@@ -29,7 +30,7 @@ from ..recording import (
     requested_model,
 )
 from ..requests import Capabilities, ChatOptions, Options, Request
-from ..values import ConfigError, Message, Messages, ReadToolChoice, Tool, ToolChoice, ToolLike
+from ..types import Message, Messages, ReadToolChoice, Tool, ToolChoice, ToolLike
 
 # The common part of the test doubles: a model that keeps the requests it gets, and a transport instead of a
 # network.

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from ..config import ProviderConfig
+from ..errors import ConfigError
 from ..faults import Fault
 from ..recording import Match, Recording, Speed, find_recording, load_source
-from ..values import ConfigError
 from .doubles import ProviderDouble, RecordingProvider, ReplayProvider, ScriptError
 from .scripted import ScriptedProvider, Turn
 

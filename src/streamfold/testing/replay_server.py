@@ -18,10 +18,10 @@ import anyio.lowlevel
 from anyio.abc import ByteStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from ..errors import ConfigError, PicklableError
 from ..faults import Fault
 from ..recording import Match, RecordedRequest, RecordingSelector, ReplayedResponse, ReplayMismatch, Source, Speed
-from ..text import is_loopback
-from ..values import ConfigError, PicklableError
+from ..urls import is_loopback
 
 # TCP on loopback addresses, down to the socket: the streams of anyio can't reset a connection.
 # Closing one of those sends the orderly end first, so that a client never sees the reset that some faults are

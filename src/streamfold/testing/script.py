@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ..values import (
+from ..errors import (
     APIError,
     APIStatusError,
     APITimeoutError,
@@ -16,9 +16,9 @@ from ..values import (
     StreamError,
     StreamfoldError,
     UpstreamError,
-    Usage,
-    errors,
+    exceptions,
 )
+from ..types import Usage
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -56,25 +56,25 @@ class Fail:
 
 # The status and the code from which `status_error` makes each of these.
 _STATUSES: dict[type[StreamfoldError], tuple[int, str | None, str]] = {
-    errors.ContextLengthError: (400, "context_length_exceeded", "the prompt is too long"),
-    errors.ContentFilterError: (400, "content_filter", "blocked by content filtering policy"),
-    errors.UnsupportedOptionError: (400, "unsupported_parameter", "unsupported parameter: 'seed'"),
-    errors.ModelNotFoundError: (404, "model_not_found", "the model does not exist"),
-    errors.AuthenticationError: (401, "invalid_api_key", "the key is wrong"),
-    errors.PermissionDeniedError: (403, None, "the key has no permission for this"),
-    errors.NotFoundError: (404, None, "there is no such path"),
-    errors.BadRequestError: (400, None, "the request is invalid"),
-    errors.RateLimitError: (429, "rate_limit_exceeded", "too many requests"),
-    errors.QuotaExceededError: (429, "insufficient_quota", "the quota is used up"),
-    errors.ServerError: (500, None, "the server failed"),
+    exceptions.ContextLengthError: (400, "context_length_exceeded", "the prompt is too long"),
+    exceptions.ContentFilterError: (400, "content_filter", "blocked by content filtering policy"),
+    exceptions.UnsupportedOptionError: (400, "unsupported_parameter", "unsupported parameter: 'seed'"),
+    exceptions.ModelNotFoundError: (404, "model_not_found", "the model does not exist"),
+    exceptions.AuthenticationError: (401, "invalid_api_key", "the key is wrong"),
+    exceptions.PermissionDeniedError: (403, None, "the key has no permission for this"),
+    exceptions.NotFoundError: (404, None, "there is no such path"),
+    exceptions.BadRequestError: (400, None, "the request is invalid"),
+    exceptions.RateLimitError: (429, "rate_limit_exceeded", "too many requests"),
+    exceptions.QuotaExceededError: (429, "insufficient_quota", "the quota is used up"),
+    exceptions.ServerError: (500, None, "the server failed"),
 }
 _OTHERS: dict[type[StreamfoldError], tuple[How, str]] = {
-    errors.UpstreamError: ("event", "the server failed in the middle of the answer"),
-    errors.IncompleteStreamError: ("cut", "the answer ends here"),
-    errors.EmptyResponseError: ("empty", "the body is empty"),
-    errors.ProtocolError: ("garbage", "not an event"),
-    errors.APITimeoutError: ("timeout", "no connection in time"),
-    errors.APIConnectionError: ("broken", "the connection broke"),
+    exceptions.UpstreamError: ("event", "the server failed in the middle of the answer"),
+    exceptions.IncompleteStreamError: ("cut", "the answer ends here"),
+    exceptions.EmptyResponseError: ("empty", "the body is empty"),
+    exceptions.ProtocolError: ("garbage", "not an event"),
+    exceptions.APITimeoutError: ("timeout", "no connection in time"),
+    exceptions.APIConnectionError: ("broken", "the connection broke"),
 }
 
 

@@ -20,21 +20,11 @@ from ..adapters.responses import ResponsesSerializer
 from ..adapters.serializing import StreamSerializer, comment, openai_error_body
 from ..client import Hooks
 from ..config import ProviderConfig
+from ..deltas import Delta, Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
+from ..errors import ConfigError, ErrorInfo
 from ..recording import Cut, Recording, ReplayTransport
 from ..requests import Request
-from ..values import (
-    ConfigError,
-    Delta,
-    ErrorInfo,
-    ExtraPart,
-    Failure,
-    Finish,
-    ReasoningDelta,
-    RefusalDelta,
-    TextDelta,
-    ToolCallDelta,
-    Usage,
-)
+from ..types import ExtraPart, ToolCallDelta, Usage
 from .doubles import ProviderDouble, ScriptError, SentRequest, replaced_profile
 from .script import Answer, Fail, Pause, ScriptedTurn, Step, StopReason, ToolCallStep, read_answer
 

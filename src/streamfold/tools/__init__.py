@@ -1,6 +1,7 @@
 """The tool loop: calls are run, approved, journaled and answered."""
 
-from ..values import as_tool, as_tools, set_public_module
+from ..public_names import set_public_module
+from ..types import as_tool, as_tools
 from .abandoned import ABANDONED, AbandonedCalls
 from .approvals import Approve, PendingCall
 from .journal import CallInDoubtError, CallJournal, FileJournal, StoreJournal

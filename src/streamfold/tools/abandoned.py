@@ -7,8 +7,9 @@ import secrets
 from collections.abc import Callable
 from dataclasses import replace
 
+from ..errors import ConfigError
 from ..stores import StoreError
-from ..values import ConfigError, Message, ToolCall, tool_result
+from ..types import Message, ToolCall, tool_result
 from .approvals import TurnCalls, take_open_calls
 from .journal import (
     Approval,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias, get_args
 
-from ..values import ConfigError, InvalidToolArgumentsError, Message, Tool, ToolCall, did_you_mean, tool_result
+from ..errors import ConfigError, did_you_mean
+from ..types import InvalidToolArgumentsError, Message, Tool, ToolCall, tool_result
 from .tool_results import ToolResult
 
 # The calls of one turn between the model's answer and their results: some run immediately, some wait for approval.

@@ -26,9 +26,10 @@ from typing import BinaryIO, Protocol, TypeVar
 import anyio
 import anyio.to_thread
 
+from ..errors import ConfigError, StreamfoldError
+from ..jsontext import canonical_json
 from ..stores import Retention, Store, StoreError, open_store
-from ..text import canonical_json
-from ..values import ConfigError, StreamfoldError, ToolCall
+from ..types import ToolCall
 from .tool_results import ToolResult
 
 T = TypeVar("T")

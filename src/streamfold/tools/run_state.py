@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import ConfigError
 from ..requests import ChatOptions
-from ..values import ConfigError, Message, ToolLike
+from ..types import Message, ToolLike
 from .approvals import Approve
 from .journal import CallJournal
 from .tool_results import OnToolError

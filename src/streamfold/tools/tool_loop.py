@@ -13,21 +13,19 @@ import anyio
 import anyio.to_thread
 
 from ..answers import AsyncContext, AsyncIteration
+from ..errors import ConfigError, StreamfoldError, TurnLimitError
 from ..net import scrubs_traceback
 from ..requests import ChatOptions, read_messages
-from ..values import (
-    ConfigError,
+from ..types import (
     Cost,
     Message,
     Messages,
     PartialToolCall,
     Reply,
     StreamChunk,
-    StreamfoldError,
     ToolCall,
     ToolChoice,
     ToolLike,
-    TurnLimitError,
     Usage,
     as_tools,
     total_cost,

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from ..values import (
+from ..errors import ConfigError
+from ..types import (
     AudioPart,
-    ConfigError,
     FilePart,
     ImagePart,
     InvalidToolArgumentsError,

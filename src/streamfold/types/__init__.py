@@ -2,45 +2,92 @@
 
 from __future__ import annotations
 
-from ..answers import BackendInfo, ChatParams, ChunkSource, DirectModel, ModelInfo, Partial, Watcher
-from ..client import BatchClient, BatchRequest, RequestInfo
-from ..config import BatchesConfig, CapabilitiesConfig, LimitsConfig, ModelConfig, Profile, RateLimitsConfig
-from ..engine.dialects import Dialect, DialectContext
-from ..requests import (
-    Capabilities,
-    Options,
-    ReasoningEffort,
-    Request,
-    ResponseFormat,
-    Support,
-    TimeoutOptions,
-)
-from ..values import (
-    Attempt,
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ErrorInfo, TimeoutPhase
+from ..public_names import set_public_module
+from .chunks import ChunkDetails, ExtraPart, PartRef, StreamChunk, ToolCallDelta
+from .content import (
     AudioPart,
     CacheMark,
-    CallKind,
-    ChunkDetails,
     ContentPart,
-    CostSource,
-    ErrorInfo,
     FilePart,
     ImagePart,
     MediaPart,
-    Messages,
-    NeedsApproval,
-    PartialUpdate,
-    PartRef,
-    Prices,
-    RateLimit,
-    RateLimitWindow,
-    Role,
-    ServerTool,
     TextPart,
-    TimeoutPhase,
-    ToolLike,
-    set_public_module,
+    audio,
+    file,
+    image,
+    read_cache_control,
+    write_part,
 )
+from .cost import Cost, CostSource, Prices, has_other_models, hour_writes, priced_steps, unlisted_steps
+from .finish_reason import guess_finish_reason
+from .hosted_openai import PLAIN_ITEMS, arguments_text, item_part
+from .hosted_parts import Citation, GeneratedFile, HostedPart
+from .hosted_reading import PAUSED, call_order, count_requests, hosted_kind, hosted_parts, live_part
+from .hosted_tools import (
+    CodeExecution,
+    CustomTool,
+    FileSearch,
+    HostedMcpServer,
+    HostedTool,
+    ServerTool,
+    UrlContext,
+    WebSearch,
+)
+from .incremental_json import IncrementalJSON, PathPattern, path_pattern
+from .limits_and_timeouts import Limits, Timeouts
+from .media_types import audio_format, from_base64, media_type_of, read_data_url, to_base64
+from .messages import (
+    Content,
+    Message,
+    MessageLike,
+    Messages,
+    Role,
+    assistant,
+    system,
+    tool_result,
+    tool_result_content,
+    user,
+)
+from .rate_limit import RateLimit, RateLimitResource, RateLimitWindow
+from .replies import (
+    Attempt,
+    FinishReason,
+    InvalidReplyError,
+    Pricing,
+    Reply,
+    ReplyWarning,
+    Timing,
+    WarningCode,
+    total_cost,
+)
+from .tool_calls import KINDS, CallKind, InvalidToolArgumentsError, PartialToolCall, PartialUpdate, ToolCall
+from .tools import (
+    AllowedTools,
+    NamedTool,
+    NeedsApproval,
+    ReadToolChoice,
+    Tool,
+    ToolChoice,
+    ToolLike,
+    as_tool,
+    as_tools,
+    hosted_tool,
+    read_tool,
+    read_tool_choice,
+    tool,
+)
+from .usage import Usage
+
+if TYPE_CHECKING:
+    from ..answers import BackendInfo, ChatParams, ChunkSource, DirectModel, ModelInfo, Partial, Watcher
+    from ..client import BatchClient, BatchRequest, RequestInfo
+    from ..config import BatchesConfig, CapabilitiesConfig, LimitsConfig, ModelConfig, Profile, RateLimitsConfig
+    from ..engine.dialects import Dialect, DialectContext
+    from ..requests import Capabilities, Options, ReasoningEffort, Request, ResponseFormat, Support, TimeoutOptions
 
 __all__ = [
     "Attempt",
@@ -93,4 +140,31 @@ __all__ = [
     "Watcher",
 ]
 
-set_public_module(__name__, [globals()[name] for name in __all__])
+_OF_UPPER_LAYERS = {
+    "answers": ("BackendInfo", "ChatParams", "ChunkSource", "DirectModel", "ModelInfo", "Partial", "Watcher"),
+    "client": ("BatchClient", "BatchRequest", "RequestInfo"),
+    "config": ("BatchesConfig", "CapabilitiesConfig", "LimitsConfig", "ModelConfig", "Profile", "RateLimitsConfig"),
+    "engine.dialects": ("Dialect", "DialectContext"),
+    "requests": (
+        "Capabilities",
+        "Options",
+        "ReasoningEffort",
+        "Request",
+        "ResponseFormat",
+        "Support",
+        "TimeoutOptions",
+    ),
+}  # these stand above this layer, and are imported when they are asked for
+
+set_public_module(__name__, [globals()[name] for name in __all__ if name in globals()])
+
+
+def __getattr__(name: str) -> Any:
+    for package, names in _OF_UPPER_LAYERS.items():
+        if name in names:
+            return getattr(import_module(f"streamfold.{package}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,9 +9,9 @@ import pytest
 
 from corpus import folder
 from streamfold import APIError, Reply, user
+from streamfold.jsontext import parse_object
 from streamfold.recording import Recording
 from streamfold.testing import ReplayProvider
-from streamfold.text import parse_object
 from streamfold_integrations import agui, aisdk
 from tables import each_row
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from ...errors import ConfigError, join_limited
 from ...requests import (
     Family,
     HistoryRules,
@@ -24,16 +25,7 @@ from ...requests import (
     with_raw_tools,
     written_hosted,
 )
-from ...values import (
-    ConfigError,
-    GeneratedFile,
-    Message,
-    NamedTool,
-    ReplyWarning,
-    Tool,
-    ToolCall,
-    join_limited,
-)
+from ...types import GeneratedFile, Message, NamedTool, ReplyWarning, Tool, ToolCall
 from ..base import Adapter
 from ..batches.anthropic import AnthropicBatchAPI
 from ..batches.base import BatchAPI, BatchSettings

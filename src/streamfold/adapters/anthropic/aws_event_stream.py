@@ -15,7 +15,8 @@ from struct import unpack_from
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from ...values import Limits, ProtocolError
+from ...errors import ProtocolError
+from ...types import Limits
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent

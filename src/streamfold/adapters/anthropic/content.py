@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...values import (
-    AudioPart,
-    ConfigError,
-    FilePart,
-    ImagePart,
-    Message,
-    TextPart,
-    to_base64,
-    tool_result_content,
-)
+from ...errors import ConfigError
+from ...types import AudioPart, FilePart, ImagePart, Message, TextPart, to_base64, tool_result_content
 from ..content_blocks import cache_mark, readable_part
 from .prompt_caching import cache_last_block, with_cache_control
 

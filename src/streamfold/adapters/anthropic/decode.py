@@ -11,38 +11,42 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ...text import dump_compact, parse_event
-from ...values import (
-    PAUSED,
+from ...deltas import (
     Block,
     BlockEnd,
     BlockPiece,
     Delta,
-    ErrorInfo,
-    ExtraPart,
     Failure,
     Finish,
-    FinishReason,
     MessageStart,
     Meta,
     RefusalDelta,
     ServedBy,
     StreamEnd,
-    ToolCall,
-    ToolCallDelta,
     ToolRequests,
-    Usage,
     UsageUpdate,
+    unknown_finish,
+)
+from ...errors import ErrorInfo, error_info
+from ...jsontext import (
     as_count,
     count_or_none,
     count_or_zero,
-    error_info,
-    guess_finish_reason,
+    dump_compact,
     int_or_none,
     is_done,
     non_empty,
+    parse_event,
     str_or_none,
-    unknown_finish,
+)
+from ...types import (
+    PAUSED,
+    ExtraPart,
+    FinishReason,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+    guess_finish_reason,
     unlisted_steps,
 )
 from ..content_blocks import arguments_object

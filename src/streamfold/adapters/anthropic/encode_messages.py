@@ -12,7 +12,8 @@ from hashlib import sha256
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from ...values import ConfigError, Message
+from ...errors import ConfigError
+from ...types import Message
 from ..content_blocks import arguments_object, blocks_of, cache_mark, text_of_message, tool_name_of
 from .content import content_blocks, result_block
 from .prompt_caching import cache_last_block
@@ -20,7 +21,7 @@ from .quirks import AnthropicQuirks
 
 if TYPE_CHECKING:
     from ...requests import Request
-    from ...values import ToolCall
+    from ...types import ToolCall
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _THINKING = ("thinking", "redacted_thinking")

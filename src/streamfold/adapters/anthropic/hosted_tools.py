@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from ...errors import ConfigError
 from ...requests import HostedForm
-from ...values import CodeExecution, ConfigError, HostedMcpServer, Tool, UrlContext, WebSearch
+from ...types import CodeExecution, HostedMcpServer, Tool, UrlContext, WebSearch
 
 if TYPE_CHECKING:
     from ...requests import Request

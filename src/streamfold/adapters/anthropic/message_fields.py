@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...values import Finish, FinishReason, Usage, count_or_none, unlisted_steps
+from ...deltas import Finish
+from ...jsontext import count_or_none
+from ...types import FinishReason, Usage, unlisted_steps
 from .decode import STOP_REASONS
 
 _STOP_REASONS: dict[FinishReason, str] = {

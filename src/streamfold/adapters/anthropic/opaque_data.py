@@ -12,7 +12,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from ...text import parse_object
+from ...jsontext import parse_object
 
 _OPAQUE = "streamfold_"
 

@@ -11,11 +11,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ...errors import ConfigError
+from ...jsontext import read_arguments
 from ...requests import ObjectReader, Options, Request, ResponseFormat, kind_of
-from ...text import read_arguments
-from ...values import (
+from ...types import (
     CacheMark,
-    ConfigError,
     FilePart,
     HostedTool,
     ImagePart,

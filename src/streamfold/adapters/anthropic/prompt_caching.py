@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...values import CacheMark, Message, ReplyWarning
+from ...types import CacheMark, Message, ReplyWarning
 from ..content_blocks import cache_mark
 
 if TYPE_CHECKING:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, Unpack
 
-from ...text import read_arguments
-from ...values import ErrorInfo, ExtraPart, Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta, Usage
+from ...deltas import Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
+from ...errors import ErrorInfo
+from ...jsontext import read_arguments
+from ...types import ExtraPart, Usage
 from ..serializing.call_state import SerializedCall
 from ..serializing.stream_serializer import SerializerArguments, StreamSerializer, json_text
 from .encode_messages import CALL_EXTRAS

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...requests.schema import map_subschemas
-from ...values import ReplyWarning, Tool
+from ...types import ReplyWarning, Tool
 
 if TYPE_CHECKING:
     from ...requests import Request

@@ -11,7 +11,7 @@ from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Any
 
 from ...requests import drop_forced_tool_choice, is_forced, is_reasoning_enabled, refuse_if_strict
-from ...values import Message, ReplyWarning
+from ...types import Message, ReplyWarning
 from ..chat.thinking import disable_reasoning
 from .encode_messages import assistant_blocks
 from .quirks import AnthropicQuirks

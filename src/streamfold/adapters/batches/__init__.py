@@ -3,7 +3,7 @@
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
-from ...values import set_public_module
+from ...public_names import set_public_module
 from .base import BatchAPI, BatchListing, BatchResult, BatchSettings, BatchStatus, EndpointRequest, UploadedBatchAPI
 
 __all__ = [

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from ...values import as_count
+from ...jsontext import as_count
 from ..prepared_request import PreparedRequest
 from .base import (
     BatchListing,

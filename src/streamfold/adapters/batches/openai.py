@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 from urllib.parse import quote
 
-from ...values import count_or_none
+from ...jsontext import count_or_none
 from ..prepared_request import PreparedRequest
 from .base import BatchListing, BatchResult, BatchSettings, BatchStatus, EndpointRequest, UploadedBatchAPI, split_lines
 

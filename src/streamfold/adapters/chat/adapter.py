@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import ClassVar, Literal, Self
 from urllib.parse import quote
 
+from ...errors import APIError, BadRequestError
 from ...requests import HistoryRules, OptionRules, Request, Rules, schema_passes
-from ...values import APIError, BadRequestError, ReplyWarning
+from ...types import ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.openai import OpenAIBatchAPI

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...values import (
+from ...errors import ConfigError
+from ...types import (
     AudioPart,
-    ConfigError,
     ContentPart,
     FilePart,
     ImagePart,

@@ -6,31 +6,30 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...text import join_surrogates, parse_event
-from ...values import (
-    ERROR_KEYS,
+from ...deltas import (
     Delta,
-    ExtraPart,
     Failure,
     Finish,
-    FinishReason,
-    HostedPart,
     Meta,
     ReasoningDelta,
     RefusalDelta,
     StreamEnd,
     TextDelta,
-    ToolCallDelta,
     Warn,
-    error_info,
-    guess_finish_reason,
+    unknown_finish,
+)
+from ...errors import error_info
+from ...jsontext import (
+    ERROR_KEYS,
     int_or_none,
     is_done,
+    join_surrogates,
     non_empty,
+    parse_event,
     str_or_none,
-    unknown_finish,
     whole_number,
 )
+from ...types import ExtraPart, FinishReason, HostedPart, ToolCallDelta, guess_finish_reason
 from ..openai_usage import read_openai_usage, tool_requests
 from .whole_response import mark_whole
 

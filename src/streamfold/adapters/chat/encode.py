@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...errors import ConfigError
 from ...requests import HostedForm, is_custom, read_response_format, with_raw_tools, written_hosted
-from ...values import (
+from ...types import (
     AllowedTools,
-    ConfigError,
     Content,
     HostedTool,
     Message,

@@ -8,7 +8,8 @@ from hashlib import sha256
 from string import ascii_letters, digits
 from typing import Any
 
-from ...values import Message, ReplyWarning, join_limited
+from ...errors import join_limited
+from ...types import Message, ReplyWarning
 
 _SHORT = re.compile(r"[A-Za-z0-9]{9}")
 _ALPHABET = digits + ascii_letters

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...errors import ConfigError
 from ...requests import ObjectReader, Options, Request, read_format, read_messages
-from ...values import ConfigError, Message
+from ...types import Message
 from ..openai_request import read_choice, read_stop, read_tools, refuse_several
 
 

@@ -15,7 +15,7 @@ from .thinking import may_reason
 
 if TYPE_CHECKING:
     from ...requests import Request
-    from ...values import Message
+    from ...types import Message
 
 
 def should_resend_reasoning(request: Request, quirks: ChatQuirks, *, finished: bool = False) -> list[bool]:

@@ -5,18 +5,8 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any, ClassVar, Unpack
 
-from ...values import (
-    CallKind,
-    Failure,
-    Finish,
-    NamedTool,
-    ReadToolChoice,
-    ReasoningDelta,
-    RefusalDelta,
-    TextDelta,
-    Usage,
-    item_part,
-)
+from ...deltas import Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
+from ...types import CallKind, NamedTool, ReadToolChoice, Usage, item_part
 from ..serializing.call_state import SerializedCall
 from ..serializing.stream_serializer import DONE, SerializerArguments, StreamSerializer, openai_error_body
 

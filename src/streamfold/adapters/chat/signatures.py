@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...values import Message, ReplyWarning
+from ...types import Message, ReplyWarning
 
 if TYPE_CHECKING:
     from ...requests import Request

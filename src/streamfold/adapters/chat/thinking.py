@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...requests import drop_forced_tool_choice, is_forced, is_reasoning_enabled
-from ...values import AllowedTools, ReplyWarning
+from ...types import AllowedTools, ReplyWarning
 from .quirks import ChatQuirks
 
 if TYPE_CHECKING:

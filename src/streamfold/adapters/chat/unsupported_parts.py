@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...requests import ITEM_EXTRAS, is_custom
-from ...values import Message
+from ...types import Message
 from ..unsupported_parts import UnsupportedParts, dropped_extra, dropped_media_members, has_unmodelled_blocks
 from .quirks import ChatQuirks
 

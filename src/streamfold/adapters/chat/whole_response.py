@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from ...values import CallSummary, Delta, ExtraPart, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
+from ...deltas import CallSummary, Delta, ReasoningDelta, RefusalDelta, TextDelta
+from ...types import ExtraPart, ToolCallDelta
 
 
 def mark_whole(said: Iterable[Delta]) -> Iterator[Delta]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Literal
 from urllib.parse import quote
 
+from ...errors import ConfigError, ErrorInfo
 from ...requests import (
     Family,
     HistoryRules,
@@ -23,7 +24,7 @@ from ...requests import (
     with_raw_tools,
 )
 from ...requests.schema import openapi_subset
-from ...values import AllowedTools, ConfigError, ErrorInfo, FilePart, Message, NamedTool, ReplyWarning, Tool
+from ...types import AllowedTools, FilePart, Message, NamedTool, ReplyWarning, Tool
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.gemini import GeminiBatchAPI

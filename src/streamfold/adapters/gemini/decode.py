@@ -11,37 +11,36 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ...text import PathValue, dump_compact, parse_event
-from ...values import (
+from ...deltas import (
     Block,
     BlockEnd,
     BlockKind,
     BlockPiece,
     Delta,
-    ErrorInfo,
-    ExtraPart,
     Failure,
     Finish,
-    FinishReason,
     Meta,
     RanOnServer,
     RefusalDelta,
     StreamEnd,
-    ToolCall,
-    ToolCallDelta,
     ToolRequests,
-    Usage,
     UsageUpdate,
     Warn,
+    unknown_finish,
+)
+from ...errors import ErrorInfo
+from ...jsontext import (
+    PathValue,
     count_or_none,
     count_or_zero,
-    guess_finish_reason,
+    dump_compact,
     int_or_none,
     is_done,
     non_empty,
+    parse_event,
     str_or_none,
-    unknown_finish,
 )
+from ...types import ExtraPart, FinishReason, ToolCall, ToolCallDelta, Usage, guess_finish_reason
 from ..content_blocks import arguments_object
 from .errors import read_google_error
 from .signatures import SIGNATURE

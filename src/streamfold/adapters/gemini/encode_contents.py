@@ -9,25 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...text import parse_object
-from ...values import (
-    AudioPart,
-    ConfigError,
-    FilePart,
-    ImagePart,
-    MediaPart,
-    Message,
-    TextPart,
-    to_base64,
-    tool_result_content,
-)
+from ...errors import ConfigError
+from ...jsontext import parse_object
+from ...types import AudioPart, FilePart, ImagePart, MediaPart, Message, TextPart, to_base64, tool_result_content
 from ..content_blocks import arguments_object, blocks_of, readable_part, text_of_message, tool_name_of
 from .quirks import GeminiQuirks
 from .signatures import SIGNATURE, signature_of
 
 if TYPE_CHECKING:
     from ...requests import Request
-    from ...values import ToolCall
+    from ...types import ToolCall
 
 _RESULT_KEYS = ("output", "error")  # they have a meaning: https://ai.google.dev/api/caching#FunctionResponse
 # Accepted where the real signature is not at hand: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...text import parse_event
-from ...values import ErrorInfo, error_info
+from ...errors import ErrorInfo, error_info
+from ...jsontext import parse_event
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 _RETRY_IN = re.compile(r"retry in (\d+(?:\.\d+)?(?:ms|s))", re.IGNORECASE)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...errors import ConfigError
 from ...requests import HostedForm, written_hosted
-from ...values import ConfigError, FileSearch, Tool
+from ...types import FileSearch, Tool
 
 if TYPE_CHECKING:
     from ...requests import Request

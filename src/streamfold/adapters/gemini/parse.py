@@ -9,19 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...errors import ConfigError
 from ...requests import ObjectReader, Options, Request, ResponseFormat
 from ...requests.schema import from_openapi
-from ...values import (
-    AllowedTools,
-    ConfigError,
-    HostedTool,
-    Message,
-    NamedTool,
-    ReadToolChoice,
-    Tool,
-    hosted_tool,
-    system,
-)
+from ...types import AllowedTools, HostedTool, Message, NamedTool, ReadToolChoice, Tool, hosted_tool, system
 from ..openai_request import read_stop
 from .camel_case import camel_case
 from .parse_contents import parse_contents, parts_of

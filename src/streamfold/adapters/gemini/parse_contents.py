@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...errors import ConfigError
+from ...jsontext import dump_compact, read_arguments
 from ...requests import ObjectReader, kind_of
-from ...text import dump_compact, read_arguments
-from ...values import AudioPart, ConfigError, FilePart, ImagePart, MediaPart, Message, TextPart, ToolCall, from_base64
+from ...types import AudioPart, FilePart, ImagePart, MediaPart, Message, TextPart, ToolCall, from_base64
 from .camel_case import camel_case
 from .signatures import SIGNATURE
 

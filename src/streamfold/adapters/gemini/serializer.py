@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias, Unpack
 
-from ...text import read_arguments
-from ...values import Failure, Finish, FinishReason, ReasoningDelta, RefusalDelta, TextDelta, Usage
+from ...deltas import Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
+from ...jsontext import read_arguments
+from ...types import FinishReason, Usage
 from ..serializing.call_state import SerializedCall
 from ..serializing.stream_serializer import DONE, SerializerArguments, StreamSerializer, json_text
 from .decode import ABOUT_CANDIDATE, FINISH_REASONS, OTHER_REASONS

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...errors import ConfigError
 from ...requests import Family, HistoryRules, ModelFacts, OptionRules, Rules, drop_forced_tool_choice
 from ...requests.schema import moonshot, moonshot_problems
-from ...values import AudioPart, ConfigError, FilePart, Message, NamedTool, ReplyWarning, Tool
+from ...types import AudioPart, FilePart, Message, NamedTool, ReplyWarning, Tool
 from ..chat import ChatAdapter, ChatQuirks
 from ..chat.history import ids_changed
 from ..chat.quirks import ReasoningField

@@ -13,7 +13,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from ...requests import HistoryRules, OptionRules, Request, Rules
-from ...values import GeneratedFile, ReplyWarning
+from ...types import GeneratedFile, ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.openai import OpenAIBatchAPI

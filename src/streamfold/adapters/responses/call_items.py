@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from ...requests import CALL_EXTRAS, CARRIED_CALL_EXTRAS
-from ...values import IncrementalJSON
+from ...types import IncrementalJSON
 from ..serializing.call_state import SerializedCall
 from .client_side_tools import BUILT_IN, ClientTool, ClientTools, custom_input
 

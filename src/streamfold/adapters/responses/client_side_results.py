@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...text import parse_object
-from ...values import ConfigError, ImagePart, Message, TextPart, ToolCall
+from ...errors import ConfigError
+from ...jsontext import parse_object
+from ...types import ImagePart, Message, TextPart, ToolCall
 
 ACKNOWLEDGED = "acknowledged_safety_checks"  # an extra of a message, and the member of the item
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from ...text import parse_object
+from ...jsontext import parse_object
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ...values import ErrorInfo, Usage
+from ...errors import ErrorInfo
+from ...types import Usage
 
 
 class PartKind(NamedTuple):

@@ -12,29 +12,10 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...text import is_empty, parse_event, parse_object
-from ...values import (
-    ERROR_KEYS,
-    PLAIN_ITEMS,
-    Delta,
-    ErrorInfo,
-    ExtraPart,
-    Failure,
-    Meta,
-    PartRef,
-    ReasoningDelta,
-    RefusalDelta,
-    Sequence,
-    StreamEnd,
-    TextDelta,
-    ToolCallDelta,
-    error_info,
-    int_or_none,
-    is_done,
-    item_part,
-    non_empty,
-    str_or_none,
-)
+from ...deltas import Delta, Failure, Meta, ReasoningDelta, RefusalDelta, Sequence, StreamEnd, TextDelta
+from ...errors import ErrorInfo, error_info
+from ...jsontext import ERROR_KEYS, int_or_none, is_done, is_empty, non_empty, parse_event, parse_object, str_or_none
+from ...types import PLAIN_ITEMS, ExtraPart, PartRef, ToolCallDelta, item_part
 from .output import (
     UNFINISHED,
     arguments_text,

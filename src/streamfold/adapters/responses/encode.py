@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...errors import ConfigError
 from ...requests import HostedForm, read_response_format, with_raw_tools, written_hosted
-from ...values import AllowedTools, ConfigError, HostedTool, Message, NamedTool, ReadToolChoice, Tool, ToolCall
+from ...types import AllowedTools, HostedTool, Message, NamedTool, ReadToolChoice, Tool, ToolCall
 from .hosted_tools import HOSTED_FORMS
 from .items import check_message, message_items, plain_items
 

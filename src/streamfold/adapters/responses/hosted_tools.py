@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...requests import HostedForm
-from ...values import CodeExecution, CustomTool, FileSearch, HostedMcpServer, UrlContext, WebSearch
+from ...types import CodeExecution, CustomTool, FileSearch, HostedMcpServer, UrlContext, WebSearch
 
 
 def _given(**members: Any) -> dict[str, Any]:

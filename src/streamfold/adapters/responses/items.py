@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...errors import ConfigError
 from ...requests import CALL_EXTRAS, ITEM_EXTRAS, is_custom
-from ...values import AudioPart, ConfigError, FilePart, ImagePart, Message, TextPart, ToolCall, tool_result_content
+from ...types import AudioPart, FilePart, ImagePart, Message, TextPart, ToolCall, tool_result_content
 from .client_side_results import encode_tool_result
 
 # What OpenAI sends in an item and refuses in the input: "Unknown parameter: 'input[1].status'" (BerriAI/litellm#13420,

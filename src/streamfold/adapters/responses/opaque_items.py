@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...values import int_or_none, item_part
+from ...jsontext import int_or_none
+from ...types import item_part
 from .content_parts import TEXT, PartKind, flat_annotation
 from .output import as_object
 

@@ -5,33 +5,25 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ...requests import CALL_EXTRAS
-from ...values import (
-    PLAIN_ITEMS,
+from ...deltas import (
     CallSummary,
     Delta,
-    ErrorInfo,
-    ExtraPart,
     Failure,
     Finish,
-    FinishReason,
     ItemSummary,
     Meta,
-    PartRef,
     ReasoningDelta,
     RefusalDelta,
     StreamEnd,
     TextDelta,
-    ToolCallDelta,
     ToolRequests,
     Warn,
-    as_count,
-    error_info,
-    item_part,
-    non_empty,
-    str_or_none,
     unknown_finish,
 )
+from ...errors import ErrorInfo, error_info
+from ...jsontext import as_count, non_empty, str_or_none
+from ...requests import CALL_EXTRAS
+from ...types import PLAIN_ITEMS, ExtraPart, FinishReason, PartRef, ToolCallDelta, item_part
 from ..openai_usage import read_openai_usage
 
 UNFINISHED = ("queued", "in_progress")

@@ -13,8 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...errors import ConfigError
 from ...requests import ObjectReader, Options, Request, ResponseFormat, kind_of, read_format, read_items
-from ...values import ConfigError, ReadToolChoice, ReplyWarning, Tool, system
+from ...types import ReadToolChoice, ReplyWarning, Tool, system
 from ..openai_request import read_choice, read_tools, refuse_several
 from .client_side_tools import ClientTools
 from .tools_as_functions import ToolsAsFunctions, has_only_function_tools

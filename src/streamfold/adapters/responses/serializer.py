@@ -10,21 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from ...text import is_truncated_json
-from ...values import (
-    KINDS,
-    PLAIN_ITEMS,
-    Delta,
-    ExtraPart,
-    Failure,
-    PartRef,
-    ReasoningDelta,
-    RefusalDelta,
-    TextDelta,
-    ToolCall,
-    ToolCallDelta,
-    str_or_none,
-)
+from ...deltas import Delta, Failure, ReasoningDelta, RefusalDelta, TextDelta
+from ...jsontext import is_truncated_json, str_or_none
+from ...types import KINDS, PLAIN_ITEMS, ExtraPart, PartRef, ToolCall, ToolCallDelta
 from ..serializing.call_state import SerializedCall
 from ..serializing.stream_serializer import DONE, SerializerArguments, StreamSerializer, event
 from .call_items import CallItem, call_item

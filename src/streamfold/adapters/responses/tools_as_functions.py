@@ -11,8 +11,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ...errors import ConfigError
 from ...requests import ObjectReader
-from ...values import ConfigError, ReplyWarning, Tool
+from ...types import ReplyWarning, Tool
 from ..openai_request import read_function
 from .client_side_tools import BUILT_IN, CUSTOM_PARAMETERS, BuiltIn, ClientTool, ClientTools, flat_name, in_container
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...text import parse_object
+from ...jsontext import parse_object
 
 
 def is_complete_object(arguments: str) -> bool:

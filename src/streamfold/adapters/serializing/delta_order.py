@@ -15,20 +15,10 @@ from dataclasses import replace
 from itertools import count
 from math import inf
 
-from ...text import replace_non_finite
-from ...values import (
-    Delta,
-    ExtraPart,
-    Finish,
-    IncompleteStreamError,
-    ProtocolError,
-    RefusalDelta,
-    Reply,
-    StreamChunk,
-    ToolCallDelta,
-    Usage,
-    Warn,
-)
+from ...deltas import Delta, Finish, RefusalDelta, Warn
+from ...errors import IncompleteStreamError, ProtocolError
+from ...jsontext import replace_non_finite
+from ...types import ExtraPart, Reply, StreamChunk, ToolCallDelta, Usage
 from .call_state import is_complete_object
 from .reply_deltas import chunk_deltas, end_deltas
 from .stream_serializer import AnswerWriter

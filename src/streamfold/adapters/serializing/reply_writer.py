@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...values import ErrorInfo, ExtraPart, Failure, RefusalDelta, Reply, StreamChunk, StreamError
+from ...deltas import Failure, RefusalDelta
+from ...errors import ErrorInfo, StreamError
+from ...types import ExtraPart, Reply, StreamChunk
 from .delta_order import DeltaOrder
 from .reply_deltas import keep_call_kinds, without_non_finite
 from .stream_serializer import AnswerWriter

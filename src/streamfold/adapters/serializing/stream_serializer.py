@@ -15,25 +15,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 from typing import Any, ClassVar, NoReturn, Protocol, Required, TypedDict
 
-from ...values import (
-    CallKind,
-    Delta,
-    ErrorInfo,
-    ExtraPart,
-    Failure,
-    Finish,
-    Meta,
-    ReadToolChoice,
-    ReasoningDelta,
-    RefusalDelta,
-    StreamChunk,
-    TextDelta,
-    ToolCall,
-    ToolCallDelta,
-    Usage,
-    Warn,
-    WarningCode,
-)
+from ...deltas import Delta, Failure, Finish, Meta, ReasoningDelta, RefusalDelta, TextDelta, Warn
+from ...errors import ErrorInfo
+from ...types import CallKind, ExtraPart, ReadToolChoice, StreamChunk, ToolCall, ToolCallDelta, Usage, WarningCode
 from .call_state import SerializedCall, is_complete_object
 
 # Line ends to some readers of event streams (`str.splitlines`), and halves of surrogate pairs, which no encoding takes.

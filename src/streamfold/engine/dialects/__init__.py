@@ -25,7 +25,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from importlib import import_module
 
-from ...values import ConfigError, Delta, NamedTool, TextDelta, ToolCallDelta, Warn, did_you_mean
+from ...deltas import Delta, TextDelta, Warn
+from ...errors import ConfigError, did_you_mean
+from ...types import NamedTool, ToolCallDelta
 from .dialect import Dialect, DialectContext
 from .leaked_markup import bare_forms, leaked_markup, reader_of
 from .special_tokens import special_tokens

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from ...values import AllowedTools, Delta, NamedTool, ReadToolChoice, Tool
+from ...deltas import Delta
+from ...types import AllowedTools, NamedTool, ReadToolChoice, Tool
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,8 @@ of the message only, and all of it is held until it closes: before that nothing 
 
 from __future__ import annotations
 
-from ...text import parse_object
-from ...values import NamedTool
-from ..brackets import BracketTracker
+from ...jsontext import BracketTracker, parse_object
+from ...types import NamedTool
 from .dialect import DialectContext
 from .json_calls import read_entries, read_entry
 from .reader import MarkupFormat, MarkupReader, ReadResult

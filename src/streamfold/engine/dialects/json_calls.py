@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
-from ..brackets import BracketTracker
+from ...jsontext import BracketTracker
 from .grammar import SPACES, TokenPattern, literal
 from .reader import MarkupReader, ReadResult
 from .scanner import Reading, is_json, markers

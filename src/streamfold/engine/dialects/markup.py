@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...values import CallSummary, Delta, ReasoningDelta, TextDelta, ToolCallDelta, Warn
+from ...deltas import CallSummary, Delta, ReasoningDelta, TextDelta, Warn
+from ...types import ToolCallDelta
 from .dialect import DialectContext
 from .reader import MarkupFormat, MarkupReader
 from .scanner import is_object

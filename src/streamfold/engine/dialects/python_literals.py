@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...text import join_surrogates
+from ...jsontext import join_surrogates
 from .scanner import NOT_SPACE, Markers, Reading, Scanner, drop, is_json, markers
 from .typed_values import items, json_object, json_string, member, unquoted_json
 

@@ -31,8 +31,9 @@ from enum import Enum, auto
 from itertools import groupby
 from typing import ClassVar
 
-from ...text import join_surrogates
-from ...values import Delta, ReasoningDelta, TextDelta, ToolCallDelta, Warn
+from ...deltas import Delta, ReasoningDelta, TextDelta, Warn
+from ...jsontext import join_surrogates
+from ...types import ToolCallDelta
 from .dialect import DialectContext
 from .grammar import TokenPattern
 from .scanner import NOT_SPACE, Markers, Reading, Scanner, markers

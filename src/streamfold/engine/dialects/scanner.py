@@ -21,8 +21,7 @@ from typing import TypeAlias, TypeVar
 
 from pydantic_core import from_json
 
-from ...text import parse_object
-from ..brackets import BracketTracker
+from ...jsontext import BracketTracker, parse_object
 from .grammar import TokenPattern
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...text import parse_object
+from ...jsontext import parse_object
 from .scanner import is_json
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from ...values import ConfigError
+from ...errors import ConfigError
 
 Passed: TypeAlias = tuple[dict[str, Any], list[str]]
 Visit: TypeAlias = Callable[[dict[str, Any], str], dict[str, Any]]

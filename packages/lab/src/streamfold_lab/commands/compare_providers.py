@@ -13,10 +13,11 @@ from rich.text import Text
 
 from streamfold.client import Preview, Provider
 from streamfold.config import Profile, read_config
+from streamfold.errors import ConfigError, did_you_mean
 from streamfold.requests import Request
 from streamfold.terminal import File, console, escape_control_characters, print_json, read_json, reported_errors
-from streamfold.text import shown_url
-from streamfold.values import ConfigError, Message, MessageLike, WarningCode, did_you_mean
+from streamfold.types import Message, MessageLike, WarningCode
+from streamfold.urls import shown_url
 
 _LONGEST = 300  # characters of one text in a body that is shown
 _KEYS = ("messages", "tools", "tool_choice", "options")

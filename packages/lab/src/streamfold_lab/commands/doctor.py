@@ -15,6 +15,7 @@ import typer
 from rich.text import Text
 
 from streamfold.config import Profile
+from streamfold.errors import ConfigError
 from streamfold.terminal import (
     File,
     console,
@@ -24,7 +25,7 @@ from streamfold.terminal import (
     print_status,
     reported_errors,
 )
-from streamfold.values import ConfigError, Cost
+from streamfold.types import Cost
 
 from ..doctor import (
     AUTO,

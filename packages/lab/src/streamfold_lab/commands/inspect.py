@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from streamfold.errors import ConfigError
 from streamfold.recording import Recording, open_recording
 from streamfold.terminal import AdapterName, DialectNames, console, print_json, reported_errors
-from streamfold.values import ConfigError
 
 from ..inspection import Inspection, compare, comparison_to_dict, inspect_stream, render_page, to_dict
 from .explain import print_comparison, print_inspection

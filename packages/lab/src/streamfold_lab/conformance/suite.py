@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import anyio
 import pytest
 
-from streamfold.values import StreamfoldError
+from streamfold.errors import StreamfoldError
 
 from ..doctor import read_target
 from .judge import RULES, RuleResult, judge_server

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeAlias
 from streamfold import Provider
 from streamfold.config import Profile
 from streamfold.requests import text_tokens
-from streamfold.values import Cost, Usage
+from streamfold.types import Cost, Usage
 
 from .values import ProbeResponse
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from streamfold.engine import event_ranges
+from streamfold.errors import StreamError
 from streamfold.recording import Recording
-from streamfold.values import Reply, StreamError
+from streamfold.types import Reply
 
 from .questions import COUNT, LINE_WORDS, UNICODE_TEXT, prompt_words
 from .values import ProbeResponse

@@ -16,9 +16,11 @@ from urllib.parse import urlsplit
 import anyio
 import httpx
 
+from streamfold._version import __version__
 from streamfold.config import Profile, read_config, read_profile
-from streamfold.text import shown_url
-from streamfold.values import APIError, APIStatusError, ConfigError, StreamError, Timeouts, __version__
+from streamfold.errors import APIError, APIStatusError, ConfigError, StreamError
+from streamfold.types import Timeouts
+from streamfold.urls import shown_url
 
 from .budget import DEFAULT_BUDGET, Budget, WrittenRequest, prices_of
 from .examine import ProbeRunner, with_fresh_values

@@ -11,8 +11,8 @@ from random import Random
 from typing import Any
 
 from streamfold.config import Profile
+from streamfold.errors import AuthenticationError, ConfigError, PermissionDeniedError
 from streamfold.requests import Capabilities
-from streamfold.values import AuthenticationError, ConfigError, PermissionDeniedError
 
 from .confidence import CONFIDENCE, interval
 from .modes import differences

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from streamfold.errors import ConfigError
 from streamfold.terminal import read_json
-from streamfold.values import ConfigError
 
 from .values import Finding, ReportCard
 

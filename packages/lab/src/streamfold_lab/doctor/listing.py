@@ -10,7 +10,7 @@ import httpx
 
 from streamfold.config import Profile
 from streamfold.requests import NO_FAMILY
-from streamfold.values import Timeouts
+from streamfold.types import Timeouts
 
 from .sending import fetched
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from streamfold.config import Profile, config_problems, key_lines, read_config, toml_path
-from streamfold.text import shown_url
-from streamfold.values import ConfigError
+from streamfold.errors import ConfigError
+from streamfold.urls import shown_url
 
 from .values import ReportCard, Setting
 

@@ -9,7 +9,7 @@ from struct import pack
 from typing import Any
 from zlib import compress, crc32
 
-from streamfold.values import Tool
+from streamfold.types import Tool
 
 HELLO = "Say hello in one short sentence."
 LINE_WORDS = "alpha bravo charlie delta echo foxtrot golf hotel india juliet"

@@ -18,10 +18,7 @@ from streamfold.adapters.batches import EndpointRequest
 from streamfold.client import LoopBoundClient, Requester, json_reader
 from streamfold.config import Profile
 from streamfold.engine import StreamDecoder, ToolNameMap
-from streamfold.net import Exchange, make_client
-from streamfold.recording import Recording, expected, recording_client
-from streamfold.requests import Request
-from streamfold.values import (
+from streamfold.errors import (
     APIConnectionError,
     APIError,
     APIStatusError,
@@ -29,9 +26,12 @@ from streamfold.values import (
     IncompleteStreamError,
     ProtocolError,
     StreamError,
-    Timeouts,
     UpstreamError,
 )
+from streamfold.net import Exchange, make_client
+from streamfold.recording import Recording, expected, recording_client
+from streamfold.requests import Request
+from streamfold.types import Timeouts
 
 from ..inspection import Inspection, inspect_stream
 from .budget import DEFAULT_BUDGET, Budget, Spending, WrittenRequest, prices_of

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal, TypeAlias
 
+from streamfold.errors import APIError
 from streamfold.recording import Recording
-from streamfold.values import APIError, Messages, Reply, ToolLike, WarningCode
+from streamfold.types import Messages, Reply, ToolLike, WarningCode
 
 from ..inspection import Inspection
 

@@ -7,18 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from streamfold.values import (
-    CallSummary,
-    ConfigError,
-    Delta,
-    Meta,
-    PartRef,
-    ReasoningDelta,
-    RefusalDelta,
-    Sequence,
-    TextDelta,
-    ToolCallDelta,
-)
+from streamfold.deltas import CallSummary, Delta, Meta, ReasoningDelta, RefusalDelta, Sequence, TextDelta
+from streamfold.errors import ConfigError
+from streamfold.types import PartRef, ToolCallDelta
 
 from .sentences import delta_kind, delta_words, usage_words
 from .values import Event, Inspection

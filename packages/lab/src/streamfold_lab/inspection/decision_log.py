@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamfold.adapters import Adapter
+from streamfold.deltas import Delta
 from streamfold.engine import CallMatch, IncomingCall
-from streamfold.values import Delta, ReplyWarning
+from streamfold.types import ReplyWarning
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from streamfold.engine import CallMatch, IncomingCall
-from streamfold.values import (
+from streamfold.deltas import (
     Block,
     BlockEnd,
     BlockPiece,
     CallSummary,
     Delta,
-    ExtraPart,
     Failure,
     Finish,
-    HostedPart,
     ItemSummary,
     MessageStart,
     Meta,
@@ -26,13 +23,13 @@ from streamfold.values import (
     StopSequenceHit,
     StreamEnd,
     TextDelta,
-    ToolCallDelta,
     ToolRequests,
-    Usage,
     UsageUpdate,
     Warn,
-    str_or_none,
 )
+from streamfold.engine import CallMatch, IncomingCall
+from streamfold.jsontext import str_or_none
+from streamfold.types import ExtraPart, HostedPart, ToolCallDelta, Usage
 
 from .values import Inspection
 

@@ -15,7 +15,8 @@ from streamfold.adapters import Adapter, find_adapter
 from streamfold.engine import CallMatch as Found
 from streamfold.engine import EventRange, IncomingCall, StreamDecoder, body_kind, event_ranges
 from streamfold.engine.dialects import Dialect
-from streamfold.values import Limits, Reply, StreamChunk, StreamError, ToolCallDelta, ToolLike, WarningCode
+from streamfold.errors import StreamError
+from streamfold.types import Limits, Reply, StreamChunk, ToolCallDelta, ToolLike, WarningCode
 
 from .decision_log import DecisionLog, TracedAdapter
 from .sentences import placement_words, unshown_words

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from streamfold.deltas import Delta
 from streamfold.engine import MatchRule
-from streamfold.values import Delta, Reply, WarningCode
+from streamfold.types import Reply, WarningCode
 
 EventKind: TypeAlias = Literal[
     "event",

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from streamfold.client import Hooks
-from streamfold.values import ConfigError
+from streamfold.errors import ConfigError
 
 from ..inspection import document
 from .page_access import PageAccess

@@ -9,7 +9,8 @@ from time import monotonic, time
 from typing import Literal, TypeAlias
 
 from streamfold.client import Hooks, RequestInfo
-from streamfold.values import APIError, Attempt, Reply
+from streamfold.errors import APIError
+from streamfold.types import Attempt, Reply
 
 Ending: TypeAlias = Literal["finished", "failed", "left"]
 

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 from streamfold.adapters import find_adapter
 from streamfold.engine import StreamDecoder
+from streamfold.errors import StreamError
 from streamfold.recording import Cut, Recording, cleaned_body, expected
-from streamfold.values import NamedTool, StreamError
+from streamfold.types import NamedTool
 
 from ..inspection import inspect_stream, render_page
 from .recent_answers import WatchedAnswer

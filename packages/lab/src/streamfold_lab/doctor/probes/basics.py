@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamfold.values import user
+from streamfold.types import user
 
 from ..questions import COUNT, LINE, LINE_WORDS, UNICODE, UNICODE_TEXT, capped, prompt_words
 from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamfold.values import NamedTool
+from streamfold.types import NamedTool
 
 from ..alterations import is_altered_copy
 from ..questions import HELLO, NOTE, NOTE_TEXT, ONE_CALL, SAVE, SAY_AND_CALL, TIME, TWO_CALLS, WEATHER, capped

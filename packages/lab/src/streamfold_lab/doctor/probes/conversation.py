@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamfold.values import assistant, image, system, user
+from streamfold.types import assistant, image, system, user
 
 from ..questions import DAYS, LINE, PICTURE, capped, prompt_words
 from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
-from streamfold.values import Messages, Reply, ToolCall, ToolLike
+from streamfold.types import Messages, Reply, ToolCall, ToolLike
 
 from ..damage import reread
 from ..questions import LINE, capped

@@ -1,0 +1,18 @@
+"""Where the data files of the package are: what is known of providers, of models, and of the words of errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def catalogue_folder() -> Path:
+    """Returns the folder of the provider files: inside the package when installed, beside `src` in a checkout.
+
+    Raises:
+        FileNotFoundError: the installation is incomplete.
+    """
+    here = Path(__file__).resolve().parent
+    for folder in (here / "providers", here.parent.parent / "providers"):
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError(f"the provider files are missing from {here}: install streamfold again")

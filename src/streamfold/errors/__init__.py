@@ -1,0 +1,37 @@
+"""Exceptions, and what the error of a provider means."""
+
+from .classification import ErrorClassification, ErrorInfo, error_info
+from .exceptions import (
+    APIConnectionError,
+    APIError,
+    APIErrorDetails,
+    APIStatusError,
+    APITimeoutError,
+    AuthenticationError,
+    BadRequestError,
+    ConfigError,
+    ContentFilterError,
+    ContextLengthError,
+    EmptyResponseError,
+    IncompleteStreamError,
+    ModelNotFoundError,
+    NotConfiguredError,
+    NotFoundError,
+    PermissionDeniedError,
+    ProtocolError,
+    QuotaExceededError,
+    RateLimitError,
+    ServerError,
+    StreamError,
+    StreamfoldError,
+    TimeoutPhase,
+    TurnLimitError,
+    UnsupportedOptionError,
+    UpstreamError,
+    did_you_mean,
+    failed_before_answer,
+    join_limited,
+    status_error,
+    upstream_error,
+)
+from .pickling import PicklableError, PicklableSlots

@@ -1,0 +1,384 @@
+"""From a provider's error object to what it means: message, retryable, context length, quota."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from typing import Any, Literal
+
+from ..catalogue_path import catalogue_folder
+from ..jsontext import join_surrogates
+
+# What the words of a server's error mean: the prompt is too long, a filter stopped it, an option is not taken.
+# The words are data, `providers/facts/errors.toml`. The code decides first, then the type, then the message:
+# Mistral's code 3051 stands for two things, so that it is in no row, and its words are.
+
+MeaningKind = Literal["context_length", "content_filter", "unsupported_option", "model_not_found", "quota"]
+
+_GROUPS = {  # none begins inside a word or a number: a hostile text costs no more than its length
+    "tokens": r"(?<!\d)\d{1,3}(?:[,_]\d{3})+|(?<!\d)\d{1,12}",
+    "limit": r"(?<!\d)\d{1,3}(?:[,_]\d{3})+|(?<!\d)\d{1,12}",
+    "least": r"-?\d{1,15}(?:\.\d{1,9})?",
+    "most": r"-?\d{1,15}(?:\.\d{1,9})?",
+    "bound": "inclusive|exclusive",
+    "param": r"(?<![\w.\]-])\w(?:[\w.\[\]-]{0,98}[\w\]])?",
+    "name": r"(?<!\w)(?-i:[a-z]+(?:_[a-z]+)+|[a-z]+(?:[A-Z][a-z]+)+|temperature|seed|stop|effort|thinking|reasoning)",
+    "instead": r"\w{1,100}",
+    "loc": r"[\w'\", .-]{1,300}",
+    "allowed": r"['\"`][\w'\"`, -]{1,300}",
+    "category": r"\w{1,100}",
+}
+_PLACEHOLDER = re.compile(f"<({'|'.join(_GROUPS)})>")
+_QUOTED = re.compile(r"""['"`](\w+)['"`]""")
+_NUMBERED = re.compile(r"_\d+$")
+# An error of these kinds is the same error with a status of 500: some servers fail over a prompt that they can't take.
+_BY_ANY_STATUS: tuple[MeaningKind, ...] = ("context_length", "content_filter")
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorClassification:
+    """What a server has refused, and why.
+
+    Attributes:
+        tokens, limit: the size of the prompt and of the model's window.
+        categories: what a filter found.
+        param: the member of the request, by its path, written with underscores.
+        instead: the name that the server wants for it.
+        least, most: the bounds of its value.
+        allowed: the values that it may have.
+    """
+
+    kind: MeaningKind
+    tokens: int | None = None
+    limit: int | None = None
+    categories: tuple[str, ...] = ()
+    param: str | None = None
+    instead: str | None = None
+    least: float | None = None
+    most: float | None = None
+    allowed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row of the table."""
+
+    kind: str
+    words: tuple[str, ...]
+    says: re.Pattern[str] | None
+    has: str | None
+    member: str | None
+    param: str | None
+
+    def fits(self, message: str, body: Any) -> re.Match[str] | bool | None:
+        """Returns whether the message, or the body, is what the row describes."""
+        if self.has is not None:
+            return any(path == self.has or path.endswith(f".{self.has}") for path, _ in _members(body))
+        if self.says is None:
+            return bool(self.words)
+        if self.member is not None:
+            ends = f".{self.member}"
+            named = (value for path, value in _members(body) if path.endswith(ends) and isinstance(value, str))
+            return any(self.says.search(value) for value in named)
+        return self.says.search(message)
+
+
+def classify_error(
+    words: Sequence[str], message: str, *, param: str | None = None, status: int | None = None, body: Any = None
+) -> ErrorClassification | None:
+    """Returns what the words of an error mean, or None if they are about something else.
+
+    Args:
+        words: the code and the type, in this order.
+        param: the member of the request that the server names beside them.
+        status: the HTTP status, if there is one.
+        body: the whole error body.
+
+    >>> classify_error([], "prompt is too long: 210000 tokens > 200000 maximum").limit
+    200000
+    >>> classify_error(["unsupported_value"], "no", param="temperature").param
+    'temperature'
+    """
+    row = _deciding(words, message, status, body)
+    if row is None and status in (None, 400, 422):
+        return next((_option(found, None) for found in _invalid_members(body)), None)
+    if row is None or row.kind == "none":
+        return None
+    found: dict[str, str] = {}
+    for other in _rows():
+        if other.kind == row.kind and other.says is not None and other.member is None:
+            match = other.says.search(message)
+            for name, value in (match.groupdict() if match else {}).items():
+                if value is not None:
+                    found.setdefault(_NUMBERED.sub("", name), value)
+    if row.kind == "unsupported_option":
+        return _option(found, row.param or param or None)
+    kind: Any = row.kind
+    tokens, limit = _number(found.get("tokens")), _number(found.get("limit"))
+    said = (found["category"],) if "category" in found else ()
+    return ErrorClassification(kind, tokens, limit, (*said, *_categories(body)) if kind == "content_filter" else ())
+
+
+def _deciding(words: Sequence[str], message: str, status: int | None, body: Any) -> _Row | None:
+    rows = [row for row in _rows() if _possible(row, status)]
+    for word in words:
+        named = [row for row in rows if word.lower() in row.words and row.fits(message, body)]
+        if named:
+            return named[0]
+    if status == 401:
+        return None
+    return next((row for row in rows if not row.words and row.fits(message, body)), None)
+
+
+def _possible(row: _Row, status: int | None) -> bool:
+    """Whether an answer with this status may mean it. Too many requests, and a key, are other matters."""
+    if row.kind in ("quota", "none") or status is None:
+        return True
+    return row.kind in _BY_ANY_STATUS if status >= 500 else status not in (401, 429)
+
+
+def _option(found: Mapping[str, str], param: str | None) -> ErrorClassification:
+    place = [part.strip("'\" ") for part in found.get("loc", "").split(",")]
+    param = param or ".".join(part for part in place if part != "body") or found.get("param") or found.get("name")
+    least, most = (float(found[name]) if name in found else None for name in ("least", "most"))
+    if most is not None and found.get("bound") == "exclusive":
+        most = most - 1 if most.is_integer() else int(most * 100) / 100
+    return ErrorClassification(
+        "unsupported_option",
+        param=None if param is None else _underscored(param),
+        instead=found.get("instead"),
+        least=least,
+        most=most,
+        allowed=tuple(_QUOTED.findall(found.get("allowed", ""))),
+    )
+
+
+def _invalid_members(body: Any) -> Iterator[dict[str, str]]:
+    """Yields the members of the request that pydantic refuses, where a server reports its list (Mistral, FastAPI)."""
+    for _, value in _members(body):
+        if not isinstance(value, Mapping) or not isinstance(place := value.get("loc"), list):
+            continue
+        names = [str(part) for part in place if part != "body"]
+        context = value.get("ctx")
+        bounds: Mapping[str, Any] = context if isinstance(context, Mapping) else {}
+        wanted = {"most": bounds.get("le"), "least": bounds.get("ge"), "allowed": bounds.get("expected")}
+        kind, found = value.get("type"), {name: str(each) for name, each in wanted.items() if each is not None}
+        if kind == "extra_forbidden" or (len(names) == 1 and found):
+            yield {"param": ".".join(names), **found}
+
+
+def _categories(body: Any) -> Iterator[str]:
+    """Yields what a filter found: the categories that Azure marks, and the reasons of OpenRouter."""
+    for path, value in _members(body):
+        if path.endswith("metadata.reasons") and isinstance(value, list):
+            yield from (reason for reason in value if isinstance(reason, str))
+        parent, _, name = path.rpartition(".")
+        if parent.endswith(("content_filter_result", "content_filter_results")) and isinstance(value, Mapping):
+            yield from (name for mark in ("filtered", "detected") if value.get(mark) is True)
+
+
+def _members(body: Any) -> Iterator[tuple[str, Any]]:
+    """Yields all members of a body, with their paths."""
+    waiting: list[tuple[str, Any]] = [("", body)]
+    while waiting:
+        path, value = waiting.pop(0)
+        yield path, value
+        if isinstance(value, Mapping):
+            waiting += [(f"{path}.{name}", inner) for name, inner in value.items()]
+        elif isinstance(value, list):
+            waiting += [(f"{path}.{at}", inner) for at, inner in enumerate(value)]
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(re.sub(r"\D", "", text))
+
+
+def _underscored(name: str) -> str:
+    """Returns a name as most APIs write it: `reasoningEffort` is `reasoning_effort`."""
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda found: f"_{found[1].lower()}", name)
+
+
+def is_transient(word: str) -> bool | None:
+    """Returns whether an error with this code or type, in lower case, may be over later; None: the word is unknown."""
+    return True if word in _table()["transient"] else False if word in _table()["final"] else None
+
+
+@cache
+def _table() -> dict[str, Any]:
+    import tomllib  # an error of a server is rare
+
+    return tomllib.loads((catalogue_folder() / "facts" / "errors.toml").read_text("utf-8"))
+
+
+@cache
+def _rows() -> tuple[_Row, ...]:
+    return tuple(
+        _Row(
+            row["kind"],
+            tuple(word.lower() for word in row.get("words", ())),
+            _compiled(row["says"]) if "says" in row else None,
+            row.get("has"),
+            row.get("member"),
+            row.get("param"),
+        )
+        for row in _table()["errors"]
+    )
+
+
+def _compiled(text: str) -> re.Pattern[str]:
+    """Returns the pattern of a row. A name may be in it several times, so that the groups are numbered."""
+    numbers = count()
+    written = _PLACEHOLDER.sub(lambda found: f"(?P<{found[1]}_{next(numbers)}>{_GROUPS[found[1]]})", text)
+    return re.compile(written, re.IGNORECASE | re.DOTALL)
+
+
+_LONGEST_MESSAGE = 4000  # characters; all of it is in the error's body
+_DEEPEST_MESSAGE = 8  # objects inside objects
+_WORDLESS = "the server gave no message"
+_SPEAKING = (  # the members that may hold the message, the best first
+    "message", "msg", "detail", "error", "error_message", "error_msg", "error_description", "errors", "title", "reason",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInfo:
+    """An error object of a server.
+
+    Attributes:
+        type, code: the words that classify the error.
+        status: the HTTP status that it names.
+        param: the member of the request that it is about.
+        retry: whether a retry is worthwhile, where that is known otherwise than by the words.
+        retry_after: seconds to wait before it, where the error object says so.
+    """
+
+    message: str
+    type: str | None = None
+    code: str | None = None
+    status: int | None = None
+    param: str | None = None
+    retry: bool | None = None
+    retry_after: float | None = None
+
+    def meaning(self, body: Any = None) -> ErrorClassification | None:
+        """Returns what the server has refused, as far as its words say it; None: something else is wrong.
+
+        Args:
+            body: the whole error body, where some servers say more.
+        """
+        if self.status == 402:
+            return ErrorClassification("quota")
+        found = classify_error(self._words(), self.message, param=self.param, status=self.status, body=body)
+        if found is None and (inner := _passed_on(body)) is not None:
+            return inner.meaning()
+        return found
+
+    @property
+    def quota(self) -> bool:
+        """Whether the account has no credit or quota left."""
+        found = self.meaning()
+        return found is not None and found.kind == "quota"
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed later: by what it means, by code, by type, then by status."""
+        if self.retry is not None or self.meaning() is not None:
+            return bool(self.retry)
+        for word in self._words():
+            if (passes := is_transient(word)) is not None:
+                return passes
+        return self.status is not None and (self.status in (408, 409, 425, 429) or self.status >= 500)
+
+    def _words(self) -> list[str]:
+        return [word.lower() for word in (self.code, self.type) if word]
+
+
+def error_info(body: Any, status: int | None = None) -> ErrorInfo:
+    """Reads an error object in any of the shapes that servers use, down to a bare string. The result has a message.
+
+    >>> error_info({"error": {"message": "slow down", "type": "rate_limit_error"}}).message
+    'slow down'
+    >>> error_info({"detail": [{"msg": "field required"}]}).message
+    'field required'
+    """
+    outer = body if isinstance(body, Mapping) else {}
+    inner = outer.get("error") or body
+    while isinstance(inner, list) and inner:  # Google wraps the object in a list
+        inner = inner[0].get("error", inner[0]) if isinstance(inner[0], Mapping) else inner[0]
+    fields = {**outer, **inner} if isinstance(inner, Mapping) else outer
+    code = fields.get("code") or outer.get("code")
+    for candidate in (fields.get("status_code"), fields.get("status"), code):
+        if status is None:
+            status = _http_status(candidate)
+    return ErrorInfo(
+        message=_short(join_surrogates(_message_of(outer, inner))),
+        type=_word(fields.get("type")),
+        code=_word(str(code) if type(code) is int else code) if _http_status(code) is None else None,
+        status=status,
+        param=_word(fields.get("param")),
+    )
+
+
+def _passed_on(body: Any) -> ErrorInfo | None:
+    """Returns the error of the provider behind a router that has put its text into `metadata.raw` (OpenRouter)."""
+    error = body.get("error") if isinstance(body, Mapping) else None
+    metadata = error.get("metadata") if isinstance(error, Mapping) else None
+    raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
+    if not isinstance(raw, str):
+        return None
+    try:
+        return error_info(json.loads(raw))
+    except (ValueError, RecursionError):
+        return error_info(raw)
+
+
+def _message_of(outer: Mapping[str, Any], inner: Any) -> str:
+    said = _message(inner) or _message(outer)
+    if isinstance(inner, str) and outer:  # the name of the status, beside what is said of it: Spring, NestJS, OAuth
+        beside = _message({key: value for key, value in outer.items() if key != "error"})
+        return f"{said}: {beside}" if beside and said and beside not in said else said or beside or _WORDLESS
+    if said:
+        return said
+    try:
+        return f"{_WORDLESS}: {json.dumps(inner, ensure_ascii=False)}" if _has_words(inner) else _WORDLESS
+    except RecursionError:
+        return _WORDLESS
+
+
+def _has_words(value: Any, depth: int = 0) -> bool:
+    if depth > _DEEPEST_MESSAGE:
+        return False
+    values = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return bool(isinstance(value, str) and value.strip()) or any(_has_words(inner, depth + 1) for inner in values)
+
+
+def _message(value: Any, depth: int = 0) -> str | None:
+    if depth > _DEEPEST_MESSAGE:
+        return None
+    match value:
+        case str():
+            return value.strip() or None
+        case Mapping():
+            return next((text for key in _SPEAKING if (text := _message(value.get(key), depth + 1))), None)
+        case [first, *_]:
+            return _message(first, depth + 1)
+        case _:
+            return None
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "..."
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _http_status(value: Any) -> int | None:
+    if isinstance(value, str) and value.isdecimal() and len(value) == 3:
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599 else None

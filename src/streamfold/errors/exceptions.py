@@ -1,0 +1,476 @@
+"""All exceptions as one tree, with the variants before and inside a stream; "did you mean"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+
+from .classification import ErrorClassification, ErrorInfo
+from .pickling import PicklableError
+
+if TYPE_CHECKING:
+    from ..types import Attempt, PartialToolCall, RateLimit, Reply, ReplyWarning
+
+
+_MOST = 20  # items of a list
+
+
+def join_limited(items: Sequence[str], between: str = ", ", rest: str = "more") -> str:
+    """Returns a list as text; of a long one the beginning, and how many more there are.
+
+    >>> listed([f"tools[{at}]" for at in range(22)])[-21:]
+    'tools[19], and 2 more'
+    """
+    more = len(items) - _MOST
+    return between.join([*items[:_MOST], *([f"and {more} {rest}"] if more > 0 else [])])
+
+
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """Returns the word that was probably meant, as a question; empty if no word is similar.
+
+    >>> nearest("chatt", ["chat", "kimi"])
+    " (did you mean 'chat'?)"
+    >>> nearest("nope", ["openai"])  # three letters in common are not enough
+    ''
+    """
+    words = list(words)
+    by_small = {known.lower(): known for known in reversed(words)}
+    close = by_small.get(word.lower()) or next(iter(get_close_matches(word, words, n=1, cutoff=0.66)), None)
+    return f" (did you mean {close!r}?)" if close else ""
+
+
+class StreamfoldError(PicklableError, Exception):
+    """Base class of all errors of this library. They can be pickled and copied, as can those that derive from it."""
+
+
+class ConfigError(StreamfoldError):
+    """A setting or an argument is wrong. The message says which one, where it is, and what is allowed.
+
+    Attributes:
+        hint: what to change in the program; the end of the text. Clients of a server that the program runs can't.
+    """
+
+    hint: str = ""
+
+    @property
+    def problem(self) -> str:
+        """The message without the hint."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return f"{self.problem}; {self.hint}" if self.hint else self.problem
+
+
+class NotConfiguredError(ConfigError):
+    """A provider's key, or another environment variable that its configuration refers to, is not set."""
+
+
+# All errors, as one tree.
+# StreamfoldError +- ConfigError a setting or an argument is wrong: which one, where, and what is allowed | +-
+# NotConfiguredError a key or another environment variable is not set +- APIError a request did not get a complete
+# answer | +- APIStatusError the server answered with a status that is not 2xx | | +- AuthenticationError,
+# PermissionDeniedError, NotFoundError, BadRequestError, | | RateLimitError, QuotaExceededError, ServerError | | +-
+# LimitReachedError, BudgetExceededError a limit of one's own: nothing was sent | +- APIConnectionError there was no
+# answer: the network failed | | +- APITimeoutError a timeout ran out; `phase` says which | | +- LimitStoreError the
+# store that counts limits can't be used: nothing was sent | +- StreamError the answer began and did not end well;
+# `partial` has what arrived | +- IncompleteStreamError it ended before it was finished | +- UpstreamError the
+# server reported an error inside the stream | +- ProtocolError it is not in this wire format, or larger than a
+# limit | +- EmptyResponseError it ended normally and was empty | +- ContextLengthError, ContentFilterError,
+# UnsupportedOptionError, ModelNotFoundError | what the server refused, wherever it said so: before the stream they
+# are also a | BadRequestError (or the class of their status), inside it an UpstreamError +-
+# InvalidToolArgumentsError the arguments of a call do not fit the tool; also a ValueError +- InvalidReplyError the
+# text of a reply does not fit the model it is parsed as; also a ValueError +- TurnLimitError the model still asked
+# for tools in the last turn of `run_tools` +- CallInDoubtError another run of the same state has started a call,
+# and has no result yet
+
+TimeoutPhase = Literal["connect", "first_event", "read", "stall", "total"]
+
+
+class APIErrorDetails(TypedDict, total=False):
+    """Keyword arguments that every `APIError` takes; see there."""
+
+    provider: str | None
+    request_id: str | None
+    retryable: bool
+    body: Any
+    info: ErrorInfo | None
+    partial: Reply | None
+
+
+class APIError(StreamfoldError):
+    """A request did not get a complete answer.
+
+    Attributes:
+        message: what happened, in the server's own words if it sent any.
+        provider: name of the provider.
+        request_id: the server's id for the request, which its support asks for.
+        retryable: whether the same request may succeed later. No tool call was handed out, so nothing runs twice.
+        body: what the server sent, parsed if it is JSON, cut to the configured limit.
+        info: the server's error object as it was read; None if the server sent none.
+        partial: what had arrived, without tool calls; None before the first chunk.
+        partial_tool_calls: the tool calls that the model was writing, for showing; empty if there were none.
+        attempts: earlier attempts that failed, and providers that were passed over.
+        warnings: what had to be changed in the request, and what was odd in the answer.
+        url: the address of the request, without secrets; None if no request was made.
+        hint: what to check; shown with the address at the end of the text.
+    """
+
+    attempts: Sequence[Attempt] = ()
+    _local = frozenset({"continuation"})  # it holds the provider
+    continuation: Callable[[APIError], Any] | None = None  # made by the client; see `resume`
+    warnings: Sequence[ReplyWarning] = ()
+    partial_tool_calls: tuple[PartialToolCall, ...] = ()
+    url: str | None = None
+    hint: str | None = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str | None = None,
+        request_id: str | None = None,
+        retryable: bool = False,
+        body: Any = None,
+        info: ErrorInfo | None = None,
+        partial: Reply | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.provider = provider
+        self.request_id = request_id
+        self.retryable = retryable
+        self.body = body
+        self.info = info
+        self.partial = partial
+
+    def resume(self) -> Any:
+        """Continues the answer where it broke off, with the providers that continue a text: see `ChatQuirks.continues`.
+
+            except StreamError as error:
+                async with error.resume() as stream: ...
+
+        Nothing is sent before the first chunk is asked for. The chunks go on behind those that were read; the reply at
+        the end is the whole answer, with the usage of its last part. If this fails too, its error can be resumed.
+
+        Returns:
+            A `ChatStream`, or one of `streamfold.sync` where the answer came from there.
+
+        Raises:
+            StreamfoldError: the answer can't be continued: no text had arrived, a tool call had begun, the provider
+                continues none, or the error was pickled and has no provider. The message says which.
+        """
+        if self.partial is None:
+            raise StreamfoldError("resume(): nothing of the answer had arrived: send the request again")
+        if self.continuation is None:
+            raise StreamfoldError(
+                "resume(): this error has no provider to continue with; it was pickled, or comes from a bare"
+                " StreamDecoder: send the request again"
+            )
+        return self.continuation(self)
+
+    def __str__(self) -> str:
+        text = f"{self.provider}: {self.message}" if self.provider else self.message
+        if self.url and self.hint:
+            text = f"{text} (POST {self.url}: {self.hint})"
+        return f"{text} (request id {self.request_id})" if self.request_id else text
+
+
+class APIStatusError(APIError):
+    """The server refused the request.
+
+    Attributes:
+        status_code: the HTTP status.
+        code: the server's code for the error, else its type.
+        retry_after: seconds after which the server asks for the next try; None if it does not say.
+        rate_limit: the provider's rate limits, from the response headers; None if it sent none.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status_code: int,
+        code: str | None = None,
+        retry_after: float | None = None,
+        rate_limit: RateLimit | None = None,
+        **details: Unpack[APIErrorDetails],
+    ) -> None:
+        super().__init__(message, **details)
+        self.status_code = status_code
+        self.code = code
+        self.retry_after = retry_after
+        self.rate_limit = rate_limit
+
+
+class AuthenticationError(APIStatusError):
+    """Status 401: the key is missing, wrong, or belongs to another platform."""
+
+
+class PermissionDeniedError(APIStatusError):
+    """Status 403: the key is valid, but not allowed to do this."""
+
+
+class NotFoundError(APIStatusError):
+    """Status 404: there is no such model or path."""
+
+    hint = "check base_url and the model"
+
+
+class BadRequestError(APIStatusError):
+    """Another 4xx status: the request itself is wrong. Sending it again will not help."""
+
+
+class RateLimitError(APIStatusError):
+    """Status 429: too many requests. Retry after `retry_after` seconds."""
+
+
+class QuotaExceededError(APIStatusError):
+    """The account has no credit or quota left. Never retried."""
+
+
+class ServerError(APIStatusError):
+    """A 5xx status: the server failed."""
+
+
+class APIConnectionError(APIError):
+    """There was no answer: name resolution, TCP or TLS failed, or the connection broke before the answer began."""
+
+
+class APITimeoutError(APIConnectionError):
+    """A timeout ran out. `phase` says which: connect, first_event, read (no bytes), stall (no events) or total."""
+
+    def __init__(self, message: str, *, phase: TimeoutPhase, **details: Unpack[APIErrorDetails]) -> None:
+        super().__init__(message, **details)
+        self.phase: TimeoutPhase = phase
+
+
+class StreamError(APIError):
+    """The answer began and did not end well.
+
+    Attributes:
+        partial: what had arrived, without tool calls; never None. The calls that had begun are in `partial_tool_calls`.
+        transcript: the last events as they were received, without secrets.
+    """
+
+    transcript: Sequence[str] = ()
+
+
+class IncompleteStreamError(StreamError):
+    """The stream ended before the answer was finished. None of its tool calls is handed out."""
+
+
+class UpstreamError(StreamError):
+    """The server reported an error inside an answer with status 200.
+
+    Attributes:
+        type, code, status_code: as the server named them; None if it did not.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        type: str | None = None,  # noqa: A002 - the word on the wire
+        code: str | None = None,
+        status_code: int | None = None,
+        **details: Unpack[APIErrorDetails],
+    ) -> None:
+        super().__init__(message, **details)
+        self.type = type
+        self.code = code
+        self.status_code = status_code
+
+
+class ProtocolError(StreamError):
+    """The answer is not in the expected wire format, or is larger than a limit."""
+
+
+class EmptyResponseError(StreamError):
+    """The answer ended normally and was empty."""
+
+
+class ContextLengthError(APIError):
+    """The prompt, or the prompt and the answer that was asked for, is longer than the model's window.
+
+    Attributes:
+        tokens: the size of the prompt, as the server counted it; None if it did not say.
+        limit: the size of the window; None if the server did not say.
+    """
+
+    def __init__(
+        self, message: str, *, tokens: int | None = None, limit: int | None = None, **details: Unpack[APIErrorDetails]
+    ) -> None:
+        super().__init__(message, **details)
+        self.tokens = tokens
+        self.limit = limit
+
+
+class ContentFilterError(APIError):
+    """A filter of the provider stopped the prompt or the answer. An answer that ends so has a finish reason instead.
+
+    Attributes:
+        categories: what it found, in the server's own words; empty if it did not say.
+    """
+
+    def __init__(self, message: str, *, categories: tuple[str, ...] = (), **details: Unpack[APIErrorDetails]) -> None:
+        super().__init__(message, **details)
+        self.categories = categories
+
+
+class UnsupportedOptionError(APIError):
+    """The model does not take an option, or not with this value.
+
+    Attributes:
+        param: the member of the request, as the server named it, written with underscores; None if it did not say.
+    """
+
+    def __init__(self, message: str, *, param: str | None = None, **details: Unpack[APIErrorDetails]) -> None:
+        super().__init__(message, **details)
+        self.param = param
+
+
+class ModelNotFoundError(APIError):
+    """There is no such model, or the key has no access to it. A wrong path is a `NotFoundError` alone."""
+
+
+class TurnLimitError(StreamfoldError):
+    """The model still asked for tools in the last turn of `run_tools`. The run has the conversation so far."""
+
+
+def failed_before_answer(error: APIError) -> bool:
+    """Returns whether a model can't have run: nothing is billed. After a timeout, nobody knows."""
+    if isinstance(error, APITimeoutError):
+        return error.phase == "connect"
+    return isinstance(error, APIStatusError | APIConnectionError)
+
+
+# The exceptions for what a server said, before a stream and inside it.
+# Those by what was refused stand beside those by status: one that is raised is both, so that a program may catch
+# the one or the other. A `ContextLengthError` is a `BadRequestError` before the stream, and an `UpstreamError`
+# inside it.
+
+
+class RejectedRequest:
+    """What a refusal with an error status is raised as."""
+
+    class ContextLengthError(ContextLengthError, BadRequestError):
+        """The prompt is too long."""
+
+    class ContentFilterError(ContentFilterError, BadRequestError):
+        """A filter stopped the prompt."""
+
+    class UnsupportedOptionError(UnsupportedOptionError, BadRequestError):
+        """The model does not take an option."""
+
+    class ModelNotFoundError(ModelNotFoundError, NotFoundError):
+        """There is no such model."""
+
+
+class RejectedPermission:
+    """What a refusal with status 403 is raised as."""
+
+    class ContentFilterError(ContentFilterError, PermissionDeniedError):
+        """A filter stopped the prompt: the key is not the problem."""
+
+
+class RejectedInStream:
+    """What a refusal inside an answer is raised as."""
+
+    class ContextLengthError(ContextLengthError, UpstreamError):
+        """The prompt is too long."""
+
+    class ContentFilterError(ContentFilterError, UpstreamError):
+        """A filter stopped the prompt or the answer."""
+
+    class UnsupportedOptionError(UnsupportedOptionError, UpstreamError):
+        """The model does not take an option."""
+
+    class ModelNotFoundError(ModelNotFoundError, UpstreamError):
+        """There is no such model."""
+
+
+def status_error(info: ErrorInfo, *, should_retry: bool | None = None, body: Any = None, **rest: Any) -> APIStatusError:
+    """Returns the exception for an answer whose status is not 2xx.
+
+    Args:
+        should_retry: the server's own advice (`x-should-retry`), if it sent any. It is followed, except for quota
+            errors, which are never retried.
+    """
+    status, meaning = info.status or 0, info.meaning(body)
+    quota = meaning is not None and meaning.kind == "quota"
+    retryable = info.retryable and meaning is None
+    kind = _REFUSED_BEFORE.get(meaning.kind, QuotaExceededError) if meaning else _by_status(info)
+    if kind is RejectedRequest.ContentFilterError and status == 403:
+        kind = RejectedPermission.ContentFilterError
+    return kind(
+        f"{info.message} (HTTP {status})",
+        status_code=status,
+        code=info.code or info.type,
+        retryable=retryable if should_retry is None or quota else should_retry,
+        info=info,
+        body=body,
+        **_details(meaning),
+        **rest,
+    )
+
+
+def upstream_error(info: ErrorInfo, *, body: Any = None, **rest: Any) -> UpstreamError:
+    """Returns the exception for an error inside an answer."""
+    meaning = info.meaning(body)
+    kind = _REFUSED_INSIDE.get(meaning.kind, UpstreamError) if meaning else UpstreamError
+    return kind(
+        info.message,
+        type=info.type,
+        code=info.code,
+        status_code=info.status,
+        retryable=info.retryable and meaning is None,
+        info=info,
+        body=body,
+        **_details(meaning),
+        **rest,
+    )
+
+
+def _details(meaning: ErrorClassification | None) -> dict[str, Any]:
+    match meaning:
+        case ErrorClassification("context_length", tokens, limit):
+            return {"tokens": tokens, "limit": limit}
+        case ErrorClassification("content_filter", categories=categories):
+            return {"categories": categories}
+        case ErrorClassification("unsupported_option", param=param):
+            return {"param": param}
+        case _:
+            return {}
+
+
+def _by_status(info: ErrorInfo) -> type[APIStatusError]:
+    status = info.status or 0
+    kind = _BY_STATUS.get(status, APIStatusError)
+    if status == 400 and info.type == "authentication_error":  # what Google calls a wrong key
+        return AuthenticationError
+    if kind is APIStatusError and status >= 500:
+        return ServerError
+    if kind is APIStatusError and 400 <= status < 500 and not info.retryable:
+        return BadRequestError
+    return kind
+
+
+_BY_STATUS: dict[int, type[APIStatusError]] = {
+    401: AuthenticationError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+    429: RateLimitError,
+}
+_REFUSED_BEFORE: dict[str, type[APIStatusError]] = {
+    "context_length": RejectedRequest.ContextLengthError,
+    "content_filter": RejectedRequest.ContentFilterError,
+    "unsupported_option": RejectedRequest.UnsupportedOptionError,
+    "model_not_found": RejectedRequest.ModelNotFoundError,
+}
+_REFUSED_INSIDE: dict[str, type[UpstreamError]] = {
+    "context_length": RejectedInStream.ContextLengthError,
+    "content_filter": RejectedInStream.ContentFilterError,
+    "unsupported_option": RejectedInStream.UnsupportedOptionError,
+    "model_not_found": RejectedInStream.ModelNotFoundError,
+}

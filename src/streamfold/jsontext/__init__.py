@@ -1,0 +1,27 @@
+"""JSON as text: strict, damaged, or still arriving. Imports nothing of ours."""
+
+from .incremental import BracketTracker, PathValue, PathValues
+from .parsing import (
+    ERROR_KEYS,
+    amount,
+    as_count,
+    canonical_json,
+    count_or_none,
+    count_or_zero,
+    dump_compact,
+    int_or_none,
+    is_done,
+    is_truncated_json,
+    join_surrogates,
+    non_empty,
+    parse_event,
+    parse_object,
+    partial_event,
+    partial_value,
+    replace_non_finite,
+    str_or_none,
+    whole_characters,
+    whole_number,
+    without_surrogates,
+)
+from .tool_arguments import ParsedArguments, invalid_arguments, is_empty, is_empty_wrapper, read_arguments

@@ -1,0 +1,156 @@
+"""JSON that arrives in pieces: bracket tracking, and values at paths."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+# Arguments that come as values at JSON paths, put together: Gemini's `partialArgs`.
+# A path is one of RFC 9535 (https://www.rfc-editor.org/rfc/rfc9535) that names a single place: `$.a.b[0].c`,
+# `$['x.y']`. Objects and lists on the way are made. A string may come in several pieces.
+
+_STEP = re.compile(
+    r"""\.([A-Za-z_$\u0080-\U0010ffff-][\w$-]*)|\[(\d+)\]|\['((?:\\.|[^'\\])*)'\]|\["((?:\\.|[^"\\])*)"\]"""
+)
+
+
+class PathValue(NamedTuple):
+    """A value at a path.
+
+    Attributes:
+        more: the value is a string, and the next one at this path goes on with it.
+    """
+
+    path: str
+    value: Any
+    more: bool = False
+
+
+class PathValues:
+    """An object that is put together of values at paths."""
+
+    def __init__(self, start: dict[str, Any] | None = None) -> None:
+        self._root: dict[str, Any] = dict(start or {})
+        self._open: dict[str, list[str]] = {}
+
+    def feed(self, piece: PathValue) -> None:
+        """Puts a value in its place. Raises ValueError for a path that names no single place."""
+        if piece.more and isinstance(piece.value, str):
+            self._open.setdefault(piece.path, []).append(piece.value)
+            return
+        pieces = self._open.pop(piece.path, None)
+        value = "".join([*pieces, piece.value if isinstance(piece.value, str) else ""]) if pieces else piece.value
+        self._put(steps(piece.path), value)
+
+    def text(self, *, whole: bool = True) -> str:
+        """Returns the object as JSON text; text that is cut off if a string was never completed, or it is not whole."""
+        is_cut = bool(self._open) or not whole
+        for path, pieces in self._open.items():
+            self._put(steps(path), "".join(pieces))
+        self._open = {}
+        text = json.dumps(self._root, ensure_ascii=False, separators=(",", ":"))
+        return text[:-1] if is_cut else text
+
+    def _put(self, path: list[str | int], value: Any) -> None:
+        place: Any = self._root
+        for step, following in zip(path, [*path[1:], None], strict=True):
+            if isinstance(step, int):
+                if not isinstance(place, list) or step > len(place):
+                    raise ValueError(f"the path {path} has no place")
+                if step == len(place):
+                    place.append(None)
+            elif not isinstance(place, dict):
+                raise ValueError(f"the path {path} has no place")
+            if following is None:
+                place[step] = value
+            else:
+                wanted = list if isinstance(following, int) else dict
+                inside = place[step] if isinstance(step, int) else place.get(step)
+                if not isinstance(inside, wanted):
+                    inside = place[step] = wanted()
+                place = inside
+
+
+def steps(path: str) -> list[str | int]:
+    """Returns the members and positions that a path goes through. Raises ValueError if it names no single place.
+
+    >>> steps("$.a['b.c'][0]")
+    ['a', 'b.c', 0]
+    """
+    found: list[str | int] = []
+    at = 1
+    while step := _STEP.match(path, at):
+        name, position, single, double = step.groups()
+        found.append(
+            name if position is None and name is not None else int(position) if position else _name(single, double)
+        )
+        at = step.end()
+    if not path.startswith("$") or at != len(path) or not found:
+        raise ValueError(f"{path!r} is not a path to one place")
+    return found
+
+
+def _name(single: str | None, double: str | None) -> str:
+    text = double if double is not None else (single or "").replace("\\'", "'").replace('"', '\\"')
+    name: str = json.loads(f'"{text}"')
+    return name
+
+
+_IN_STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
+_OUTSIDE = {'"': re.compile(r'["{}\[\]]'), "\"'": re.compile(r"[\"'(){}\[\]]")}
+
+
+class BracketTracker:
+    """Follows JSON, or Python's literals, through strings and brackets.
+
+    Args:
+        quotes: the characters that begin a string; with both of them, round brackets count too.
+
+    Attributes:
+        depth: how many brackets are open.
+        quote: the quote of the string that is open, or "".
+    """
+
+    def __init__(self, quotes: str = '"') -> None:
+        self._outside = _OUTSIDE[quotes]
+        self._escaped = False
+        self.depth = 0
+        self.quote = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether a string or a bracket is open."""
+        return bool(self.quote) or self.depth > 0
+
+    def feed(self, text: str, at: int = 0) -> int:
+        """Reads on from `at`, to just behind the bracket that closes the outermost one; -1 if none does."""
+        if self._escaped and at < len(text):
+            self._escaped = False
+            at += 1
+        while found := (_IN_STRING[self.quote] if self.quote else self._outside).search(text, at):
+            at, char = found.end(), found.group()
+            if char == "\\":
+                self._escaped = at == len(text)
+                at += 1
+            elif self.quote:
+                self.quote = ""
+            elif char in "\"'":
+                self.quote = char
+            elif char in "([{":
+                self.depth += 1
+            else:
+                self.depth -= 1
+                if self.depth <= 0:
+                    return at
+        return -1
+
+    def skip(self, text: str, at: int = 0) -> None:
+        """Reads all of the text from `at`, whatever closes in it."""
+        while at != -1:
+            at = self.feed(text, at)
+
+    def resume_in(self, *, quote: str) -> None:
+        """Something was passed over; what follows is in a string with this quote, or in none."""
+        self.quote = quote
+        self._escaped = False

@@ -1,0 +1,140 @@
+"""The text of a call's arguments to their value: parsed once, when the stream has ended in order.
+
+The value is a JSON object; anything else can't be run: `{"_raw": text, "_error": "invalid_json"}`. The repairs are few,
+each for damage that is known from the field and leaves no doubt about what was meant; the reply says which was made.
+Nothing else is guessed: no quote is added, no brace closed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import dropwhile, pairwise
+from typing import Any, NamedTuple
+
+from .parsing import join_surrogates, parse_object, parse_values
+
+_EMPTY = ("", "{}", "null", "[]", '""')
+
+
+class ParsedArguments(NamedTuple):
+    """Arguments as they were read.
+
+    Attributes:
+        raw: the text that was parsed.
+        repair: the repair that was made; None if nothing was damaged.
+        has_conflict: the pieces and their repetition as a whole say different things.
+    """
+
+    value: dict[str, Any]
+    raw: str
+    repair: str | None = None
+    has_conflict: bool = False
+
+    @property
+    def valid(self) -> bool:
+        """Whether the text was an object."""
+        return "_error" not in self.value or self.value != invalid_arguments(self.raw)
+
+
+def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair: bool = True) -> ParsedArguments:
+    """Reads the arguments of a call from its pieces, and from the texts in which the server repeated them whole.
+
+    Where these differ, the first that is there counts:
+
+    1. The last whole that is an object with members. vLLM once lost the first brace of the pieces, and had the
+       repetition right (vllm-project/vllm#42683).
+    2. The pieces, if they are an object with members.
+    3. Text that is not an object, the last whole before the pieces: such a call can't be run. A piece of an empty
+       object is not such a text.
+    4. An empty object, so that an empty whole never replaces pieces that are more, even if these are damaged.
+    5. Another empty value, as `[]`.
+
+    Args:
+        repair: whether damage that servers do is repaired. Markup in the text comes from the model itself.
+    """
+    joined = join_surrogates("".join(pieces))
+    if not wholes or list(wholes) == [joined]:
+        return _read(joined, pieces, repair=repair)
+    readings = [_read(join_surrogates(whole), [whole], repair=repair) for whole in reversed(wholes)]
+    damaged = [reading for reading in readings if not reading.valid]
+    if joined:
+        readings.append(_read(joined, pieces, repair=repair))
+        damaged += readings[-1:] if not (readings[-1].valid or is_empty_wrapper(joined)) else []
+    full = (reading for reading in readings if reading.valid and reading.value)
+    empty = (reading for reading in readings if reading.valid)
+    chosen = next(full, None) or next(iter(damaged), None) or next(empty, readings[0])
+    return chosen._replace(has_conflict=len(readings) > 1)
+
+
+def is_empty(arguments: str) -> bool:
+    """Whether arguments carry nothing: no text, or an empty value."""
+    return len(arguments) < 100 and "".join(arguments.split()) in _EMPTY
+
+
+def is_empty_wrapper(arguments: str) -> bool:
+    """Whether a text is, or is what is left of, an empty value: `}` where an event was lost."""
+    text = "".join(arguments.split()) if len(arguments) < 100 else arguments
+    return any(_is_left_of(empty, text) for empty in _EMPTY)
+
+
+def _is_left_of(whole: str, text: str) -> bool:
+    rest = iter(whole)
+    return all(char in rest for char in text)
+
+
+def invalid_arguments(raw: str) -> dict[str, Any]:
+    """The arguments of a call whose text is not a JSON object."""
+    return {"_raw": raw, "_error": "invalid_json"}
+
+
+def _read(raw: str, pieces: Sequence[str], *, repair: bool = True) -> ParsedArguments:
+    if not raw.strip():
+        return ParsedArguments({}, raw)
+    try:
+        value = parse_object(raw)
+    except ValueError:
+        mended = (_repeated(raw) or _cumulative(pieces)) if repair else None
+        return mended or ParsedArguments(invalid_arguments(raw), raw)
+    if isinstance(value, dict):
+        return ParsedArguments(value, raw)
+    if value is None:
+        return ParsedArguments({}, raw)
+    if repair and isinstance(value, str) and (inner := _object_or_none(value)) is not None:  # vllm-project/vllm#54964
+        return ParsedArguments(inner, value, "the object was encoded twice")
+    return ParsedArguments(invalid_arguments(raw), raw)
+
+
+def _repeated(raw: str) -> ParsedArguments | None:
+    """One object after others that say nothing else: empty ones (Bedrock opens with `{}`), or itself (a summary)."""
+    try:
+        values = parse_values(raw)
+    except ValueError:
+        return None
+    full = list(dropwhile(lambda pair: pair[0] == {}, values)) or values
+    different = {json.dumps(value, sort_keys=True) for value, _ in full}  # `==` would take true for 1
+    if len(values) < 2 or len(different) > 1 or not isinstance(full[0][0], dict):
+        return None
+    repair = "the arguments were repeated whole" if len(full) > 1 else "an empty object came before the arguments"
+    return ParsedArguments(full[0][0], full[0][1], repair)
+
+
+def _cumulative(pieces: Sequence[str]) -> ParsedArguments | None:
+    """Snapshots in place of pieces: each begins with the one before it (lobehub/lobehub#13506)."""
+    texts = [piece for piece in pieces if piece]
+    if len(texts) < 2 or not all(after.startswith(before) for before, after in pairwise(texts)):
+        return None
+    value = _object_or_none(texts[-1])
+    return (
+        value
+        if value is None
+        else ParsedArguments(value, texts[-1], "each piece of the arguments repeated those before")
+    )
+
+
+def _object_or_none(text: str) -> dict[str, Any] | None:
+    try:
+        value = parse_object(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,62 @@
+"""Marks public classes with their public module, and renamed names as deprecated."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
+from importlib import import_module
+from typing import Any, NamedTuple, is_typeddict
+
+# Public names on their way out: they keep working, and say what to write instead.
+# A public module has a table of them, and its `__getattr__` ends with `deprecated_name`. A method or a parameter
+# that goes calls `warn_deprecated` itself.
+
+
+class Deprecated(NamedTuple):
+    """What becomes of a name: the dotted name to write instead, and the version in which the old one is gone."""
+
+    instead: str
+    until: str
+
+
+def deprecated_name(module: str, name: str, table: Mapping[str, Deprecated]) -> Any:
+    """Returns what a deprecated name of a module stands for, with a `DeprecationWarning` at the line that uses it.
+
+    To be called by the module's `__getattr__`.
+
+    Raises:
+        AttributeError: the module has no such name.
+    """
+    if name not in table:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    instead, until = table[name]
+    warn_deprecated(f"{module}.{name}", instead, until, stacklevel=4)
+    home, _, new = instead.rpartition(".")
+    return getattr(import_module(home), new)
+
+
+def warn_deprecated(old: str, instead: str, until: str, *, stacklevel: int = 3) -> None:
+    """Says that something is going, and what to write instead. `stacklevel` counts as for `warnings.warn`."""
+    warnings.warn(f"{old} goes with version {until}: use {instead}", DeprecationWarning, stacklevel=stacklevel)
+
+
+def set_public_module(module: str, exported: Iterable[object]) -> None:
+    """Sets `__module__` of our classes to the public module that exports them.
+
+    Tracebacks, reprs and pickles then name `streamfold.RateLimitError`, wherever its code is. A class that `streamfold`
+    exports keeps that name in other public modules. Classes of data keep their own: pydantic and
+    `typing.get_type_hints` look up the names in their annotations there.
+
+    Args:
+        exported: what the module exports. Values other than classes of ours are left alone.
+    """
+    package = module.partition(".")[0]
+    for value in exported:
+        if isinstance(value, type) and value.__module__.startswith(f"{package}.") and not is_data(value):
+            value.__module__ = module
+
+
+def is_data(kind: type) -> bool:
+    """Returns whether a class is made of annotated fields."""
+    return is_dataclass(kind) or is_typeddict(kind) or issubclass(kind, tuple) or hasattr(kind, "model_fields")

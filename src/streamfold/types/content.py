@@ -1,0 +1,299 @@
+"""Text, image, file and audio parts, their JSON form, and `cache_control`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from ..errors import ConfigError
+from .media_types import data_url as make_data_url
+from .media_types import from_base64, media_type_of, read_data_url, to_base64
+from .pydantic_support import json_schema_type
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
+
+
+# Marks for prompt caching: what stands before a mark is to be kept in the provider's cache.
+# https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching describes the API that has such marks. Other
+# providers cache without being asked, and are sent none.
+
+_Lifetime: TypeAlias = Literal["5m", "1h"]
+CacheMark: TypeAlias = bool | _Lifetime
+
+
+def check_cache_mark(mark: Any, what: str) -> None:
+    """Raises ConfigError for a mark that is neither true nor false nor a lifetime."""
+    if not isinstance(mark, bool) and mark not in get_args(_Lifetime):
+        raise ConfigError(f"{what}: cache must be True, False, '5m' or '1h', not {mark!r}")
+
+
+def read_cache_control(value: Any, where: str) -> CacheMark:
+    """Reads Anthropic's `cache_control`, which tools for other APIs use too.
+
+    >>> read_cache_control({"type": "ephemeral"}, ""), read_cache_control({"type": "ephemeral", "ttl": "1h"}, "")
+    (True, '1h')
+
+    Raises:
+        ConfigError: it has another form.
+    """
+    if value is None:
+        return False
+    match value:
+        case {"type": "ephemeral", **rest} if isinstance(value, Mapping) and rest.keys() <= {"ttl"}:
+            lifetime: Any = rest.get("ttl") or True
+            check_cache_mark(lifetime, where)
+            return lifetime  # type: ignore[no-any-return]
+    raise ConfigError(f'{where} must be {{"type": "ephemeral"}}, with or without a ttl, not {value!r:.80}')
+
+
+# Content parts: text, images, files and audio, as values that each wire format writes in its own way.
+# A part remembers its bytes, or the URL or id under which the provider finds them, and never both: what is sent is
+# what was given. Nothing is fetched.
+
+Detail: TypeAlias = Literal["auto", "low", "high", "original"]
+Source: TypeAlias = str | bytes | Path
+
+
+class _Part:
+    """What all parts have in common: as fields of a pydantic model they are what `write_part` writes."""
+
+    __slots__ = ()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
+        def read(value: Any) -> Any:
+            part = read_part(value, "part")
+            if not isinstance(part, cls):
+                raise ConfigError(f"part must be of the kind {_kind(cls)!r}: {value!r:.80}")
+            return part
+
+        return json_schema_type(cls, read, write_part, part_schema(cls))
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart(_Part):
+    """Text among other parts. `cache`: see `Message`."""
+
+    text: str
+    cache: CacheMark = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_cache_mark(self.cache, "a text")
+
+
+@dataclass(frozen=True, slots=True)
+class _Media(_Part):
+    """Bytes with their media type, or a reference: exactly one of `data`, `url` and `file_id`.
+
+    Attributes:
+        file_id: the id under which the provider keeps an uploaded file.
+        media_type: of `data`; found from the bytes by the builders.
+        cache: see `Message`.
+    """
+
+    data: bytes | None = field(default=None, repr=False)
+    url: str | None = None
+    file_id: str | None = None
+    media_type: str | None = None
+    cache: CacheMark = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        what = _WORDS[type(self)]
+        check_cache_mark(self.cache, what)
+        given = [name for name in ("data", "url", "file_id") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ConfigError(f"{what} has one of data, url and file_id, not {' and '.join(given) or 'none of them'}")
+        kind = bytes if given == ["data"] else str
+        if not isinstance(getattr(self, given[0]), kind):
+            found = type(getattr(self, given[0])).__name__
+            raise ConfigError(f"the {given[0]} of {what} is {_A[kind]}, not {found}")
+        if self.data is not None and not self.media_type:
+            raise ConfigError(f"{what} with data needs its media_type; the builders find it")
+        for name in ("media_type", "name"):
+            if not isinstance(getattr(self, name, None), str | None):
+                raise ConfigError(f"the {name} of {what} is a string, not {type(getattr(self, name)).__name__}")
+        if (detail := getattr(self, "detail", None)) is not None and detail not in get_args(Detail):
+            raise ConfigError(f"the detail of {what} is one of {', '.join(get_args(Detail))}, not {detail!r}")
+
+    @property
+    def data_url(self) -> str:
+        """Returns the bytes as a data URL. Raises ValueError for a part without bytes."""
+        if self.data is None or self.media_type is None:
+            raise ValueError("this part has no bytes")
+        return make_data_url(self.data, self.media_type)
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart(_Media):
+    """An image. `detail` is the resolution at which the model looks, where the provider has that option."""
+
+    detail: Detail | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart(_Media):
+    """A document, such as a PDF. `name` is the file name that the model sees."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AudioPart(_Media):
+    """Audio for the model to hear."""
+
+
+MediaPart: TypeAlias = ImagePart | FilePart | AudioPart
+ContentPart: TypeAlias = TextPart | ImagePart | FilePart | AudioPart
+
+_A = {bytes: "bytes", str: "a string"}
+_WORDS: dict[type, str] = {ImagePart: "an image", FilePart: "a file", AudioPart: "audio"}
+_FIELDS: dict[str, tuple[type[MediaPart], tuple[str, ...]]] = {
+    "image": (ImagePart, ("url", "file_id", "media_type", "detail", "cache")),
+    "file": (FilePart, ("url", "file_id", "media_type", "name", "cache")),
+    "audio": (AudioPart, ("url", "file_id", "media_type", "cache")),
+}
+
+
+def image(source: Source, *, detail: Detail | None = None, media_type: str | None = None) -> ImagePart:
+    """Makes an image part for `user(...)` or `tool_result(...)`, from a URL, bytes or a file.
+
+    A string with a scheme (`https://`, `data:`, Moonshot's `ms://`) is a URL, any other is the path of a file, which is
+    read at once. The media type is found from the bytes.
+
+    Raises:
+        ConfigError: there is no such file, or the bytes are no image; `media_type` says that they are one.
+    """
+    return ImagePart(**_given("image", source, media_type, "image/"), detail=detail)
+
+
+def file(source: Source, *, name: str | None = None, media_type: str | None = None) -> FilePart:
+    """Makes a document part for `user(...)`, from a URL, bytes or a file. The file's name is kept.
+
+    Raises:
+        ConfigError: there is no such file.
+    """
+    given = _given("file", source, media_type, "", name)
+    if name is None and "data" in given and (isinstance(source, Path) or _is_path(source)):
+        name = Path(str(source)).name
+    return FilePart(**given, name=name)
+
+
+def audio(source: str | bytes | Path, *, media_type: str | None = None) -> AudioPart:
+    """Makes an audio part for `user(...)`, from bytes, a file or a data URL. No wire format takes other URLs.
+
+    Raises:
+        ConfigError: there is no such file, or the bytes are no audio; `media_type` says that they are some.
+    """
+    return AudioPart(**_given("audio", source, media_type, "audio/"))
+
+
+def _is_path(source: Source) -> bool:
+    return isinstance(source, str) and "://" not in source and source[:5].lower() != "data:"
+
+
+def _given(what: str, source: Any, media_type: str | None, expected: str, name: str | None = None) -> dict[str, Any]:
+    """Returns the members of a part that give its bytes or say where they are."""
+    declared: str | None = None
+    match source:
+        case "" | b"":
+            raise ConfigError(f"{what}() takes a URL, bytes or the path of a file, and this is empty")
+        case str() if source[:5].lower() == "data:":
+            try:
+                data, declared = read_data_url(source)
+            except ValueError as exc:
+                raise ConfigError(f"{what}: {exc}") from None
+        case str() if "://" in source:
+            return {"url": source, "media_type": media_type}
+        case str() | Path():
+            name = name or Path(source).name
+            data = _read(what, source)
+        case bytes() | bytearray() | memoryview():
+            data = bytes(source)
+        case _:
+            raise ConfigError(f"{what}() takes a URL, bytes or the path of a file, not {type(source).__name__}")
+    found = media_type or declared or media_type_of(data, name)
+    if not media_type and not found.startswith(expected):
+        raise ConfigError(
+            f"{what}: this is {found}, beginning with {data[:8]!r}; pass media_type= if it is {_AN[what]} after all"
+        )
+    return {"data": data, "media_type": found}
+
+
+_AN = {"image": "an image", "audio": "audio"}
+
+
+def _read(what: str, source: str | Path) -> bytes:
+    try:
+        return Path(source).read_bytes()
+    except (OSError, ValueError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+        shown = str(source)[:200]
+        raise ConfigError(f"{what}: {shown!r} can't be read ({reason}); a URL begins with https://") from exc
+
+
+# --- as JSON ----------------------------------------------------------------------------------------------------------
+
+
+def write_part(part: ContentPart | Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a part as JSON data with its kind under `part`. A dict in the shape of a wire format stays as it is."""
+    if isinstance(part, TextPart):
+        return {"part": "text", "text": part.text, **({"cache": part.cache} if part.cache else {})}
+    if isinstance(part, Mapping):
+        return {"part": "dict", "value": dict(part)} if "part" in part else dict(part)
+    kind = next(kind for kind, (cls, _) in _FIELDS.items() if isinstance(part, cls))
+    members = {name: getattr(part, name) for name in _FIELDS[kind][1]}
+    out = {"part": kind, **{name: value for name, value in members.items() if value not in (None, False)}}
+    if part.data is not None:
+        out["data"] = to_base64(part.data)
+    return out
+
+
+def _kind(cls: type) -> str:
+    return next((kind for kind, (each, _) in _FIELDS.items() if each is cls), "text")
+
+
+def part_schema(cls: type) -> dict[str, Any]:
+    """Returns the JSON schema of what `write_part` writes for a kind of part."""
+    kind = _kind(cls)
+    names = ("text", "cache") if kind == "text" else ("data", *_FIELDS[kind][1])
+    members: dict[str, Any] = {name: {"type": "string"} for name in names}
+    members |= {"cache": {"enum": [True, "5m", "1h"]}, "part": {"const": kind}}
+    if "detail" in members:
+        members["detail"] = {"enum": list(get_args(Detail))}
+    required = ["part", "text"] if kind == "text" else ["part"]
+    return {"type": "object", "properties": members, "required": required, "additionalProperties": False}
+
+
+def read_part(value: Any, where: str) -> ContentPart | dict[str, Any]:
+    """Reads what `write_part` wrote. Raises ConfigError that names the place for anything else."""
+    match value:
+        case {"part": "text", "text": str(text), **rest} if rest.keys() <= {"cache"}:
+            mark: Any = rest.get("cache", False)
+            return TextPart(text, cache=mark)
+        case {"part": "dict", "value": dict(kept), **rest} if not rest:
+            return kept
+        case {"part": str(kind), **members} if kind in _FIELDS:
+            return _read_media(kind, {str(name): member for name, member in members.items()}, where)
+        case {"part": kind}:
+            raise ConfigError(f'{where}.part is {kind!r}; it is "text", "image", "file", "audio" or "dict"')
+        case dict():
+            return value
+    raise ConfigError(f"{where} must be an object, not {type(value).__name__}")
+
+
+def _read_media(kind: str, members: dict[str, Any], where: str) -> MediaPart:
+    cls, known = _FIELDS[kind]
+    for name in members:
+        if name not in (*known, "data"):
+            raise ConfigError(f"{where}.{name} is unknown: {kind} has {', '.join(('data', *known))}")
+    try:
+        if isinstance(members.get("data"), str):
+            members = {**members, "data": from_base64(members["data"])}
+        return cls(**members)
+    except ValueError as exc:
+        raise ConfigError(f"{where}.data is {exc}") from None
+    except ConfigError as exc:
+        raise ConfigError(f"{where}: {exc}") from None

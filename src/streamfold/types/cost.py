@@ -1,0 +1,201 @@
+"""What an answer cost: the provider's own figure, or token counts times the prices that were configured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date as Date
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias
+
+from ..jsontext import amount, count_or_none, count_or_zero, str_or_none
+from .usage import Usage
+
+CostSource: TypeAlias = Literal["provider", "prices", "genai-prices"]
+"""Who says so: the provider's answer, the configured prices, or the price table of the package `genai-prices`."""
+
+_MILLION = Decimal(1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an answer cost. Costs in one currency can be added.
+
+    Attributes:
+        amount: not rounded.
+        currency: as ISO 4217 writes it.
+        source: where the figure comes from; None for a sum of several sources.
+        date: when the prices were looked up; None if that is not known.
+        estimated: whether something had to be assumed, as the price of cached input where only that of other input is
+            known, or the token counts of an answer that was cut.
+    """
+
+    amount: Decimal
+    currency: str = "USD"
+    source: CostSource | None = None
+    date: Date | None = None
+    estimated: bool = False
+
+    def __add__(self, other: Cost) -> Cost:
+        if not isinstance(other, Cost):
+            return NotImplemented
+        if self.currency != other.currency:
+            raise ValueError(f"{self.currency} and {other.currency} can't be added")
+        return Cost(
+            self.amount + other.amount,
+            self.currency,
+            self.source if self.source == other.source else None,
+            self.date if self.date == other.date else None,
+            self.estimated or other.estimated,
+        )
+
+    def __str__(self) -> str:
+        return f"{'about ' if self.estimated else ''}{self.amount:f} {self.currency}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices of a model, in `currency` for a million tokens. None: not known.
+
+    Attributes:
+        input: of input that was neither read from a cache nor written to it.
+        output: of output, reasoning included.
+        cached_input: of input that was read from the provider's cache.
+        cache_write: of input that was written to it.
+        cache_write_1h: of input that was written to it for an hour, where that is another price (Anthropic).
+        request: of each request, whatever its size.
+        tiers: other prices for requests with more input than `above` tokens; the whole request has them.
+        reported: the member of the provider's usage object that says what the request cost, as `"cost"` or
+            `"cost.total"`. It wins over prices.
+        reported_unit: what one unit of that member is in `currency`.
+        batch: what a request of a provider's batch costs, as a share of these prices: 0.5 is half of them.
+        source: a link to where the prices are written.
+        date: when they were looked up.
+    """
+
+    input: float | None = None
+    output: float | None = None
+    cached_input: float | None = None
+    cache_write: float | None = None
+    cache_write_1h: float | None = None
+    request: float = 0.0
+    tiers: tuple[Mapping[str, float], ...] = ()
+    currency: str = "USD"
+    reported: str | None = None
+    reported_unit: float = 1.0
+    batch: float | None = None
+    source: str | None = None
+    date: Date | None = None
+
+    def __post_init__(self) -> None:
+        for name in (*_PRICES, "batch", "request", "reported_unit"):
+            _check_price(name, getattr(self, name))
+        for number, tier in enumerate(self.tiers):
+            if "above" not in tier:
+                raise ValueError(f"tiers[{number}]: above is missing: the tokens of input from which it counts")
+            for name, value in tier.items():
+                if name not in (*_PRICES, "above"):
+                    raise ValueError(f"tiers[{number}]: unknown key {name!r}. Allowed: above, {', '.join(_PRICES)}")
+                _check_price(f"tiers[{number}].{name}", value)
+
+    def of(self, usage: Usage) -> Cost | None:
+        """Returns what the provider says a request cost, else its token counts times the prices.
+
+        Returns:
+            None if there is neither.
+        """
+        if (said := _member(usage.raw, self.reported)) is not None:
+            return Cost(_decimal(said) * _decimal(self.reported_unit), self.currency, "provider")
+        prices = self._for(usage.input_tokens or 0)
+        if prices.input is None or prices.output is None or usage.input_tokens is None or usage.output_tokens is None:
+            return None
+        read, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
+        hour = min(hour_writes(usage.raw), written)
+        plain = max(usage.input_tokens - read - written, 0)
+        parts = [
+            (plain, prices.input, None),
+            (read, prices.cached_input, prices.input),
+            (written - hour, prices.cache_write, prices.input),
+            (hour, prices.cache_write_1h, prices.cache_write if prices.cache_write is not None else prices.input),
+            (usage.output_tokens, prices.output, None),
+        ]
+        amount, estimated = _decimal(self.request), _has_other_tokens(usage.raw)
+        for tokens, price, assumed in parts:
+            if tokens:
+                estimated = estimated or price is None
+                amount += tokens * _decimal(assumed if price is None else price) / _MILLION  # type: ignore[arg-type]
+        estimated = estimated or has_other_models(usage.raw) or bool(self.tiers and unlisted_steps(usage.raw))
+        return Cost(amount, self.currency, "prices", self.date, estimated)
+
+    def _for(self, tokens: int) -> Prices:
+        """Returns the prices of a request with so much input."""
+        tiers = [tier for tier in self.tiers if tokens > tier["above"]]
+        if not tiers:
+            return self
+        highest = max(tiers, key=lambda tier: tier["above"])
+        changed: Any = {name: value for name, value in highest.items() if name != "above"}
+        return replace(self, tiers=(), **changed)
+
+
+_PRICES = ("input", "output", "cached_input", "cache_write", "cache_write_1h")
+
+
+def _check_price(name: str, value: Any) -> None:
+    if value is None and name in (*_PRICES, "batch"):
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise ValueError(f"{name}: must be a number, and not less than 0")
+
+
+def _decimal(value: float | Decimal) -> Decimal:
+    """Returns the number as it was written: 0.1 is a tenth."""
+    return Decimal(str(value))
+
+
+def _member(raw: Mapping[str, Any], path: str | None) -> float | None:
+    value: Any = raw
+    for name in path.split(".") if path else ():
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return None if path is None else amount(value)
+
+
+def hour_writes(raw: Mapping[str, Any]) -> int:
+    """Returns the tokens that Anthropic keeps for an hour: `usage.cache_creation.ephemeral_1h_input_tokens`."""
+    values = [_member(step, "cache_creation.ephemeral_1h_input_tokens") for step in unlisted_steps(raw) or [raw]]
+    return int(sum(value for value in values if value is not None))
+
+
+def unlisted_steps(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Returns the usage of each step of an answer, where its top level leaves some out: a compaction, an advisor.
+
+    https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage describes `iterations`.
+    """
+    found = raw.get("iterations")
+    steps = [step for step in found if isinstance(step, Mapping)] if isinstance(found, list) else []
+    return steps if any(step.get("type") != "message" for step in steps) else []
+
+
+def priced_steps(usage: Usage) -> list[tuple[str | None, Usage]]:
+    """Returns the model and the tokens of each step of an answer, where its top level leaves some out.
+
+    The model is None for the one that was asked for.
+    """
+    return [(str_or_none(step.get("model")), _step_usage(step)) for step in unlisted_steps(usage.raw)]
+
+
+def _step_usage(step: Mapping[str, Any]) -> Usage:
+    read, written = (count_or_zero(step, f"cache_{kind}_input_tokens") for kind in ("read", "creation"))
+    plain, output = count_or_none(step, "input_tokens"), count_or_none(step, "output_tokens")
+    whole = None if plain is None or read is None or written is None else plain + read + written
+    return Usage(whole, output, None, read, None, written, raw=step)
+
+
+def has_other_models(raw: Mapping[str, Any]) -> bool:
+    """Whether some of its steps were those of another model, which has prices of its own."""
+    return len({str_or_none(step.get("model")) for step in unlisted_steps(raw)}) > 1
+
+
+def _has_other_tokens(raw: Mapping[str, Any]) -> bool:
+    """Whether there are tokens of audio, which have prices of their own."""
+    paths = [f"{kind}_tokens_details.audio_tokens" for kind in ("prompt", "completion", "input", "output")]
+    return any(_member(raw, path) for path in paths)

@@ -1,0 +1,162 @@
+"""Parts of Gemini's answers and what a candidate says beside them: https://ai.google.dev/api/generate-content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..jsontext import int_or_none, str_or_none
+from .hosted_parts import Citation, CitationKind, GeneratedFile, HostedPart, UTF8Offsets
+from .media_types import from_base64
+
+# https://ai.google.dev/api/caching#ToolType
+_TOOLS = {
+    "GOOGLE_SEARCH_WEB": "web_search",
+    "GOOGLE_SEARCH_IMAGE": "web_search",
+    "URL_CONTEXT": "web_fetch",
+    "GOOGLE_MAPS": "maps",
+    "FILE_SEARCH": "file_search",
+}
+_SOURCES: dict[str, CitationKind] = {"web": "url", "image": "url", "retrievedContext": "file", "maps": "place"}
+_WORKED = ("OUTCOME_OK", "OUTCOME_UNSPECIFIED", "1", "0")
+
+
+def part_of(part: Mapping[str, Any]) -> HostedPart | None:
+    """Returns what a part says of a tool; None for texts, calls of the client and media."""
+    match part:
+        case {"executableCode": Mapping() as said}:
+            return HostedPart(
+                "code_execution", "call", id=str_or_none(said.get("id")), input=said.get("code"), raw=part
+            )
+        case {"codeExecutionResult": Mapping() as said}:
+            outcome = str_or_none(said.get("outcome"))
+            error = None if outcome in (None, *_WORKED) else outcome
+            call = str_or_none(said.get("id"))
+            return HostedPart("code_execution", "result", id=call, call_id=call, status=outcome, error=error, raw=part)
+        case {"toolCall": Mapping() as said}:
+            kind = _TOOLS.get(str(said.get("toolType")), "unknown")
+            name, written = str_or_none(said.get("toolType")), said.get("args")
+            return HostedPart(kind, "call", id=str_or_none(said.get("id")), name=name, input=written, raw=part)
+        case {"toolResponse": Mapping() as said}:
+            kind = _TOOLS.get(str(said.get("toolType")), "unknown")
+            return HostedPart(
+                kind,
+                "result",
+                id=str_or_none(said.get("id")),
+                call_id=str_or_none(said.get("id")),
+                name=str_or_none(said.get("toolType")),
+                raw=part,
+            )
+    return None
+
+
+def _answered(parts: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Returns the answers of functions that Google ran itself (MCP at the server)."""
+    return [part["functionResponse"] for part in parts if isinstance(part.get("functionResponse"), Mapping)]
+
+
+def hosted(parts: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
+    """Yields the parts of an answer."""
+    answers = _answered(parts)
+    ran = {(str_or_none(answer.get("id")), str_or_none(answer.get("name"))) for answer in answers}
+    for part in parts:
+        match part:
+            case {"functionCall": Mapping() as said} if (
+                str_or_none(said.get("id")),
+                str_or_none(said.get("name")),
+            ) in ran:
+                name = str_or_none(said.get("name"))
+                yield HostedPart(
+                    "mcp", "call", id=str_or_none(said.get("id")), name=name, input=said.get("args"), raw=part
+                )
+            case {"functionResponse": Mapping() as said}:
+                call = str_or_none(said.get("id"))
+                yield HostedPart("mcp", "result", id=call, call_id=call, name=str_or_none(said.get("name")), raw=part)
+            case _ if (found := part_of(part)) is not None:
+                yield found
+
+
+# --- citations --------------------------------------------------------------------------------------------------------
+
+
+def citations(grounding: Mapping[str, Any], recited: Mapping[str, Any], text: str) -> Iterator[Citation]:
+    """Yields what was cited: for each passage its sources, then the sources of no passage.
+
+    Args:
+        grounding: `groundingMetadata`; positions in it are UTF-8 bytes, and one that is absent is 0.
+        recited: `citationMetadata`: texts that the answer repeats.
+    """
+    sources = [_source(chunk) for chunk in _dicts(grounding.get("groundingChunks"))]
+    place, used = UTF8Offsets(text), set[int]()
+    for support in _dicts(grounding.get("groundingSupports")):
+        segment = support.get("segment")
+        start, end = _span(segment if isinstance(segment, Mapping) else {}, text, place)
+        for number in support.get("groundingChunkIndices") or ():
+            if isinstance(number, int) and 0 <= number < len(sources):
+                used.add(number)
+                kind, url, title, quoted = sources[number]
+                yield Citation(kind, url, title, quoted, start, end)
+    for number, (kind, url, title, quoted) in enumerate(sources):
+        if number not in used:
+            yield Citation(kind, url, title, quoted)
+    for source in _dicts(recited.get("citationSources") or recited.get("citations")):
+        start, end = _span(source, text, place)
+        yield Citation("url", str_or_none(source.get("uri")), str_or_none(source.get("title")), None, start, end)
+
+
+def _span(segment: Mapping[str, Any], text: str, place: UTF8Offsets) -> tuple[int | None, int | None]:
+    """Returns the characters of a passage. Its own text is the judge, where it is there."""
+    end = int_or_none(segment.get("endIndex"))
+    if end is None:
+        return None, None
+    start = int_or_none(segment.get("startIndex")) or 0
+    found = place(start), place(end)
+    said = segment.get("text")
+    if isinstance(said, str) and said and text[found[0] : found[1]] != said:
+        # Counted in another text: that of its own part, or with the thoughts before it.
+        at = text.find(said)
+        return (at, at + len(said)) if at >= 0 and text.find(said, at + 1) < 0 else (None, None)
+    return found
+
+
+def _source(chunk: Mapping[str, Any]) -> tuple[CitationKind, str | None, str | None, str | None]:
+    for member, kind in _SOURCES.items():
+        if isinstance(said := chunk.get(member), Mapping):
+            url = (
+                str_or_none(said.get("uri")) or str_or_none(said.get("sourceUri")) or str_or_none(said.get("imageUri"))
+            )
+            title = str_or_none(said.get("title")) or str_or_none(said.get("domain"))
+            quoted = said.get("text")
+            return kind, url, title, quoted if isinstance(quoted, str) and quoted else None
+    return "url", None, None, None
+
+
+# --- files and counts -------------------------------------------------------------------------------------------------
+
+
+def files(parts: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
+    """Yields the images, sounds and other files of an answer; drafts of the model's thoughts are not among them."""
+    for part in parts:
+        match part:
+            case {"thought": True}:
+                continue
+            case {"inlineData": {"data": str(data), **said}}:
+                try:
+                    read = from_base64(data.translate(_STANDARD))
+                except ValueError:
+                    continue
+                yield GeneratedFile(str_or_none(said.get("mimeType")), str_or_none(said.get("displayName")), read)
+            case {"fileData": {"fileUri": str(uri), **said}}:
+                yield GeneratedFile(str_or_none(said.get("mimeType")), str_or_none(said.get("displayName")), url=uri)
+
+
+_STANDARD = str.maketrans("-_", "+/")
+
+
+def requests(parts: list[Mapping[str, Any]]) -> Iterator[str]:
+    """Yields the kind of tool of each call."""
+    yield from (part.kind for part in hosted(parts) if part.part == "call")
+
+
+def _dicts(value: Any) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []

@@ -1,0 +1,112 @@
+"""Reads what tools of the provider did from what an answer kept of it (`Reply.extras`), of every API."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from . import hosted_anthropic, hosted_gemini, hosted_openai
+from .hosted_parts import Citation, GeneratedFile, HostedPart
+
+
+def _items(extras: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    found = extras.get(name)
+    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+
+
+def _blocks(extras: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], bool]:
+    """Returns the blocks of an answer, and whether they are Gemini's, which have no type."""
+    blocks = _items(extras, "blocks")
+    return blocks, bool(blocks) and not any("type" in block for block in blocks)
+
+
+def _only(extras: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Returns the newest object of this name, or an empty one."""
+    found = _items(extras, name)
+    return found[-1] if found else {}
+
+
+def live_part(value: Any) -> HostedPart | None:
+    """Returns what an item, a block or a part says of a tool, to be shown while the answer streams; None: nothing."""
+    if not isinstance(value, Mapping):
+        return None
+    kind = value.get("type")
+    if not isinstance(kind, str):
+        return hosted_gemini.part_of(value)
+    return hosted_anthropic.block_part(value)
+
+
+def hosted_kind(value: Any) -> str:
+    """Returns the kind of tool that an item, a block or a part is of; `""` if it is of none."""
+    if not isinstance(value, Mapping) or value.get("type") in hosted_openai.PLAIN_ITEMS:
+        return ""
+    part = hosted_openai.item_part(value)
+    if part is None or part.kind == "unknown":
+        part = live_part(value)
+    return "" if part is None else part.kind
+
+
+def hosted_parts(extras: Mapping[str, Any], called: Collection[str] | None = None) -> tuple[HostedPart, ...]:
+    """Returns what tools did in an answer, in order.
+
+    Args:
+        called: the ids of the calls that were handed out; None: that is not known.
+    """
+    blocks, of_gemini = _blocks(extras)
+    read = hosted_gemini.hosted(blocks) if of_gemini else hosted_anthropic.hosted(blocks)
+    return (*hosted_openai.hosted(_items(extras, "output"), called), *read)
+
+
+def call_order(extras: Mapping[str, Any]) -> list[str | None]:
+    """Returns the ids of the calls of an answer in the order in which the model wrote them, where that is known."""
+    return hosted_openai.call_order(_items(extras, "output"))
+
+
+def citations_in(extras: Mapping[str, Any], text: str) -> tuple[Citation, ...]:
+    """Returns the sources that an answer names."""
+    blocks, of_gemini = _blocks(extras)
+    grounding, recited = _only(extras, "groundingMetadata"), _only(extras, "citationMetadata")
+    annotations, listed = _items(extras, "annotations"), extras.get("citations")
+    results, urls = _items(extras, "search_results"), listed if isinstance(listed, list) else ()
+    return (
+        *hosted_openai.citations(_items(extras, "output"), annotations, text),
+        *(() if annotations else hosted_openai.listed_sources(results, urls)),
+        *(() if of_gemini else hosted_anthropic.citations(blocks, text)),
+        *hosted_gemini.citations(grounding, recited, text),
+    )
+
+
+def files_in(extras: Mapping[str, Any]) -> tuple[GeneratedFile, ...]:
+    """Returns the files that tools made."""
+    blocks, of_gemini = _blocks(extras)
+    return (
+        *hosted_openai.files(_items(extras, "output")),
+        *(hosted_gemini.files(blocks) if of_gemini else hosted_anthropic.files(blocks)),
+    )
+
+
+def phases_in(extras: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the phases of an answer's messages, in order; none on most wire formats."""
+    return tuple(hosted_openai.phases(_items(extras, "output")))
+
+
+def count_requests(extras: Mapping[str, Any]) -> dict[str, int]:
+    """Returns how many requests tools made, by kind, counted by what they left in the answer."""
+    blocks, of_gemini = _blocks(extras)
+    read = hosted_gemini.requests(blocks) if of_gemini else hosted_anthropic.requests(blocks)
+    return dict(Counter([*hosted_openai.requests(_items(extras, "output")), *read]))
+
+
+def text_in(extras: Mapping[str, Any]) -> str:
+    """Returns the text of an answer as its items say it in the end; `""` if it has no items."""
+    return hosted_openai.text(_items(extras, "output"))
+
+
+PAUSED = ("pause_turn", "compaction")  # https://docs.anthropic.com/en/api/handling-stop-reasons
+
+
+def is_paused(extras: Mapping[str, Any]) -> bool:
+    """Returns whether the model goes on with a turn that is sent back as it is."""
+    said = extras.get("stop_reason")
+    return isinstance(said, list) and any(reason in PAUSED for reason in said)

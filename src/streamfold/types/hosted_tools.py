@@ -1,0 +1,239 @@
+"""Tools that a provider runs, in one vocabulary: they stand in the list of tools, beside functions.
+
+Each wire format writes them in its own words, and each endpoint says which it has. What is not here goes by
+`HostedTool`, in the words of the provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal
+
+from ..errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTool:
+    """What all of them have in common.
+
+    Attributes:
+        kind: the kind of tool, as parts of an answer have it (`HostedPart.kind`).
+        limits: arguments without which the tool would do what it must not: they are sent or refused, never dropped.
+    """
+
+    kind: ClassVar[str] = ""
+    limits: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    def title(self) -> str:
+        """The name that an error and a duplicate check know it by."""
+        return self.kind
+
+    def given(self) -> dict[str, Any]:
+        """Returns the arguments that were given."""
+        said = {member.name: getattr(self, member.name) for member in fields(self)}
+        return {name: value for name, value in said.items() if value is not None}
+
+
+def _texts(value: Any, where: str) -> None:
+    """Raises ConfigError if a value is not a list of strings."""
+    if value is None:
+        return
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(one, str) for one in value):
+        raise ConfigError(f"{where} is a list of strings, not {value!r:.80}")
+
+
+def _only_one(tool: WebSearch | UrlContext) -> None:
+    name = type(tool).__name__
+    for member in ("allowed_domains", "blocked_domains"):
+        _texts(getattr(tool, member), f"{name}: {member}")
+    if tool.allowed_domains and tool.blocked_domains:
+        raise ConfigError(f"{name} takes allowed_domains or blocked_domains, not both")
+    uses: Any = tool.max_uses
+    if uses is not None and (not isinstance(uses, int) or uses < 1):
+        raise ConfigError(f"{name}: max_uses is a number from 1 on, not {tool.max_uses!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class WebSearch(ServerTool):
+    """Lets the model search the web.
+
+    Attributes:
+        max_uses: how many searches an answer may make.
+        allowed_domains, blocked_domains: where results may come from, or may not; one of the two.
+        user_location: where the user is: `{"city": "Oslo", "country": "NO", "timezone": "Europe/Oslo"}`.
+        context_size: how much of the results the model reads.
+    """
+
+    kind: ClassVar[str] = "web_search"
+    limits: ClassVar[frozenset[str]] = frozenset(["max_uses", "allowed_domains", "blocked_domains"])
+
+    max_uses: int | None = None
+    allowed_domains: Sequence[str] | None = None
+    blocked_domains: Sequence[str] | None = None
+    user_location: Mapping[str, str] | None = None
+    context_size: Literal["low", "medium", "high"] | None = None
+
+    def __post_init__(self) -> None:
+        _only_one(self)
+
+
+@dataclass(frozen=True, slots=True)
+class UrlContext(ServerTool):
+    """Lets the model read pages whose address is in the conversation.
+
+    Attributes:
+        max_uses: how many pages an answer may read.
+        allowed_domains, blocked_domains: which pages may be read, or may not; one of the two.
+        citations: whether the answer cites the pages.
+        max_content_tokens: how much of a page the model reads.
+    """
+
+    kind: ClassVar[str] = "web_fetch"
+    limits: ClassVar[frozenset[str]] = frozenset(
+        ["max_uses", "allowed_domains", "blocked_domains", "max_content_tokens"]
+    )
+
+    max_uses: int | None = None
+    allowed_domains: Sequence[str] | None = None
+    blocked_domains: Sequence[str] | None = None
+    citations: bool | None = None
+    max_content_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        _only_one(self)
+
+
+@dataclass(frozen=True, slots=True)
+class CodeExecution(ServerTool):
+    """Lets the model run code on the provider's servers.
+
+    Attributes:
+        files: ids of uploaded files that the code can read.
+        container: the id of a container to run in, as an earlier answer has named it.
+    """
+
+    kind: ClassVar[str] = "code_execution"
+    limits: ClassVar[frozenset[str]] = frozenset(["files", "container"])
+
+    files: Sequence[str] | None = None
+    container: str | None = None
+
+    def __post_init__(self) -> None:
+        _texts(self.files, "CodeExecution: files")
+        if self.files and self.container:
+            raise ConfigError("CodeExecution takes files or a container, not both")
+
+
+@dataclass(frozen=True, slots=True)
+class FileSearch(ServerTool):
+    """Lets the model search files that were uploaded to the provider.
+
+    Attributes:
+        stores: the ids or names of the stores.
+        max_results: how many results the model reads.
+        filter: which files count, in the provider's own form.
+    """
+
+    kind: ClassVar[str] = "file_search"
+    limits: ClassVar[frozenset[str]] = frozenset(["stores", "filter"])
+
+    stores: Sequence[str]
+    max_results: int | None = None
+    filter: Any = None
+
+    def __post_init__(self) -> None:
+        _texts(self.stores, "FileSearch: stores")
+        if not self.stores:
+            raise ConfigError("FileSearch needs the name of a store at least")
+
+
+@dataclass(frozen=True, slots=True)
+class HostedMcpServer(ServerTool):
+    """Lets the model call the tools of an MCP server, which the provider connects to.
+
+    Attributes:
+        name: what the model and the answer call the server.
+        url: where it is.
+        authorization: a token for it; never shown.
+        headers: further headers for it; never shown.
+        allowed_tools: the tools that may be called; None: all of them.
+        require_approval: whether the program is asked before a call: "always", "never", or the provider's own form.
+    """
+
+    kind: ClassVar[str] = "mcp"
+    limits: ClassVar[frozenset[str]] = frozenset(["authorization", "headers", "allowed_tools", "require_approval"])
+
+    name: str
+    url: str
+    authorization: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    allowed_tools: Sequence[str] | None = None
+    require_approval: str | Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        _texts(self.allowed_tools, "HostedMcpServer: allowed_tools")
+        for member in ("name", "url"):
+            if not isinstance(getattr(self, member), str) or not getattr(self, member):
+                raise ConfigError(f"HostedMcpServer: {member} is a string with something in it")
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class CustomTool(ServerTool):
+    """A tool of your program whose input is plain text, perhaps held to a grammar.
+
+    Attributes:
+        name: of the tool.
+        description: for the model.
+        grammar: what the text must fit: a Lark grammar, or `{"syntax": "regex", "definition": ...}`.
+        function: runs a call, plain or async; it gets the text. For `run_tools`.
+    """
+
+    kind: ClassVar[str] = "custom"
+    limits: ClassVar[frozenset[str]] = frozenset(["grammar"])
+
+    name: str
+    description: str = ""
+    grammar: str | Mapping[str, str] | None = None
+    function: Callable[[str], object] | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        name: Any = self.name
+        if not isinstance(name, str) or not name:
+            raise ConfigError("CustomTool: name is a string with something in it")
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class HostedTool(ServerTool):
+    """A tool in the words of the provider. It is sent as it is, unchecked, whatever the wire format.
+
+    Attributes:
+        raw: the member of the list of tools.
+        name: what errors call it; None: its own name or type.
+        function: runs a call that the provider leaves to your program (a shell, a patch), plain or async; it gets the
+            `ToolCall`. For `run_tools`.
+    """
+
+    kind: ClassVar[str] = "hosted"
+
+    raw: Mapping[str, Any]
+    name: str | None = None
+    function: Callable[[Any], object] | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        raw: Any = self.raw
+        if not isinstance(raw, Mapping) or not raw:
+            raise ConfigError(f"HostedTool takes the tool as an object, not {self.raw!r:.80}")
+
+    @property
+    def title(self) -> str:
+        return self.name or str(self.raw.get("name") or self.raw.get("type") or next(iter(self.raw)))

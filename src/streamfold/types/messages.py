@@ -1,0 +1,331 @@
+"""Messages: one for each turn of a conversation, in a form that can be sent in any wire format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
+
+from ..errors import ConfigError, did_you_mean
+from .content import (
+    AudioPart,
+    CacheMark,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    TextPart,
+    check_cache_mark,
+    part_schema,
+    read_part,
+    write_part,
+)
+from .hosted_parts import HostedPart
+from .hosted_reading import hosted_parts, is_paused
+from .pydantic_support import json_schema_type
+from .tool_calls import ToolCall
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
+
+Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool", "function"]
+Part: TypeAlias = ContentPart | Mapping[str, Any]
+Content: TypeAlias = str | tuple[Part, ...] | None
+
+_ROLES = get_args(Role)
+_PARTS = (TextPart, ImagePart, FilePart, AudioPart)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation.
+
+    Attributes:
+        content: text, or a sequence of parts: those of `streamfold`, or dicts in the shape of Chat Completions. None if
+            there is no content.
+        tool_calls: an assistant's calls. Their `raw_arguments` are sent back to the model byte for byte.
+        tool_call_id: on a tool's message, the id of the call that it answers.
+        reasoning: an assistant's reasoning. `""` (it reasoned, and the text is not shown) differs from None.
+        extras: other members of this turn, by their names on the wire. Those that you write are sent as they are in
+            that wire format; those of an answer are sent where the provider wants them back.
+        partial: an assistant's last turn that the model is to continue, in the wire formats that support it.
+        error: on a tool's message: the tool failed, and the content says how.
+        cache: the conversation up to here, tools and system messages included, is to be kept in the provider's cache:
+            True, or for how long ("5m", "1h"). Sent to providers that want to be told, ignored where caching is
+            automatic. Parts and tools can be marked in the same way.
+        origin: the adapter and the endpoint that wrote the message. Parts that only the author can read (encrypted
+            reasoning, items, signatures of calls) are sent there and nowhere else. None: they are sent everywhere.
+
+    Raises:
+        ConfigError: the role or the content is of another kind.
+    """
+
+    role: Role
+    content: str | Sequence[Part] | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    extras: Mapping[str, Any] = field(default_factory=dict)
+    partial: bool = False
+    error: bool = False
+    origin: str | None = field(default=None, compare=False, repr=False)
+    cache: CacheMark = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.role not in _ROLES:
+            hint = did_you_mean(str(self.role), _ROLES)
+            raise ConfigError(f"the role of a message is one of {', '.join(_ROLES)}, not {self.role!r}{hint}")
+        check_cache_mark(self.cache, "a message")
+        if not isinstance(self.content, str | None):
+            object.__setattr__(self, "content", _as_parts(self.content, "the content of a message"))
+        calls: tuple[Any, ...] = self.tool_calls
+        for call in calls:
+            if not isinstance(call, ToolCall):
+                raise ConfigError(f"the tool calls of a message are ToolCalls, not {type(call).__name__}: {call!r:.80}")
+
+    @property
+    def hosted(self) -> tuple[HostedPart, ...]:
+        """What tools of the provider did in this turn, in order; see `Reply.hosted`."""
+        return hosted_parts(self.extras, {call.id for call in self.tool_calls})
+
+    @property
+    def paused(self) -> bool:
+        """Whether the model goes on with this turn when it is the last message; see `Reply.paused`."""
+        return self.role == "assistant" and is_paused(self.extras)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the message as JSON data, without empty members; bytes are base64. `from_dict` reads it."""
+        out: dict[str, Any] = {"role": self.role}
+        if self.content is not None:
+            parts = self.content
+            out["content"] = parts if isinstance(parts, str) else [write_part(part) for part in parts]
+        if self.tool_calls:
+            out["tool_calls"] = [_write_call(call) for call in self.tool_calls]
+        for name in _WORDS:
+            if (value := getattr(self, name)) is not None:
+                out[name] = value
+        if self.extras:
+            out["extras"] = dict(self.extras)
+        for name in (*_FLAGS, "cache"):
+            if value := getattr(self, name):
+                out[name] = value
+        return out
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, where: str = "message") -> Self:
+        """Reads what `to_dict` wrote. Raises ConfigError that begins with `where` and names the member."""
+        if not isinstance(data, Mapping):
+            raise ConfigError(f"{where} must be an object, not {type(data).__name__}")
+        _check(data, _MEMBERS, where)
+        if (role := data.get("role")) not in get_args(Role):
+            raise ConfigError(f"{where}.role is {role!r}: it is one of {', '.join(get_args(Role))}")
+        content, calls = data.get("content"), data.get("tool_calls", [])
+        if isinstance(content, list):
+            content = tuple(read_part(part, f"{where}.content[{at}]") for at, part in enumerate(content))
+        members = {name: value for name, value in data.items() if name not in ("content", "tool_calls")}
+        read = tuple(_read_call(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls))
+        return cls(content=content, tool_calls=read, **members)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
+        # As a field of a pydantic model: what `to_dict` writes.
+        return json_schema_type(cls, cls.from_dict, cls.to_dict, _schema())
+
+    def to_json(self) -> str:
+        """Returns the message as JSON text. Raises TypeError for extras that are not JSON data."""
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Reads what `to_json` wrote. Raises ConfigError if it is not JSON, or not a message."""
+        try:
+            data = json.loads(text)
+        except ValueError as exc:
+            raise ConfigError(f"a message in JSON was expected: {exc}") from exc
+        return cls.from_dict(data)
+
+
+MessageLike: TypeAlias = Message | Mapping[str, Any]
+Messages: TypeAlias = str | Iterable[MessageLike]
+
+_WORDS = ("tool_call_id", "name", "reasoning", "refusal", "origin")
+_FLAGS = ("partial", "error")
+_MEMBERS: dict[str, tuple[type, ...]] = {
+    "role": (str,),
+    "content": (str, list),
+    "tool_calls": (list,),
+    **dict.fromkeys(_WORDS, (str,)),
+    "extras": (dict,),
+    **dict.fromkeys(_FLAGS, (bool,)),
+    "cache": (bool, str),
+}
+_CALL: dict[str, tuple[type, ...]] = {
+    "id": (str,),
+    "name": (str,),
+    "arguments": (dict,),
+    "raw_arguments": (str,),
+    "extra": (dict,),
+    "kind": (str,),
+}
+_TYPES: dict[type, str] = {str: "string", dict: "object", bool: "boolean", list: "array"}
+_NAMES: dict[type, str] = {str: "a string", list: "a list", dict: "an object", bool: "true or false"}
+
+
+def _schema() -> dict[str, Any]:
+    """Returns the JSON schema of what `Message.to_dict` writes."""
+    parts: dict[str, Any] = {"anyOf": [*map(part_schema, _PARTS), {"type": "object"}]}
+    call = {
+        "type": "object",
+        "properties": {name: {"type": _TYPES[kinds[0]]} for name, kinds in _CALL.items()},
+        "required": ["id", "name", "arguments", "raw_arguments"],
+        "additionalProperties": False,
+    }
+    members: dict[str, Any] = {name: {"type": _TYPES[kinds[0]]} for name, kinds in _MEMBERS.items()}
+    members["role"] = {"enum": list(get_args(Role))}
+    members["content"] = {"anyOf": [{"type": "string"}, {"type": "array", "items": parts}]}
+    members["tool_calls"] = {"type": "array", "items": call}
+    members["cache"] = {"enum": [False, True, "5m", "1h"]}
+    return {"type": "object", "properties": members, "required": ["role"], "additionalProperties": False}
+
+
+def system(content: str, *, cache: CacheMark = False) -> Message:
+    """Makes a system message: instructions for the whole conversation. `cache`: see `Message`."""
+    return Message("system", content, cache=cache)
+
+
+def user(*content: str | Part | Sequence[str | Part], cache: CacheMark = False) -> Message:
+    """Makes a user message from text and parts, in their order.
+
+    Dicts in the shape of Chat Completions are parts too, and so is a list of any of them. `cache`: see `Message`.
+
+    >>> [type(part).__name__ for part in user("What is this?", ImagePart(url="https://example.com/a.png")).content]
+    ['TextPart', 'ImagePart']
+
+    Raises:
+        ConfigError: something is neither text nor a part; a path or bytes go through `image`, `file` or `audio`.
+    """
+    if not content:
+        raise ConfigError("user() needs something to say")
+    if len(content) == 1 and isinstance(content[0], str):
+        return Message("user", content[0], cache=cache)
+    parts: list[Any] = []
+    for given in content:
+        parts += given if isinstance(given, list | tuple) else [given]
+    return Message("user", _as_parts(parts, "user()"), cache=cache)
+
+
+def assistant(
+    content: str | None = None,
+    *,
+    tool_calls: Iterable[ToolCall] = (),
+    reasoning: str | None = None,
+    partial: bool = False,
+) -> Message:
+    """Makes a message of the model. A reply has its own as `reply.message`.
+
+    Args:
+        partial: the model is to continue this text (Kimi's partial mode); the answer does not repeat it.
+    """
+    if isinstance(tool_calls, ToolCall):
+        raise ConfigError("assistant(): tool_calls is a list of calls: this is a single one; put it into a list")
+    return Message("assistant", content, tuple(tool_calls), reasoning=reasoning, partial=partial)
+
+
+def tool_result(
+    call: ToolCall,
+    content: object,
+    *,
+    error: bool = False,
+    cache: CacheMark = False,
+    acknowledge: bool | Sequence[Mapping[str, Any]] = False,
+) -> Message:
+    """Makes the message with a tool's result for a call.
+
+    Args:
+        content: a string as it is; an image or another part, or a list of texts and parts; anything else as JSON.
+        error: the tool failed, and the content says how. No API has a place for that, so the text says it.
+        cache: see `Message`.
+        acknowledge: the safety checks of a call of the computer that a person has acknowledged; True: all that are
+            pending (`ToolCall.pending_safety_checks`).
+
+    Raises:
+        ConfigError: the content is not JSON data; what JSON has no word for must be made a string first. Or a call
+            that has no safety checks is to be acknowledged.
+    """
+    if not isinstance(call, ToolCall):
+        raise ConfigError(f"tool_result() takes the call that is answered, a ToolCall, not {type(call).__name__}")
+    if acknowledge and call.kind != "computer":
+        raise ConfigError(
+            f"tool_result(acknowledge=...) is for calls of the computer: {call.name!r} is a {call.kind} call"
+        )
+    checks = [dict(check) for check in (call.pending_safety_checks if acknowledge is True else acknowledge or ())]
+    extras = {"acknowledged_safety_checks": checks} if checks else {}
+    parts = content if isinstance(content, list | tuple) else [content]
+    if any(isinstance(part, _PARTS) for part in parts) and all(isinstance(part, (str, *_PARTS)) for part in parts):
+        made = _as_parts(parts, "tool_result()")
+        return Message("tool", made, tool_call_id=call.id, error=error, cache=cache, extras=extras)
+    if isinstance(content, str):
+        return Message("tool", content, tool_call_id=call.id, error=error, cache=cache, extras=extras)
+    try:
+        text = json.dumps(content, ensure_ascii=False)
+    except (TypeError, ValueError) as exc:
+        raise ConfigError(f"the result of {call.name!r} is neither text, nor parts, nor JSON data: {exc}") from exc
+    return Message("tool", text, tool_call_id=call.id, error=error, cache=cache, extras=extras)
+
+
+def tool_result_content(message: Message) -> Content:
+    """Returns a tool message's content as it is sent: an error is marked in the text."""
+    content = message.content if isinstance(message.content, str | None) else tuple(message.content)
+    if not message.error:
+        return content
+    if isinstance(content, tuple):
+        return (TextPart("Error:"), *content)
+    said = content or ""
+    if said.lstrip().lower().startswith("error"):
+        return said
+    return f"Error: {said}" if said else "Error:"
+
+
+def _as_parts(given: Any, where: str) -> tuple[Part, ...]:
+    if not isinstance(given, list | tuple):
+        raise ConfigError(f"{where} is text or a list of parts, not {type(given).__name__}: {given!r:.80}")
+    for at, part in enumerate(given):
+        if not isinstance(part, (str, Mapping, *_PARTS)):
+            raise ConfigError(
+                f"{where}: part {at} is neither text nor a part nor a dict, but {type(part).__name__}; a path or bytes"
+                " go through image(), file() or audio()"
+            )
+    return tuple(TextPart(part) if isinstance(part, str) else part for part in given)
+
+
+def _write_call(call: ToolCall) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "id": call.id,
+        "name": call.name,
+        "arguments": call.arguments,
+        "raw_arguments": call.raw_arguments,
+    }
+    if call.kind != "function":
+        out["kind"] = call.kind
+    return out if call.extra is None else {**out, "extra": call.extra}
+
+
+def _read_call(data: Any, where: str) -> ToolCall:
+    if not isinstance(data, dict):
+        raise ConfigError(f"{where} must be an object, not {type(data).__name__}")
+    _check(data, _CALL, where)
+    for name in ("id", "name", "arguments", "raw_arguments"):
+        if name not in data:
+            raise ConfigError(f"{where}.{name} is missing")
+    return ToolCall(**data)
+
+
+def _check(data: Mapping[str, Any], known: Mapping[str, tuple[type, ...]], where: str) -> None:
+    for name, value in data.items():
+        if name not in known:
+            raise ConfigError(f"{where}.{name} is unknown: there are {', '.join(known)}")
+        if not isinstance(value, known[name]):
+            allowed = " or ".join(_NAMES[kind] for kind in known[name])
+            raise ConfigError(f"{where}.{name} must be {allowed}, not {type(value).__name__}")

@@ -1,0 +1,174 @@
+"""Our types as fields of pydantic models, and output of models validated with pydantic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from math import isfinite
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+    from pydantic_core.core_schema import SerializationInfo, SerializerFunctionWrapHandler, ValidatorFunctionWrapHandler
+
+
+# Our values as fields of a user's pydantic model: what is dumped loads to an equal value, or it is refused.
+# pydantic reads a dataclass by its annotations, which is enough for most values. It can't know that a ConfigError
+# of a `__post_init__` is an error of validation, and that a member of any type must be JSON data to be written as
+# JSON.
+
+
+class PydanticField:
+    """Base of dataclasses that pydantic reads by their annotations."""
+
+    __slots__ = ()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def write(value: Any, inner: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
+            if info.mode == "json" and isinstance(value, cls):
+                value = value._for_json()
+                for name in open_members:
+                    require_json(getattr(value, name), f"{cls.__name__}.{name}")
+            return inner(value)
+
+        open_members = [member.name for member in fields(source) if "Any" in str(member.type)]
+
+        return wrapping_schema(lambda value, inner: inner(value), write, handler(source))
+
+    def _for_json(self) -> Any:
+        """Returns the value that is written as JSON in place of this one."""
+        return self
+
+
+def wrapping_schema(
+    read: Callable[[Any, ValidatorFunctionWrapHandler], Any],
+    write: Callable[[Any, SerializerFunctionWrapHandler, SerializationInfo], Any],
+    schema: CoreSchema,
+) -> CoreSchema:
+    """Returns a schema with functions around it. `read` may raise ConfigError."""
+    from pydantic_core import core_schema
+
+    def load(value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return read(value, inner)
+        except ConfigError as exc:
+            raise ValueError(str(exc)) from None
+
+    written = core_schema.wrap_serializer_function_ser_schema(write, info_arg=True, schema=schema)
+    return core_schema.no_info_wrap_validator_function(load, schema, serialization=written)
+
+
+def json_schema_type(
+    kind: type[Any], read: Callable[[Any], Any], write: Callable[[Any], dict[str, Any]], json_schema: Mapping[str, Any]
+) -> CoreSchema:
+    """Returns the schema of a value that reads and writes itself as JSON data. `read` may raise ConfigError."""
+    from pydantic_core import core_schema
+
+    def load(value: Any) -> Any:
+        if isinstance(value, kind):
+            return value
+        try:
+            return read(value)
+        except ConfigError as exc:
+            raise ValueError(str(exc)) from None
+
+    def dump(value: Any, info: SerializationInfo) -> Any:
+        data = write(value)
+        if info.mode == "json":
+            require_json(data, kind.__name__)
+        return data
+
+    return core_schema.no_info_plain_validator_function(
+        load,
+        serialization=core_schema.plain_serializer_function_ser_schema(dump, info_arg=True),
+        metadata={"pydantic_js_functions": [lambda schema, handler: dict(json_schema)]},
+    )
+
+
+def require_json(value: Any, where: str) -> None:
+    """Raises ValueError for what would not come back from JSON as it is."""
+    match value:
+        case str() | int() | None:
+            pass
+        case float() if isfinite(value):
+            pass
+        case list():
+            for at, inner in enumerate(value):
+                require_json(inner, f"{where}[{at}]")
+        case Mapping():
+            for name, inner in value.items():
+                if not isinstance(name, str):
+                    raise ValueError(f"{where} has the key {name!r}: the keys of a JSON object are strings")
+                require_json(inner, f"{where}.{name}")
+        case _:
+            shown = repr(value) if isinstance(value, float) else type(value).__name__
+            raise ValueError(f"{where} is not JSON data, but {shown}")
+
+
+# Validation of model output with pydantic: the only place that does it.
+# pydantic is imported when it is needed, so that the pure core can be had without it.
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
+    M = TypeVar("M", bound=BaseModel)
+
+
+def read_as(model: type[M], value: Any) -> M:
+    """Returns a value as an instance of a pydantic model, by the rules for JSON: a date is text, a tuple a list.
+
+    A null where the model has a default and takes no null counts as not said. So it is what a strict schema makes of
+    optional fields (`schema.openai_strict`), and many models write it unasked.
+
+    Raises:
+        pydantic.ValidationError: it does not fit; what is said is about the value as it came.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate_json(json.dumps(value))
+    except ValidationError as exc:
+        without = _without_nulls(value, exc)
+        if without is value:
+            raise
+        try:
+            return model.model_validate_json(json.dumps(without))
+        except ValidationError:
+            raise exc from None
+
+
+def describe_problems(exc: ValidationError, whole: str) -> str:
+    """Returns the problems of a value in words that a model can use, each with its place; `whole` names the root."""
+    return "; ".join(
+        f"{'.'.join(map(str, problem['loc'])) or whole}: {problem['msg']}"
+        for problem in exc.errors(include_url=False, include_context=False, include_input=False)
+    )
+
+
+def _without_nulls(value: Any, exc: ValidationError) -> Any:
+    """Returns the value without the nulls that the errors name, or the value itself if they name none."""
+    for problem in exc.errors(include_url=False):
+        if problem["input"] is None:
+            value = _without(value, problem["loc"])
+    return value
+
+
+def _without(value: Any, path: tuple[int | str, ...]) -> Any:
+    # The path of an error in a union goes on after the null, with the names of the alternatives.
+    if not path:
+        return value
+    first, rest = path[0], path[1:]
+    if isinstance(value, Mapping) and first in value:
+        if value[first] is None:
+            return {name: inner for name, inner in value.items() if name != first}
+        changed = _without(value[first], rest)
+        return value if changed is value[first] else {**value, first: changed}
+    if isinstance(value, list) and isinstance(first, int) and first < len(value):
+        changed = _without(value[first], rest)
+        return value if changed is value[first] else [*value[:first], changed, *value[first + 1 :]]
+    return _without(value, rest)  # the name of an alternative on the way

@@ -1,0 +1,636 @@
+"""Tool, tool(), tools from models, functions, MCP and dicts; tool choices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from inspect import Parameter, getdoc, isawaitable, isroutine, signature
+from operator import is_
+from types import CodeType, FunctionType, MethodType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
+
+from typing_extensions import TypeVar
+
+from ..errors import ConfigError, did_you_mean
+from .content import CacheMark, check_cache_mark, read_cache_control
+from .hosted_tools import CustomTool, HostedTool, ServerTool
+from .pydantic_support import PydanticField, wrapping_schema
+from .tool_calls import InvalidToolArgumentsError, ToolCall
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+    from pydantic_core.core_schema import SerializationInfo
+
+    M = TypeVar("M", bound=BaseModel)
+
+F = TypeVar("F", covariant=True, default=Callable[..., Any])  # the function that the tool was made from
+
+NeedsApproval: TypeAlias = bool | Callable[[ToolCall], bool | Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool(Generic[F]):
+    """A function that the model may call: its name, its description, and the JSON schema of its arguments.
+
+    Attributes:
+        strict: whether the provider must hold the model to the schema, where it can.
+        kind: "function", or the kind of a tool that the provider runs itself.
+        hosted: what the tool is then, as `WebSearch(...)`; None for a function.
+        function: runs a call, plain or async. It gets the arguments by name, or an instance of `model`.
+        model: validates the arguments. Without a model they are only matched with the parameters of `function`.
+        cache: the tools up to this one are to be kept in the provider's cache; see `Message`.
+        spread: `function` gets the fields of `model` by name, instead of the instance.
+        needs_approval: `run_tools` pauses before a call until somebody has approved it: True, or a function of the
+            call, plain or async, that decides. It is never asked about arguments that do not fit.
+        extra: further members of its entry on the wire, sent as they are: what only one API has.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    strict: bool | None = None
+    kind: str = "function"
+    function: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    model: type[BaseModel] | None = field(default=None, compare=False, repr=False)
+    spread: bool = field(default=False, compare=False, repr=False)
+    cache: CacheMark = field(default=False, kw_only=True)
+    needs_approval: NeedsApproval = field(default=False, kw_only=True, compare=False, repr=False)
+    extra: Mapping[str, Any] = field(default_factory=dict, kw_only=True, compare=False, repr=False)
+    hosted: ServerTool | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        name: Any = self.name
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"the name of a tool is a string with something in it, not {name!r}")
+        check_cache_mark(self.cache, f"the tool {self.name!r}")
+        if not isinstance(self.needs_approval, bool) and not callable(self.needs_approval):
+            kind = type(self.needs_approval).__name__
+            raise ConfigError(f"the tool {self.name!r}: needs_approval is a bool or a function of the call, not {kind}")
+        if not isinstance(self.parameters, Mapping):
+            kind = type(self.parameters).__name__
+            raise ConfigError(f"the tool {self.name!r}: parameters must be a JSON schema, not {kind}")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        # In JSON a tool is what the model sees of it, and whether it needs approval: there is no word for a function.
+        def read(value: Any, inner: Callable[[Any], _ToolJSON]) -> Tool[Any]:
+            if isinstance(value, cls):
+                return value
+            if isinstance(value, Mapping) and "type" in value:
+                return read_tool(value)
+            local = {name: value[name] for name in _LOCAL if name in value} if isinstance(value, Mapping) else {}
+            written = inner({name: member for name, member in value.items() if name not in local} if local else value)
+            return cls(**{name: getattr(written, name) for name in _WRITTEN}, **local)
+
+        def write(tool: Tool, inner: Callable[[_ToolJSON], Any], info: SerializationInfo) -> Any:
+            if info.mode != "json":
+                return {name: getattr(tool, name) for name in (*_WRITTEN, *_LOCAL)}
+            if callable(tool.needs_approval):
+                raise ValueError(f"the tool {tool.name!r} has a function as needs_approval, which is not JSON data")
+            return inner(_ToolJSON(**{name: getattr(tool, name) for name in _WRITTEN}))
+
+        return wrapping_schema(read, write, handler.generate_schema(_ToolJSON))
+
+    @classmethod
+    def from_model(
+        cls,
+        model: type[M],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        strict: bool | None = None,
+        function: Callable[[M], object] | None = None,
+        needs_approval: NeedsApproval = False,
+    ) -> Self:
+        """Makes a tool whose arguments are the fields of a pydantic model; its docstring is the description.
+
+        Args:
+            function: what runs a call; it takes an instance of the model.
+            needs_approval: see `Tool`.
+        """
+        schema = model.model_json_schema()
+        schema.pop("title", None)
+        found = schema.pop("description", "")
+        about = found if description is None else description
+        shown = name or model.__name__
+        return cls(shown, about, schema, strict, function=function, model=model, needs_approval=needs_approval)
+
+    @classmethod
+    def from_mcp(
+        cls,
+        description: object,
+        *,
+        function: Callable[..., Any] | None = None,
+        needs_approval: NeedsApproval = False,
+    ) -> Self:
+        """Makes a tool from an MCP description: an object or a dict with `name`, `description` and `inputSchema`.
+
+        https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool is the shape.
+
+        Args:
+            function: what runs a call; it takes the arguments by name. With the `mcp` package it is a line:
+                `lambda **arguments: session.call_tool(name, arguments)`.
+            needs_approval: see `Tool`.
+
+        Raises:
+            ConfigError: it has no name, or its schema is not one of an object.
+        """
+        if isinstance(description, Mapping):
+            name, about, schema = (description.get(key) for key in ("name", "description", "inputSchema"))
+        else:
+            name, about, schema = (getattr(description, key, None) for key in ("name", "description", "inputSchema"))
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"the description of an MCP tool has a name, not {name!r}: {description!r}")
+        schema = {"type": "object", "properties": {}} if schema is None else schema
+        if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+            raise ConfigError(f"the MCP tool {name!r}: inputSchema is the JSON schema of an object, not {schema!r}")
+        return cls(name, about or "", dict(schema), function=function, needs_approval=needs_approval)
+
+    if TYPE_CHECKING:
+        # For type checkers, a decorated function keeps its own signature.
+        @property
+        def __call__(self) -> F: ...
+    else:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            """Calls the function with these arguments, so that a decorated function stays callable.
+
+            Raises:
+                ConfigError: the tool has no function.
+            """
+            return self._callable()(*args, **kwargs)
+
+    def _callable(self) -> Callable[..., Any]:
+        if self.function is None:
+            raise ConfigError(f"the tool {self.name!r} has no function that could run a call: pass function=")
+        return self.function
+
+    def bind(self, call: ToolCall) -> Callable[[], object]:
+        """Validates the arguments of a call and returns a function that runs it. Nothing has run yet.
+
+        Raises:
+            InvalidToolArgumentsError: they are not JSON or do not fit; the message is fit to be sent back to the model.
+            ConfigError: the tool has no function.
+        """
+        function = self._callable()
+        if self.model is not None:
+            read = call.parse_as(self.model)
+            if not self.spread:
+                return partial(function, read)
+            by_name = {info.alias or name: getattr(read, name) for name, info in self.model.model_fields.items()}
+            return partial(function, **by_name)
+        if call.error:
+            raise InvalidToolArgumentsError(f"invalid arguments for {call.name}: not a JSON object", call)
+        try:
+            signature(function).bind(**call.arguments)
+        except TypeError as exc:
+            raise InvalidToolArgumentsError(f"invalid arguments for {call.name}: {exc}", call) from exc
+        return partial(function, **call.arguments)
+
+    async def call(self, call: ToolCall) -> object:
+        """Runs a call with validated arguments, and returns what the function returns.
+
+        A plain function is called where it stands, on the event loop: so it may touch what the rest of the program
+        touches, and is never left running by a cancellation. One that blocks for long belongs into a thread, by
+        `in_thread(function)`.
+
+        Raises:
+            InvalidToolArgumentsError: the arguments do not fit; the message is fit to be sent back to the model.
+            ConfigError: the tool has no function.
+            Exception: what the function raises, as it is.
+        """
+        result = self.bind(call)()
+        return await result if isawaitable(result) else result
+
+
+@dataclass(slots=True)
+class _ToolJSON(PydanticField):
+    """A tool as JSON data."""
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    strict: bool | None = None
+    kind: str = "function"
+    cache: CacheMark = False
+    needs_approval: bool = False
+
+
+_WRITTEN = tuple(member.name for member in fields(_ToolJSON))
+_LOCAL = ("function", "model", "spread", "hosted")  # what there is in Python alone
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTool:
+    """A tool choice that forces a call of this tool.
+
+    Attributes:
+        hosted: what the tool is, if it is one that the provider runs or a custom one.
+    """
+
+    name: str
+    hosted: ServerTool | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedTools:
+    """A tool choice that allows only some of the tools; with the mode "required" one of them must be called."""
+
+    names: tuple[str, ...]
+    mode: Literal["auto", "required"] = "auto"
+
+
+# A pydantic model is a callable too.
+ToolLike: TypeAlias = Tool | ServerTool | Mapping[str, Any] | Callable[..., Any]
+ReadToolChoice: TypeAlias = Literal["auto", "none", "required"] | NamedTool | AllowedTools
+ToolChoice: TypeAlias = ReadToolChoice | HostedTool | Mapping[str, Any]
+
+
+def hosted_tool(value: ServerTool) -> Tool:
+    """Returns a tool that the provider runs, or a custom tool, as a `Tool`."""
+    function = value.function if isinstance(value, CustomTool | HostedTool) else None
+    return Tool(value.title, kind=value.kind, function=function, hosted=value)
+
+
+# Members of Gemini's tools, which have no type.
+_TYPELESS = re.compile("(google|url|code|file|enterprise|computer).*|retrieval", re.IGNORECASE)
+_PROVIDERS_OWN = ("allowed_callers", "defer_loading", "input_examples", "eager_input_streaming", "toolset_name")
+
+
+def _is_provider_tool(tool: Mapping[str, Any]) -> bool:
+    """Returns whether a dict is a tool in the words of its provider, and not a function."""
+    kind = tool.get("type")
+    if kind is not None:
+        return kind not in ("function", "builtin_function") and not did_you_mean(str(kind), ("function",))
+    if "input_schema" in tool and any(name in tool for name in _PROVIDERS_OWN):
+        return True
+    return "name" not in tool and len(tool) == 1 and all(_TYPELESS.fullmatch(str(name)) for name in tool)
+
+
+def read_tool(tool: Tool | ServerTool | Mapping[str, Any]) -> Tool:
+    """Reads a tool: a `Tool`, one that the provider runs, or a dict in the shape of either OpenAI API.
+
+    A dict that is no function is a tool in the words of its provider, as in `HostedTool`.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if isinstance(tool, Tool):
+        return tool
+    if isinstance(tool, ServerTool):
+        return hosted_tool(tool)
+    if not isinstance(tool, Mapping):
+        raise ConfigError(
+            f"a tool is a Tool, a typed function, a pydantic model or a dict, not {type(tool).__name__}: {tool!r}"
+        )
+    if _is_provider_tool(tool):
+        return hosted_tool(HostedTool(tool))
+    function = tool.get("function", tool)
+    kind = tool.get("type", "function")
+    if kind not in ("function", "builtin_function"):
+        raise ConfigError(f"the tool {dict(tool)!r:.120} has the type {kind!r}{did_you_mean(str(kind), ('function',))}")
+    if not isinstance(function, Mapping) or not function.get("name"):
+        raise ConfigError(
+            f'a tool needs the form {{"type": "function", "function": {{"name": ...}}}}, not {dict(tool)!r}'
+        )
+    _check_members(tool, function)
+    mark = tool.get("cache_control", function.get("cache_control"))
+    return Tool(
+        name=function["name"],
+        description=function.get("description") or "",
+        parameters=function.get("parameters") or {"type": "object", "properties": {}},
+        strict=function.get("strict"),
+        kind=kind,
+        cache=read_cache_control(mark, f"the tool {function['name']!r}: cache_control"),
+    )
+
+
+_MEMBERS: dict[str, tuple[type, str]] = {
+    "name": (str, "a string"),
+    "description": (str, "a string"),
+    "parameters": (Mapping, "a JSON schema"),
+    "strict": (bool, "true or false"),
+}
+_FOREIGN = {"input_schema": "parameters", "inputSchema": "parameters", "schema": "parameters", "desc": "description"}
+
+
+def _check_members(tool: Mapping[str, Any], function: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a member that would stay behind, or is of another type."""
+    where = f"the tool {function['name']!r}"
+    outer = set() if function is tool else tool.keys() - {"type", "function", "cache_control"}
+    for name in (*outer, *(name for name in function if name not in ("type", "cache_control"))):
+        if name not in _MEMBERS or name in outer:
+            hint = f" (did you mean {_FOREIGN[name]!r}?)" if name in _FOREIGN else did_you_mean(name, _MEMBERS)
+            raise ConfigError(
+                f"{where} has the member {name!r}{hint}: known are {', '.join(_MEMBERS)}; what only one provider has"
+                " goes into extra_body['tools'], with all the tools"
+            )
+        kind, word = _MEMBERS[name]
+        if not isinstance(function[name], kind) and (function[name] is not None or name == "name"):
+            raise ConfigError(f"{where}: {name} must be {word}, not {type(function[name]).__name__}")
+
+
+_CHOICE_WORDS = ("auto", "none", "any", "required", "function", "tool")  # those that some API has for functions
+
+
+def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
+    """Reads a tool choice in any spelling: Chat Completions nests the name under "function", Responses does not.
+
+    One in the provider's own words, as `HostedTool({"type": "mcp", "server_label": ...})`, is sent as it is.
+
+    Raises:
+        ConfigError: it is none of them, or names a tool that is not among `tools`.
+    """
+    if isinstance(choice, str) and choice in ("auto", "none", "required"):
+        return choice  # type: ignore[return-value]
+    tools = list(tools)
+    names, hosted = [tool.name for tool in tools], {tool.name: tool.hosted for tool in tools if tool.hosted}
+    read: ReadToolChoice
+    match choice:
+        case None:
+            return "auto"
+        case HostedTool():
+            return NamedTool(choice.title, hosted=choice)
+        case NamedTool() | AllowedTools():
+            read = choice
+        case {"type": "function", "function": {"name": str(name)}} | {"type": "function", "name": str(name)}:
+            read = NamedTool(name)
+        case {"type": "allowed_tools", "allowed_tools": Mapping() as allowed}:
+            read = _allowed_tools(allowed)
+        case {"type": "allowed_tools"}:
+            read = _allowed_tools(choice)
+        case {"type": str(kind)} if hosted and kind not in _CHOICE_WORDS:
+            return read_tool_choice(HostedTool(choice))
+        case _:
+            raise ConfigError(
+                f"tool_choice is 'auto', 'none', 'required', NamedTool(name), AllowedTools(names) or a dict of either"
+                f" API, not {choice!r}{_meant(choice, names)}"
+            )
+    if isinstance(read, AllowedTools):
+        allowed_names: Any = read.names
+        if isinstance(allowed_names, str) or not allowed_names:
+            raise ConfigError(f"AllowedTools takes a list of names with at least one in it, not {allowed_names!r}")
+        if read.mode not in ("auto", "required"):
+            raise ConfigError(f"the mode of AllowedTools is 'auto' or 'required', not {read.mode!r}")
+    for name in (read.name,) if isinstance(read, NamedTool) else read.names:
+        if names and name not in names:
+            hint = did_you_mean(str(name), names)
+            raise ConfigError(f"tool_choice names {name!r}{hint}, which is not among the tools: {', '.join(names)}")
+    return replace(read, hosted=hosted[read.name]) if isinstance(read, NamedTool) and read.name in hosted else read
+
+
+def _meant(choice: Any, names: list[str]) -> str:
+    """Returns a hint for a value that is not a tool choice."""
+    if isinstance(choice, str):
+        return (f" (did you mean NamedTool({choice!r})?)" if choice in names else "") or (
+            " (did you mean 'required'?)" if choice == "any" else did_you_mean(choice, ("auto", "none", "required"))
+        )
+    # Anthropic's form: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use
+    if isinstance(choice, Mapping) and choice.get("type") == "tool" and choice.get("name") in names:
+        return f" (did you mean NamedTool({choice['name']!r})?)"
+    return ""
+
+
+def _allowed_tools(choice: Mapping[str, Any]) -> AllowedTools:
+    mode, tools = choice.get("mode", "auto"), choice.get("tools")
+    if mode not in ("auto", "required") or not isinstance(tools, list) or not tools:
+        raise ConfigError(
+            f'allowed_tools needs a mode, "auto" or "required", and a list of tools, not {dict(choice)!r}'
+        )
+    return AllowedTools(tuple(read_tool(tool).name for tool in tools), mode)
+
+
+DecoratedFunction = TypeVar("DecoratedFunction", bound=Callable[..., Any])
+
+_MOST_SEEN = 256  # functions whose tools are kept
+
+
+@overload
+def tool(
+    function: DecoratedFunction,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool | None = None,
+    cache: CacheMark = False,
+    needs_approval: NeedsApproval = False,
+) -> Tool[DecoratedFunction]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool | None = None,
+    cache: CacheMark = False,
+    needs_approval: NeedsApproval = False,
+) -> Callable[[DecoratedFunction], Tool[DecoratedFunction]]: ...
+
+
+def tool(
+    function: DecoratedFunction | None = None,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool | None = None,
+    cache: CacheMark = False,
+    needs_approval: NeedsApproval = False,
+) -> Tool[DecoratedFunction] | Callable[[DecoratedFunction], Tool[DecoratedFunction]]:
+    """Makes a tool from a typed function, plain or async, or a pydantic model. Also a decorator, with or without
+    arguments.
+
+        @tool(name="weather")
+        async def get_weather(city: str) -> str: ...
+
+        await get_weather(city="Oslo")  # the function itself, as in a unit test
+
+    A parameter without a default is required; a parameter without a type accepts anything. Descriptions of the tool and
+    its parameters come from the docstring in Google's, NumPy's or Sphinx's style, if the package `docstring-parser` is
+    installed (the extra `tools`); without it, the whole docstring describes the tool.
+    `Annotated[int, Field(ge=1, description="...")]` says more, and wins over the docstring. What a `functools.partial`
+    gives by name is not shown to the model.
+
+    Args:
+        name: the name of the tool, if it is not the function's.
+        description: instead of the docstring's.
+        strict: whether the provider must hold the model to the schema, where it can.
+        cache: the tools up to this one are to be kept in the provider's cache; see `Message`.
+        needs_approval: `run_tools` pauses before a call until somebody has approved it; see `Tool`.
+
+    Raises:
+        ConfigError: a parameter can't be passed by name (`*args`, `**kwargs`, positional only), its type has no JSON
+            schema, or a class is no pydantic model.
+    """
+    if function is None:
+        options: dict[str, Any] = {"strict": strict, "cache": cache, "needs_approval": needs_approval}
+        return partial(tool, name=name, description=description, **options)
+    if not callable(function):
+        hint = f"; did you mean tool(name={function!r})?" if isinstance(function, str) else ""
+        raise ConfigError(f"tool() makes a tool from a function, not from {type(function).__name__}{hint}")
+    if isinstance(_inside_partial(function), type):
+        made = _tool_of_class(function, name=name, description=description, strict=strict)
+        return replace(made, cache=cache, needs_approval=needs_approval)
+    from pydantic import PydanticUserError
+
+    chosen = name or getattr(function.func if isinstance(function, partial) else function, "__name__", None)
+    if not chosen:
+        raise ConfigError(f"a tool needs a name: pass name=, because {function!r} has none")
+    about, of_parameters = _descriptions(function)
+    try:
+        model = _arguments(function, chosen)
+        made = Tool.from_model(model, name=chosen, strict=strict, function=function)
+    except (TypeError, NameError, PydanticUserError) as exc:
+        why = str(exc).partition(". Set ")[0]  # pydantic's advice is not for the caller
+        raise ConfigError(f"{chosen}: there is no JSON schema for its parameters: {why}") from exc
+    for parameter, text in of_parameters.items():
+        if parameter in made.parameters["properties"]:
+            made.parameters["properties"][parameter].setdefault("description", text)
+    chosen_about = about if description is None else description
+    return replace(made, description=chosen_about, spread=True, cache=cache, needs_approval=needs_approval)
+
+
+def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:
+    """Returns a list of tools, each given in any accepted spelling. Raises ConfigError for anything else."""
+    if given is None or given == ():
+        return ()
+    if isinstance(given, str | Tool | ServerTool | Mapping) or callable(given):
+        raise ConfigError("tools is a list of tools: this is a single one")
+    return tuple(as_tool(tool) for tool in given)
+
+
+def as_tool(given: ToolLike) -> Tool:
+    """Returns a tool from a `Tool`, a typed function, a pydantic model, a tool that the provider runs, or a dict.
+
+    Raises:
+        ConfigError: it is something else, or there is no JSON schema for it.
+    """
+    if isinstance(given, Tool | ServerTool):
+        return read_tool(given)
+    if isinstance(given, type):
+        return _tool_of_class(given)
+    plain = given.__func__ if isinstance(given, MethodType) and given.__doc__ else given  # a doc may be inherited
+    if isinstance(plain, FunctionType) and callable(given) and not plain.__dict__:
+        return _tool_of(given, plain)
+    return tool(given) if callable(given) else read_tool(given)
+
+
+def _tool_of_class(given: Any, **options: Any) -> Tool:
+    """Returns the tool of a pydantic model. Raises ConfigError for another class, or a partial of one."""
+    if not (isinstance(given, type) and hasattr(given, "model_json_schema")):
+        name = _inside_partial(given).__name__
+        raise ConfigError(f"the class {name} is no tool: a pydantic model is one, and a typed function")
+    return Tool.from_model(given, **options)
+
+
+class _Seen(NamedTuple):
+    """The tool of a function, and what it was made of beside the code."""
+
+    made_of: tuple[object, ...]
+    hints: dict[str, object]
+    tool: Tool
+
+
+_seen: dict[tuple[CodeType, bool], _Seen] = {}  # without the functions themselves, which may be made for one request
+
+
+def _tool_of(function: Callable[..., Any], plain: FunctionType) -> Tool:
+    """Returns the tool of a function, which is made once: its schema takes longer than the rest of a request.
+
+    Args:
+        plain: the function itself, or the one in a method.
+    """
+    code = plain.__code__, function is plain
+    made_of = plain.__globals__, plain.__name__, plain.__doc__, plain.__defaults__, plain.__kwdefaults__
+    try:
+        found = get_type_hints(plain, include_extras=True)
+    except (TypeError, NameError):
+        return tool(function)  # which says what is wrong
+    hints = {name: _comparable(hint) for name, hint in found.items()}
+    seen = _seen.get(code)
+    if seen is None or not all(map(is_, seen.made_of, made_of)) or seen.hints != hints:
+        if len(_seen) >= _MOST_SEEN:
+            _seen.clear()
+        seen = _seen[code] = _Seen(made_of, hints, replace(tool(function), function=None))
+    return replace(seen.tool, function=function)
+
+
+def _comparable(hint: Any) -> object:
+    """Returns a type hint as a value that is equal only to that of the same hint.
+
+    A `Field` is equal to itself alone, and a hint that is a string makes another one each time. 1 is equal to 1.0 and
+    to True, which are written otherwise.
+    """
+    from pydantic.fields import FieldInfo
+
+    if arguments := get_args(hint):
+        return [get_origin(hint), *map(_comparable, arguments)]
+    return repr(hint) if isinstance(hint, FieldInfo) else (repr(hint), hint)
+
+
+def _arguments(function: Callable[..., Any], name: str) -> type[BaseModel]:
+    from pydantic import ConfigDict, Field, create_model
+
+    fields: dict[str, Any] = {}
+    hints = get_type_hints(_defined(function), include_extras=True)
+    given = function.keywords if isinstance(function, partial) else {}
+    parameters = [one for one in signature(function).parameters.values() if one.name not in given]
+    for number, parameter in enumerate(parameters):
+        if parameter.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
+            raise ConfigError(f"{name}: the parameter {parameter} can't be given by name, as models do")
+        default = ... if parameter.default is Parameter.empty else parameter.default
+        # Under an alias, because not every name of a parameter can be the name of a field (`schema`, `_x`).
+        said = Field(default, alias=parameter.name)
+        fields[f"parameter_{number}"] = (hints.get(parameter.name, Any), said)
+    return create_model(name, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields)
+
+
+def _defined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function with the types and the docstring, inside a partial or a callable object."""
+    function = _inside_partial(function)
+    return function if isroutine(function) else function.__call__  # type: ignore[operator]
+
+
+def _inside_partial(function: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
+def _descriptions(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """Returns what the docstring says about the function and about each of its parameters."""
+    text = getdoc(_defined(function)) or ""
+    try:
+        from docstring_parser import ParseError, parse
+    except ImportError:
+        return text, {}
+    try:
+        read = parse(text)
+    except ParseError:
+        return text, {}
+    of_parameters = {
+        name.strip().lstrip("*"): " ".join(parameter.description.split())
+        for parameter in read.params
+        for name in parameter.arg_name.split(",")
+        if parameter.description
+    }
+    return (read.description or "").strip() if read.meta else text, of_parameters

@@ -1,0 +1,60 @@
+"""Token counts of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .pydantic_support import PydanticField
+
+
+@dataclass(frozen=True, slots=True)
+class Usage(PydanticField):
+    """Token counts as the server sent them, never estimated; None where it sent none.
+
+    Usages of several answers can be added: `first.usage + second.usage`. The sum has no `raw`.
+
+    Attributes:
+        cached_tokens: how many of `input_tokens` were read from the provider's cache.
+        cache_write_tokens: how many of `input_tokens` were written to it.
+        reasoning_tokens: how many of `output_tokens` were reasoning.
+        raw: the usage object as sent.
+        tools: how many requests the provider's own tools made, by the kind of tool.
+        details: the counts of the server that have no field here, as parts of the ones above unless their name says
+            otherwise: `input_audio_tokens`, `output_image_tokens`, `accepted_prediction_tokens`,
+            `cache_write_1h_tokens`, `tool_use_input_tokens` and others.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    tools: Mapping[str, int] = field(default_factory=dict)
+    details: Mapping[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: Usage) -> Usage:
+        if not isinstance(other, Usage):
+            return NotImplemented
+        return Usage(
+            input_tokens=_sum(self.input_tokens, other.input_tokens),
+            output_tokens=_sum(self.output_tokens, other.output_tokens),
+            total_tokens=_sum(self.total_tokens, other.total_tokens),
+            cached_tokens=_sum(self.cached_tokens, other.cached_tokens),
+            reasoning_tokens=_sum(self.reasoning_tokens, other.reasoning_tokens),
+            cache_write_tokens=_sum(self.cache_write_tokens, other.cache_write_tokens),
+            tools=_sums(self.tools, other.tools),
+            details=_sums(self.details, other.details),
+        )
+
+
+def _sums(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+    return {name: first.get(name, 0) + second.get(name, 0) for name in {**first, **second}}
+
+
+def _sum(first: int | None, second: int | None) -> int | None:
+    """The sum of two counts; a count that was not sent adds nothing to one that was."""
+    return first if second is None else second if first is None else first + second

@@ -1,0 +1,63 @@
+"""Names of machines, URLs without secrets, and references to environment variables in settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from ipaddress import ip_address
+
+
+@lru_cache(maxsize=64)
+def is_loopback(host: str) -> bool:
+    """Returns whether a name or an address is this machine's own.
+
+    >>> [is_loopback(host) for host in ("localhost", "app.localhost", "127.0.0.1", "::1", "example.com")]
+    [True, True, True, True, False]
+    """
+    if host == "localhost" or host.endswith(".localhost"):  # RFC 6761: never asked of a name server
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+# References to environment variables in settings, as in `"https://${GATEWAY}/v1"`, and URLs without secrets.
+# Variables are read when a request is made and not before, so that a profile that is printed holds none of their
+# values.
+
+_REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")  # "$${NAME}" is a plain "${NAME}"
+
+
+def variable_names(text: str) -> list[str]:
+    """Returns the names of the variables that a text refers to.
+
+    >>> referenced("https://${HOST}:${PORT}/$${v1}")
+    ['HOST', 'PORT']
+    """
+    return [variable for escaped, variable in _REFERENCE.findall(text) if not escaped]
+
+
+def expand_variables(text: str, value_of: Callable[[str], str]) -> str:
+    """Returns a text with its references replaced.
+
+    >>> filled("https://${HOST}/$${v1}", {"HOST": "example.com"}.__getitem__)
+    'https://example.com/${v1}'
+    """
+    return _REFERENCE.sub(lambda found: found[0][1:] if found[1] else value_of(found[2]), text)
+
+
+def check_references(text: str) -> None:
+    """Raises ValueError for a malformed reference. The error does not quote the text, which may be a secret."""
+    if "${" in _REFERENCE.sub("", text):
+        raise ValueError('a reference is written "${NAME}", with letters, digits and _')
+
+
+def shown_url(url: str) -> str:
+    """Returns a URL without its password and its query, which may hold a key.
+
+    >>> shown_url("https://me:password@example.com/v1?key=secret")
+    'https://***@example.com/v1?***'
+    """
+    return re.sub(r"\?.*", "?***", re.sub(r"//[^/?#]*@", "//***@", url))
