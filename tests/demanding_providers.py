@@ -14,12 +14,12 @@ from typing import Any
 import httpx
 
 from streamfold import Provider, Usage
-from streamfold.adapters.anthropic import AnthropicSerializer
-from streamfold.adapters.chat import ChatSerializer
-from streamfold.adapters.gemini import GeminiSerializer
-from streamfold.adapters.responses import ResponsesSerializer
-from streamfold.adapters.serializing import StreamSerializer
 from streamfold.deltas import Delta, Finish, ReasoningDelta, TextDelta
+from streamfold.serving import StreamSerializer
+from streamfold.serving.anthropic import AnthropicSerializer
+from streamfold.serving.chat import ChatSerializer
+from streamfold.serving.gemini import GeminiSerializer
+from streamfold.serving.responses import ResponsesSerializer
 from streamfold.types import ExtraPart, ToolCallDelta
 
 TURNS = 3

@@ -14,14 +14,14 @@ from typing import Any, get_args
 from folding import fold_chunks
 from sdks import openai
 from streamfold import Reply, StreamChunk, Usage
-from streamfold.adapters.anthropic import AnthropicSerializer
-from streamfold.adapters.chat.serializer import ChatSerializer
-from streamfold.adapters.gemini import GeminiSerializer
-from streamfold.adapters.responses.serializer import ResponsesSerializer
-from streamfold.adapters.serializing.reply_deltas import chunk_deltas, end_deltas, reply_deltas
-from streamfold.adapters.serializing.stream_serializer import StreamSerializer
 from streamfold.deltas import Delta
 from streamfold.jsontext.parsing import join_surrogates
+from streamfold.serving.anthropic import AnthropicSerializer
+from streamfold.serving.chat.serializer import ChatSerializer
+from streamfold.serving.gemini import GeminiSerializer
+from streamfold.serving.reply_deltas import chunk_deltas, end_deltas, reply_deltas
+from streamfold.serving.responses.serializer import ResponsesSerializer
+from streamfold.serving.stream_serializer import StreamSerializer
 
 APIS = ("chat", "responses")
 

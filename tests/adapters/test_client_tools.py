@@ -15,15 +15,15 @@ from mirror import check_response_events, emit, emitter, openai_response, payloa
 from scale import examples
 from streamfold import ConfigError, NamedTool
 from streamfold.adapters.chat import ChatAdapter
-from streamfold.adapters.responses import (
+from streamfold.deltas import Finish, TextDelta, ToolCallDelta
+from streamfold.serving.responses import (
     BUILT_IN,
     ClientTool,
     FunctionRequest,
     parse_responses_as_functions,
     parse_responses_request,
 )
-from streamfold.adapters.responses.tools_as_functions import OTHER_ITEMS
-from streamfold.deltas import Finish, TextDelta, ToolCallDelta
+from streamfold.serving.responses.tools_as_functions import OTHER_ITEMS
 from tables import each_row
 
 PATCH = '*** Begin Patch\n*** Update File: a.txt\n@@\n-"blue"\n+grün\n*** End Patch'

@@ -24,8 +24,6 @@ from streamfold import (
     UpstreamError,
     Usage,
 )
-from streamfold.adapters.chat.serializer import ChatSerializer
-from streamfold.adapters.serializing.reply_deltas import error_delta
 from streamfold.deltas import (
     Delta,
     ExtraPart,
@@ -40,6 +38,8 @@ from streamfold.deltas import (
     Warn,
 )
 from streamfold.errors import ErrorInfo
+from streamfold.serving.chat.serializer import ChatSerializer
+from streamfold.serving.reply_deltas import error_delta
 from tables import each_row
 
 

@@ -20,7 +20,6 @@ from mirror import (
 )
 from sdks import openai
 from streamfold import Reply, ToolCall, Usage
-from streamfold.adapters.responses.serializer import ResponsesSerializer
 from streamfold.deltas import (
     Delta,
     ExtraPart,
@@ -34,6 +33,7 @@ from streamfold.deltas import (
     ToolCallDelta,
 )
 from streamfold.errors import ErrorInfo
+from streamfold.serving.responses.serializer import ResponsesSerializer
 from tables import each_row
 
 STOP = Finish("stop", "stop")

@@ -32,11 +32,11 @@ from mirror import (
 )
 from planned_calls import planned_calls
 from streamfold import Reply, StreamChunk, StreamDecoder, StreamError, UpstreamError, Usage
-from streamfold.adapters.responses.serializer import ResponsesSerializer
-from streamfold.adapters.serializing.reply_deltas import chunk_deltas, error_delta
-from streamfold.adapters.serializing.stream_serializer import json_text
 from streamfold.deltas import Delta, Finish, Meta, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
 from streamfold.recording import Recording
+from streamfold.serving.reply_deltas import chunk_deltas, error_delta
+from streamfold.serving.responses.serializer import ResponsesSerializer
+from streamfold.serving.stream_serializer import json_text
 from tables import each_row
 
 FOLDER = Path(__file__).parents[2] / "fixtures"
@@ -262,7 +262,7 @@ def test_a_recorded_answer_as_one_body(name: str) -> None:
 
 
 def emit_into(made: ResponsesSerializer, reply: Reply) -> None:
-    from streamfold.adapters.serializing.reply_deltas import reply_deltas
+    from streamfold.serving.reply_deltas import reply_deltas
 
     made.feed_all(reply_deltas(reply))
     made.finish()

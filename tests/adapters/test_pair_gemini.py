@@ -20,10 +20,11 @@ from mirror import payloads, read
 from planned_calls import PlannedCall, planned_calls
 from sdks import genai
 from streamfold import Reply, ReplyWarning, StreamDecoder, UpstreamError, Usage
-from streamfold.adapters.gemini import GeminiSerializer, gemini_error_body, read_google_error
-from streamfold.adapters.serializing import end_deltas
+from streamfold.adapters.gemini import gemini_error_body, read_google_error
 from streamfold.deltas import Delta, Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
 from streamfold.errors import ErrorInfo
+from streamfold.serving import end_deltas
+from streamfold.serving.gemini import GeminiSerializer
 from streamfold.types import ExtraPart, ToolCallDelta
 from tables import each_row
 

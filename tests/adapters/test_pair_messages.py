@@ -20,10 +20,10 @@ from mirror import payloads, read, whole
 from planned_calls import PlannedCall, planned_calls
 from sdks import anthropic
 from streamfold import Reply, ReplyWarning, StreamDecoder, ToolCall, Usage
-from streamfold.adapters.anthropic import AnthropicSerializer, anthropic_error_body
-from streamfold.adapters.serializing import DeltaOrder, ReplyWriter, end_deltas
 from streamfold.deltas import Delta, Failure, Finish, ReasoningDelta, TextDelta
 from streamfold.errors import ErrorInfo
+from streamfold.serving import DeltaOrder, ReplyWriter, end_deltas
+from streamfold.serving.anthropic import AnthropicSerializer, anthropic_error_body
 from streamfold.types import ExtraPart, ToolCallDelta
 from tables import each_row
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from conversation_strategies import conversation
 from scale import examples, pick
 from streamfold import AllowedTools, ConfigError, NamedTool
-from streamfold.adapters.gemini import GeminiAdapter, GeminiQuirks, parse_gemini_request
+from streamfold.adapters.gemini import GeminiAdapter, GeminiQuirks
 from streamfold.requests import Request, ResponseFormat
 from streamfold.requests.schema import from_openapi, openapi_subset
+from streamfold.serving.gemini import parse_gemini_request
 from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
 from tables import each_row
 

@@ -25,12 +25,12 @@ from streamfold import (
     user,
 )
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
-from streamfold.adapters.chat.parse import parse_chat_request as parse_chat
-from streamfold.adapters.chat.parse import wants_usage
-from streamfold.adapters.openai_request import wants_stream
 from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
-from streamfold.adapters.responses.parse import parse_responses_request as parse_responses
 from streamfold.requests import Options, Request, ResponseFormat
+from streamfold.serving.chat.request import parse_chat_request as parse_chat
+from streamfold.serving.chat.request import wants_usage
+from streamfold.serving.request_parsing import wants_stream
+from streamfold.serving.responses.request import parse_responses_request as parse_responses
 from streamfold.types import AudioPart, FilePart, ImagePart, TextPart
 from tables import each_row
 

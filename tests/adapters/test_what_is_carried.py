@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from streamfold import ConfigError, Limits, Message, Provider, Reply, StreamDecoder, ToolCall, image, tool_result, user
-from streamfold.adapters.anthropic import AnthropicSerializer
-from streamfold.adapters.serializing.reply_deltas import reply_deltas
+from streamfold.serving.anthropic import AnthropicSerializer
+from streamfold.serving.reply_deltas import reply_deltas
 
 CHECKS = [{"id": "sc_1", "code": "malicious_instructions", "message": "Look at this."}]
 ACTION = {

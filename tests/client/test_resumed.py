@@ -13,8 +13,8 @@ import pytest
 from scale import pick
 from servers import END, STREAM, Connection, framed, sends, serving
 from streamfold import Hooks, IncompleteStreamError, Provider, Reply, StreamfoldError
-from streamfold.adapters.responses import ResponsesSerializer
 from streamfold.deltas import Finish, ReasoningDelta, TextDelta
+from streamfold.serving.responses import ResponsesSerializer
 from streamfold.types import ToolCallDelta, Usage
 from tables import each_row
 

@@ -11,8 +11,8 @@ import pytest
 
 from folding import assert_any_cut, event
 from streamfold import Cost, StreamDecoder, Usage
-from streamfold.adapters.anthropic import AnthropicSerializer
 from streamfold.deltas import Finish, TextDelta
+from streamfold.serving.anthropic import AnthropicSerializer
 from streamfold.types import Prices
 from tables import each_row
 

@@ -10,7 +10,7 @@ import pytest
 from folding import DONE, call, chunk, entry, event, fin, text
 from gateways import MESSAGES, behind
 from mirror import payloads, read
-from streamfold.adapters.anthropic.parse import parse_anthropic_request as parse_messages
+from streamfold.serving.anthropic.request import parse_anthropic_request as parse_messages
 from tables import each_row
 
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")

@@ -15,8 +15,8 @@ from gateways import CHAT, MESSAGES, RESPONSES, client_of, served
 from scale import pick
 from sdks import anthropic, openai
 from streamfold import Provider
-from streamfold.adapters.chat import ChatSerializer
 from streamfold.deltas import Finish, ReasoningDelta, TextDelta
+from streamfold.serving.chat import ChatSerializer
 from streamfold_gateway import gateway
 from tables import each_row
 

@@ -13,11 +13,11 @@ import pytest
 from folding import DONE, fin, text
 from gateways import RESPONSES, client_of
 from servers import END, STREAM, Connection, framed, serving
-from streamfold.adapters.responses import ResponsesSerializer
-from streamfold.adapters.serializing import ReplyWriter
 from streamfold.deltas import Finish, ReasoningDelta, StreamEnd, TextDelta
 from streamfold.engine.accumulator import StreamAccumulator
 from streamfold.errors import ErrorInfo
+from streamfold.serving import ReplyWriter
+from streamfold.serving.responses import ResponsesSerializer
 from streamfold.stores import MemoryStore, Retention
 from streamfold.types import ToolCallDelta
 from streamfold_gateway import gateway

@@ -18,8 +18,8 @@ from anyio.abc import Process
 from folding import DONE, fin, text
 from gateways import RESPONSES, is_listening
 from servers import END, STREAM, Connection, framed, serving
-from streamfold.adapters.chat import ChatSerializer
 from streamfold.deltas import TextDelta
+from streamfold.serving.chat import ChatSerializer
 
 pytestmark = pytest.mark.one_loop  # The gateway is a process of its own: one event loop for its client is enough
 

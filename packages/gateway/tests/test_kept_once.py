@@ -15,8 +15,8 @@ import pytest
 from folding import DONE, fin, text
 from gateways import RESPONSES, client_of
 from servers import END, STREAM, Connection, framed, serving
-from streamfold.adapters.responses import serializer
 from streamfold.jsontext import parse_object
+from streamfold.serving.responses import serializer
 from streamfold.stores import Store
 from streamfold_gateway import Gateway, gateway
 

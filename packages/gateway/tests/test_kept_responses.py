@@ -18,9 +18,9 @@ from scale import pick
 from sdks import openai
 from servers import END, STREAM, Connection, framed, serving
 from streamfold import StreamDecoder
-from streamfold.adapters.chat import ChatSerializer
 from streamfold.deltas import Finish, ReasoningDelta, TextDelta
 from streamfold.errors import ErrorInfo
+from streamfold.serving.chat import ChatSerializer
 from streamfold.stores import MemoryStore
 from streamfold.types import ToolCallDelta, Usage
 from streamfold_gateway import gateway

@@ -15,7 +15,7 @@ from folding import DONE, fin, text
 from gateways import RESPONSES, asking, client_of
 from processes import free_port
 from servers import END, STREAM, Connection, framed, serving
-from streamfold.adapters.responses import ResponsesSerializer
+from streamfold.serving.responses import ResponsesSerializer
 from streamfold.stores import MemoryStore, SQLiteStore
 from streamfold_gateway import gateway
 from streamfold_gateway.stored_responses import ResponseStore

@@ -39,11 +39,11 @@ from streamfold import (
     tool_result,
     user,
 )
-from streamfold.adapters.anthropic import parse_anthropic_request
-from streamfold.adapters.chat.parse import parse_chat_request as parse_chat
-from streamfold.adapters.gemini import parse_gemini_request
-from streamfold.adapters.responses.parse import parse_responses_request as parse_responses
 from streamfold.requests import Request
+from streamfold.serving.anthropic import parse_anthropic_request
+from streamfold.serving.chat.request import parse_chat_request as parse_chat
+from streamfold.serving.gemini import parse_gemini_request
+from streamfold.serving.responses.request import parse_responses_request as parse_responses
 from streamfold.testing import call, fail, finish, say, think, usage
 from streamfold.types import ImagePart, TextPart
 from tables import each_row

@@ -10,10 +10,10 @@ from folding import DONE, call, chunk, entry, fin
 from mirror import check_response_events, emit, emit_chunks, payloads, read, types
 from mirror import whole as whole_body
 from streamfold import ConfigError, NamedTool, StreamDecoder, Tool
-from streamfold.adapters.chat.parse import parse_chat_request as parse_chat
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
-from streamfold.adapters.responses.parse import parse_responses_request as parse_responses
 from streamfold.deltas import Delta, Finish, TextDelta, ToolCallDelta
+from streamfold.serving.chat.request import parse_chat_request as parse_chat
+from streamfold.serving.responses.request import parse_responses_request as parse_responses
 
 NAMED = NamedTool("get_weather")
 CALLED = Finish("tool_calls", "stop")

@@ -17,10 +17,11 @@ from typing import Any, Self
 
 import httpx
 
-from streamfold.adapters.chat import ChatQuirks, ChatSerializer
+from streamfold.adapters.chat import ChatQuirks
 from streamfold.deltas import Delta, Finish, ReasoningDelta, TextDelta
 from streamfold.faults import Fault
 from streamfold.recording import FaultTransport
+from streamfold.serving.chat import ChatSerializer
 from streamfold.types import ToolCallDelta, Usage
 
 MODELS = {"object": "list", "data": [{"id": "patient-1", "object": "model", "max_model_len": 4096}]}

@@ -14,7 +14,7 @@ from folding import random_cut
 from made_hosted import MAKERS
 from mirror import emitter, read
 from streamfold import HostedPart, Message, Provider, Reply, StreamDecoder, user
-from streamfold.adapters.serializing.reply_deltas import reply_deltas
+from streamfold.serving.reply_deltas import reply_deltas
 from streamfold_repair.rewriter import StreamRewriter
 from streamfold_repair.stream_repair import RepairSettings
 

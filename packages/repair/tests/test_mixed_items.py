@@ -15,7 +15,7 @@ from made_hosted import responses_stream
 from mirror import emit, emitter, payloads, read
 from streamfold import Reply, StreamDecoder
 from streamfold.adapters.chat import ChatAdapter
-from streamfold.adapters.serializing.reply_deltas import has_items, reply_deltas
+from streamfold.serving.reply_deltas import has_items, reply_deltas
 from streamfold_repair.rewriter import StreamRewriter
 
 WORDS = ("Hi ", "née ", "👋🏽 ", "\u2028", "\n\n", "e\u0301", "12 °C. ")

@@ -22,9 +22,9 @@ from mirror import payloads, read
 from repaired_clients import MESSAGES, ask, openai_client
 from sdks import anthropic, openai
 from streamfold import ConfigError, Limits, ProtocolError
-from streamfold.adapters.chat import ChatSerializer
-from streamfold.adapters.responses import ResponsesSerializer
 from streamfold.recording import Recording
+from streamfold.serving.chat import ChatSerializer
+from streamfold.serving.responses import ResponsesSerializer
 from streamfold_repair import httpx2 as over_httpx2
 from streamfold_repair.httpx import Repaired, RepairTransport
 from streamfold_repair.rewriter import StreamRewriter

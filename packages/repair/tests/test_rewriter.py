@@ -15,8 +15,8 @@ import scale
 from folding import DONE, call, chunk, entry, event, fin, fragments, random_cut, text
 from mirror import emitter, looks_whole, open_calls, payloads, read, written_calls
 from streamfold import IncompleteStreamError, ProtocolError, Reply, StreamDecoder, StreamError, Tool, UpstreamError
-from streamfold.adapters.responses import ClientTool, ResponsesSerializer
 from streamfold.recording import Recording
+from streamfold.serving.responses import ClientTool, ResponsesSerializer
 from streamfold_repair.rewriter import StreamRewriter
 from streamfold_repair.stream_repair import RepairSettings
 from tables import each_row

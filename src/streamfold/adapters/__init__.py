@@ -26,16 +26,6 @@ from ..public_names import set_public_module
 from ..requests import HistoryRules, Request, Rules
 from ..types import ExtraPart, ToolCallDelta
 from .base import Adapter, EndpointInfo, Framing, adapter_by_path, find_adapter
-from .client_members import (
-    CHAT_MEMBERS,
-    GEMINI_MEMBERS,
-    MESSAGES_MEMBERS,
-    RESPONSES_MEMBERS,
-    Known,
-    MemberFilter,
-    chooses_destination,
-)
-from .openai_request import wants_stream
 from .prepared_request import PreparedRequest
 
 __all__ = [  # what an adapter of another package is written with

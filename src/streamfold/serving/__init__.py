@@ -13,54 +13,11 @@ the form of each API too: `openai_error_body`, `anthropic_error_body`, `gemini_e
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
-from ..adapters import (
-    CHAT_MEMBERS,
-    GEMINI_MEMBERS,
-    MESSAGES_MEMBERS,
-    RESPONSES_MEMBERS,
-    MemberFilter,
-    chooses_destination,
-    wants_stream,
-)
-from ..adapters import Known as KnownMembers
 from ..adapters.anthropic import STOP_REASONS as ANTHROPIC_STOP_REASONS
-from ..adapters.anthropic import AnthropicSerializer, anthropic_error_body, parse_anthropic_request
 from ..adapters.chat import REASONING as CHAT_REASONING_MEMBERS
-from ..adapters.chat import ChatSerializer, parse_chat_request, wants_usage
-from ..adapters.gemini import Framing as GeminiFraming
-from ..adapters.gemini import GeminiSerializer, camel_case, gemini_error_body, parse_gemini_request
-from ..adapters.responses import PART_KINDS as RESPONSES_PART_KINDS
+from ..adapters.gemini import gemini_error_body
 from ..adapters.responses import TEXT_EVENTS as RESPONSES_TEXT_EVENTS
-from ..adapters.responses import (
-    ClientTools,
-    ResponsesSerializer,
-    SerializedEvent,
-    has_only_function_tools,
-    new_response_object,
-    parse_responses_as_functions,
-    parse_responses_request,
-)
-from ..adapters.responses import PartKind as ResponsesPartKind
 from ..adapters.responses import TextEvent as ResponsesTextEvent
-from ..adapters.serializing import (
-    AnswerWriter,
-    DeltaOrder,
-    ReplyWriter,
-    SerializedCall,
-    SerializerArguments,
-    StreamSerializer,
-    end_deltas,
-    error_delta,
-    has_items,
-    is_complete_object,
-    json_text,
-    keep_call_kinds,
-    openai_error_body,
-    reply_deltas,
-    without_non_finite,
-)
-from ..adapters.serializing import comment as sse_comment
-from ..adapters.serializing import event as sse_event
 from ..jsontext import canonical_json, parse_object, replace_non_finite
 from ..public_names import set_public_module
 from ..requests import CONTINUE_PROMPT, GO_ON_MESSAGE, ObjectReader, is_blank_message
@@ -74,9 +31,46 @@ from ..types import (
     to_base64,
     tool_result_content,
 )
+from .anthropic.request import parse_anthropic_request
+from .anthropic.serializer import AnthropicSerializer, anthropic_error_body
+from .chat.request import parse_chat_request, wants_usage
+from .chat.serializer import ChatSerializer
+from .client_members import (
+    CHAT_MEMBERS,
+    GEMINI_MEMBERS,
+    MESSAGES_MEMBERS,
+    RESPONSES_MEMBERS,
+    MemberFilter,
+    chooses_destination,
+)
+from .client_members import Known as KnownMembers
 from .conversations import parse_messages, serialize_messages
 from .formats import ApiFormat, Serialized
+from .gemini.camel_case import camel_case
+from .gemini.request import parse_gemini_request
+from .gemini.serializer import Framing as GeminiFraming
+from .gemini.serializer import GeminiSerializer
 from .replies import parse_reply, serialize_reply, serialize_stream
+from .reply_deltas import end_deltas, error_delta, has_items, keep_call_kinds, reply_deltas, without_non_finite
+from .reply_writer import DeltaOrder, ReplyWriter
+from .request_parsing import wants_stream
+from .responses.items import PART_KINDS as RESPONSES_PART_KINDS
+from .responses.items import PartKind as ResponsesPartKind
+from .responses.request import parse_responses_as_functions, parse_responses_request
+from .responses.serializer import ResponsesSerializer, SerializedEvent, new_response_object
+from .responses.tools_as_functions import ClientTools, has_only_function_tools
+from .stream_serializer import (
+    AnswerWriter,
+    SerializedCall,
+    SerializerArguments,
+    StreamSerializer,
+    comment,
+    is_complete_object,
+    json_text,
+    openai_error_body,
+)
+from .stream_serializer import comment as sse_comment
+from .stream_serializer import event as sse_event
 
 __all__ = [
     "ANTHROPIC_STOP_REASONS",

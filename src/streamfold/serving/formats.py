@@ -8,16 +8,20 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from ..adapters import Adapter
-from ..adapters.anthropic import AnthropicAdapter, AnthropicQuirks, AnthropicSerializer
-from ..adapters.anthropic import parse_conversation as parse_anthropic
-from ..adapters.chat import ChatAdapter, ChatQuirks, ChatSerializer
-from ..adapters.gemini import GeminiAdapter, GeminiQuirks, GeminiSerializer
-from ..adapters.gemini import parse_conversation as parse_gemini
-from ..adapters.responses import ResponsesAdapter, ResponsesSerializer
-from ..adapters.serializing import StreamSerializer
+from ..adapters.anthropic import AnthropicAdapter, AnthropicQuirks
+from ..adapters.chat import ChatAdapter, ChatQuirks
+from ..adapters.gemini import GeminiAdapter, GeminiQuirks
+from ..adapters.responses import ResponsesAdapter
 from ..errors import ConfigError, did_you_mean
 from ..requests import read_messages
 from ..types import Message, ReplyWarning, system
+from .anthropic.request import parse_conversation as parse_anthropic
+from .anthropic.serializer import AnthropicSerializer
+from .chat.serializer import ChatSerializer
+from .gemini.request import parse_conversation as parse_gemini
+from .gemini.serializer import GeminiSerializer
+from .responses.serializer import ResponsesSerializer
+from .stream_serializer import StreamSerializer
 
 ApiFormat: TypeAlias = Literal["chat", "responses", "anthropic", "gemini"]
 

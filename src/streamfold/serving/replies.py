@@ -8,20 +8,14 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
 from typing import Any, Protocol
 from uuid import uuid4
 
-from ..adapters.serializing import (
-    DeltaOrder,
-    ReplyWriter,
-    StreamSerializer,
-    end_deltas,
-    has_items,
-    keep_call_kinds,
-    without_non_finite,
-)
 from ..deltas import Meta
 from ..engine import SSEDecoder, StreamDecoder
 from ..errors import APIError
 from ..types import Reply, StreamChunk
 from .formats import ApiFormat, Serialized, find_format
+from .reply_deltas import end_deltas, has_items, keep_call_kinds, without_non_finite
+from .reply_writer import DeltaOrder, ReplyWriter
+from .stream_serializer import StreamSerializer
 
 
 class _AnswerStream(AsyncIterable[StreamChunk], Protocol):

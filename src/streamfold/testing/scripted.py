@@ -13,17 +13,19 @@ from typing import Any, Literal, NoReturn, TypeAlias, Unpack
 import anyio
 import httpx
 
-from ..adapters.anthropic import STOP_REASONS, AnthropicSerializer, anthropic_error_body
-from ..adapters.chat import ChatSerializer
-from ..adapters.gemini import FINISH_REASONS, OTHER_REASONS, SIGNATURE, GeminiSerializer, gemini_error_body
-from ..adapters.responses import ResponsesSerializer
-from ..adapters.serializing import StreamSerializer, comment, openai_error_body
+from ..adapters.anthropic import STOP_REASONS
+from ..adapters.gemini import FINISH_REASONS, OTHER_REASONS, SIGNATURE, gemini_error_body
 from ..client import Hooks
 from ..config import ProviderConfig
 from ..deltas import Delta, Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
 from ..errors import ConfigError, ErrorInfo
 from ..recording import Cut, Recording, ReplayTransport
 from ..requests import Request
+from ..serving import StreamSerializer, comment, openai_error_body
+from ..serving.anthropic import AnthropicSerializer, anthropic_error_body
+from ..serving.chat import ChatSerializer
+from ..serving.gemini import GeminiSerializer
+from ..serving.responses import ResponsesSerializer
 from ..types import ExtraPart, ToolCallDelta, Usage
 from .doubles import ProviderDouble, ScriptError, SentRequest, replaced_profile
 from .script import Answer, Fail, Pause, ScriptedTurn, Step, StopReason, ToolCallStep, read_answer

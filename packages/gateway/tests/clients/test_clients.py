@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from streamfold.adapters.anthropic.opaque_data import unpack_call_id  # ids that the Messages API has no letters for
 from streamfold.recording import Recording
+from streamfold.serving.anthropic.opaque_data import unpack_call_id  # ids that the Messages API has no letters for
 from tables import each_row
 
 FIXTURES = Path(__file__).parents[4] / "fixtures"

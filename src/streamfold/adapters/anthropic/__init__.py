@@ -2,5 +2,4 @@
 
 from .adapter import AnthropicAdapter, AnthropicQuirks
 from .decode import STOP_REASONS, AnthropicEventReader
-from .parse import parse_anthropic_request, parse_conversation
-from .serializer import AnthropicSerializer, anthropic_error_body
+from .encode_messages import CALL_EXTRAS

@@ -2,6 +2,4 @@
 
 from .adapter import ChatAdapter
 from .decode import REASONING
-from .parse import parse_chat_request, wants_usage
 from .quirks import ChatQuirks
-from .serializer import ChatSerializer

@@ -1,12 +1,4 @@
-"""The order of an answer's parts, for everybody who writes it again: text that came after a call stays after it.
-
-Text, reasoning and the fragments of calls pass through as they come. A call of which nothing may be written yet (see
-`engine/call_deltas.py`) comes whole, at the end, and everything that came after its beginning waits for it.
-
-Many readers go one by one: where a call begins, the one before it is complete. So calls with interleaved fragments
-are written one behind the other: the first one live, the fragments of the next one when the first is complete. The end
-of a call, its last bracket, is written before anything else that comes, or at the end of the answer.
-"""
+"""The order in which deltas are written, and `ReplyWriter`, which writes one answer as it arrives."""
 
 from __future__ import annotations
 
@@ -15,13 +7,20 @@ from dataclasses import replace
 from itertools import count
 from math import inf
 
-from ...deltas import Delta, Finish, RefusalDelta, Warn
-from ...errors import IncompleteStreamError, ProtocolError
-from ...jsontext import replace_non_finite
-from ...types import ExtraPart, Reply, StreamChunk, ToolCallDelta, Usage
-from .call_state import is_complete_object
-from .reply_deltas import chunk_deltas, end_deltas
-from .stream_serializer import AnswerWriter
+from ..deltas import Delta, Failure, Finish, RefusalDelta, Warn
+from ..errors import ErrorInfo, IncompleteStreamError, ProtocolError, StreamError
+from ..jsontext import replace_non_finite
+from ..types import ExtraPart, Reply, StreamChunk, ToolCallDelta, Usage
+from .reply_deltas import chunk_deltas, end_deltas, keep_call_kinds, without_non_finite
+from .stream_serializer import AnswerWriter, is_complete_object
+
+# The order of an answer's parts, for everybody who writes it again: text that came after a call stays after it.
+# Text, reasoning and the fragments of calls pass through as they come. A call of which nothing may be written yet
+# (see `engine/call_deltas.py`) comes whole, at the end, and everything that came after its beginning waits for it.
+# Many readers go one by one: where a call begins, the one before it is complete. So calls with interleaved
+# fragments are written one behind the other: the first one live, the fragments of the next one when the first is
+# complete. The end of a call, its last bracket, is written before anything else that comes, or at the end of the
+# answer.
 
 
 class DeltaOrder:
@@ -224,3 +223,70 @@ class DeltaOrder:
 def _finite(mark: ExtraPart) -> ExtraPart:
     value = replace_non_finite(mark.value)
     return mark if value is mark.value else replace(mark, value=value)
+
+
+class ReplyWriter:
+    """Writes one answer as it arrives. It does no I/O.
+
+    Calls of which the chunks bring fragments (the option `partial_tool_calls`) are written as they grow, one behind the
+    other. The last character of each waits until something else comes, so that a call that is cut off does not look
+    whole.
+
+    Args:
+        emitter: writes the events.
+    """
+
+    def __init__(self, emitter: AnswerWriter) -> None:
+        self._emitter = emitter
+        self._order = DeltaOrder(keeps_ends=emitter.keeps_order)
+        self._failed = False
+
+    def feed(self, chunk: StreamChunk) -> bytes:
+        """Returns the events for a chunk. Give it all chunks, the finished one too."""
+        self._emitter.observe_chunk(chunk)
+        return self._emitter.feed_all(self._order.feed(chunk))
+
+    def note(self, preceding_calls: int, extra: ExtraPart) -> bytes:
+        """Returns the events for what an event says beside its deltas (`StreamSerializer.seen`). To be called before
+        `feed`.
+
+        Args:
+            preceding_calls: how many calls had begun before that event.
+        """
+        return self._emitter.feed_all(self._order.note(preceding_calls, extra))
+
+    def finish(self, reply: Reply) -> bytes:
+        """Returns the events that end the answer.
+
+        Raises:
+            StreamError: the answer can't be ended in order: a call was begun that the reply does not have, or has
+                otherwise. End it with `fail`.
+        """
+        try:
+            rest = self._order.end(keep_call_kinds(without_non_finite(reply), self._emitter.call_kinds), self._emitter)
+        except StreamError as error:
+            error.partial = replace(reply, tool_calls=[])
+            raise
+        self._emitter.said = (reply.text, reply.reasoning, reply.refusal or "")
+        return self._emitter.feed_all(rest) + self._emitter.finish()
+
+    def rest(self, partial: Reply | None) -> bytes:
+        """Returns the events for what has not been written of an answer that fails, but for calls.
+
+        Args:
+            partial: what had arrived, with what no chunk has shown: the text of a refusal.
+        """
+        refusal = []
+        if partial is not None and not self._failed:
+            self._emitter.said = (partial.text, partial.reasoning, partial.refusal or "")
+            refusal = [RefusalDelta((partial.refusal or "").removeprefix(self._order.refused))]
+        self._failed = True
+        return self._emitter.feed_all([*self._order.rest(), *refusal]) + self._emitter.release()
+
+    def fail(self, info: ErrorInfo, partial: Reply | None = None) -> bytes:
+        """Returns the events that end the answer with an error: no client takes it, or a call in it, for whole.
+
+        Args:
+            partial: see `rest`.
+        """
+        return self.rest(partial) + self._emitter.feed(Failure(info))

@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Unpack
 
 from ...deltas import Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
 from ...types import CallKind, NamedTool, ReadToolChoice, Usage, item_part
-from ..serializing.call_state import SerializedCall
-from ..serializing.stream_serializer import DONE, SerializerArguments, StreamSerializer, openai_error_body
+from ..stream_serializer import DONE, SerializedCall, SerializerArguments, StreamSerializer, openai_error_body
 
 _LISTS = ("annotations", "reasoning_details")  # members of a delta that are lists
 

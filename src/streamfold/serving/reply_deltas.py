@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
-from ...deltas import Delta, Failure, Finish, Meta, ReasoningDelta, RefusalDelta, TextDelta, Warn
-from ...errors import APIError, APIStatusError, APITimeoutError, ErrorInfo, UpstreamError
-from ...jsontext import replace_non_finite, str_or_none
-from ...types import CallKind, ExtraPart, PartRef, Reply, ReplyWarning, StreamChunk, ToolCall, ToolCallDelta
+from ..deltas import Delta, Failure, Finish, Meta, ReasoningDelta, RefusalDelta, TextDelta, Warn
+from ..errors import APIError, APIStatusError, APITimeoutError, ErrorInfo, UpstreamError
+from ..jsontext import replace_non_finite, str_or_none
+from ..types import CallKind, ExtraPart, PartRef, Reply, ReplyWarning, StreamChunk, ToolCall, ToolCallDelta
 
 
 def chunk_deltas(chunk: StreamChunk) -> Iterator[Delta]:

@@ -16,9 +16,8 @@ from typing import Any
 from ...errors import ConfigError
 from ...requests import ObjectReader, Options, Request, ResponseFormat, kind_of, read_format, read_items
 from ...types import ReadToolChoice, ReplyWarning, Tool, system
-from ..openai_request import read_choice, read_tools, refuse_several
-from .client_side_tools import ClientTools
-from .tools_as_functions import ToolsAsFunctions, has_only_function_tools
+from ..request_parsing import read_choice, read_tools, refuse_several
+from .tools_as_functions import ClientTools, ToolsAsFunctions, has_only_function_tools
 
 _KEPT = {
     "previous_response_id": "send the whole conversation as input",

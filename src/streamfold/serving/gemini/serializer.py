@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias, Unpack
 
+from ...adapters.gemini import (
+    ABOUT_CANDIDATE,
+    FINISH_REASONS,
+    OTHER_REASONS,
+    SIGNATURE,
+    gemini_error_body,
+    signature_of,
+)
 from ...deltas import Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
 from ...jsontext import read_arguments
 from ...types import FinishReason, Usage
-from ..serializing.call_state import SerializedCall
-from ..serializing.stream_serializer import DONE, SerializerArguments, StreamSerializer, json_text
-from .decode import ABOUT_CANDIDATE, FINISH_REASONS, OTHER_REASONS
-from .errors import gemini_error_body
-from .signatures import SIGNATURE, signature_of
+from ..stream_serializer import DONE, SerializedCall, SerializerArguments, StreamSerializer, json_text
 
 Framing: TypeAlias = Literal["events", "array"]
 

@@ -1,36 +1,140 @@
-"""Writes answers of the Responses API: https://platform.openai.com/docs/api-reference/responses-streaming.
-
-An answer is a list of items, one after the other: what is next closes what was open, in the order that the API has
-settled: pieces, the whole of the text, its part, its item. Calls are items of their own. One that comes in pieces stays
-open to the end, because nothing before tells that it is complete, and what comes after it waits.
-"""
+"""Serializes responses: the response object, the order of items, usage, errors, the end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, TypeAlias, Unpack
 
 from ...deltas import Delta, Failure, ReasoningDelta, RefusalDelta, TextDelta
 from ...jsontext import is_truncated_json, str_or_none
 from ...types import KINDS, PLAIN_ITEMS, ExtraPart, PartRef, ToolCall, ToolCallDelta
-from ..serializing.call_state import SerializedCall
-from ..serializing.stream_serializer import DONE, SerializerArguments, StreamSerializer, event
-from .call_items import CallItem, call_item
-from .client_side_tools import ClientTools
-from .content_parts import REFUSAL, SUMMARY, TEXT, PartKind, error_event, flat_annotation, response_error, written_usage
-from .opaque_items import (
+from ..stream_serializer import DONE, SerializedCall, SerializerArguments, StreamSerializer, event
+from .items import (
     PREFIXES,
+    REFUSAL,
+    SUMMARY,
+    TEXT,
+    CallItem,
     OpenItem,
+    PartKind,
     annotations_of,
     begun_item,
+    call_item,
+    error_event,
+    flat_annotation,
     is_run_by_client,
     key_of,
     refusals_in,
+    response_error,
     said_in,
     text_in,
+    written_usage,
 )
-from .response_object import new_response_object
-from .sse_events import EventListener, serialize_event
+from .tools_as_functions import ClientTools
+
+_DEFAULTS: dict[str, Any] = {
+    "background": False,
+    "completed_at": None,
+    "conversation": None,
+    "error": None,
+    "frequency_penalty": 0.0,
+    "incomplete_details": None,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "output": [],
+    "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "reasoning": None,
+    "safety_identifier": None,
+    "service_tier": "default",
+    "store": False,
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "usage": None,
+    "user": None,
+}
+_OWN = ("background", "completed_at", "conversation", "error", "incomplete_details", "output", "store", "usage")
+_TOOL = {"description": None, "parameters": None, "strict": None}
+_FORMAT = {"description": None, "strict": False}
+
+
+def new_response_object(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a response that has just begun, without its id and model."""
+    said = {
+        name: value for name, value in request.items() if name in _DEFAULTS and name not in _OWN and value is not None
+    }
+    response = {"object": "response", "status": "in_progress", **_DEFAULTS, **said}
+    response["tools"] = [
+        {**_TOOL, **tool} if isinstance(tool, Mapping) and tool.get("type") == "function" else tool
+        for tool in response["tools"]
+    ]
+    if isinstance(response["reasoning"], Mapping):
+        response["reasoning"] = {"effort": None, "summary": None, **response["reasoning"]}
+    text = response["text"] if isinstance(response["text"], Mapping) else {}
+    wanted = text.get("format") or {"type": "text"}
+    if isinstance(wanted, Mapping) and wanted.get("type") == "json_schema":
+        wanted = {**_FORMAT, **wanted}
+    response["text"] = {**text, "format": wanted}
+    return response
+
+
+_RESPONSE = b'"response":'
+_BEGINNINGS = ("response.created", "response.in_progress")
+
+
+@dataclass(frozen=True, slots=True)
+class SerializedEvent:
+    """An event that an emitter has written.
+
+    Attributes:
+        number: its `sequence_number`.
+        data: as clients get it, with the comments before it.
+        state: the JSON of the response, if the event has it, as a part of `data`; else empty.
+        last: whether the answer ends with it.
+        chars: characters of a text or of arguments that it adds.
+    """
+
+    number: int
+    data: bytes
+    state: bytes | memoryview = b""
+    last: bool = False
+    chars: int = 0
+
+
+EventListener: TypeAlias = Callable[[SerializedEvent], None]
+
+
+def serialize_event(number: int, kind: str, out: Sequence[bytes], *, delta: str, has_response: bool) -> SerializedEvent:
+    """Returns what is told of the event that was written last.
+
+    Args:
+        out: the events and comments that have been written.
+        delta: what it adds to a text.
+        has_response: whether its last member is the response as it is so far.
+    """
+    if not has_response:
+        return SerializedEvent(number, out[-1], chars=len(delta))
+    comments = [*takewhile(lambda written: written.startswith(b": "), reversed(out[:-1]))]
+    data = b"".join([*reversed(comments), out[-1]])
+    begin = data.index(_RESPONSE, sum(map(len, comments))) + len(_RESPONSE)
+    return SerializedEvent(number, data, memoryview(data)[begin : -len(b"}\n\n")], kind not in _BEGINNINGS)
+
+
+# Writes answers of the Responses API: https://platform.openai.com/docs/api-reference/responses-streaming.
+# An answer is a list of items, one after the other: what is next closes what was open, in the order that the API
+# has settled: pieces, the whole of the text, its part, its item. Calls are items of their own. One that comes in
+# pieces stays open to the end, because nothing before tells that it is complete, and what comes after it waits.
 
 
 class ResponsesSerializer(StreamSerializer):

@@ -1,11 +1,4 @@
-"""The base of the writers of answers: deltas in, server-sent events out. The inverse of `decode`.
-
-An emitter takes what the pipeline and `tool_call_assembly.py` have been over: pieces of text, and calls whose index is
-their number and whose name is in one piece. It is told of an end and of a failure like of everything else, so that an
-answer never just stops.
-
-`reply_deltas.py` makes such deltas of chunks and replies; the serializer of each wire format is in its `serializer.py`.
-"""
+"""The base of serializers: deltas in, events or one whole body out."""
 
 from __future__ import annotations
 
@@ -13,12 +6,72 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn, Protocol, Required, TypedDict
 
-from ...deltas import Delta, Failure, Finish, Meta, ReasoningDelta, RefusalDelta, TextDelta, Warn
-from ...errors import ErrorInfo
-from ...types import CallKind, ExtraPart, ReadToolChoice, StreamChunk, ToolCall, ToolCallDelta, Usage, WarningCode
-from .call_state import SerializedCall, is_complete_object
+from ..deltas import Delta, Failure, Finish, Meta, ReasoningDelta, RefusalDelta, TextDelta, Warn
+from ..errors import ErrorInfo
+from ..jsontext import parse_object
+from ..types import CallKind, ExtraPart, ReadToolChoice, StreamChunk, ToolCall, ToolCallDelta, Usage, WarningCode
+
+
+def is_complete_object(arguments: str) -> bool:
+    """Whether a text is the arguments of a call to clients that parse it. A lost piece may have left an object.
+
+    No text at all is one too: it is written as an empty object.
+    """
+    if not arguments.strip():
+        return True
+    try:
+        return isinstance(parse_object(arguments), dict)
+    except ValueError:
+        return False
+
+
+@dataclass(slots=True, eq=False)
+class SerializedCall:
+    """A call that is being written.
+
+    Attributes:
+        number: its place among the calls, from 0.
+        item: the id of its item where it came from, if it had one.
+        pieces: the pieces of the arguments so far.
+        written: how many of the pieces have been written; none before id and name are known.
+        opened: whether its id and name have been written.
+        closed: nothing of it is to come.
+        custom: it is of a custom tool, and its arguments are any text: see `StreamSerializer.reserve`.
+    """
+
+    number: int
+    id: str = ""
+    name: str = ""
+    item: str | None = None
+    extra: dict[str, Any] | None = None
+    pieces: list[str] = field(default_factory=list)
+    written: int = 0
+    opened: bool = False
+    closed: bool = False
+    custom: bool = False
+
+    @property
+    def arguments(self) -> str:
+        """The arguments so far."""
+        if self.written == len(self.pieces) > 1:
+            self.pieces, self.written = ["".join(self.pieces)], 1
+        return "".join(self.pieces)
+
+    @property
+    def size(self) -> int:
+        """The characters of the arguments so far."""
+        return sum(map(len, self.pieces))
+
+
+# The base of the writers of answers: deltas in, server-sent events out. The inverse of `decode`.
+# An emitter takes what the pipeline and `tool_call_assembly.py` have been over: pieces of text, and calls whose
+# index is their number and whose name is in one piece. It is told of an end and of a failure like of everything
+# else, so that an answer never just stops.
+# `reply_deltas.py` makes such deltas of chunks and replies; the serializer of each wire format is in its
+# `serializer.py`.
 
 # Line ends to some readers of event streams (`str.splitlines`), and halves of surrogate pairs, which no encoding takes.
 _ESCAPED = re.compile("[\u0085\u2028\u2029\ud800-\udfff]")

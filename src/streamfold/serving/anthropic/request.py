@@ -30,8 +30,8 @@ from ...types import (
     read_cache_control,
     system,
 )
-from .message_fields import REQUIRED_MEMBERS
 from .opaque_data import unpack_call_id, unpack_opaque_block
+from .serializer import REQUIRED_MEMBERS
 
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _KEPT_EXTRA = ("caller", "toolset_name")

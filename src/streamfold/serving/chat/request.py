@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import ConfigError
 from ...requests import ObjectReader, Options, Request, read_format, read_messages
 from ...types import Message
-from ..openai_request import read_choice, read_stop, read_tools, refuse_several
+from ..request_parsing import read_choice, read_stop, read_tools, refuse_several
 
 
 def parse_chat_request(body: Any) -> Request:

@@ -1,0 +1,3 @@
+"""Chat Completions for clients: parses requests, serializes answers."""
+
+from .serializer import ChatSerializer

@@ -1,0 +1,5 @@
+"""OpenAI's Responses API for clients: parses requests, serializes answers."""
+
+from .request import FunctionRequest, parse_responses_as_functions, parse_responses_request
+from .serializer import ResponsesSerializer
+from .tools_as_functions import BUILT_IN, ClientTool

@@ -1,0 +1,347 @@
+"""Output items as they are written: texts, calls, and items of other providers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from ...adapters.responses import as_object
+from ...errors import ErrorInfo
+from ...jsontext import int_or_none
+from ...requests import CALL_EXTRAS, CARRIED_CALL_EXTRAS
+from ...types import IncrementalJSON, Usage, item_part
+from ..stream_serializer import SerializedCall
+from .tools_as_functions import BUILT_IN, ClientTool, ClientTools, custom_input
+
+
+class PartKind(NamedTuple):
+    """How a part of an item is written: its events, its place in the item, and its empty form.
+
+    Attributes:
+        events: what the events of its text begin with.
+        part_events: what the events of the part itself begin with.
+        member: where its text is, in it and in the event that has all of it.
+        container: which member of the item lists such parts; its position there is called `number` in events.
+        with_logprobs: its events have log probabilities, of which there are never any here.
+    """
+
+    item: str
+    events: str
+    part_events: str
+    member: str
+    container: str
+    number: str
+    empty: dict[str, Any]
+    with_logprobs: bool = False
+
+
+TEXT = PartKind(
+    "message", "response.output_text", "response.content_part", "text", "content", "content_index",
+    {"type": "output_text", "text": "", "annotations": [], "logprobs": []}, True,
+)  # fmt: skip
+REFUSAL = PartKind(
+    "message", "response.refusal", "response.content_part", "refusal", "content", "content_index",
+    {"type": "refusal", "refusal": ""},
+)  # fmt: skip
+# Reasoning that is shown is told as a summary, whatever it is: the one spelling that OpenAI's clients and those of
+# https://www.openresponses.org both know.
+SUMMARY = PartKind(
+    "reasoning", "response.reasoning_summary_text", "response.reasoning_summary_part", "text", "summary",
+    "summary_index", {"type": "summary_text", "text": ""},
+)  # fmt: skip
+# The text itself, where open models show it: https://platform.openai.com/docs/api-reference/responses-streaming.
+REASONING_TEXT = PartKind(
+    "reasoning", "response.reasoning_text", "response.content_part", "text", "content", "content_index",
+    {"type": "reasoning_text", "text": ""},
+)  # fmt: skip
+
+PART_KINDS = {str(kind.empty["type"]): kind for kind in (TEXT, REFUSAL, SUMMARY, REASONING_TEXT)}
+
+
+def written_usage(usage: Usage) -> dict[str, Any]:
+    """Returns usage under the names of this wire format, with further members if the server speaks it too.
+
+    The API demands all of these numbers; one that no server sent is 0. The Messages API also has `input_tokens`, but
+    counts other tokens by it, and has no total.
+    """
+    raw = dict(usage.raw) if "input_tokens" in usage.raw and "total_tokens" in usage.raw else {}
+    counts = {
+        "input_tokens": usage.input_tokens or 0,
+        "input_tokens_details": {
+            "cached_tokens": usage.cached_tokens or 0,
+            "cache_write_tokens": usage.cache_write_tokens or 0,
+        },
+        "output_tokens": usage.output_tokens or 0,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
+        "total_tokens": usage.total_tokens or 0,
+    }
+    for name, value in counts.items():
+        inner = raw.get(name)
+        if isinstance(inner, dict) and isinstance(value, dict):
+            value = {**value, **{member: number for member, number in inner.items() if number is not None}}
+        raw[name] = value
+    return raw
+
+
+def response_error(info: ErrorInfo) -> dict[str, Any]:
+    """Returns the error of a response. Its code is required: the server's own, else this API's for such failures."""
+    fitting = "rate_limit_exceeded" if info.status == 429 else "server_error" if info.retryable else "upstream_error"
+    code = info.code or info.type or fitting
+    error: dict[str, Any] = {"code": code, "message": info.message}
+    error.update({name: value for name, value in (("type", info.type), ("param", info.param)) if value})
+    return error if info.status is None else {**error, "status": info.status}
+
+
+def error_event(error: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the members of the event `error` that comes before `response.failed`, as OpenAI sends both.
+
+    OpenAI's clients for Python and JavaScript raise an error for a member `error` alone, and only return
+    `response.failed`. The members beside it are those of the documentation:
+    https://platform.openai.com/docs/api-reference/responses-streaming/error
+    """
+    nested = {"type": error.get("type") or error["code"], "param": None, **error}
+    return {name: nested[name] for name in ("code", "message", "param")} | {"error": nested}
+
+
+def flat_annotation(annotation: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a citation with its members beside its type, not under it as in Chat Completions."""
+    inner = annotation.get(str(annotation.get("type")))
+    if isinstance(inner, Mapping):
+        return {"type": annotation["type"], **inner}
+    return dict(annotation)
+
+
+PREFIXES = {"message": "msg", "reasoning": "rs"}  # of ids
+_POSITIONS = ("start_index", "end_index", "index")
+
+
+@dataclass(slots=True, eq=False)
+class OpenItem:
+    """A message or a reasoning that is being written.
+
+    Attributes:
+        key: what the pieces of this item say of their place, if they say any.
+        kind, number, pieces: of the part that is open.
+    """
+
+    item: dict[str, Any]
+    index: int
+    key: int | str | None
+    kind: PartKind | None = None
+    number: int | None = None
+    pieces: list[str] = field(default_factory=list)
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """Where the open part is, as events say it."""
+        kind = self.kind or TEXT
+        number = len(self.item[kind.container]) - 1
+        return {"item_id": self.item["id"], "output_index": self.index, kind.number: number}
+
+    @property
+    def text(self) -> str:
+        """What has been written of a text."""
+        return "".join([*map(_text, _parts(self.item)[:-1]), *self.pieces])
+
+    def begin_part(self, kind: PartKind, number: int | None) -> None:
+        """Begins a part."""
+        self.kind, self.number = kind, number
+        self.item.setdefault(kind.container, []).append({**kind.empty})
+
+    def end_part(self, said: Collection[str]) -> dict[str, Any]:
+        """Ends the part that is open. Returns it, with its text.
+
+        Args:
+            said: see `StreamSerializer.said`.
+        """
+        kind, text = self.kind or TEXT, "".join(self.pieces)
+        self.kind, self.pieces = None, []
+        part: dict[str, Any] = self.item[kind.container][-1]
+        part[kind.member] = next((known for known in said if known == text), text)
+        return part
+
+    def leave(self, said: Collection[str]) -> None:
+        """Ends the item where it is, because nobody knows where it would have ended."""
+        if self.kind is not None:
+            self.end_part(said)
+        if self.item["type"] == "message":
+            self.item["status"] = "incomplete"
+
+
+def begun_item(kind: str, item_id: str) -> dict[str, Any]:
+    """Returns a message or a reasoning of which nothing has been written."""
+    members = {"status": "in_progress", "role": "assistant", "content": []} if kind == "message" else {"summary": []}
+    return {"id": item_id, "type": kind, **members}
+
+
+def key_of(item: Mapping[str, Any]) -> str:
+    """Returns what tells an item from others."""
+    return str(item.get("id") or item.get("call_id") or item)
+
+
+def is_run_by_client(item: Mapping[str, Any]) -> bool:
+    """Returns whether an item is a call that is not a function's, and that the client runs."""
+    part = item_part(item)
+    return part is not None and part.runs == "client"
+
+
+def said_in(item: Mapping[str, Any]) -> str:
+    """Returns the text of a message or of reasoning."""
+    return "".join(map(_text, _parts(item)))
+
+
+def text_in(message: Mapping[str, Any]) -> str:
+    """Returns the text of a message, without its refusals."""
+    return "".join([_text(part) for part in _parts(message) if "refusal" not in part])
+
+
+def refusals_in(message: Mapping[str, Any]) -> list[str]:
+    """Returns the refusals of a message."""
+    return [_text(part) for part in _parts(message) if "refusal" in part and _text(part)]
+
+
+def annotations_of(message: Mapping[str, Any], *, joined: bool) -> list[list[dict[str, Any]]]:
+    """Returns the citations of each text of a message.
+
+    Args:
+        joined: the parts are written as one: positions count from the beginning of the first.
+    """
+    offset, by_part = 0, list[list[dict[str, Any]]]()
+    for part in _parts(message):
+        if "refusal" in part:
+            continue
+        found = part.get("annotations")
+        given = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+        by_part.append([_moved(flat_annotation(one), offset) for one in given])
+        offset += len(_text(part)) if joined else 0
+    return [[one for found in by_part for one in found]] if joined or not by_part else by_part
+
+
+def _moved(annotation: dict[str, Any], offset: int) -> dict[str, Any]:
+    places = {name: at + offset for name in _POSITIONS if (at := int_or_none(annotation.get(name))) is not None}
+    return {**annotation, **places}
+
+
+def _parts(item: Mapping[str, Any]) -> list[dict[str, Any]]:
+    content = item.get("summary") or item.get("content")
+    return [as_object(part) for part in content] if isinstance(content, list) else [{"text": content}]
+
+
+def _text(part: Mapping[str, Any]) -> str:
+    said = part.get("text", part.get("refusal"))
+    return said if isinstance(said, str) else ""
+
+
+_EXTRAS = (*CALL_EXTRAS, *CARRIED_CALL_EXTRAS)
+
+_Events: TypeAlias = list[tuple[str, dict[str, Any]]]  # the type of each event, and its members beside the position
+
+
+class CallItem:
+    """The item of a call of a function.
+
+    Attributes:
+        item: what is written.
+        index: its position in the output; None before it is written.
+        waits: it is written when the call is complete, and not before.
+        ends_when_cut: a call that is cut off is said to be done, as incomplete. Its arguments show that it is.
+    """
+
+    id_prefix = "fc"
+    waits = False
+    ends_when_cut = True
+
+    def __init__(self, call: SerializedCall, tool: ClientTool) -> None:
+        self.index: int | None = None
+        self.item: dict[str, Any] = {
+            "id": call.item,
+            "type": "function_call",
+            "status": "in_progress",
+            "call_id": call.id,
+            "name": tool.name,
+            "arguments": "",
+            **({} if tool.namespace is None else {"namespace": tool.namespace}),
+        }
+        self.carry(call)
+
+    def carry(self, call: SerializedCall) -> None:
+        """Takes the members of the call that its provider wants back. They may come behind its arguments."""
+        self.item |= {name: value for name, value in (call.extra or {}).items() if name in _EXTRAS}
+
+    def piece(self, text: str) -> _Events:
+        """Returns the events for a piece of the arguments."""
+        return [("response.function_call_arguments.delta", {"delta": text})]
+
+    def complete(self, arguments: str) -> _Events:
+        """Completes the item. Returns the events that say so."""
+        self.item["arguments"] = arguments
+        return [("response.function_call_arguments.done", {"name": self.item["name"], "arguments": arguments})]
+
+    def cut(self, arguments: str) -> None:
+        """Takes what has come of a call that is not complete. Nothing is done of it."""
+        self.item["arguments"] = arguments
+
+
+class _CustomItem(CallItem):
+    """The item of a call of a custom tool: its text, without the JSON that a function needs round it.
+
+    Half of a text may be a text that can be run, and Codex runs what is done, complete or not. So a call that is cut
+    off is never done, and leaves no text.
+    """
+
+    id_prefix = "ctc"
+    ends_when_cut = False
+
+    def __init__(self, call: SerializedCall, tool: ClientTool) -> None:
+        super().__init__(call, tool)
+        del self.item["arguments"]
+        self.item |= {"type": "custom_tool_call", "input": ""}
+        self._reader = IncrementalJSON([("input",)])
+        self._written: list[str] = []
+
+    def piece(self, text: str) -> _Events:
+        grown = "".join(update.delta for _, update in self._reader.feed(text))
+        self._written.append(grown)
+        return [("response.custom_tool_call_input.delta", {"delta": grown})] if grown else []
+
+    def complete(self, arguments: str) -> _Events:
+        self.item["input"] = text = custom_input(arguments)
+        written = "".join(self._written)
+        # Arguments that turned out not to be JSON are the model's own text, whatever was written of them.
+        rest = text.removeprefix(written) if text.startswith(written) else ""
+        events: _Events = [("response.custom_tool_call_input.delta", {"delta": rest})] if rest else []
+        return [*events, ("response.custom_tool_call_input.done", {"input": text})]
+
+    def cut(self, arguments: str) -> None:
+        pass
+
+
+class _BuiltInItem(CallItem):
+    """The item of a call of a tool that the API defines: with an object of its own instead of arguments.
+
+    Arguments that are not a JSON object stay the call of a function. The client refuses that, and so the model hears of
+    it; an object would have to be invented.
+    """
+
+    waits = True
+
+    def __init__(self, call: SerializedCall, tool: ClientTool) -> None:
+        super().__init__(call, tool)
+        self._kind = BUILT_IN[tool.kind]
+
+    def complete(self, arguments: str) -> _Events:
+        said = self._kind.called_with(arguments)
+        if said is None:
+            return [*super().piece(arguments), *super().complete(arguments)]
+        self.id_prefix = self._kind.id_prefix
+        kept = {name: self.item[name] for name in ("id", "status", "call_id")}
+        self.item = {**kept, "type": self._kind.call, **self._kind.more, self._kind.member: said}
+        return []
+
+
+def call_item(call: SerializedCall, tools: ClientTools) -> CallItem:
+    """Returns the item for a call, which has its id and name."""
+    tool = tools.get(call.name) or ClientTool(call.name)
+    kinds = {"function": CallItem, "custom": _CustomItem}
+    return kinds.get(tool.kind, _BuiltInItem)(call, tool)
