@@ -11,7 +11,7 @@ import streamfold
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(streamfold.__file__).parent  # which may be installed elsewhere
-VALUES = PACKAGE / "values"
+VALUES = PACKAGE / "types"
 GROUP, CODE = re.compile(r"^    # (.+)$"), re.compile(r'^    "(\w+)",(?:  # (.+))?$')
 
 

@@ -24,7 +24,15 @@ MODULES = sorted(
     if path != PACKAGE / "__init__.py"
 )
 OURS = {f"streamfold.{module}" for module in MODULES}
-PURE = ["values", "requests", "adapters", "engine"]  # bytes to chunks, and requests to JSON
+PURE = [
+    "jsontext",
+    "errors",
+    "types",
+    "deltas",
+    "requests",
+    "adapters",
+    "engine",
+]  # bytes to chunks, and requests to JSON
 
 
 def _is_package(module: str) -> bool:
@@ -42,12 +50,25 @@ def _nodes(module: str) -> list[ast.AST]:
     return list(ast.walk(_tree(module)))
 
 
+def _imports_and_more(module: str) -> list[ast.AST]:
+    """The nodes of a module. `errors` and `types` name classes of upper layers in annotations: these aren't counted."""
+    if module.split(".")[0] not in ("errors", "types"):
+        return _nodes(module)
+    typed = {
+        id(inner)
+        for node in _nodes(module)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    return [node for node in _nodes(module) if id(node) not in typed]
+
+
 @cache
 def _imports(module: str) -> set[str]:
     """What a module imports: `.package.module` for our own modules, the first part of the name for everybody else's."""
     package = module.split(".") if _is_package(module) else module.split(".")[:-1]
     found = set()
-    for node in _nodes(module):
+    for node in _imports_and_more(module):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -61,12 +82,11 @@ def _imports(module: str) -> set[str]:
 
 def _dependencies() -> dict[str, set[str]]:
     """Which packages each package imports from; `streamfold` itself and `__main__` are above all of them."""
-    dependencies: dict[str, set[str]] = {package: set() for package in PACKAGES}
-    for module in MODULES:
-        if (package := module.split(".")[0]) in dependencies:
-            dependencies[package] |= {name.split(".")[1] for name in _imports(module) if name.startswith(".")} - {
-                package
-            }
+    dependencies: dict[str, set[str]] = {}
+    for module in set(MODULES) - {"__main__"}:
+        layer = module.split(".")[0]
+        below = {name.split(".")[1] for name in _imports(module) if name.startswith(".")} - {layer}
+        dependencies[layer] = dependencies.get(layer, set()) | below
     return dependencies
 
 
@@ -82,7 +102,7 @@ def _imported_modules(module: str) -> set[str]:
     """Our own modules that a module names in its imports, wherever they stand: in functions and for types too."""
     here = ["streamfold", *module.split(".")]
     found = set()
-    for node in _nodes(module):
+    for node in _imports_and_more(module):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -121,7 +141,7 @@ def test_names_are_written(module: str) -> None:
 def test_the_core_is_pure(module: str) -> None:
     """Below the network there is no network, no event loop, no environment and no await."""
     assert not _imports(module) & {"httpx", "anyio", "asyncio", "trio", "socket", "os"}
-    if module != "values.tools":  # `Tool.call` awaits the caller's own function, and nothing else
+    if module != "types.tools":  # `Tool.call` awaits the caller's own function, and nothing else
         assert not [node for node in _nodes(module) if isinstance(node, ast.Await | ast.AsyncFunctionDef)]
 
 

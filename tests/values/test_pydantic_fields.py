@@ -241,6 +241,7 @@ def test_all_public_values() -> None:
     local = {"CustomTool", "HostedTool"}  # they may have a function
     running = {
         "Hooks",
+        "BatchRequest",
         "RequestInfo",
         "DialectContext",
         "ModelInfo",

@@ -9,3 +9,5 @@ from .model_info import BackendInfo, DirectModel, ModelInfo, get_model_info
 from .partial_values import Partial, Watcher, checked_watcher
 
 set_public_module("streamfold", [ChatModel, ChatStream])
+
+set_public_module("streamfold.types", [BackendInfo, ChatParams, ChunkSource, DirectModel, ModelInfo, Partial, Watcher])

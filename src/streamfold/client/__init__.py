@@ -18,3 +18,5 @@ from .requester import Requester
 __all__ = ["read_hooks", "requests_of"]
 
 set_public_module("streamfold", [Fallback, Hooks, Preview, Provider])
+
+set_public_module("streamfold.types", [BatchClient, BatchRequest, RequestInfo])

@@ -77,3 +77,7 @@ __all__ = [
 ]
 
 set_public_module(__name__, [globals()[name] for name in __all__])
+
+set_public_module(
+    "streamfold.types", [BatchesConfig, CapabilitiesConfig, LimitsConfig, ModelConfig, Profile, RateLimitsConfig]
+)

@@ -1,5 +1,6 @@
 """From what was asked to what an endpoint takes: checks, repairs and rewrites, each with its warning."""
 
+from ..public_names import set_public_module
 from .endpoint_rules import Rules, apply_rules, drop_forced_tool_choice, emulatable_capabilities, schema_passes
 from .history import CONTINUE_PROMPT, GO_ON_MESSAGE, HistoryRules, check_history, is_blank_message, is_custom
 from .hosted_tools import HostedForm, check_hosted, raw_tools, with_raw_tools, written_hosted
@@ -41,3 +42,7 @@ from .request import Request, with_endpoint_defaults
 from .required_capabilities import describe_missing, is_forced, missing_capabilities
 from .special_token_escaping import escape_special_tokens
 from .token_estimates import estimated_tokens, text_tokens
+
+set_public_module(
+    "streamfold.types", [Capabilities, Options, ReasoningEffort, Request, ResponseFormat, Support, TimeoutOptions]
+)

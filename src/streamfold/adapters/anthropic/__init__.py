@@ -2,4 +2,4 @@
 
 from .adapter import AnthropicAdapter, AnthropicQuirks
 from .decode import STOP_REASONS, AnthropicEventReader
-from .encode_messages import CALL_EXTRAS
+from .encode import CALL_EXTRAS

@@ -29,16 +29,16 @@ from ...types import GeneratedFile, Message, NamedTool, ReplyWarning, Tool, Tool
 from ..base import Adapter
 from ..batches.anthropic import AnthropicBatchAPI
 from ..batches.base import BatchAPI, BatchSettings
-from ..chat.thinking import only_allowed_tools
+from ..chat.reasoning import only_allowed_tools
 from ..content_blocks import find_dropped
 from ..prepared_request import encode_utf8, required_count, write_body
 from ..unsupported_parts import dropped_media_members
 from .aws_event_stream import AWSEventStream
-from .content import content_blocks
 from .decode import AnthropicEventReader
-from .encode_messages import (
+from .encode import (
     CALL_EXTRAS,
     changed_ids,
+    content_blocks,
     encode_turns,
     inline_system_positions,
     is_system,
@@ -46,11 +46,10 @@ from .encode_messages import (
     original_payload,
     split_system,
 )
-from .hosted_tools import FILES_BETA, MCP_BETA, add_hosted_members, hosted_forms, uses_mcp
 from .prompt_caching import limit_cache_breakpoints, with_cache_control
 from .quirks import AnthropicQuirks
-from .strict import close_objects, limit_strict_tools
-from .thinking import fit_thinking, output_limit, thinking_details, thinking_members
+from .reasoning import fit_thinking, output_limit, thinking_details, thinking_members
+from .tools import FILES_BETA, MCP_BETA, add_hosted_members, close_objects, hosted_forms, limit_strict_tools, uses_mcp
 
 # The members of a request that count_tokens takes.
 _COUNTED = (

@@ -18,14 +18,17 @@ from ...types import ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.openai import OpenAIBatchAPI
-from .content import move_result_media
+from ..thought_signatures import sign_open_calls
 from .decode import ChatEventReader
-from .encode import ChatRequestWriter
-from .history import ids_changed, shorten_call_ids
+from .encode import ChatRequestWriter, ids_changed, move_result_media, shorten_call_ids
 from .quirks import ChatQuirks
-from .reasoning import should_resend_reasoning, with_reasoning_to_send
-from .signatures import sign_open_calls
-from .thinking import fit_forced_choice, may_reason, only_allowed_tools
+from .reasoning import (
+    fit_forced_choice,
+    may_reason,
+    only_allowed_tools,
+    should_resend_reasoning,
+    with_reasoning_to_send,
+)
 from .unsupported_parts import dropped_by_chat
 
 

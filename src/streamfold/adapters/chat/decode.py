@@ -1,12 +1,14 @@
-"""Events of Chat Completions to deltas: https://platform.openai.com/docs/api-reference/chat-streaming."""
+"""Reads streamed chunks and whole completions."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...deltas import (
+    CallSummary,
     Delta,
     Failure,
     Finish,
@@ -31,10 +33,36 @@ from ...jsontext import (
 )
 from ...types import ExtraPart, FinishReason, HostedPart, ToolCallDelta, guess_finish_reason
 from ..openai_usage import read_openai_usage, tool_requests
-from .whole_response import mark_whole
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
+
+
+def mark_whole(said: Iterable[Delta]) -> Iterator[Delta]:
+    """Marks the facts of a message as whole, so that they replace pieces instead of being appended."""
+    texts: dict[type[TextDelta | ReasoningDelta | RefusalDelta], list[str]] = {}
+    calls: list[ToolCallDelta] = []
+    extras: dict[str, list[Any]] = {}
+    rest: list[Delta] = []
+    for delta in said:
+        match delta:
+            case TextDelta(text) | ReasoningDelta(text) | RefusalDelta(text):
+                texts.setdefault(type(delta), []).append(text)
+            case ToolCallDelta():
+                calls.append(replace(delta, whole=True))
+            case ExtraPart(name, value):
+                extras.setdefault(name, []).append(value)
+            case _:
+                rest.append(delta)
+    for kind, pieces in texts.items():
+        text = "".join(pieces)
+        yield kind(text, whole=bool(text))  # no text at all repeats nothing: it may say that there was reasoning
+    if calls:
+        yield CallSummary(calls)
+    for name, values in extras.items():
+        yield ExtraPart(name, values, whole=True)
+    yield from rest
+
 
 # Members that few events have. One look tells whether there is any of them.
 _ODD = frozenset({"error", "base_resp"})

@@ -1,6 +1,6 @@
 """Gemini's own API: requests and answers, and the same for a server that speaks it to clients."""
 
+from ..thought_signatures import SIGNATURE, signature_of
 from .adapter import GeminiAdapter, GeminiQuirks
 from .decode import ABOUT_CANDIDATE, FINISH_REASONS, OTHER_REASONS
 from .errors import gemini_error_body, read_google_error
-from .signatures import SIGNATURE, signature_of

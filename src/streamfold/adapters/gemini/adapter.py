@@ -28,17 +28,16 @@ from ...types import AllowedTools, FilePart, Message, NamedTool, ReplyWarning, T
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.gemini import GeminiBatchAPI
-from ..chat.content import move_result_media
-from ..chat.thinking import only_allowed_tools
+from ..chat.encode import move_result_media
+from ..chat.reasoning import only_allowed_tools
 from ..content_blocks import find_dropped
 from ..prepared_request import required_count
+from ..thought_signatures import signature_of
 from .decode import GeminiEventReader
-from .encode_contents import content_parts, encode_contents, original_payload, sign_open_calls
+from .encode import content_parts, encode_contents, original_payload, sign_open_calls, thinking_config
 from .errors import read_google_error
-from .hosted_tools import FORMS, mixes_tools, tool_entries
 from .quirks import GeminiQuirks
-from .signatures import signature_of
-from .thinking import thinking_config
+from .tools import FORMS, mixes_tools, tool_entries
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _PLACE = re.compile(r"(?:(?:publishers/[^/?#&]+/)?models|tunedModels|endpoints)/[A-Za-z0-9_.@-]+")

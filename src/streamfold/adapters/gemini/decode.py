@@ -42,8 +42,8 @@ from ...jsontext import (
 )
 from ...types import ExtraPart, FinishReason, ToolCall, ToolCallDelta, Usage, guess_finish_reason
 from ..content_blocks import arguments_object
+from ..thought_signatures import SIGNATURE
 from .errors import read_google_error
-from .signatures import SIGNATURE
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent

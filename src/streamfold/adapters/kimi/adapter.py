@@ -17,9 +17,9 @@ from ...requests import Family, HistoryRules, ModelFacts, OptionRules, Rules, dr
 from ...requests.schema import moonshot, moonshot_problems
 from ...types import AudioPart, FilePart, Message, NamedTool, ReplyWarning, Tool
 from ..chat import ChatAdapter, ChatQuirks
-from ..chat.history import ids_changed
+from ..chat.encode import ids_changed
 from ..chat.quirks import ReasoningField
-from ..chat.thinking import disable_reasoning, keep_only_tools, may_reason
+from ..chat.reasoning import disable_reasoning, keep_only_tools, may_reason
 
 if TYPE_CHECKING:
     from ...requests import Request

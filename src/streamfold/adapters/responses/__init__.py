@@ -2,4 +2,4 @@
 
 from .adapter import ResponsesAdapter, ResponsesQuirks
 from .decode import TEXT_EVENTS, TextEvent
-from .output import as_object
+from .output_items import as_object

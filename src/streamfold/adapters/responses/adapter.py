@@ -17,7 +17,7 @@ from ...types import GeneratedFile, ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.openai import OpenAIBatchAPI
-from ..chat.thinking import only_allowed_tools
+from ..chat.reasoning import only_allowed_tools
 from .decode import ResponsesEventReader
 from .encode import ResponsesQuirks, ResponsesRequestWriter
 from .unsupported_parts import dropped_by_responses

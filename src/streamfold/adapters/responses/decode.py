@@ -16,7 +16,7 @@ from ...deltas import Delta, Failure, Meta, ReasoningDelta, RefusalDelta, Sequen
 from ...errors import ErrorInfo, error_info
 from ...jsontext import ERROR_KEYS, int_or_none, is_done, is_empty, non_empty, parse_event, parse_object, str_or_none
 from ...types import PLAIN_ITEMS, ExtraPart, PartRef, ToolCallDelta, item_part
-from .output import (
+from .output_items import (
     UNFINISHED,
     arguments_text,
     as_object,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from ...requests import CALL_EXTRAS, ITEM_EXTRAS
 from ..chat.unsupported_parts import says_more
 from ..unsupported_parts import UnsupportedParts, dropped_extra, dropped_media_members, has_unmodelled_blocks
-from .client_side_results import ACKNOWLEDGED
-from .items import original_payload
+from .encode import ACKNOWLEDGED, original_payload
 
 if TYPE_CHECKING:
     from ...requests import Request

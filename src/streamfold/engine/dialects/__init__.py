@@ -27,6 +27,7 @@ from importlib import import_module
 
 from ...deltas import Delta, TextDelta, Warn
 from ...errors import ConfigError, did_you_mean
+from ...public_names import set_public_module
 from ...types import NamedTool, ToolCallDelta
 from .dialect import Dialect, DialectContext
 from .leaked_markup import bare_forms, leaked_markup, reader_of
@@ -156,3 +157,6 @@ def _through(dialects: Sequence[Dialect], deltas: Iterable[Delta]) -> list[Delta
     for dialect in dialects:
         deltas = [out for delta in deltas for out in dialect.feed(delta)]
     return list(deltas)
+
+
+set_public_module("streamfold.types", [Dialect, DialectContext])

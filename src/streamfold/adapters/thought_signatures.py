@@ -1,18 +1,37 @@
-"""Thought signatures of Gemini's calls on Google's endpoint for Chat Completions.
-
-https://ai.google.dev/gemini-api/docs/thought-signatures#openai: the first call of each answer of the current turn must
-come back with its signature, in `extra_content`.
-"""
+"""Gemini's thought signatures on both of Google's APIs: find, write, and the documented placeholder."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...types import Message, ReplyWarning
+from ..types import Message, ReplyWarning
 
 if TYPE_CHECKING:
-    from ...requests import Request
+    from ..requests import Request
+
+
+SIGNATURE = "thoughtSignature"
+
+
+def signature_of(extra: Mapping[str, Any] | None) -> str | None:
+    """Returns the signature of a call from its extras: of this API, or of Google's endpoint for Chat Completions.
+
+    >>> signature_of({"extra_content": {"google": {"thought_signature": "c2ln"}}})
+    'c2ln'
+    """
+    match extra:
+        case {"thoughtSignature": str(found)} | {"extra_content": {"google": {"thought_signature": str(found)}}} if (
+            found
+        ):
+            return found
+    return None
+
+
+# Thought signatures of Gemini's calls on Google's endpoint for Chat Completions.
+# https://ai.google.dev/gemini-api/docs/thought-signatures#openai: the first call of each answer of the current turn
+# must come back with its signature, in `extra_content`.
 
 # Accepted where the real signature is not at hand: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
 _PLACEHOLDER: dict[str, Any] = {"google": {"thought_signature": "skip_thought_signature_validator"}}

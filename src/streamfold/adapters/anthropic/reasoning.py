@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...requests import drop_forced_tool_choice, is_forced, is_reasoning_enabled, refuse_if_strict
 from ...types import Message, ReplyWarning
-from ..chat.thinking import disable_reasoning
-from .encode_messages import assistant_blocks
+from ..chat.reasoning import disable_reasoning
+from .encode import assistant_blocks
 from .quirks import AnthropicQuirks
 
 if TYPE_CHECKING:

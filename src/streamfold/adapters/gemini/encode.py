@@ -1,8 +1,4 @@
-"""The conversation as Gemini's contents: roles `user` and `model`, results in one content behind their calls.
-
-https://ai.google.dev/api/caching#Content is the format; the order is that of
-https://ai.google.dev/gemini-api/docs/function-calling.
-"""
+"""Writes requests: contents, parts, generation config, thinking config."""
 
 from __future__ import annotations
 
@@ -13,12 +9,37 @@ from ...errors import ConfigError
 from ...jsontext import parse_object
 from ...types import AudioPart, FilePart, ImagePart, MediaPart, Message, TextPart, to_base64, tool_result_content
 from ..content_blocks import arguments_object, blocks_of, readable_part, text_of_message, tool_name_of
+from ..thought_signatures import SIGNATURE, signature_of
 from .quirks import GeminiQuirks
-from .signatures import SIGNATURE, signature_of
 
 if TYPE_CHECKING:
     from ...requests import Request
     from ...types import ToolCall
+
+
+# Thinking as a level (Gemini 3) or as a budget of tokens (Gemini 2.5):
+# https://ai.google.dev/gemini-api/docs/thinking.
+
+_BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 32768}
+
+
+def thinking_config(request: Request) -> dict[str, Any] | None:
+    """Returns the `thinkingConfig` for an effort; None if the request says nothing of it."""
+    effort, family = request.options.reasoning_effort, request.family
+    if effort is None:
+        return None
+    if family.budget is None:
+        return {"thinkingLevel": effort.upper(), "includeThoughts": True}
+    if effort == "none" and family.thinking != "always":
+        return {"thinkingBudget": 0}  # beside includeThoughts Vertex refuses it
+    least, most = family.budget
+    wanted = {"none": least, "max": most}.get(effort) or _BUDGETS[effort]
+    return {"thinkingBudget": min(most, max(least, wanted)), "includeThoughts": True}
+
+
+# The conversation as Gemini's contents: roles `user` and `model`, results in one content behind their calls.
+# https://ai.google.dev/api/caching#Content is the format; the order is that of
+# https://ai.google.dev/gemini-api/docs/function-calling.
 
 _RESULT_KEYS = ("output", "error")  # they have a meaning: https://ai.google.dev/api/caching#FunctionResponse
 # Accepted where the real signature is not at hand: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
