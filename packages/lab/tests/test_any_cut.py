@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from streamfold.cli.app import app
 from streamfold.engine import StreamDecoder
-from streamfold.values import ConfigError
+from streamfold.errors import ConfigError
 from streamfold_lab.any_cut import (
     as_markdown,
     as_piece_parser,

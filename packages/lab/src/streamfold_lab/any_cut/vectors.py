@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from streamfold.values import ConfigError
+from streamfold.errors import ConfigError
 
 
 class WantedCall(BaseModel):

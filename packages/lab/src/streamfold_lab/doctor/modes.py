@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streamfold.values import Reply
+from streamfold.types import Reply
 
-from .values import Answers, ProbeResponse
+from .types import Answers, ProbeResponse
 
 COUNT_BOUND = 1.2  # factor by which the token counts of one prompt may differ between the modes
 _COUNT_SLACK = 16  # tokens that they may differ in any case

@@ -10,12 +10,12 @@ from random import Random
 from typing import Any
 
 from streamfold.requests import text_tokens
-from streamfold.values import Reply, Tool, ToolCall, assistant, system, tool_result, user
+from streamfold.types import Reply, Tool, ToolCall, assistant, system, tool_result, user
 
 from ..alterations import alterations, is_altered_copy, is_altered_text, text_change
 from ..model_names import is_other_model
 from ..questions import capped
-from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse, Verdict
+from ..types import Answers, Conclusion, ProbeRequest, ProbeResponse, Verdict
 from .judging import ProbeGroup, call_to, dialect_of, refusal, shown, unclear
 from .thinking import reasoning_member
 
