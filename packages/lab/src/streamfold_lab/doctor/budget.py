@@ -13,7 +13,7 @@ from streamfold.config import Profile
 from streamfold.requests import text_tokens
 from streamfold.types import Cost, Usage
 
-from .types import ProbeResponse
+from .values import ProbeResponse
 
 Price: TypeAlias = Callable[[Usage], Cost | None]
 """Returns what an answer with these token counts costs; None if no price of the model is known."""

@@ -14,7 +14,7 @@ from streamfold.recording import Recording
 from streamfold.types import Reply
 
 from .questions import COUNT, LINE_WORDS, UNICODE_TEXT, prompt_words
-from .types import ProbeResponse
+from .values import ProbeResponse
 
 Damage: TypeAlias = Literal["comment", "utf8", "half", "truncated", "garbage", "repeated"]
 _FIELDS = (b"data", b"event", b"id", b"retry")

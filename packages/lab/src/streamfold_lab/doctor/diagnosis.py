@@ -28,7 +28,7 @@ from .listing import read_models
 from .probes import PROBES
 from .questions import HELLO
 from .sending import ExaminedEndpoint, prepare
-from .types import Finding, Probe, ProbeRequest, ReportCard
+from .values import Finding, Probe, ProbeRequest, ReportCard
 
 AUTO = "auto"
 APIS = ("chat", "responses", "anthropic")

@@ -17,7 +17,7 @@ from streamfold.requests import Capabilities
 from .confidence import CONFIDENCE, interval
 from .modes import differences
 from .sending import ExaminedEndpoint
-from .types import Answers, Conclusion, Finding, Probe, ProbeRequest, ProbeResponse, Setting
+from .values import Answers, Conclusion, Finding, Probe, ProbeRequest, ProbeResponse, Setting
 
 ROUNDS = 3  # how often a model is asked what depends on its mood
 _DROPS = 5  # times that a kept connection may be found closed

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from streamfold.errors import ConfigError
 from streamfold.terminal import read_json
 
-from .types import Finding, ReportCard
+from .values import Finding, ReportCard
 
 FORMAT = "streamfold.doctor/1"
 TIMED = ("pace",)  # what differs from one run to the next

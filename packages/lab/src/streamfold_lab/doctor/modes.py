@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from streamfold.types import Reply
 
-from .types import Answers, ProbeResponse
+from .values import Answers, ProbeResponse
 
 COUNT_BOUND = 1.2  # factor by which the token counts of one prompt may differ between the modes
 _COUNT_SLACK = 16  # tokens that they may differ in any case

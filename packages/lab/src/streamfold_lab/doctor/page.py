@@ -12,7 +12,7 @@ from streamfold.config import Profile
 
 from ..inspection import document, json_block, page_assets, page_data, page_frame
 from .profile import profile_text
-from .types import VERDICTS, Finding, ProbeResponse, ReportCard
+from .values import VERDICTS, Finding, ProbeResponse, ReportCard
 
 _PER_FINDING = 3  # answers that a finding can open; one that is as documented, a single one
 _LONGEST_BODY = 20_000  # characters of a body that is no stream

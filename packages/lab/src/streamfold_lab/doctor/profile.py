@@ -12,7 +12,7 @@ from streamfold.config import Profile, config_problems, key_lines, read_config, 
 from streamfold.errors import ConfigError
 from streamfold.urls import shown_url
 
-from .types import ReportCard, Setting
+from .values import ReportCard, Setting
 
 _LONGEST = 100  # characters of a reason
 

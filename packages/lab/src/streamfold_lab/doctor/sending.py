@@ -35,7 +35,7 @@ from streamfold.types import Timeouts
 
 from ..inspection import Inspection, inspect_stream
 from .budget import DEFAULT_BUDGET, Budget, Spending, WrittenRequest, prices_of
-from .types import ProbeRequest, ProbeResponse, Way
+from .values import ProbeRequest, ProbeResponse, Way
 
 _MOST_BYTES = 4 * 2**20  # of one response; nothing that is requested here is nearly as long
 # Statuses that are about the request. A server that can't do something often answers a request for it with a 500.

@@ -15,4 +15,4 @@ from .page import page_assets, page_data, page_frame, render_page
 from .sentences import called, stream_words, usage_words
 from .steps import EventLine, steps
 from .trace import inspect_stream
-from .types import Event, Inspection, LocatedWarning, StreamFailure, TracedCall
+from .values import Event, Inspection, LocatedWarning, StreamFailure, TracedCall

@@ -12,7 +12,7 @@ from streamfold.errors import ConfigError
 from streamfold.types import PartRef, ToolCallDelta
 
 from .sentences import delta_kind, delta_words, usage_words
-from .types import Event, Inspection
+from .values import Event, Inspection
 
 ANSWER_FIELDS = ("outcome", "text", "reasoning", "refusal", "finish_reason", "calls", "usage", "ids", "model", "extras")
 

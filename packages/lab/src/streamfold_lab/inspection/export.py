@@ -14,7 +14,7 @@ from streamfold.deltas import Delta
 
 from .compare import Comparison
 from .sentences import delta_kind
-from .types import Event, Inspection
+from .values import Event, Inspection
 
 
 def to_dict(inspection: Inspection) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from .document import document, json_block
 from .export import seconds
 from .sentences import called, stream_words, usage_words
 from .steps import EventLine, steps
-from .types import Event, Inspection
+from .values import Event, Inspection
 
 _SCRIPTS = ("state.js", "timeline.js", "rows.js", "detail.js", "main.js")
 

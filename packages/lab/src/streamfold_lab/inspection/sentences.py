@@ -31,7 +31,7 @@ from streamfold.engine import CallMatch, IncomingCall
 from streamfold.jsontext import str_or_none
 from streamfold.types import ExtraPart, HostedPart, ToolCallDelta, Usage
 
-from .types import Inspection
+from .values import Inspection
 
 _KINDS: dict[type[object], str] = {  # where it is not the name of the class
     Warn: "warning", MessageStart: "message", UsageUpdate: "usage", BlockPiece: "block", BlockEnd: "block",

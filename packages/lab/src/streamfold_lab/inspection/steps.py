@@ -13,7 +13,7 @@ from streamfold.deltas import CallSummary, Delta, Meta, ReasoningDelta, RefusalD
 from streamfold.types import ToolCallDelta
 
 from .sentences import called, delta_kind, delta_words
-from .types import Event, FragmentPlacement, Inspection, LocatedWarning
+from .values import Event, FragmentPlacement, Inspection, LocatedWarning
 
 Lane: TypeAlias = Literal["reasoning", "text", "refusal", "call", "stream", "warning", "error"]
 

@@ -20,7 +20,7 @@ from streamfold.types import Limits, Reply, StreamChunk, ToolCallDelta, ToolLike
 
 from .decision_log import DecisionLog, TracedAdapter
 from .sentences import placement_words, unshown_words
-from .types import Event, EventKind, FragmentPlacement, Inspection, LocatedWarning, StreamFailure, TracedCall
+from .values import Event, EventKind, FragmentPlacement, Inspection, LocatedWarning, StreamFailure, TracedCall
 
 
 def inspect_stream(

@@ -7,7 +7,7 @@ from typing import Any
 from streamfold.types import user
 
 from ..questions import COUNT, LINE, LINE_WORDS, UNICODE, UNICODE_TEXT, capped, prompt_words
-from ..types import Answers, Conclusion, ProbeRequest, ProbeResponse
+from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse
 from .judging import ProbeGroup, edited, refusal, set_quirk, shown, unclear, was_refused, with_members, without_members
 
 _CHAT = ("chat", "kimi")

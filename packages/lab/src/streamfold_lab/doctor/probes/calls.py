@@ -6,7 +6,7 @@ from streamfold.types import NamedTool
 
 from ..alterations import is_altered_copy
 from ..questions import HELLO, NOTE, NOTE_TEXT, ONE_CALL, SAVE, SAY_AND_CALL, TIME, TWO_CALLS, WEATHER, capped
-from ..types import Answers, Conclusion, ProbeRequest, ProbeResponse, Setting
+from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse, Setting
 from .judging import (
     ProbeGroup,
     call_to,

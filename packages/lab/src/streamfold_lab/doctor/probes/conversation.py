@@ -7,7 +7,7 @@ from typing import Any
 from streamfold.types import assistant, image, system, user
 
 from ..questions import DAYS, LINE, PICTURE, capped, prompt_words
-from ..types import Answers, Conclusion, ProbeRequest, ProbeResponse
+from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse
 from .judging import ProbeGroup, capability, edit_messages, edited, if_refused, refusal, set_quirk, shown, unclear
 
 _BEGUN = "monday tuesday wednesday"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..questions import LINE, capped
-from ..types import Conclusion, ProbeRequest, ProbeResponse
+from ..values import Conclusion, ProbeRequest, ProbeResponse
 from .judging import ProbeGroup, shown, with_members
 
 

@@ -15,7 +15,7 @@ from streamfold.types import Reply, Tool, ToolCall, assistant, system, tool_resu
 from ..alterations import alterations, is_altered_copy, is_altered_text, text_change
 from ..model_names import is_other_model
 from ..questions import capped
-from ..types import Answers, Conclusion, ProbeRequest, ProbeResponse, Verdict
+from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse, Verdict
 from .judging import ProbeGroup, call_to, dialect_of, refusal, shown, unclear
 from .thinking import reasoning_member
 

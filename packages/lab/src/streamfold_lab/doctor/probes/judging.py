@@ -10,7 +10,7 @@ from streamfold.types import Messages, Reply, ToolCall, ToolLike
 
 from ..damage import reread
 from ..questions import LINE, capped
-from ..types import Answers, Conclusion, Probe, ProbeRequest, ProbeResponse, Setting, Verdict
+from ..values import Answers, Conclusion, Probe, ProbeRequest, ProbeResponse, Setting, Verdict
 
 DIALECTS = (
     *("hermes", "kimi", "qwen3coder", "glm", "deepseek", "mistral", "llama3"),

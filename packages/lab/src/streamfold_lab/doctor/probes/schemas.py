@@ -10,7 +10,7 @@ from streamfold.types import Tool
 
 from ..damage import said
 from ..questions import CAPITAL, HELLO, WEATHER, capped
-from ..types import Answers, Conclusion, ProbeRequest, ProbeResponse
+from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse
 from .judging import (
     ProbeGroup,
     accepted,

@@ -8,7 +8,7 @@ from statistics import median
 from streamfold.types import WarningCode
 
 from ..damage import Damage, damage, has_gap, repeats, said, wanted
-from ..types import Answers, Conclusion, ProbeResponse, Verdict, Way
+from ..values import Answers, Conclusion, ProbeResponse, Verdict, Way
 from .judging import ProbeGroup, shown
 
 _SLOW_START = 5.0  # seconds until the head of a response

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..questions import REASON, WEATHER, capped
-from ..types import Answers, Conclusion, ProbeRequest, ProbeResponse, Setting
+from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse, Setting
 from .judging import (
     ProbeGroup,
     capability,

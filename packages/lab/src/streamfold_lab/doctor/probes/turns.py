@@ -8,7 +8,7 @@ from typing import Any
 from streamfold.types import ToolCall, assistant, tool_result, user
 
 from ..questions import ONE_CALL, PICTURE, WEATHER, capped, prompt_words
-from ..types import Answers, Conclusion, ProbeRequest, ProbeResponse
+from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse
 from .judging import ProbeGroup, call_to, edit_messages, edited, refusal, set_quirk, shown, unclear, was_refused
 
 _LONG_ID = "call_0123456789abcdefghijklmn"
