@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from hmac import compare_digest
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from folding import DONE, call, chunk, entry, event, fin, text
 from gateways import CHAT, PATHS, RESPONSES, asking, behind, client_of, sent
 from mirror import APIS, check_open_responses, check_response_events, comments, payloads, read
 from sdks import openai
 from streamfold import ConfigError, Fallback, NotConfiguredError, Provider
+from streamfold.cli.app import app as cli
 from streamfold.config import config_problems, read_config
 from streamfold.net import event_loop
 from streamfold.recording import Recording, ReplayTransport
@@ -691,14 +694,25 @@ def test_mistakes_in_the_settings(tmp_path: Path, text: str, message: str) -> No
 def test_the_check_of_the_file_knows_the_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that lead nowhere are found before anybody asks for them."""
     monkeypatch.delenv("NO_KEY", raising=False)
-    config = written(tmp_path, "[gateway]\nproviders = ['kimi', 'nobody']\napi_key_env = 'NO_KEY'\n")
+    text = "[gateway]\nproviders = ['kimi', 'nobody']\napi_key_env = 'NO_KEY'\n[gateway.keys.x]\nkey_env = 'NO_KEY'\n"
+    config = written(tmp_path, text)
     problems = [problem.partition("streamfold.toml:")[2] for problem in config_problems(config)]
     assert [problem.partition(" (did")[0].partition(". The catalogue")[0] for problem in problems] == [
         "2: gateway.providers[1]: unknown provider 'nobody'",
         "3: gateway.api_key_env: NO_KEY is not set",
+        "5: gateway.keys.x.key_env: NO_KEY is not set",
     ]
     with pytest.raises(ConfigError, match="api_key_env: NO_KEY is not set"):
         create_app(config.path)
+
+
+def test_a_server_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken installation is one line that says what to install."""
+    monkeypatch.setitem(sys.modules, "granian", None)
+    monkeypatch.delitem(sys.modules, "streamfold_gateway.server", raising=False)
+    said = CliRunner().invoke(cli, ["serve", "-p", "kimi"])
+    assert said.exit_code == 2
+    assert "pip install streamfold-gateway" in said.output.replace("\n", " ")
 
 
 def test_a_password_of_a_store_is_not_shown() -> None:

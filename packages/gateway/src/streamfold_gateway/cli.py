@@ -33,7 +33,10 @@ def serve(
     Clients may use the APIs of OpenAI, Anthropic and Gemini, whichever the providers use.
     """
     with reported_errors():
-        from . import run  # late: the help of commands needs no server
+        try:
+            from . import run  # late: the help of commands needs no server
+        except ModuleNotFoundError as exc:
+            raise ConfigError(f"the gateway can't be loaded ({exc}): pip install streamfold-gateway") from exc
 
         run(file, _page, host=host, port=port, providers=provider or None, workers=workers, ui=ui)
 

@@ -208,3 +208,6 @@ class GatewaySettings(GatewayOptions, PackageTable):
         for variable in self.api_key_env:
             if not variable_is_set(variable):
                 yield ("api_key_env",), f"{variable} is not set"
+        for name, key in self.keys.items():
+            if not variable_is_set(key.key_env):
+                yield ("keys", name, "key_env"), f"{key.key_env} is not set"
