@@ -289,7 +289,7 @@ async def test_repaired_streams_that_break_at_any_byte(api: str) -> None:
 
     Their bytes are compared. Where the stream is written again, or the end of a call may be held back, their texts are.
     """
-    for seed in range(pick(1000, 30, 20000)):
+    for seed in range(pick(1000, 30, 4000)):
         await repairing(api, seed)
 
 
