@@ -20,9 +20,7 @@ from scale import pick
 from streamfold import Provider, Reply
 from streamfold_gateway import gateway
 
-CASES = int(
-    __import__("os").environ.get("N") or pick(250, 4, 1250)
-)  # of each provider API and client API, whole and streamed
+CASES = pick(250, 4, 1250)  # of each provider API and client API, whole and streamed
 
 PARTS = {
     "chat": ("reasoning", "text", "refusal", "call"),
