@@ -79,3 +79,45 @@ def test_whether_it_is_a_thought_is_not_guessed() -> None:
     told = partial("gemini", b'data: {"candidates":[{"content":{"role":"model","parts":[{"text":"Hm')
     assert told is not None
     assert (told.text, told.reasoning) == ("", "")
+
+
+def output_event(kind: str, **members: object) -> bytes:
+    return b"data: " + json.dumps({"type": f"response.{kind}", **members}, ensure_ascii=False).encode() + b"\n\n"
+
+
+def listed(said: str) -> dict[str, object]:
+    return {"type": "message", "id": f"m_{len(said)}", "content": [{"type": "output_text", "text": said}]}
+
+
+PLACE = {"output_index": 0, "item_id": "m_1", "content_index": 0}
+COMPLETED = output_event("completed", response={"status": "completed", "output": [listed("Hé😀"), listed("Two")]})
+ONLY_WHOLE: dict[str, tuple[bytes, list[str]]] = {  # the texts, each where it comes first
+    "done": (output_event("output_text.done", **PLACE, text="Hé😀"), ["Hé😀"]),
+    "more than its pieces": (
+        output_event("output_text.delta", **PLACE, delta="Hel")
+        + output_event("output_text.done", **PLACE, text="Hello"),
+        ["Hel", "lo"],
+    ),
+    "the final list": (COMPLETED, ["Hé😀", "Two"]),
+    "more than the first item": (
+        output_event("output_text.delta", **PLACE, delta="Hé😀") + COMPLETED,
+        ["Hé😀", "Two"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ONLY_WHOLE)
+def test_text_that_only_a_whole_has_is_kept_as_far_as_it_came(name: str) -> None:
+    """An event that was cut off inside a whole text loses none of it, and shows nothing twice."""
+    body, texts = ONLY_WHOLE[name]
+    known, at = {}, 0
+    for said in texts:  # how much is known once a character has come
+        at = body.index(said.encode(), at) if name != "more than its pieces" or said == "Hel" else body.rindex(b"lo")
+        for char in said:
+            at += len(char.encode())
+            known[at] = known.get(max(known, default=0), "") + char
+    for cut in range(len(output_event("x")), len(body) - 2):
+        told = partial("responses", body[:cut])
+        if told is not None:
+            wanted = next((said for end, said in reversed(known.items()) if end <= cut), "")
+            assert (told.text, told.tool_calls) == (wanted, []), body[:cut]

@@ -364,8 +364,10 @@ class StreamDecoder:
             deltas = []
             with suppress(ValueError):
                 deltas = list(self._adapter.decode(type(event)(event.event, data)))
+            self._pipeline.feed(deltas, data, chunks)
             if not self._pipeline.has_finish_reason:
-                deltas += self._text_of(type(event)(event.event, cut if deltas else event.data))
+                self._pipeline.feed_cut(self._text_of(type(event)(event.event, cut if deltas else event.data)), chunks)
+            return
         self._pipeline.feed(deltas, data, chunks)
 
     def _text_of(self, event: ServerSentEvent) -> list[Delta]:

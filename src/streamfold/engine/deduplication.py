@@ -111,9 +111,9 @@ class TextDeduplicator:
             self._current.clear()  # parts that only the whole has are shown behind all others
         return self._compare(delta, shown, answer)
 
-    def shown(self, kind: type[PartedDelta]) -> str:
-        """Returns all text of a kind that has been shown."""
-        return self._lane(kind).raw
+    def shown(self, kind: type[PartedDelta], part: PartRef | None = None) -> str:
+        """Returns all text of a kind that has been shown, or that of one part."""
+        return self._lane(kind).raw if part is None else self._find(kind, part, whole=False).text
 
     def finish_item(self, output: int | None) -> list[PartedDelta]:
         """Returns the texts that have waited for an item which is done."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, TypeAlias, get_args
 
 from ..deltas import (
@@ -145,6 +146,19 @@ class Pipeline:
                     self._show_texts(self._parts.finish_item(delta.place), chunks)  # type: ignore[union-attr]
             elif (chunk := fold.feed(delta)) is not None:
                 chunks.append(chunk)
+
+    def feed_cut(self, deltas: Iterable[Delta], chunks: list[StreamChunk]) -> None:
+        """Adds the chunks for the texts of an event that was cut off. Of a whole text its end is missing."""
+        wholes: set[type[Delta]] = set()  # kinds of which all text of the answer came before that of its parts
+        for delta in deltas:
+            if isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta) and delta.whole:
+                shown = self._parts.shown(type(delta), delta.part)
+                if type(delta) in wholes or not delta.text.startswith(shown):
+                    continue
+                if delta.part is None:
+                    wholes.add(type(delta))
+                delta = replace(delta, text=delta.text[len(shown) :], whole=False)
+            self.feed([delta], "", chunks)
 
     def _behind_what_came(self, summary: ItemSummary) -> list[Delta]:
         """Returns the facts of the items behind those that have come: their texts and calls in their order.

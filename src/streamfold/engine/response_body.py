@@ -107,7 +107,7 @@ class NonStreamBody:
 
 
 def certain_text(said: list[Delta], payload: str, kind_follows_text: bool) -> list[Delta]:
-    """Returns the pieces of text among the deltas of an event whose payload was cut off.
+    """Returns the texts among the deltas of an event whose payload was cut off, each as far as it came.
 
     Args:
         kind_follows_text: see `Adapter`.
@@ -117,7 +117,7 @@ def certain_text(said: list[Delta], payload: str, kind_follows_text: bool) -> li
     return [
         delta
         for delta in said
-        if (isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta) and not delta.whole)
+        if isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta)
         or (isinstance(delta, Block | BlockPiece) and delta.kind in ("text", "reasoning"))
     ]
 
