@@ -50,6 +50,10 @@ def _merge(into: dict[str, Any], piece: dict[str, Any]) -> None:
             into[name] = was + value
         elif isinstance(was, list) and isinstance(value, list):
             into[name] = [*was, *value]
+        elif (
+            name == "content" and isinstance(was, list) and isinstance(value, str)
+        ):  # Databricks mixes them in a stream
+            into[name] = [*was, {"type": "text", "text": value}]
         elif isinstance(was, dict) and isinstance(value, dict):
             _merge(was, value)
         elif value is not None:

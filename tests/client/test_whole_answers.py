@@ -89,6 +89,10 @@ def told(reply: Reply) -> dict[str, Any]:
     }  # fmt: skip
 
 
+# What Perplexity's model thinks while it searches is in events alone.
+ONLY_STREAMED = [("perplexity/research", "reasoning"), ("perplexity/research", "message")]
+
+
 def test_the_same_answer_streamed_and_whole() -> None:
     """Text, reasoning, calls, usage, finish reason, hosted parts, citations, message: every answer in fixtures/."""
     apis, wrong = dict.fromkeys(APIS, 0), []
@@ -97,7 +101,8 @@ def test_the_same_answer_streamed_and_whole() -> None:
         if not streamed.warnings:
             apis[recording.adapter] += 1
             whole = told(decoded(recording, whole_body(recording.adapter, recording.body), 700))
-            wrong += [(name, what) for what, value in told(streamed).items() if whole[what] != value]
+            unequal = [(name, what) for what, value in told(streamed).items() if whole[what] != value]
+            wrong += [each for each in unequal if each not in ONLY_STREAMED]
     assert not wrong
     assert min(apis.values()) >= 3, apis
 
