@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 import scale
 from fixture_answers import Seen, is_right, provider_of, request_of
-from streamfold import ConfigError, IncompleteStreamError, Provider, WebSearch
+from streamfold import ConfigError, IncompleteStreamError, Message, Provider, StreamfoldError, WebSearch
 from streamfold.recording import Recording
 from streamfold.testing import ScriptedProvider, call, fail, say, think
 from streamfold_integrations.langchain import ChatStreamfold
@@ -65,6 +65,33 @@ def test_each_kind_of_stream_is_right(name: str) -> None:
 
     asyncio.run(ask())
     assert is_right(recording, seen), seen
+
+
+@pytest.mark.slow
+@each_row("stream", [False, True])
+def test_an_unchanged_answer_goes_back_as_the_provider_sent_it(stream: bool) -> None:
+    """Signatures, items and the model's own text of arguments survive LangChain's messages, of every recording."""
+
+    async def sent_back(recording: Recording) -> tuple[Message, Message] | None:
+        request = request_of(recording)
+        try:
+            reply = await provider_of(recording).chat("Hello", **request)
+        except StreamfoldError:
+            return None
+        if not (reply.tool_calls or reply.extras or reply.message.reasoning):
+            return None  # its text is all there is
+        model: Any = ChatStreamfold(client=provider_of(recording)).bind(**request)
+        answer: Any = await (whole(model) if stream else model.ainvoke("Hello"))
+        results = [ToolMessage("x", tool_call_id=one.id) for one in reply.tool_calls]
+        script = ScriptedProvider("Done.")
+        await ChatStreamfold(client=script).ainvoke([HumanMessage("Hello"), answer, *results])
+        return script.requests[0].messages[1], reply.message
+
+    async def changed() -> list[str]:
+        pairs = [(name, await sent_back(Recording.load(FOLDER / name))) for name in NAMES]
+        return [name for name, found in pairs if found and found[0].to_dict() != found[1].to_dict()]
+
+    assert asyncio.run(changed()) == []
 
 
 def test_reasoning_is_a_content_block_and_goes_back() -> None:
