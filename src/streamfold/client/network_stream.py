@@ -10,7 +10,7 @@ from ..engine import StreamDecoder
 from ..errors import APIConnectionError, APIError, APITimeoutError, IncompleteStreamError, StreamError
 from ..limits import RateLimiter
 from ..net import Exchange, HTTPRequest
-from ..requests import estimated_tokens, text_tokens
+from ..requests import Request, estimated_tokens, least_text_tokens, text_tokens
 from ..types import PartialToolCall, Reply, ReplyWarning, StreamChunk, Timing, Usage
 from .hooks import Notifier
 from .loop_bound_client import LoopBoundClient
@@ -138,6 +138,22 @@ class AnswerReader:
 _UNMET = "several calls came, though parallel_tool_calls=False was asked for: run_tools() runs them one by one"
 
 
+_LONG_INPUT = 2_000  # tokens: those of a short input are counted in too many ways
+
+
+def _input_warnings(request: Request, usage: Usage | None) -> list[ReplyWarning]:
+    """Returns a warning if the provider counted less than half of the tokens that the request's texts have.
+
+    Servers with a small window cut a long input without an error: Ollama at 4,096 tokens, its default
+    (https://github.com/ollama/ollama/issues/2963).
+    """
+    counted, estimated = usage.input_tokens if usage else None, least_text_tokens(request)
+    if counted is None or estimated < _LONG_INPUT or 2 * counted >= estimated:
+        return []
+    detail = f"the messages have about {estimated:,} tokens, and the provider counted {counted:,}"
+    return [ReplyWarning("input_maybe_truncated", f"{detail}: it may have read only a part of them")]
+
+
 class NetworkStream:
     """Gets one answer: attempts up to its first chunk, then the rest of that attempt.
 
@@ -240,7 +256,8 @@ class NetworkStream:
         unmet = [ReplyWarning("parallel_calls_unmet", _UNMET)] if self._plan.one_call and reply.tool_calls[1:] else []
         reply.request_id, reply.rate_limit = exchange.request_id, exchange.rate_limit
         reply.timing = Timing(self._attempts.headers_after, first_chunk, self._attempts.elapsed())
-        reply.warnings = [*self._plan.warnings, *exchange.warnings, *reply.warnings, *unmet]
+        cut = _input_warnings(self._plan.sent, reply.usage)
+        reply.warnings = [*self._plan.warnings, *exchange.warnings, *reply.warnings, *unmet, *cut]
         reply.attempts = tuple(self._attempts.failed)
         reply.provider, reply.origin, reply.pricing = (
             self._notifier.info.provider,

@@ -41,7 +41,7 @@ from .reasoning_state import is_reasoning_enabled
 from .request import Request, with_endpoint_defaults
 from .required_capabilities import describe_missing, is_forced, missing_capabilities
 from .special_token_escaping import escape_special_tokens
-from .token_estimates import estimated_tokens, text_tokens
+from .token_estimates import estimated_tokens, least_text_tokens, text_tokens
 
 set_public_module(
     "streamfold.types", [Capabilities, Options, ReasoningEffort, Request, ResponseFormat, Support, TimeoutOptions]

@@ -9,6 +9,7 @@ from ..types import Message, TextPart, Tool
 from .request import Request
 
 _BYTES = 4  # of UTF-8, for one token: right for English and code, and near for scripts of three bytes a character
+_OTHER_SCRIPT = 0.4  # tokens for a character that is not ASCII, at least
 _MESSAGE = 4  # tokens around the text of a message
 _MEDIA = 1600  # tokens of a large image; those of documents and audio vary more than can be guessed
 
@@ -21,6 +22,22 @@ def estimated_tokens(request: Request) -> int:
     """
     messages = sum(map(_message, request.messages))
     return max(1, messages + sum(map(_tool, request.tools)))
+
+
+def least_text_tokens(request: Request) -> int:
+    """Returns a low estimate of the tokens of the messages' texts alone: without tools, media and reasoning.
+
+    What is left out may be counted in many ways, or not at all: a reasoning of earlier turns, a schema of a tool.
+    """
+    texts = [part for message in request.messages for part in _texts(message)]
+    plain = sum(len(text.encode("ascii", "ignore")) for text in texts)
+    return round(plain / _BYTES + (sum(map(len, texts)) - plain) * _OTHER_SCRIPT)
+
+
+def _texts(message: Message) -> list[str]:
+    content = message.content
+    parts = [TextPart(content)] if isinstance(content, str) else content or ()
+    return [part.text for part in parts if isinstance(part, TextPart)]
 
 
 def _message(message: Message) -> int:
