@@ -29,7 +29,7 @@ def examine(endpoint: Endpoint, adapter: str) -> ReportCard:
 
 
 def each(kinds: Iterable[type[Endpoint]]) -> list[tuple[type[Endpoint], str]]:
-    return [(kind, adapter) for adapter, api in APIS.items() for kind in kinds if api in kind.wires]
+    return [(kind, adapter) for adapter, api in APIS.items() for kind in kinds if api in kind.apis]
 
 
 @pytest.mark.parametrize(("kind", "adapter"), some(each([Endpoint, *HONEST]), 4))

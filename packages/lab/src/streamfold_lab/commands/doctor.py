@@ -83,6 +83,10 @@ def doctor(
     thorough: Annotated[
         bool, typer.Option("--thorough", help=f"Repeat what one answer can't decide, up to {_REPEATS} times.")
     ] = False,
+    reference: Annotated[
+        str | None,
+        typer.Option(help="Compare with this endpoint of the same model: PROVIDER, PROVIDER:MODEL or a URL."),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Of the values in prompts; by default others in each examination.")
     ] = None,
@@ -119,7 +123,9 @@ def doctor(
         if dry_run:
             _plan(profile if api == AUTO else profile.model_copy(update={"adapter": api}), bounds, seed, as_json)
             return
-        examiner = Doctor(bounds, repeats=_REPEATS if thorough else 0, seed=seed, folder=record)
+        other = None if reference is None else _reference(reference, config, profile)
+        repeats = _REPEATS if thorough else 0
+        examiner = Doctor(bounds, repeats=repeats, seed=seed, reference=other, folder=record)
         cards = anyio.run(_examine, examiner, profile, api, not as_json)
     if as_json:
         print_json(cards_to_dict(card for card, _ in cards))
@@ -133,6 +139,12 @@ def doctor(
         raise typer.Exit(UNFAITHFUL)
     if any(card.with_verdict("fault") for card, _ in cards):
         raise typer.Exit(FAULTY)
+
+
+def _reference(target: str, config: Path | None, examined: Profile) -> Profile:
+    """Returns the profile of the reference, with the model that is examined where it names none."""
+    other = read_target(target, config)
+    return other if other.model else other.model_copy(update={"model": examined.model})
 
 
 async def _examine(examiner: Doctor, profile: Profile, api: str, show: bool) -> list[tuple[ReportCard, Profile]]:

@@ -27,6 +27,7 @@ from .examine import ProbeRunner, with_fresh_values
 from .listing import read_models
 from .probes import PROBES
 from .questions import HELLO
+from .reference import compare_with_reference
 from .sending import ExaminedEndpoint, prepare
 from .values import Finding, Probe, ProbeRequest, ReportCard
 
@@ -46,6 +47,7 @@ class Doctor:
             one of twenty requests, with a confidence of 95 percent.
         seed: of the values in prompts that are different for each request. Another one in each examination, because a
             server may have the answers, or the prompts, of the last one in a cache.
+        reference: the maker's own endpoint of the same model, which gets the same requests; None: nothing is compared.
         folder: where the answers are recorded; None: in a temporary folder that is deleted.
         timeouts: of each request.
         report: called with each finding as it is made.
@@ -55,6 +57,7 @@ class Doctor:
     budget: Budget = DEFAULT_BUDGET
     repeats: int = 0
     seed: int = field(default_factory=lambda: randbelow(10**9))
+    reference: Profile | None = None
     folder: Path | None = None
     timeouts: Timeouts = TIMEOUTS
     probes: Iterable[Probe] = PROBES
@@ -75,19 +78,25 @@ class Doctor:
             endpoint = ExaminedEndpoint(profile, answers, self.timeouts, self.http_client, self.budget, keep=keep)
             await stack.enter_async_context(endpoint)
             examination = ProbeRunner(endpoint, tuple(self.probes), self.report, self.repeats, self.seed)
-            findings = await examination.run()
+            findings, answered = await examination.run(), examination.seen
+            if self.reference is not None and not examination.hopeless:
+                place = folder / "reference"
+                other = ExaminedEndpoint(self.reference, place, self.timeouts, self.http_client, self.budget)
+                await stack.enter_async_context(other)
+                compared, more = await compare_with_reference(endpoint, other, self.seed)
+                findings, answered = [*findings, *compared], [*answered, *more]
         card = ReportCard(
             name=profile.name,
             base_url=shown_url(profile.base_url),
             adapter=profile.adapter,
             model=profile.sent_model() or "",
-            server=next((seen.headers["server"] for seen in examination.seen if "server" in seen.headers), ""),
+            server=next((seen.headers["server"] for seen in answered if "server" in seen.headers), ""),
             date=datetime.now(UTC).date().isoformat(),
             version=__version__,
             requests=endpoint.requests,
             seconds=round(anyio.current_time() - began, 3),
             findings=tuple(findings),
-            answers=tuple(examination.seen),
+            answers=tuple(answered),
         )
         return card, endpoint.profile
 

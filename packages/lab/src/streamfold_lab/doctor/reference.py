@@ -1,0 +1,189 @@
+"""Compares an endpoint with the maker's own: the same requests to both, and how often they agree, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from statistics import median
+from typing import Any
+
+from streamfold.values import Reply, Tool, user
+
+from .confidence import CONFIDENCE, interval
+from .questions import capped
+from .sending import ExaminedEndpoint
+from .values import Finding, ProbeRequest, ProbeResponse, Verdict
+
+ROUNDS = 5  # of the same requests, with other values
+_AGREEMENT = 0.9  # share of requests for which two endpoints of one model should decide alike
+_COUNT_BOUND = 1.1  # factor by which the input tokens of one prompt may differ
+_COUNT_SLACK = 8  # tokens by which they may differ in any case
+_THEME = "reference"
+_CITIES = ("Oslo", "Lima", "Nairobi", "Osaka", "Quito", "Turin", "Perth", "Cork")
+
+
+def _object(required: Sequence[str], **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
+_TOOLS = (
+    Tool(
+        "get_weather",
+        "Gets the weather of a city.",
+        _object(["city"], city={"type": "string"}, unit={"type": "string", "enum": ["celsius", "fahrenheit"]}),
+    ),
+    Tool("get_time", "Gets the current time.", _object([])),
+    Tool(
+        "create_event",
+        "Creates an event in the user's calendar.",
+        _object(
+            ["title", "start", "guests"],
+            title={"type": "string"},
+            start=_object(["hour", "minute"], hour={"type": "integer"}, minute={"type": "integer"}),
+            guests={"type": "array", "items": {"type": "string"}},
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How often something was so."""
+
+    found: int
+    tries: int
+
+    def __str__(self) -> str:
+        if not self.tries:
+            return "0 of 0"
+        low, high = self.bounds
+        return f"{self.found} of {self.tries} ({low:.0%} to {high:.0%})"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The interval of the true share."""
+        return interval(self.found, self.tries) if self.tries else (0.0, 1.0)
+
+
+def requests(seed: int, rounds: int = ROUNDS) -> list[ProbeRequest]:
+    """Returns the requests that both endpoints get: some that need a tool, some that need none."""
+    rng = Random(seed)  # noqa: S311 - the same ones can be sent again
+    prompts = []
+    for _ in range(rounds):
+        first, second = rng.sample(_CITIES, 2)
+        hour, left, right = rng.randrange(8, 18), rng.randrange(10, 90), rng.randrange(10, 90)
+        prompts += [
+            f"What is the weather in {first}?",
+            f"Create an event in my calendar: a walk with Grace, at {hour}:15.",
+            "What is the current time?",
+            f"Create an event in my calendar: lunch with Ada and Alan, at {hour}:30.",
+            f"Create an event in my calendar: review of the {second} plans with Edsger, at {hour}:45.",
+            f"How much is {left} plus {right}?",
+            f"Write one sentence about {first}.",
+            "Say hello.",
+            "What can your tools do? Don't use them.",
+            f"Thank you, that was all for {second}.",
+        ]
+    return [
+        ProbeRequest(f"reference_{number:02}", [user(prompt)], _TOOLS, options=capped(512))
+        for number, prompt in enumerate(prompts)
+    ]
+
+
+async def compare_with_reference(
+    endpoint: ExaminedEndpoint, reference: ExaminedEndpoint, seed: int, rounds: int = ROUNDS
+) -> tuple[list[Finding], list[ProbeResponse]]:
+    """Sends the same requests to an endpoint and to the maker's own. Returns how they agree, and what the first said.
+
+    The examination of each stops at its budget; what was answered until then is compared.
+    """
+    pairs: list[tuple[ProbeResponse, ProbeResponse]] = []
+    seen_here: list[ProbeResponse] = []
+    for request in requests(seed, rounds):
+        if endpoint.over_budget(request) or reference.over_budget(request):
+            break
+        pair = (await endpoint.ask("reference", request), await reference.ask("reference", request))
+        seen_here.append(pair[0])
+        if all(seen.fine and seen.reply.finish_reason != "length" for seen in pair):
+            pairs.append(pair)
+    name = f"{reference.profile.name}:{reference.profile.sent_model()}"
+    return [_triggers(pairs, name), _schemas(pairs, name), _counts(pairs, name)], seen_here
+
+
+def _finding(probe: str, question: str, verdict: Verdict, saw: str, pairs: Sequence[Any]) -> Finding:
+    does = f"intervals of {CONFIDENCE:.0%} confidence" if pairs else ""
+    return Finding(probe, _THEME, question, verdict, saw, does, answers=tuple(seen.number for seen, _ in pairs))
+
+
+def _names(reply: Reply) -> set[str]:
+    return {call.name for call in reply.tool_calls}
+
+
+def _triggers(pairs: Sequence[tuple[ProbeResponse, ProbeResponse]], name: str) -> Finding:
+    same = Share(sum(_names(seen.reply) == _names(other.reply) for seen, other in pairs), len(pairs))
+    question = f"Are tools called when {name} calls them?"
+    if not pairs:
+        return _finding("reference_triggers", question, "unclear", "no request was answered by both", pairs)
+    verdict: Verdict = "unfaithful" if same.bounds[1] < _AGREEMENT else "ok"
+    return _finding("reference_triggers", question, verdict, f"the same tools, or none, for {same}", pairs)
+
+
+def _schemas(pairs: Sequence[tuple[ProbeResponse, ProbeResponse]], name: str) -> Finding:
+    here, there = (_valid([pair[side].reply for pair in pairs]) for side in (0, 1))
+    question = f"Do arguments fit their schemas as those of {name} do?"
+    saw = f"{here} of the calls fit; {there} of the reference's"
+    if not here.tries or not there.tries:
+        return _finding("reference_schemas", question, "unclear", saw, pairs)
+    verdict: Verdict = "unfaithful" if here.bounds[1] < there.bounds[0] else "ok"
+    return _finding("reference_schemas", question, verdict, saw, pairs)
+
+
+def _valid(replies: Sequence[Reply]) -> Share:
+    schemas = {tool.name: tool.parameters for tool in _TOOLS}
+    calls = [call for reply in replies for call in reply.tool_calls]
+    fit = [call for call in calls if not call.error and fits(call.arguments, schemas.get(call.name, {"not": {}}))]
+    return Share(len(fit), len(calls))
+
+
+def _counts(pairs: Sequence[tuple[ProbeResponse, ProbeResponse]], name: str) -> Finding:
+    counts = [
+        (seen.reply.usage.input_tokens, other.reply.usage.input_tokens)
+        for seen, other in pairs
+        if seen.reply.usage and other.reply.usage and seen.reply.usage.input_tokens and other.reply.usage.input_tokens
+    ]
+    question = f"Are input tokens counted as {name} counts them?"
+    if not counts:
+        return _finding("reference_counts", question, "unclear", "no counts of both", [])
+    near = [max(pair) <= _COUNT_BOUND * min(pair) + _COUNT_SLACK for pair in counts]
+    same, ratio = Share(sum(near), len(counts)), median(first / second for first, second in counts)
+    verdict: Verdict = "unfaithful" if same.bounds[1] < _AGREEMENT else "ok"
+    saw = f"within {_COUNT_BOUND - 1:.0%} for {same}; {ratio:.2f} times as many in the median"
+    return _finding("reference_counts", question, verdict, saw, pairs)
+
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
+}  # fmt: skip
+
+
+def fits(value: Any, schema: Any) -> bool:
+    """Returns whether a value fits one of the schemas above, which use a few keywords only.
+
+    >>> fits({"city": 1}, _TOOLS[0].parameters)
+    False
+    """
+    if "type" not in schema or not isinstance(value, _TYPES[schema["type"]]):
+        return False
+    if isinstance(value, bool) != (schema["type"] == "boolean"):
+        return False
+    if "enum" in schema and value not in schema["enum"]:
+        return False
+    match value:
+        case dict():
+            known, required = schema["properties"], schema["required"]
+            inside = all(name in known and fits(each, known[name]) for name, each in value.items())
+            return inside and set(required) <= value.keys()
+        case list():
+            return all(fits(each, schema["items"]) for each in value)
+    return True
