@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from streamfold import Provider, Tool, image, user
-from streamfold.values import Messages
+from streamfold.types import Messages
 
 SENTENCE = "The quick brown fox jumps over the lazy dog. "  # 45 characters, about 10 tokens
 BIG_TOOL = Tool("big", "A tool. " + SENTENCE * 500, {"type": "object", "properties": {}})
