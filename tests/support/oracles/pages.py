@@ -36,7 +36,7 @@ from streamfold.config import config_problems, read_config
 from streamfold.testing import ScriptedProvider
 from streamfold.turn_cache import read_turn_cache
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 KEYS = ("OPENAI_API_KEY", "MOONSHOT_API_KEY", "MY_KEY", "TEAM_KEY", "TEAM", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
 _PART = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?[^\n]*\n(?P<code>.*?)^(?P=indent)```"

@@ -28,7 +28,7 @@ def on_terminal(folder: Path, *words: str, typed: Sequence[bytes] = (), columns:
     parent, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("STREAMFOLD_", "COLUMNS"))}
-    source = str(Path(__file__).resolve().parents[1] / "src")
+    source = str(Path(__file__).resolve().parents[3] / "src")
     process = subprocess.Popen(
         [*COMMAND, *words],
         stdin=child,

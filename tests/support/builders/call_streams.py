@@ -3,7 +3,7 @@
 The promise: no call is lost, none is joined with another, none runs with another's arguments, none is invented. What is
 right is derived while a stream is made, from the documentation alone; the library is never asked.
 
-    python tests/call_streams.py --count 10000 --seed 1 --wire chat --show 3
+    python tests/support/builders/call_streams.py --count 10000 --seed 1 --wire chat --show 3
 
 runs streams, groups what fails by kind and by deviations, and prints the smallest examples.
 
