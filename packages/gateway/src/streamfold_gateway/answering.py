@@ -22,7 +22,7 @@ from streamfold.turn_cache import TurnCache
 
 from .apis import ClientAPI, ClientRequest, Warnings
 from .config import GatewayOptions
-from .http_errors import HTTPError, from_provider_error, http_error, warning_header
+from .http_errors import HTTPError, from_provider_error, http_error, misconfigured, warning_header
 from .models import ModelRoute
 from .rate_limits import UsageMeter
 from .request_body import ClientGone, Receive
@@ -197,8 +197,7 @@ class Answering:
             if meter is not None:
                 meter.not_sent()
             if isinstance(error, NotConfiguredError):
-                why = "the server is misconfigured for this model; see its log"
-                raise http_error(500, why, x_should_retry="false") from error
+                raise misconfigured() from error
             raise http_error(400, error.problem) from error
 
     async def _show(

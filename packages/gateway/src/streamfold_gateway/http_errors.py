@@ -35,6 +35,11 @@ def http_error(status: int, message: str, code: str | None = None, **headers: st
     return HTTPError(status, ErrorInfo(message, kind, code), written)
 
 
+def misconfigured() -> HTTPError:
+    """Returns the error for a request that the operator's configuration makes impossible. The log has the reason."""
+    return http_error(500, "the server is misconfigured for this model; see its log", x_should_retry="false")
+
+
 # Clients send a request again after these; https://github.com/openai/openai-python and anthropic-sdk-python do, and
 # Claude Code after a 401 too. Both obey this header.
 _SENT_AGAIN = (401, 408, 409, 429, *range(500, 600))

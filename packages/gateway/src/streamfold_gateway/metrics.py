@@ -13,7 +13,7 @@ from starlette.responses import Response
 from streamfold import ConfigError
 from streamfold.config import variable_is_set
 
-from .request_log import RequestOutcome
+from .request_log import TOKEN_COUNTS, RequestOutcome
 
 if TYPE_CHECKING:
     from .auth import Authenticator
@@ -22,13 +22,6 @@ METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable by which processes share their counts. prometheus-client looks for it when it is imported."""
 
 _SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0)
-_KINDS = {
-    "input": "input_tokens",
-    "output": "output_tokens",
-    "cached": "cached_tokens",
-    "cache_write": "cache_write_tokens",
-    "reasoning": "reasoning_tokens",
-}
 
 
 class Metrics:
@@ -94,9 +87,9 @@ class Metrics:
         self._seconds.labels(outcome.api, model).observe(outcome.seconds)
         if outcome.first is not None:
             self._first.labels(model, provider).observe(outcome.first)
-        for kind, name in _KINDS.items():
+        for name in TOKEN_COUNTS:
             if count := getattr(outcome.usage, name, None):
-                self._tokens.labels(model, provider, kind).inc(count)
+                self._tokens.labels(model, provider, name.removesuffix("_tokens")).inc(count)
         if (cost := outcome.cost) is not None:
             for counter in [self._cost, *([self._estimated] if cost.estimated else [])]:
                 counter.labels(model, provider, cost.currency).inc(float(cost.amount))

@@ -27,7 +27,7 @@ from streamfold.limits import (
 from streamfold.types import ErrorInfo, Request
 
 from .auth import GatewayKey
-from .http_errors import HTTPError, http_error
+from .http_errors import HTTPError, http_error, misconfigured
 from .models import ModelRoute
 
 Pricer: TypeAlias = Callable[[Usage], Cost | None]
@@ -172,8 +172,7 @@ class KeyRateLimits:
         expected = most_expected(request, route.max_output_tokens(request.options.max_output_tokens))
         if limiter.limits_cost and (bound := route.cost(expected)) is None and not route.priced:
             why = f"what the model costs is not known, and {limiter.label} has a budget: give its prices"
-            said = "the server is misconfigured for this model; see its log"
-            raise http_error(500, said, x_should_retry="false") from ConfigError(why)
+            raise misconfigured() from ConfigError(why)
         reads_on = limiter.limits_cost or client.options.tpm is not None
         return UsageMeter(await _reserved(limiter, bound), request, route.cost, reads_on=reads_on)
 

@@ -19,6 +19,9 @@ from .http_errors import HTTPError
 requests_log = logging.getLogger("streamfold.gateway.requests")
 
 
+TOKEN_COUNTS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens")
+
+
 @dataclass(frozen=True, slots=True)
 class RequestOutcome:
     """One request, at its end.
@@ -65,7 +68,7 @@ class RequestOutcome:
         said |= {"status": self.status, "seconds": round(self.seconds, 4)}
         said["first_seconds"] = None if self.first is None else round(self.first, 4)
         said |= {"provider": self.provider, "finish_reason": self.finish_reason, "error": self.error}
-        for name in _TOKENS:
+        for name in TOKEN_COUNTS:
             said[name] = getattr(self.usage, name, None)
         if self.cost is not None:
             said |= {"cost": float(self.cost.amount), "currency": self.cost.currency}
@@ -73,8 +76,6 @@ class RequestOutcome:
         said |= {"warnings": list(self.warnings) or None, "failed_attempts": list(self.attempts) or None}
         return {name: value for name, value in said.items() if value is not None}
 
-
-_TOKENS = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "reasoning_tokens")
 
 Observer: TypeAlias = Callable[[RequestOutcome], None]
 
