@@ -54,7 +54,7 @@ def gateway(
     """Returns an ASGI app that answers at the paths of Chat Completions, Responses, Messages and Gemini.
 
     Serve it with any ASGI server, or mount it: `app.mount("/llm", gateway(...))`. Providers that it makes are closed
-    when the server stops. A mounted app is not told of that: use it as an async context manager, or call `aclose()`.
+    when the server stops. A mounted app gets no such event: use it as an async context manager, or call `aclose()`.
 
     Args:
         providers: the providers by the name that clients use as the model; each is a provider or an argument of
@@ -281,7 +281,7 @@ async def _http_error(request: HTTPRequest, error: HTTPException) -> Response:
 
 
 def _no_websockets() -> HTTPError:
-    """Returns the refusal. Codex goes on with plain requests after a 426; after any other it tries seven times."""
+    """Returns the error response. Codex sends plain requests after a 426; after any other it tries seven times."""
     return http_error(426, "WebSockets are not served here: send a POST", connection="close")
 
 

@@ -105,8 +105,8 @@ class Authenticator:
     Google's clients may send their key as `?key=` of the URL, which is not logged here.
 
     Args:
-        clients: those that have a key. Without any, no key is needed; then web pages of other hosts are refused,
-            whoever has them open.
+        clients: those that have a key. Without any, no key is needed, and requests of web pages from other
+            hosts are refused.
         hosts: the allowed names in `Host`; empty: see `GatewayOptions.hosts`.
         loopback_only: whether requests must have arrived on a loopback address, where no key is needed.
     """
@@ -140,7 +140,7 @@ class Authenticator:
         host = _name(header or "")
         if self._hosts:
             allowed = host in self._hosts or "*" in self._hosts
-        else:  # without keys: who asks a loopback address for another name was led here by that name's owner
+        else:  # without keys: another name at a loopback address is DNS rebinding
             local = bool(server) and is_loopback(str(server[0]))
             allowed = bool(self._clients) or not local or not header or is_loopback(host)
         if not allowed:
@@ -152,8 +152,8 @@ class Authenticator:
         given += [headers[name] for name in _KEY_HEADERS if name in headers]  # beside a bearer token, if both are set
         query = parse_qsl(scope.get("query_string", b"").decode("latin-1"), encoding="latin-1")
         given += [value for name, value in query if name == "key"]
-        keys = [key.strip().encode("latin-1") for key in given]  # the very bytes that were sent
-        # All are compared, each in constant time: how long it takes tells nothing of any of them.
+        keys = [key.strip().encode("latin-1") for key in given]  # the bytes that were sent
+        # All are compared, each in constant time, so that the duration reveals nothing.
         fits = [client for key in keys for client in self._clients if compare_digest(key, client.key)]
         if not fits:
             needed = "an API key is needed: send it as a bearer token, in x-api-key or in x-goog-api-key"

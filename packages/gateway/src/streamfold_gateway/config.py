@@ -109,7 +109,8 @@ class GatewayOptions(Table):
         turn_cache_age: seconds for which a turn is kept since it was last used.
         responses: where responses of the Responses API are kept, to be continued, fetched, resumed and cancelled: named
             as for `turn_cache`, by default in the process; `false`: nowhere.
-        responses_number: how many responses are kept. When there is no room, the client who keeps most gives up first.
+        responses_number: how many responses are kept. When the store is full, those of the client
+            with the most are removed first.
         responses_bytes: size of all responses together.
         responses_age: seconds for which a response is kept since it was last used.
         metrics: serve `/metrics` in Prometheus' text format (extra `metrics`). It needs a client's key, where there are
@@ -173,7 +174,7 @@ class GatewaySettings(GatewayOptions, PackageTable):
         shutdown: seconds that running answers get when the server is told to stop.
         ui: serve a page at `/ui` that shows the last answers while they stream.
         ui_key_env: environment variables that hold keys for that page. It shows the answers of all clients: without a
-            key it is for the machine that the server runs on, and for nobody behind a proxy.
+            key only the machine that the server runs on may see it, and not through a proxy.
         ui_answers: how many answers the page shows.
         ui_fixtures: folder in which the page saves answers as fixtures.
     """

@@ -265,7 +265,7 @@ class RequestHandler:
         except ConfigError as error:
             raise http_error(400, error.problem) from error
         request, replaced = with_operator_members(request, route.endpoints)
-        messages, mended = repair_conversation(
+        messages, repaired = repair_conversation(
             request.parsed.messages, route.adapters, own=api.adapter, continues=api.continues
         )
         if messages != request.parsed.messages:
@@ -274,7 +274,7 @@ class RequestHandler:
         if cache is not None and route.takes_arguments:
             cache = cache.of(incoming.client.id, end_user=user, ids=api.returns_ids)
             request = replace(request, turns_cached=True)
-        warnings = [*request.dropped, *dropped, *replaced, *mended]
+        warnings = [*request.dropped, *dropped, *replaced, *repaired]
         return Answering(api, request, route, self.options, incoming.log, warnings, cache)
 
     def check_capacity(self) -> None:

@@ -91,8 +91,8 @@ class ModelRoute:
         """Returns the streamed answer to a client's request. Raises ConfigError if it can't be sent.
 
         Args:
-            repair_history, partial_tool_calls: see `ChatOptions`. Other models are not asked for partial
-                calls: one that changes another model's answer (a filter, a cache) would have to know of them.
+            repair_history, partial_tool_calls: see `ChatOptions`. Other models get no partial calls:
+                one that changes another model's answer (a filter, a cache) would have to know of them.
             turn_cache: restores earlier turns. Other models get them as the client sent them.
         """
         arguments = ChatParams(

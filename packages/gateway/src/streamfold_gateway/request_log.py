@@ -105,7 +105,7 @@ def one_line(text: str) -> str:
 
 @dataclass(slots=True)
 class RequestLog:
-    """Writes what happens to one request, each line with its id and the model that was asked for.
+    """Logs what happens to one request, each line with its id and the requested model.
 
     Attributes:
         key: the name of the client's key; None if it has none.

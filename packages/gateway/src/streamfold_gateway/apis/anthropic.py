@@ -92,7 +92,7 @@ class AnthropicAPI(ClientAPI):
         )
 
     def _thinking(self, request: ClientRequest) -> bool:
-        """Whether the client is told what the model thinks: one that did not ask may not expect such blocks."""
+        """Returns whether reasoning is sent: a client that did not request it may not expect such blocks."""
         thinking = request.body.get("thinking")
         wanted = isinstance(thinking, Mapping) and thinking.get("type") != "disabled"
         return wanted or self.options.unasked_thinking
@@ -137,7 +137,7 @@ class AnthropicAPI(ClientAPI):
 
 
 class AnthropicCountAPI(AnthropicAPI):
-    """The count of a request's tokens, by the provider's own count where it has one. No model is asked."""
+    """The count of a request's tokens, by the provider's own count where it has one, without a model."""
 
     path = "/v1/messages/count_tokens"
     asks_model = False

@@ -373,7 +373,7 @@ async def counted_tokens(api: ClientAPI, member: str, request: ClientRequest, ro
     """
     sent, _ = with_operator_members(api.adapt_request(request, route.adapters)[0], route.endpoints)
     parsed = sent.parsed
-    why = "no provider was asked, because its API can't count tokens"
+    why = "the provider's API can't count tokens"
     try:
         if (number := await route.count(parsed, {"total": _SECONDS})) is not None:
             return ImmediateAnswer({member: number}, "counted by the provider")

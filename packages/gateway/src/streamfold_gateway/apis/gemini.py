@@ -132,7 +132,7 @@ def _counted(body: Any) -> Any:
 
 
 def _wants_thoughts(body: Mapping[str, Any]) -> bool:
-    """Whether the client asked for thoughts: others do not expect such parts."""
+    """Returns whether the client requested thoughts: others do not expect such parts."""
     config = camel_case(camel_case(body).get("generationConfig") or {})
     thinking = camel_case(config.get("thinkingConfig") or {})
     return bool(thinking.get("includeThoughts"))

@@ -16,11 +16,11 @@ from .store import ResponseStore, StoredResponse
 
 _LONGEST = 1000  # responses of one conversation
 _PATIENCE = 10.0  # seconds to read what a request refers to
-_ITEM_ID = re.compile(r"[a-z]+_([A-Za-z0-9]+)_[0-9]+")  # of an item that an emitter has named after its response
+_ITEM_ID = re.compile(r"[a-z]+_([A-Za-z0-9]+)_[0-9]+")  # of an item that a serializer has named after its response
 
 
 def not_found(response_id: str) -> HTTPError:
-    """Returns the refusal for a response that does not exist, or belongs to somebody else."""
+    """Returns the error for a response that does not exist or has another owner."""
     return http_error(404, f"there is no response {response_id[:200]!r} here: it has expired, or was never kept")
 
 
@@ -46,7 +46,7 @@ class ReferenceResolver:
     Args:
         owner: the client.
         user: the end user that they name.
-        count: is told how many bytes a reference stands for before it is written out, and may refuse them.
+        count: called with the size of each reference before it is resolved; may raise HTTPError.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ReferenceResolver:
         """Returns the items of a response and of all that it continues, inputs and outputs in their order.
 
         Raises:
-            HTTPError: one of them is not kept here, or is still under way; or they are too many together.
+            HTTPError: one of them is not stored here, or has not ended; or they are too many together.
         """
         turns: list[list[Any]] = []
         wanted: str | None = response_id

@@ -70,7 +70,7 @@ def interrupted_response(
 ) -> tuple[dict[str, Any], StoredEvent]:
     """Returns a response that broke off, as far as it is known, and an event that ends it.
 
-    Items that were under way are `incomplete`: nothing in them, a call least of all, can be taken for whole.
+    Items that had not ended are `incomplete`, so that none of them, such as a call, looks complete.
 
     Args:
         members: what else there is to say of the end.
@@ -83,7 +83,7 @@ def interrupted_response(
 
 
 def _output_so_far(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
-    """Returns the items that have begun, with what has come of them."""
+    """Returns the items that have begun, as far as they are known."""
     items: dict[int, dict[str, Any]] = {}
     done: set[int] = set()
     texts: dict[tuple[Any, ...], list[str]] = {}
@@ -112,19 +112,18 @@ def _output_so_far(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
     return [items[at] for at in sorted(items)]
 
 
-# How responses are kept in a store: each is a record, with its state and its events as parts.
-# A record is the request's own items and who makes the response; `state` is the object of the API; `event/NUMBER`
-# holds the events up to that number; `cancelled` asks whoever makes the response to give it up. A record `item-ID`
-# says which response has an item whose id a provider made. A response whose maker is gone has no end of its own: it
-# is `failed` for whoever looks at it, with what had come of it.
+# Each response is a record in the store, with its state and its events as parts. The record has the request's own items
+# and the process that makes the response; `state` is the object of the API; `event/NUMBER` has the events up to that
+# number; `cancelled` asks that process to cancel it. A record `item-ID` names the response of an item whose id a
+# provider made. A response whose process is gone has no end: it is read as `failed`, with its output so far.
 
 _ID = re.compile(r"[\w-]{1,200}", re.ASCII)
 # Found in the bytes: parsing would hold a long answer once more. In a text the quotation marks are escaped. An id that
 # is not an item's stands for nothing: the item is looked up in the response then.
 _ID_IN_JSON = re.compile(rb'"id": ?"([\w-]{1,200})"')
 _ITEM = "item-"  # begins the name of a record that says which response has an item
-_AHEAD = 3600.0  # seconds for which an answer under way stays, although it may be silent for long
-_LARGE = 2**18  # bytes of JSON above which it is parsed beside the event loop
+_AHEAD = 3600.0  # seconds for which a response that has not ended stays, however long it is silent
+_LARGE = 2**18  # bytes of JSON above which it is parsed in a thread
 _logger = logging.getLogger("streamfold.gateway")
 _STOPPED = {
     "code": "server_error",
@@ -137,13 +136,13 @@ class StoredResponse:
     """A response with the items of its request.
 
     Attributes:
-        owner: whose it is: nobody else gets it.
-        user: which of the owner's end users it is for, as `named_end_user` says it.
+        owner: the key that it belongs to.
+        user: the end user that it belongs to, as `named_end_user` returns it.
         items: the input items of its own request.
         previous: the response whose conversation it continues.
-        response: the object of the API, as it is so far.
-        resumable: whether its events are kept too.
-        last: the event that ends it, if its maker is gone.
+        response: the object of the API so far.
+        resumable: whether its events are stored too.
+        last: the event that ends it, if the process that made it is gone.
     """
 
     id: str
@@ -157,7 +156,7 @@ class StoredResponse:
 
     @property
     def ended(self) -> bool:
-        """Whether there is nothing more to come."""
+        """Whether it has ended."""
         return self.response["status"] in FINAL
 
 
@@ -168,7 +167,7 @@ class ResponseStore:
         size: bytes of all responses together.
 
     Attributes:
-        most: bytes of one state, and of the events of one answer, so that one does not push out all others.
+        most: the limit in bytes of one state, and of the events of one response.
     """
 
     def __init__(self, store: Store, size: int) -> None:
@@ -189,8 +188,8 @@ class ResponseStore:
 
         Args:
             state: the JSON of the response; empty if there is nothing new of it.
-            events: further events, one behind the other.
-            head: with the request's own items.
+            events: further events in their order.
+            head: also store the request's own items.
         """
         values: dict[str, bytes] = {}
         if head:
@@ -210,7 +209,7 @@ class ResponseStore:
         """Returns a response of this owner; None if there is none.
 
         Args:
-            user: only one that is for this end user; None: for any of them.
+            user: the end user that it must belong to; None: any.
         """
         if not _ID.fullmatch(response_id):
             return None
@@ -235,7 +234,7 @@ class ResponseStore:
         return replace(kept, response=ended, last=last)
 
     async def response_of(self, item_id: str, owner: str) -> str | None:
-        """Returns the id of the response that has an item; None if no response of this owner is known to."""
+        """Returns the id of the owner's response that has an item; None if there is none."""
         name = f"{_ITEM}{item_id}"
         found = await self.store.get(owner, [name]) if _ID.fullmatch(item_id) else {}
         return found[name].decode() if name in found else None
@@ -252,19 +251,19 @@ class ResponseStore:
         return [event for event in (*found, *([kept.last] if kept.last else [])) if event.number > after]
 
     async def delete(self, response_id: str, owner: str) -> bool:
-        """Forgets a response. Returns whether there was one."""
+        """Deletes a response. Returns whether there was one."""
         return await self.store.delete(owner, response_id)
 
     async def cancel(self, kept: StoredResponse) -> None:
-        """Asks the process that makes a response to give it up."""
+        """Asks the process that makes a response to cancel it."""
         await self.store.put(kept.owner, {f"{kept.id}/cancelled": b""}, ahead=_AHEAD)
 
     async def pending_cancellation(self, kept: StoredResponse) -> Literal["cancelled", "deleted"] | None:
-        """Returns whether another process wants a response that is made here to end; None if not."""
+        """Returns how another process wants a response that is made here to end; None if none does."""
         cancelled = f"{kept.id}/cancelled"
         try:
             found = await self.store.get(kept.owner, [kept.id, cancelled])
-        except StoreError:  # whoever wants to end it can't say so now
+        except StoreError:  # a cancellation can't be read now
             return None
         if cancelled not in found:
             return None
@@ -277,7 +276,7 @@ class ResponseStore:
     async def _is_made(self, maker: str) -> bool:
         try:
             return await self.store.runs(maker)
-        except StoreError:  # nobody knows
+        except StoreError:  # it can't be known
             return True
 
 
