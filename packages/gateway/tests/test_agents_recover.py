@@ -174,7 +174,7 @@ async def test_a_failure_of_the_provider_is_temporary_in_any_api() -> None:
     """Where the type of an error is not the provider's, its words say that it may be asked again (opencode 1.18)."""
     half = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"Half"}}]}\n\n'
     said = b'data: {"error":{"message":"I had an error","type":"server_error","code":"server_error"}}\n\n'
-    for path, words in ((MESSAGES, "openai: I had an error (server error)"), (CHAT, "I had an error")):
+    for path, words in ((MESSAGES, "I had an error (server error)"), (CHAT, "I had an error")):
         async with before("openai:gpt-5-mini", half + said) as (client, _):
             answer = await client.post(path, json=asking(path, max_tokens=9, stream=True))
         last = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")][-1]
