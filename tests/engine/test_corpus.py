@@ -171,7 +171,7 @@ def test_corpus_is_complete() -> None:
     """A corpus that is named must have every stream that its manifests list."""
     for api in ("chat", "responses", "anthropic"):
         manifest = corpus.read_json(f"corpus/manifest{'-anthropic' if api == 'anthropic' else ''}.json")
-        listed = [Path(entry["output"]).stem for entry in manifest if entry.get("api", api) == api]
+        listed = [Path(entry["output"]).stem for entry in manifest if entry.get("wire", api) == api]
         assert [Path(name).stem for name in RECORDED[api]] == sorted(listed)
     manifest = corpus.read_json("corpus/gemini-manifest.json")
     assert len(RECORDED["gemini"]) == len(manifest if isinstance(manifest, list) else manifest["cases"])
