@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from streamfold.types import user
 
 from ..questions import COUNT, LINE, LINE_WORDS, UNICODE, UNICODE_TEXT, capped, prompt_words
 from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse
-from .judging import ProbeGroup, edited, refusal, set_quirk, shown, unclear, was_refused, with_members, without_members
+from .judging import (
+    ProbeGroup,
+    accepted,
+    edited,
+    refusal,
+    set_quirk,
+    shown,
+    unclear,
+    was_refused,
+    with_members,
+    without_members,
+)
 
 _CHAT = ("chat", "kimi")
 _LIMIT = 12  # tokens that the probe about limits allows
@@ -235,18 +247,26 @@ def _length(seen: ProbeResponse) -> Conclusion:
     return unclear(f"wrote {len(seen.text)} characters, finish reason {seen.reply.finish_reason}")
 
 
+def _seeded(name: str, edit: Any, when: Callable[[Answers], bool] | None = None) -> ProbeRequest:
+    options = {"max_output_tokens": 48, "temperature": 1.0}
+    prompt = "Write one sentence about anything that you like."
+    return ProbeRequest(name, prompt, options=options, special=f"{name}: 7, temperature: 1", edit=edit, when=when)
+
+
 @BASICS.probe_many(
     "seed",
     "Under which name does it take a seed?",
-    edited("seed", "seed: 7", without_members("random_seed", seed=7), tokens=32),
-    edited(
-        "random_seed", "random_seed: 7", without_members("seed", random_seed=7), tokens=32, when=was_refused("seed")
-    ),
+    _seeded("seed", without_members("random_seed", seed=7)),
+    _seeded("random_seed", without_members("seed", random_seed=7), was_refused("seed")),
+    _seeded("again", without_members("random_seed", seed=7), accepted("seed")),
     apis=("chat",),
 )
 def _seed(answers: Answers) -> Conclusion:
     if answers["seed"].fine:
-        return Conclusion("ok", "seed is accepted")
+        again = answers.get("again")
+        if again and again.fine and again.text != answers["seed"].text:
+            return Conclusion("no", "a seed is accepted, and the same one brings another answer")
+        return Conclusion("ok", "the same seed brings the same answer")
     other = answers.get("random_seed")
     why = refusal(answers["seed"])
     if other and other.fine:

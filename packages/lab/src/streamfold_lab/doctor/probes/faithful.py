@@ -548,6 +548,19 @@ def _thought_of(reply: Reply) -> list[str]:
     return re.findall(r"(?<!\d)\d{4}(?!\d)", reply.reasoning or "")
 
 
+_HIDDEN = "4827"  # told in the control, where the reasoning isn't shown
+
+
+def _reasoning_size(reply: Reply) -> int:
+    """Returns the size of reasoning: its tokens if they are counted, else about as many as its text has."""
+    counted = reply.usage.reasoning_tokens if reply.usage else None
+    return counted or text_tokens(reply.reasoning or "")
+
+
+def _reasoned(reply: Reply) -> bool:
+    return _reasoning_size(reply) > 0
+
+
 def _sent_back(seen: ProbeResponse) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Returns an edit that sends the reasoning back as it came on Chat Completions, where the profile doesn't."""
     name = reasoning_member(seen)
@@ -570,14 +583,15 @@ def _with_result(*, told: bool) -> Callable[[Answers], ProbeRequest | None]:
     def follow(answers: Answers) -> ProbeRequest | None:
         seen = answers.get("think")
         call = call_to(seen.reply, "get_time") if seen and seen.fine else None
-        if seen is None or call is None or not _thought_of(seen.reply):
+        if seen is None or call is None or not _reasoned(seen.reply):
             return None
-        number = _thought_of(seen.reply)[0]
-        if number in seen.text:
+        number = next(iter(_thought_of(seen.reply)), _HIDDEN)
+        if re.search(r"\d{4}", seen.text) or (seen.reply.reasoning and number == _HIDDEN):
             return None
         turn = seen.reply.message
         if told:
-            turn = replace(turn, content=f"The number that I thought of is {number}.")
+            text = f"The number that I thought of is {number}."
+            turn = assistant(text, tool_calls=[call], reasoning=seen.reply.reasoning or None)
         messages = [user(_THINK), turn, tool_result(call, "It is noon.")]
         options = capped(512, reasoning_effort="low")
         name = "told" if told else "recall"
@@ -597,17 +611,49 @@ def _with_result(*, told: bool) -> Callable[[Answers], ProbeRequest | None]:
 )
 def _reasoning_kept(answers: Answers) -> Conclusion:
     seen, after, told = (answers.get(name) for name in ("think", "recall", "told"))
-    if seen is None or not seen.reply.reasoning:
-        return Conclusion("no", "no reasoning was shown")
+    if seen is None or not _reasoned(seen.reply):
+        return Conclusion("no", "no reasoning was shown or counted")
     if after is None:
         return unclear("the model did not think of a number in its reasoning alone, and call the tool")
     if after.refused:
         return Conclusion("no", f"the turn with its reasoning is {refusal(after)}")
-    number = _thought_of(seen.reply)[0]
-    if any(each in after.text for each in _thought_of(seen.reply)):
+    numbers = _thought_of(seen.reply)
+    if any(number in after.text for number in numbers):
         return Conclusion("ok", "the number that stood in its reasoning alone was known after the tool's result")
-    saw = f"the reasoning had {number}, and after the tool's result it said {shown(after.text, 50)}"
-    return _doubtful(saw) if told and number in told.text else unclear(saw)
+    if not numbers and re.search(r"(?<!\d)\d{4}(?!\d)", after.text):
+        return Conclusion("ok", "after the tool's result it had a number; its reasoning is hidden")
+    had = numbers[0] if numbers else "a number"
+    saw = f"the reasoning had {had}, and after the tool's result it said {shown(after.text, 50)}"
+    known = next(iter(numbers), _HIDDEN)
+    return _doubtful(saw) if told and known in told.text else unclear(saw)
+
+
+_LEVELS = ("none", "low", "high")
+_PUZZLE = "How many prime numbers are there between 10 and 60? Answer with the number alone."
+_MORE = 1.15  # factor by which reasoning of a high effort is longer than that of a low one
+
+
+@FAITHFUL.probe_many(
+    "efforts",
+    "Does more effort bring more reasoning?",
+    *(ProbeRequest(level, _PUZZLE, options=capped(1024, reasoning_effort=level)) for level in _LEVELS),
+    whim=True,
+)
+def _efforts(answers: Answers) -> Conclusion:
+    none, low, high = (answers.get(level) for level in _LEVELS)
+    if low is None or high is None or low.refused or high.refused:
+        return Conclusion("no", refusal(low) if low and low.refused else "not all efforts are accepted")
+    if low.sent == high.sent:
+        return Conclusion("no", "efforts are not sent to this model")
+    sizes = [_reasoning_size(seen.reply) for seen in (low, high)]
+    if not all(sizes):
+        return Conclusion("no", "no reasoning was shown or counted")
+    saw = f"reasoning of {sizes[0]} with low effort, {sizes[1]} with high effort"
+    if sizes[1] > _MORE * sizes[0]:
+        return Conclusion("ok", saw)
+    if none is not None and none.fine and none.sent != low.sent and _reasoning_size(none.reply) > sizes[0] / _MORE:
+        return _doubtful(f"{saw}, {_reasoning_size(none.reply)} with none: accepted, and without effect")
+    return unclear(f"{saw}: the model may have one level")
 
 
 # --- Counts ----------------------------------------------------------------------------------------------------------
