@@ -135,6 +135,10 @@ def _commands(rng: Random) -> dict[str, Any]:
     }
 
 
+def _long_value(rng: Random) -> dict[str, Any]:
+    return {"code": _code(rng), "text": _filler(rng, 2_000)}
+
+
 def _call_with(tool: str, what: str, make: Callable[[Random], dict[str, Any]]) -> ProbeRequest:
     """Returns a request for a call with given arguments, other ones in each round."""
 
@@ -144,7 +148,7 @@ def _call_with(tool: str, what: str, make: Callable[[Random], dict[str, Any]]) -
         text = json.dumps(value, ensure_ascii=False)
         prompt = f"Call the tool {tool} once. Its arguments must be exactly this JSON object:\n{text}"
         return ProbeRequest(
-            tool, prompt, (Tool(tool, f"Stores {what}.", schema),), options=capped(1024), special=what, fresh=fresh
+            tool, prompt, (Tool(tool, f"Stores {what}.", schema),), options=capped(1536), special=what, fresh=fresh
         )
 
     return fresh(Random(0))  # noqa: S311 - shown in the plan only
@@ -171,6 +175,8 @@ def _judge_arguments(seen: ProbeResponse) -> Conclusion:
     if not calls:
         return unclear(f"no call of {seen.ask}; said {shown(seen.text, 60)}")
     changed = alterations(wanted, calls[0].arguments)
+    if not changed and len(calls) > 1:
+        return _doubtful(f"one call was requested, and it came {len(calls)} times")
     if not changed:
         return Conclusion("ok", f"{len(wanted)} arguments came back as requested")
     if calls[0].error:
@@ -197,6 +203,7 @@ for _name, _question, _tool, _what, _make in (
     ("strings", "Do strings in arguments come back as requested?", "store_strings", "strings of all kinds", _strings),
     ("nesting", "Do nested arguments come back as requested?", "store_tree", "nested values", _nesting),
     ("commands", "Do commands and addresses come back as requested?", "store_commands", "commands", _commands),
+    ("long_value", "Does a long argument come back whole?", "store_text", "a text of 2000 characters", _long_value),
 ):
     FAITHFUL.probe(_name, _question, _call_with(_tool, _what, _make), whim=True, needs="one_call", repeated=True)(
         _judge_arguments
@@ -282,6 +289,70 @@ def _echo(seen: ProbeResponse) -> Conclusion:
     if is_altered_text(wanted, seen.text):
         return _doubtful(text_change(wanted, seen.text))
     return unclear(f"the line came back as {shown(seen.text)}")
+
+
+def _lines(rng: Random) -> ProbeRequest:
+    code = _code(rng)
+    text = f"begin {code}\n  two spaces\n\n\tone tab\n    four spaces, then nothing\nend {rng.randrange(10**6)}"
+    prompt = f"Repeat this text of six lines exactly, and write nothing else:\n\n{text}"
+    return ProbeRequest("lines", prompt, options=capped(128), special="six lines", fresh=_lines)
+
+
+@FAITHFUL.probe(
+    "lines",
+    "Do line ends and indents of a text come back?",
+    _lines(Random(0)),  # noqa: S311 - shown in the plan only
+    whim=True,
+    refused=("fault", ""),
+)
+def _judge_lines(seen: ProbeResponse) -> Conclusion:
+    wanted = _prompt(seen).partition("\n\n")[2]
+    if wanted in seen.text:
+        return Conclusion("ok", "six lines came back")
+    if is_altered_text(wanted, seen.text):
+        return _doubtful(text_change(wanted, seen.text))
+    return unclear(f"the lines came back as {shown(seen.text)}")
+
+
+_MANY = 60  # tools, more than servers are known to cut
+
+
+def _of_tools(count: int) -> ProbeRequest:
+    """Returns a request for a call of one of the last of so many tools."""
+
+    def fresh(rng: Random) -> ProbeRequest:
+        schema = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
+        tools = [
+            Tool(f"lookup_{number}", f"Looks up a key in table {number}.", schema) for number in range(10, count + 10)
+        ]
+        value = _text({"key": _code(rng)})
+        prompt = f"Call the tool {tools[-1].name} once. Its arguments must be exactly this JSON object:\n{value}"
+        return ProbeRequest(f"of_{count}", prompt, tools, options=capped(128), special=f"{count} tools", fresh=fresh)
+
+    return fresh(Random(0))  # noqa: S311 - shown in the plan only
+
+
+@FAITHFUL.probe_many(
+    "many_tools",
+    "Does the model get all of many tools?",
+    _of_tools(3),
+    _of_tools(_MANY),
+    whim=True,
+    needs="one_call",
+)
+def _judge_many_tools(answers: Answers) -> Conclusion:
+    few, many = answers.get("of_3"), answers.get(f"of_{_MANY}")
+    if few is None or many is None or few.refused or many.refused:
+        return Conclusion("no", refusal(many) if many and many.refused else "not asked")
+    called = {}
+    for seen in (few, many):
+        name = re.findall(r"the tool (\w+) once", _prompt(seen))[0]
+        called[seen.ask] = any(call.name == name for call in seen.reply.tool_calls)
+    if called[many.ask]:
+        return Conclusion("ok", f"the last of {_MANY} tools was called")
+    others = ", ".join(call.name for call in many.reply.tool_calls)
+    saw = f"the last of {_MANY} tools was not called; {others or shown(many.text, 50)}"
+    return _doubtful(saw) if called[few.ask] else unclear(saw)
 
 
 # --- What the model gets to read --------------------------------------------------------------------------------------
@@ -795,9 +866,14 @@ def _call_names(answers: Answers) -> Conclusion:
         return Conclusion("ok" if with_calls else "no", f"{len(with_calls)} answers with calls")
     seen, name = found[0]
     saw = f"{len(found)} calls have a name that was not declared: {shown(name)}"
-    damaged = any(each in name or name in each for each in _declared(seen)) or bool(_TOKENS.search(name))
+    plain = _plain(name)
+    damaged = any(_plain(each) in plain or plain in _plain(each) for each in _declared(seen)) or _TOKENS.search(name)
     verdict: Verdict = "unfaithful" if damaged and len(found) > 1 else "unclear"
     return Conclusion(verdict, saw, telling=_numbers_of([seen for seen, _ in found]))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 @FAITHFUL.probe_many("markup", "Is there markup of calls in the text?", both_modes=True)
@@ -819,6 +895,26 @@ def _call_in_text(seen: ProbeResponse) -> bool:
     if not re.search(r"[<\[{]", seen.text):
         return False
     return any(dialect_of(seen, name) not in (None, "required", "named") for name in _declared(seen))
+
+
+_ENDING = 20  # characters of a sentence that no model writes at the end of different answers by chance
+_ENDINGS = 4  # questions
+
+
+@FAITHFUL.probe_many("endings", "Is the same text added to different answers?", both_modes=True)
+def _endings(answers: Answers) -> Conclusion:
+    found: dict[str, dict[str, ProbeResponse]] = {}
+    texts = [seen for seen in answers.values() if seen.fine and seen.reply.finish_reason == "stop" and seen.text]
+    for seen in texts:
+        text = seen.text.strip()
+        last = re.split(r"\n+|(?<=[.!?])\s+", text)[-1]
+        if len(last) >= _ENDING and last != text and last not in _told_in(seen):
+            found.setdefault(last, {})[seen.probe] = seen
+    for last, by_probe in found.items():
+        if len(by_probe) >= _ENDINGS:
+            saw = f"answers to {len(by_probe)} different questions end with {shown(last, 70)}"
+            return Conclusion("unfaithful", saw, telling=_numbers_of(list(by_probe.values())))
+    return Conclusion("ok" if texts else "no", "none")
 
 
 @FAITHFUL.probe_many("totals", "Do token counts add up?", both_modes=True)
