@@ -143,6 +143,18 @@ PROBES: dict[str, Callable[[Ask], Json]] = {
     "no_usage_in_streams": lambda ask: ask("Hello.", stream=True)["usage"],
     "notice_in_streams": lambda ask: ask("Count from 1 to 90.", max_tokens=8, stream=True)["text"],
     "calls_for_length": lambda ask: ask('Call echo with "a long text".', tools=[ECHO], max_tokens=8)["finish"],
+    "undisclosed_cache": lambda ask: [ask(f'Call echo with text "{code}".', tools=[ECHO]) for code in ("A-1", "B-2")],
+    "counts_cache_twice": lambda ask: [ask("It rains. " * 200)["usage"] for _ in range(2)],
+    "stream_strips_spaces": lambda ask: ask("Count from 1 to 9.", stream=True)["text"],
+    "stop_for_length": lambda ask: ask("Count from 1 to 90.", max_tokens=8)["finish"],
+    "first_system_repeated": lambda ask: ask(
+        [
+            {"role": "system", "content": "Include ALPHA-1 in each answer."},
+            {"role": "system", "content": "Include BETA-2 in each answer."},
+            {"role": "user", "content": "Hello."},
+        ]
+    )["text"],
+    "some_calls_break_the_schema": lambda ask: [values_of(ask) for _ in range(3)],
     "rewritten_commands": lambda ask: ask("Repeat exactly: `pip install requests`")["text"],
 }
 

@@ -252,6 +252,98 @@ class RewrittenCommands(Endpoint):
         return with_arguments(answer, lambda arguments: each_string(arguments, rewritten))
 
 
+class UndisclosedCache(Endpoint):
+    name = "undisclosed_cache"
+    does = "Returns an earlier answer for a prompt that is much like an earlier prompt, and doesn't say so."
+    report = "https://ai-cost-estimator.com/blog/ai-api-relay-fraud-audit-token-spending-open-source"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: list[tuple[object, frozenset[str], Answer]] = []
+
+    def decide(self, request: Request) -> Answer:
+        prompt, begin = model.last_prompt(request.messages)
+        options = (
+            tuple(tool.name for tool in request.tools),
+            request.choice,
+            len(request.messages) - begin,
+            request.schema is not None,
+        )
+        words = frozenset(re.findall(r"[a-z]{2,}", prompt.lower()))
+        for known, others, answer in self._kept:
+            if known == options and len(words & others) >= 0.85 * len(words | others):
+                return answer
+        answer = super().decide(request)
+        self._kept.append((options, words, answer))
+        return answer
+
+
+class CountsCacheTwice(Endpoint):
+    name = "counts_cache_twice"
+    does = "Keeps prefixes, and adds the cached tokens of a repeated prefix to the input a second time."
+    report = "https://github.com/Routstr/routstr-core/pull/752"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._prefixes: set[str] = set()
+
+    def count(self, request: Request, seen: Request, answer: Answer) -> Usage:
+        usage = super().count(request, seen, answer)
+        whole = self.tokens("\n".join(f"{one.role}: {one.text}" for one in seen.messages))
+        prefixes = ["".join(whole[:at]) for at in range(64, len(whole) + 1, 64)]
+        known = [at for at, prefix in enumerate(prefixes, 1) if prefix in self._prefixes]
+        self._prefixes.update(prefixes)
+        cached = 64 * known[-1] if known else 0
+        return replace(usage, input=usage.input + cached, cached=cached)
+
+
+class StreamStripsSpaces(Endpoint):
+    name = "stream_strips_spaces"
+    does = "In streams, each delta of the text loses the space before it."
+    report = "https://github.com/EricLBuehler/mistral.rs/issues/63"
+
+    def streamed(self, request: Request, answer: Answer) -> Answer:
+        return replace(answer, text=answer.text.replace(" ", ""))
+
+
+class StopForLength(Endpoint):
+    name = "stop_for_length"
+    does = "Says `stop` where the limit of tokens cut the answer."
+    report = "https://github.com/UKGovernmentBEIS/inspect_ai/issues/5143"
+
+    def alter(self, request: Request, answer: Answer) -> Answer:
+        return replace(answer, finish="stop") if answer.finish == "length" else answer
+
+
+class FirstSystemRepeated(Endpoint):
+    name = "first_system_repeated"
+    does = "Sends the first system message in the place of every other system message."
+    report = "https://github.com/joshuaswarren/remnic/pull/490"
+    apis = ("chat", "responses")
+
+    def see(self, request: Request) -> Request:
+        first = next((one for one in request.messages if one.role == "system"), Message("system"))
+        return replace(request, messages=tuple(first if one.role == "system" else one for one in request.messages))
+
+
+class SomeCallsBreakTheSchema(Endpoint):
+    name = "some_calls_break_the_schema"
+    does = "Every third call lacks its last argument, as a badly deployed model's calls do."
+    report = "https://github.com/MoonshotAI/K2-Vendor-Verifier"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made = 0
+
+    def alter(self, request: Request, answer: Answer) -> Answer:
+        calls = []
+        for call in answer.calls:
+            self._made += 1
+            broken = self._made % 3 == 0 and isinstance(call.arguments, dict) and call.arguments and call.cut is None
+            calls.append(replace(call, arguments=dict(list(call.arguments.items())[:-1])) if broken else call)
+        return replace(answer, calls=tuple(calls))
+
+
 UNFAITHFUL: tuple[type[Endpoint], ...] = (
     RoundedIntegers,
     StrippedStrings,
@@ -271,6 +363,12 @@ UNFAITHFUL: tuple[type[Endpoint], ...] = (
     HiddenPrompt,
     SubstitutedModel,
     RewrittenCommands,
+    UndisclosedCache,
+    CountsCacheTwice,
+    StreamStripsSpaces,
+    StopForLength,
+    FirstSystemRepeated,
+    SomeCallsBreakTheSchema,
 )
 
 
