@@ -897,26 +897,6 @@ def _call_in_text(seen: ProbeResponse) -> bool:
     return any(dialect_of(seen, name) not in (None, "required", "named") for name in _declared(seen))
 
 
-_ENDING = 20  # characters of a sentence that no model writes at the end of different answers by chance
-_ENDINGS = 4  # questions
-
-
-@FAITHFUL.probe_many("endings", "Is the same text added to different answers?", both_modes=True)
-def _endings(answers: Answers) -> Conclusion:
-    found: dict[str, dict[str, ProbeResponse]] = {}
-    texts = [seen for seen in answers.values() if seen.fine and seen.reply.finish_reason == "stop" and seen.text]
-    for seen in texts:
-        text = seen.text.strip()
-        last = re.split(r"\n+|(?<=[.!?])\s+", text)[-1]
-        if len(last) >= _ENDING and last != text and last not in _told_in(seen):
-            found.setdefault(last, {})[seen.probe] = seen
-    for last, by_probe in found.items():
-        if len(by_probe) >= _ENDINGS:
-            saw = f"answers to {len(by_probe)} different questions end with {shown(last, 70)}"
-            return Conclusion("unfaithful", saw, telling=_numbers_of(list(by_probe.values())))
-    return Conclusion("ok" if texts else "no", "none")
-
-
 @FAITHFUL.probe_many("totals", "Do token counts add up?", both_modes=True)
 def _totals(answers: Answers) -> Conclusion:
     found, counted = [], 0
