@@ -56,12 +56,7 @@ from .tool_call_delivery import CallDelivery, ToolNameMap, is_cut_inside_call
 
 
 class TextBuffer:
-    """Text that arrives in pieces; the halves of a character that was cut in two are joined again.
-
-    Args:
-        limit: characters.
-        name: of the limit, for the error.
-    """
+    """Joins text that arrives in pieces, and the halves of a surrogate pair that was split."""
 
     __slots__ = ("_half", "_limit", "_name", "_pieces", "size")
 
@@ -74,22 +69,17 @@ class TextBuffer:
 
     @property
     def text(self) -> str:
-        """Everything that has been shown."""
         if len(self._pieces) > 1:
             self._pieces = ["".join(self._pieces)]
         return self._pieces[0] if self._pieces else ""
 
     @property
     def raw(self) -> str:
-        """Everything that has come, with U+FFFD for half of a character at its end."""
+        """The text, with U+FFFD for half of a surrogate pair at its end."""
         return self.text + ("\ufffd" if self._half else "")
 
     def add(self, piece: str) -> str:
-        """Takes a piece and returns what of it can be shown.
-
-        Raises:
-            ProtocolError: the text is longer than the limit.
-        """
+        """Returns the part of a piece that is complete. Raises ProtocolError above the limit."""
         if self._half or not piece.isascii():
             piece = self._joined(self._half + piece)
         if piece:
@@ -106,7 +96,7 @@ class TextBuffer:
         return join_surrogates(piece)
 
     def finish(self) -> str:
-        """Returns what was still held back: nothing, or U+FFFD for a half that stayed alone."""
+        """Returns U+FFFD if half of a surrogate pair was left, else ""."""
         rest, self._half = join_surrogates(self._half), ""
         if rest:
             self._pieces.append(rest)
@@ -115,10 +105,7 @@ class TextBuffer:
 
 
 class UsageAccumulator:
-    """Takes usage objects as they come, which some servers send with every event. They are read when somebody asks.
-
-    Proxies that end a stream themselves repeat the usage as zeros. That is no newer information, and is ignored.
-    """
+    """Keeps the latest usage, parsed when it is read. Zeros after other counts are ignored: proxies repeat them."""
 
     def __init__(self) -> None:
         self._usage: Usage | None = None
@@ -128,7 +115,6 @@ class UsageAccumulator:
         self._ignored: Mapping[str, Any] = {}  # the last usage object that counted nothing
 
     def take(self, usage: Usage) -> None:
-        """Takes a usage that replaces the one before."""
         counts = any((usage.input_tokens, usage.output_tokens, usage.total_tokens))
         if counts or not self._counts:
             self._usage, self._unread, self._counts = usage, None, counts
@@ -136,7 +122,6 @@ class UsageAccumulator:
             self._ignored = usage.raw
 
     def update(self, update: UsageUpdate) -> None:
-        """Takes a usage object, or some of its members."""
         members = update.members
         if not update.whole:
             known = self._members
@@ -150,7 +135,7 @@ class UsageAccumulator:
         self._members, self._unread = members, update.read
 
     def read(self) -> tuple[Usage | None, list[str]]:
-        """Returns the usage so far, and what in it is not counted because it isn't a count or a cost."""
+        """Returns the usage so far, and the members that aren't a count or a cost."""
         if self._unread is not None:
             self._usage, self._unread = self._unread(dict(self._members)), None
         if (usage := self._usage) is None:
@@ -194,12 +179,7 @@ def _count_something(members: Mapping[str, Any]) -> bool:
 
 
 class WarningList:
-    """Collects warnings.
-
-    Args:
-        limit: the most that are listed.
-        listener: is told of each, with the call that it is about.
-    """
+    """Collects warnings up to a limit and reports each to the listener."""
 
     def __init__(self, limit: int, listener: Listener | None = None) -> None:
         self._limit = limit
@@ -208,7 +188,7 @@ class WarningList:
         self._more = 0
 
     def add(self, code: WarningCode, detail: str, about: IncomingCall | None = None) -> None:
-        """Notes a warning if it is a new one and there is room for it."""
+        """Adds a warning unless it is a repetition."""
         warning = ReplyWarning(code, detail)
         if warning in self._found:
             return
@@ -220,22 +200,14 @@ class WarningList:
             self._listener((warning, about))
 
     def all(self) -> list[ReplyWarning]:
-        """Returns the warnings so far; the last one may say how many more there were."""
+        """Returns the warnings; the last one says how many were left out."""
         if not self._more:
             return list(self._found)
         return [*self._found, ReplyWarning("more_warnings", f"{self._more} further warnings are not listed")]
 
 
 class PartialCalls:
-    """Keeps the pieces that a dialect shows of such calls (`DialectContext.draft`).
-
-    Args:
-        own: the tools' own names by those on the wire.
-        chunks: whether each piece makes a chunk.
-
-    Attributes:
-        makes_chunks: the same.
-    """
+    """Keeps the pieces of calls that a dialect is still reading (`DialectContext.draft`)."""
 
     def __init__(self, own: Mapping[str, str], *, chunks: bool) -> None:
         self._own = own
@@ -244,56 +216,39 @@ class PartialCalls:
         self._chunks: list[StreamChunk] = []
 
     def feed(self, number: int, name: str, text: str) -> None:
-        """Takes the next piece of the arguments of a call."""
         name = self._own.get(name, name)
         self._calls.setdefault(number, (name, []))[1].append(text)
         if self.makes_chunks:
             self._chunks.append(StreamChunk(details=ChunkDetails(call=number, tool=name, text=text)))
 
     def take_chunks(self) -> list[StreamChunk]:
-        """Returns the chunks for what has come since the last time."""
+        """Returns the chunks since the last call."""
         chunks, self._chunks = self._chunks, []
         return chunks
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The calls so far."""
         return tuple(PartialToolCall(name, whole_characters("".join(text))) for name, text in self._calls.values())
 
 
-# Deltas to chunks: text passes through at once, everything else waits for the end.
-# Calls wait in `tool_call_assembly.py` until the stream has ended in order, because nothing before that end is a
-# sign that a call is whole: not its id and name, not arguments that parse, not even a finish reason, which some
-# servers send after every call. What counts as an end in order:
-#     a finish reason, then `StreamEnd` or the end of the input          finished
-#     `StreamEnd` without a finish reason                                finished, reason "unknown"
+# What counts as the end of an answer. Calls wait for it: nothing before it proves that a call is complete, neither its
+# id and name, nor arguments that parse, nor a finish reason, which some servers send after each call.
+#     a finish reason, then `StreamEnd` or the end of the input     finished
+#     `StreamEnd` without a finish reason                           finished, reason "unknown"
 #     the end of the input before either, or a `Failure`            an error, and no calls
 #     a `Failure` or a broken connection after a finish reason      finished, with a warning
-#     the same, if nothing but that reason has come                 an error
+#     the same, if only the reason had arrived                      an error
 #     the same, inside a call that came after that reason           an error, and no calls
-# Of several finish reasons the last one counts, except that `length` and `content_filter` stay: an answer that was
-# cut does not become whole again. `tool_call_delivery.py` decides which calls are handed out.
+# The last finish reason counts, except that `length` and `content_filter` stay.
 
 
 class StreamAccumulator:
-    """Folds the deltas of one answer into chunks, and at its end into a `Reply`.
-
-    Args:
-        tool_names: the tools that the request declared.
-        tool_choice: the tool choice of the request. After "none" no call is handed out.
-        limits: how much is accepted.
-        names: what tools are called on the wire, where that is not their own name.
-        listener: called with the placement of each fragment of a call, and with each warning.
-        partial_tool_calls: whether a chunk is made for each fragment of a call, too.
+    """Turns the deltas of one answer into chunks, and at its end into a `Reply`.
 
     Attributes:
-        finished: whether the finished chunk has been made.
-        meta: id, model and time of the answer, as far as they are known.
-        identified: whether id, model and time are known, so that a `Meta` adds nothing.
-        stopped: whether the reader ended the answer, before the server did.
-        behind_reason: whether what is fed came after a finish reason, which may be fed later itself.
-        calls, blocks: the calls of the answer, and its blocks on APIs that have some.
-        warn: notes a warning for the reply; the same one twice is one.
+        identified: id, model and time are known, so another `Meta` adds nothing.
+        stopped: the answer was ended at a stop sequence, not by the server.
+        behind_reason: the current delta came after a finish reason, whose own delta may be fed later.
     """
 
     def __init__(
@@ -343,17 +298,10 @@ class StreamAccumulator:
         return self._reply
 
     def lane(self, kind: type[TextDelta | ReasoningDelta | RefusalDelta]) -> TextBuffer:
-        """The text of a kind so far."""
         return self._text if kind is TextDelta else self._reasoning if kind is ReasoningDelta else self._refusal
 
     def feed(self, delta: Delta) -> StreamChunk | None:
-        """Takes one delta. Returns the chunk that it makes, if it makes one.
-
-        Raises:
-            UpstreamError: the delta is a failure, and the answer is not finished.
-            EmptyResponseError: the server is done, and there was nothing before.
-            ProtocolError: a limit is exceeded.
-        """
+        """Returns the chunk for a delta, if any. Raises StreamError if the answer failed or exceeds a limit."""
         if self.finished:  # the rest of the event that ended the answer
             return None
         if type(delta) is TextDelta:  # nearly every event
@@ -384,7 +332,6 @@ class StreamAccumulator:
         return self._feed_rare(delta)
 
     def _feed_rare(self, delta: Delta) -> StreamChunk | None:
-        """Takes a delta of a kind that comes a few times in an answer."""
         match delta:
             case Usage():
                 self._usage.take(delta)
@@ -444,24 +391,22 @@ class StreamAccumulator:
         self.identified = bool(meta.id and meta.model and meta.created)
 
     def confirm(self) -> None:
-        """Notes that a finish reason has come: what came until now is what the model said."""
+        """Notes a finish reason: everything before it is the model's own."""
         self.behind_reason = True
         self.calls.confirm()
 
     def count_usage(self, update: UsageUpdate) -> None:
-        """Takes a usage object, or some of its members."""
         self._begun = True
         self._usage.update(update)
 
     def finish(self, interrupted: str | None = None) -> StreamChunk | None:
-        """Ends the input. Returns the finished chunk, or None if it was handed out already.
+        """Ends the input and returns the finished chunk, or None if it was returned before.
 
         Args:
-            interrupted: how the input broke off, if it did not end by itself.
+            interrupted: how the connection broke, if it did.
 
         Raises:
-            IncompleteStreamError: the answer was not finished.
-            EmptyResponseError: nothing came at all.
+            StreamError: the answer is incomplete or empty.
         """
         if self._reply is not None:
             return None
@@ -479,7 +424,7 @@ class StreamAccumulator:
         return self._finished()
 
     def partial(self) -> Reply:
-        """Returns what has come so far, without tool calls."""
+        """Returns what has arrived so far, without tool calls."""
         usage, invalid = self._usage.read()
         if invalid:
             self.warn("usage_invalid", f"not counted: {join_limited(invalid)}")
@@ -498,12 +443,11 @@ class StreamAccumulator:
 
     @property
     def calls_begun(self) -> int:
-        """How many calls have begun."""
         return self._calls_begun
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The calls that the model is writing; none when the answer is finished."""
+        """The calls that the model is writing; empty once the answer is finished."""
         if self.finished or self._tool_choice == "none":
             return ()
         own, answer = self._names.own, self._names.answer
@@ -516,18 +460,10 @@ class StreamAccumulator:
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """The warnings so far."""
         return tuple(self._warnings.all())
 
     def keep(self, chars: int, *, repeats: bool = False) -> None:
-        """Counts the size of an event whose content is kept beside the text and the calls.
-
-        Args:
-            repeats: the event repeats what came before it, and replaces that.
-
-        Raises:
-            ProtocolError: the limit is exceeded.
-        """
+        """Counts an event against `limits.other_chars`. With `repeats` it replaces the events before it."""
         self._kept = max(self._kept, chars) if repeats else self._kept + chars
         if self._kept > self._limits.other_chars:
             raise ProtocolError(
@@ -535,7 +471,7 @@ class StreamAccumulator:
             )
 
     def mark(self, mark: ExtraPart) -> None:
-        """Notes something that has a place in the answer and no chunk of its own; the next chunk carries it."""
+        """Adds a mark to the next chunk."""
         self._marks.append(mark)
         self._late = True
 
@@ -558,11 +494,7 @@ class StreamAccumulator:
         return self._finished()
 
     def _has_content(self, finish: Finish | None = None) -> bool:
-        """Returns whether anything has come but a role, metadata, usage and empty pieces.
-
-        Args:
-            finish: the finish reason; calls of an answer that was cut don't count, because they are dropped.
-        """
+        """Returns whether more than metadata, usage and empty pieces arrived. Truncated calls do not count."""
         lanes = (self._text, self._reasoning, self._refusal)
         called = self.calls.finish() if finish is None or not finish.cut else ()
         calls = (call for call in called if call.id or call.name or call.text_so_far)
@@ -570,7 +502,6 @@ class StreamAccumulator:
         return self._has_parts or any(lane.raw for lane in lanes) or any(calls) or any(map(_says_something, blocks))
 
     def _stop(self, text: str) -> StreamChunk:
-        """Ends the answer here. Calls that were begun, and what the server says of the whole answer, are not of it."""
         if begun := [call.name or call.id for call in self.calls.finish()]:
             self.warn("calls_dropped", f"the answer was ended at {text!r} before they were whole: {', '.join(begun)}")
         self.calls, self._usage, self.blocks = ToolCallAssembler((), self._limits), UsageAccumulator(), BlockAssembler()
@@ -609,7 +540,7 @@ class StreamAccumulator:
         return ChunkDetails(self._calls_begun, self._take_marks(), fragments)
 
     def _writing_chunk(self, placed: CallMatch, fragments: CallDeltas) -> StreamChunk | None:
-        """The step in which a call grew; None for a repetition of what has come."""
+        """Returns the chunk for a call that grew; None if the part only repeats."""
         part, call = placed.part, placed.call
         if placed.opened:
             fragments.begin(call, None if self.blocks else self._places)
@@ -634,7 +565,7 @@ def _kind(call: IncomingCall) -> CallKind:
 
 
 def _says_something(part: Any) -> bool:
-    """Returns whether a part of an answer is more than an empty text."""
+    """Returns whether an item is more than an empty text."""
     if not isinstance(part, dict):
         return bool(part)
     content = part.get("content", part.get("summary"))

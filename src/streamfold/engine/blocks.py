@@ -1,18 +1,11 @@
-"""Messages that come as a list of blocks: which block a piece belongs to, what of it is shown, and what goes back.
+"""Assembles messages that are lists of content blocks (Anthropic, Gemini).
 
-On the Anthropic API (https://docs.anthropic.com/en/docs/build-with-claude/streaming) an answer is a list of blocks:
-text, thinking, calls, server tools and more. Each opens with an event, grows by pieces under its index, and has to go
-back into the history as it came, in its place.
+Each block opens with an event, grows by pieces under its index, and goes back into the history in its place
+(https://docs.anthropic.com/en/docs/build-with-claude/streaming). Blocks may overlap: llama.cpp and Vercel's gateway
+close them all at the end. The text of a block waits until the earlier blocks of its kind are closed.
 
-Adapters say what a block is to the reader (`BlockKind`), and this package keeps the blocks. What it returns are the
-facts
-that the fold knows: text, reasoning and fragments of calls.
-
-Blocks may overlap: llama.cpp and Vercel's gateway close all of them at the end. Their texts may not be mixed, so the
-text of a block waits until the earlier blocks of its kind are closed.
-
-Nothing that a server says of a call is dropped: pieces of a call whose beginning did not come are a call without a
-name, so that whatever may lack them is known (`Calls.mark_strays`).
+Pieces of a call whose beginning is missing are a call without a name, so that calls which may lack them are known
+(`ToolCallAssembler.mark_strays`).
 """
 
 from __future__ import annotations
@@ -31,20 +24,16 @@ _SHOWN: dict[BlockKind, type[TextDelta] | type[ReasoningDelta]] = {"text": TextD
 
 
 class _BlockState:
-    """A block of which pieces may still come.
+    """A block that may still grow.
 
     Attributes:
-        number: 0, 1, 2 in the order in which blocks were opened.
-        begun: the block as it came in its first event.
-        value: its members, as far as they are not texts that grow. It is replaced, never changed.
-        pieces: the texts that have grown since, by member.
-        json: the members of which the pieces are JSON text.
-        values: the arguments of a call, where they come as values at paths.
-        waiting: text that may not be shown before earlier blocks are closed.
-        next: the block of the same kind that was opened after it, if it is text or reasoning.
-        counted: whether the arguments that stood in the first event have been looked at.
-        marked: whether its end has been told.
-        late: whether it is a call that began or grew behind a finish reason.
+        value: its members, except texts that grow. Replaced, never changed.
+        pieces: the growing texts, by member; those in `json` are JSON text.
+        values: the arguments of a call, where they arrive as values at paths.
+        waiting: text held until earlier blocks of its kind are closed.
+        next: the next block of the same kind (text and reasoning only).
+        counted: the arguments of its first event have been counted.
+        late: a call that began or grew after a finish reason.
     """
 
     json: tuple[str, ...] = ()
@@ -62,7 +51,7 @@ class _BlockState:
         self.late = False
 
     def whole(self, call: ToolCall | None) -> dict[str, Any]:
-        """The block as it goes back into the history."""
+        """Returns the block as it goes back into the history."""
         whole = dict(self.value)
         for member, pieces in self.pieces.items():
             if member in self.json:
@@ -75,14 +64,13 @@ class _BlockState:
         return self.begun.write(whole, call) if self.begun.write and call else whole
 
     def path_values(self) -> PathValues:
-        """The arguments of a call that come as values at paths, begun with what stood in its first event."""
+        """The arguments of a call that arrive as values at paths, with those of its first event."""
         if self.values is None:
             start = parse_object(self.begun.call.arguments or "{}") if self.begun.call else {}
             self.values = PathValues(start if isinstance(start, dict) else {})
         return self.values
 
     def end_marks(self) -> list[ExtraPart]:
-        """What its end says to whoever writes the answer again."""
         match self.begun.kind:
             case "other":
                 return [ExtraPart("block", self.whole(None))]
@@ -95,7 +83,7 @@ class _BlockState:
 
 
 class BlockAssembler:
-    """The blocks of one message."""
+    """Assembles the blocks of one message."""
 
     def __init__(self) -> None:
         self._blocks: list[_BlockState] = []
@@ -112,7 +100,7 @@ class BlockAssembler:
         return bool(self._blocks)
 
     def feed(self, delta: Block | BlockPiece | BlockEnd | RanOnServer) -> list[Delta]:
-        """Returns what a block, a piece of one or its end says to the reader of the answer."""
+        """Returns the text, reasoning and call fragments of a delta."""
         if type(delta) is BlockPiece:
             return self.grow(delta)
         if type(delta) is Block:
@@ -125,7 +113,7 @@ class BlockAssembler:
         return []
 
     def marks(self, delta: Delta) -> list[ExtraPart]:
-        """Returns what a delta says that is neither text nor a call: see `StreamChunk.marks`."""
+        """Returns the marks of a delta: see `StreamChunk.marks`."""
         match delta:
             case BlockPiece(kind="reasoning", member="signature", value=str(signature)) if signature:
                 return [ExtraPart("signature", signature)]
@@ -135,21 +123,13 @@ class BlockAssembler:
         return []
 
     def confirm(self, *, stopped: bool) -> None:
-        """Notes a finish reason: what came until now is what the model said.
-
-        Args:
-            stopped: it says that the model came to its end, so that no more of a call was to come.
-        """
+        """Notes a finish reason; `stopped` says that the model completed its answer."""
         self._behind_reason, self._stopped = True, stopped
         for block in self._blocks:
             block.late = False
 
     def settle(self, *, late: bool) -> list[Delta]:
-        """Returns what is held back, because the answer has come to its end: no more pieces are expected.
-
-        Args:
-            late: whether that of the calls behind the finish reason, or all else.
-        """
+        """Returns what was held back, at the end of the answer: of late calls, or everything else."""
         out: list[Delta] = []
         for block in self._blocks:
             if block.late == late:
@@ -157,32 +137,23 @@ class BlockAssembler:
         return out if late else [*out, *self.settle_texts()]
 
     def settle_texts(self) -> list[Delta]:
-        """Returns the texts that are held back, because nothing more is expected."""
         return [delta for kind in _SHOWN for delta in self._show_waiting(kind, ended=True)]
 
     def content(self, calls: Mapping[int | None, ToolCall]) -> list[dict[str, Any]]:
-        """Returns the message as its blocks, in order.
-
-        Args:
-            calls: the calls that were handed out, by the numbers of their blocks. The blocks of calls that were dropped
-                are left out, because nobody could answer them.
-        """
+        """Returns the message as a list of blocks, without the calls that were dropped. `calls` are by block number."""
         return [
             block.whole(calls.get(block.number))
             for block in self._blocks
             if block.begun.call is None or block.number in calls
         ]
 
-    # --- where a piece goes -------------------------------------------------------------------------------------------
-
     def _find(self, index: int | None) -> _BlockState | None:
-        """The newest block under an index; without one, the block that was opened last."""
         if index is None:
             return self._blocks[-1] if self._blocks else None
         return self._by_index.get(index)
 
     def _find_call(self, index: int | None) -> _BlockState | None:
-        """The block that a piece of a call is for: without an index, the call that was named last, if it is open."""
+        """Returns the block for a piece of a call: without an index, the open call that was named last."""
         if index is None and self._calling is not None and not self._calling.closed:
             return self._calling
         return self._find(index)
@@ -191,7 +162,6 @@ class BlockAssembler:
         return self._find_call(end.index) if end.call else self._find(end.index)
 
     def open(self, begun: Block) -> list[Delta]:
-        """Opens a block, as `feed` does."""
         out: list[Delta] = []
         call = begun.call
         name = (call.id, call.name) if call is not None and call.id else None
@@ -227,7 +197,6 @@ class BlockAssembler:
         return out
 
     def _stray(self, piece: BlockPiece) -> _BlockState:
-        """The block of a call whose beginning did not come."""
         if (block := self._strays.get(piece.index)) is None:
             begun = Block(piece.index, "call", {}, piece.member, ToolCallDelta(None))
             block = self._strays[piece.index] = _BlockState(len(self._blocks), begun)
@@ -239,7 +208,6 @@ class BlockAssembler:
         return [*self._count(block), *self._show_waiting(block.begun.kind)]
 
     def _take_from_client(self, answered: RanOnServer) -> None:
-        """Takes a call from the client: the server ran it."""
         for block in reversed(self._blocks):
             call = block.begun.call
             if call is not None and (call.id == answered.id if answered.id and call.id else call.name == answered.name):
@@ -252,7 +220,6 @@ class BlockAssembler:
         return replace(call, index=block.number, arguments="") if call else ToolCallDelta(block.number)
 
     def grow(self, piece: BlockPiece) -> list[Delta]:
-        """Adds a piece to its block, as `feed` does."""
         out: list[Delta] = []
         block = self._find_call(piece.index) if piece.kind == "call" else self._find(piece.index)
         if piece.opens is not None and (block is None or (piece.index is None and not _goes_on(block, piece))):
@@ -260,7 +227,7 @@ class BlockAssembler:
             block = self._blocks[-1]
         if piece.how == "path" and piece.value == "" and (block is None or block.closed or block.begun.kind != "call"):
             return [*out, Warn("calls_dropped", "a call without a name and arguments is no call")]
-        # The input of a server's own tool grows as that of a call does, and is nobody's call.
+        # The input of a server-side tool grows like that of a call.
         if block is None or (block.begun.kind != piece.kind and (block.begun.kind, piece.kind) != ("other", "call")):
             if piece.kind != "call" or piece.value == "":
                 return out
@@ -291,8 +258,6 @@ class BlockAssembler:
         block.value = {**block.value, member: without_surrogates(value)}
         return out
 
-    # --- what is shown ------------------------------------------------------------------------------------------------
-
     def _show(self, block: _BlockState, text: str, out: list[Delta]) -> None:
         kind = block.begun.kind
         if block.number <= self._showing[kind].number:  # a piece behind the end of its block is shown late
@@ -303,7 +268,6 @@ class BlockAssembler:
         block.waiting.append(text)
 
     def _show_waiting(self, kind: BlockKind, *, ended: bool = False) -> list[Delta]:
-        """Returns the texts of a kind whose turn has come."""
         out: list[Delta] = []
         block = self._showing.get(kind)
         while block is not None and block.next is not None and (block.closed or ended):
@@ -314,12 +278,12 @@ class BlockAssembler:
         return out
 
     def _count(self, block: _BlockState, *, ended: bool = False) -> list[Delta]:
-        """Counts the arguments that stood in a block's first event, if no piece has brought others."""
+        """Counts the arguments of a block's first event, unless pieces brought others."""
         call = block.begun.call
         if call is None or block.counted or (block.begun.held and not ended):
             return []
         block.counted = True
-        # More of it was to come. Where the model stopped it is whole; a string that is open tells otherwise.
+        # It is incomplete unless the model stopped by itself; an unclosed string says otherwise.
         goes_on = block.begun.held and not (block.closed or (self._stopped and not block.late))
         brought = bool(block.pieces) and any(piece.strip() for pieces in block.pieces.values() for piece in pieces)
         if goes_on or block.values:
@@ -340,7 +304,6 @@ class BlockAssembler:
 
 @contextmanager
 def _putting_together() -> Iterator[None]:
-    """Raises ProtocolError where values at paths make no object."""
     try:
         yield
     except (ValueError, RecursionError) as exc:

@@ -1,19 +1,12 @@
-"""What may be shown of a call before the answer has ended: for clients that want its arguments as they are written.
+"""Fragments of calls that can be written to a client before the answer has ended.
 
-A call is handed out once, whole, at the end (`tool_call_delivery.py`). Programs in front of which we write the same
-answer on another API want the fragments too, to show a file while it grows. This module makes fragments that are safe
-to write at once:
-
-- A call that is cut off does not look whole. The last character that is not white space is held back, and a call is not
-  begun before the text behind its first brace is known. A character that closes the object is a fragment of its own, an
-  end (`ToolCallDelta.ended` is True): it is written when something else comes, or at the end of the answer.
-- What has been written can't be taken back. So a fragment waits as long as something may still be decided otherwise:
-  id or name are missing, the id belongs to another call, the tool is unknown, or the text looks like one of the known
-  kinds of damage (`jsontext/tool_arguments.py`). Such a call comes whole, at the end.
-- Calls are shown in the order in which they are handed out (`Calls.finish`). The first call that begins under another
-  number than the next one waits for the end, with all calls behind it: one with a lower number may still come.
-- At the end what was shown is compared with what is handed out (`ToolCallDelta.ended` is False if they differ). A
-  writer that has begun a call which is not handed out, or not as it was shown, must end the answer with an error.
+- A truncated call must not look complete. The last non-space character is held back, and a call is not begun before the
+  text after its first brace is known. A character that closes the object is a fragment with `ended=True`.
+- Written fragments can't be taken back. A call whose id or name is missing, whose id belongs to another call, whose
+  tool is unknown, or whose text looks damaged (`jsontext/tool_arguments.py`) comes whole, at the end.
+- Calls are written in the order of `ToolCallAssembler.finish`. Where a call with a lower number may still come, the
+  rest waits for the end.
+- At the end, `ended=False` marks a call that was written differently. A writer must then end the answer with an error.
 """
 
 from __future__ import annotations
@@ -31,17 +24,16 @@ from .tool_call_delivery import ToolNameMap
 
 @dataclass(slots=True, eq=False)
 class _Shown:
-    """What has been shown of a call.
+    """The state of one call.
 
     Attributes:
-        id, name: as they were shown; empty before that.
-        held: the end of the text so far, which waits.
-        shown: the pieces of the text that were shown.
-        first: the first piece; `is_only` as long as no other has come.
-        taken: how many pieces have been looked at.
-        unread: the last of these, which can't close the object: they have no closing brace.
-        stopped: nothing more is shown before the end.
-        closed: what is held closes the object.
+        id, name: as written; empty before that.
+        held: the end of the text, not yet released.
+        shown: the released pieces.
+        first: the first piece; `is_only` until a different one arrives.
+        taken: how many pieces were read; `unread` are the last of them, which have no closing brace.
+        stopped: nothing more is released before the end.
+        closed: `held` closes the object.
     """
 
     id: str = ""
@@ -58,12 +50,7 @@ class _Shown:
 
 
 class CallDeltas:
-    """Decides which fragments of the calls of one answer may be shown.
-
-    Args:
-        tool_names: the tools that the request declared, as they are called on the wire.
-        names: their own names.
-    """
+    """Decides which fragments of the calls of an answer can be written before its end."""
 
     def __init__(self, tool_names: Collection[str], names: ToolNameMap) -> None:
         self._tools = frozenset(tool_names)
@@ -74,11 +61,7 @@ class CallDeltas:
         self._unplaced: int | None = None  # the number of the first call whose place is known only at the end
 
     def begin(self, call: IncomingCall, others: Collection[int | None] | None) -> None:
-        """Takes note of a call that has begun.
-
-        Args:
-            others: the numbers of parts of the answer beside calls; None: numbers are always those of appearance.
-        """
+        """Notes a new call. `others` are the numbers of other parts; None if calls are numbered by appearance."""
         if self._indices is None or self._unplaced is not None:
             return
         if call.index is None or call.index in self._indices:
@@ -89,18 +72,15 @@ class CallDeltas:
         self._indices.add(call.index)
 
     def is_in_order(self, call: IncomingCall) -> bool:
-        """Whether the number of a call is its place among all calls, whatever may still come."""
+        """Returns whether the number of a call is its final position."""
         return self._unplaced is None or call.number < self._unplaced
 
     def after(self, call: IncomingCall, part: ToolCallDelta) -> Callable[[], tuple[ToolCallDelta, ...]]:
-        """Returns a function that is called by those who want to write what may be shown after a fragment."""
+        """Returns a function that makes the fragments that can be written after this one."""
         return partial(self._feed, call, part.item, len(call.pieces))
 
     def _feed(self, call: IncomingCall, item: str | None, count: int) -> tuple[ToolCallDelta, ...]:
-        """Returns what may be shown of so many pieces: nothing, or what follows and perhaps the end.
-
-        The first time with id and name.
-        """
+        """Returns the fragments for the first `count` pieces; the first fragment has id and name."""
         state = self._calls.get(call.number)
         if state is None:
             state = self._calls[call.number] = _Shown()
@@ -121,10 +101,7 @@ class CallDeltas:
         return (shown, ToolCallDelta(call.number, arguments="".join(state.held), ended=True))
 
     def ends(self, handed_out: Sequence[tuple[IncomingCall, ToolCall]]) -> Callable[[], tuple[ToolCallDelta, ...]]:
-        """Returns a function that is called by those who have written what the one before it returned.
-
-        It returns each call that is handed out, whole and in their order; `ended` is False if it was shown otherwise.
-        """
+        """Returns a function that makes the final, whole fragments; `ended=False` if a call was written differently."""
         return partial(self._ends, handed_out)
 
     def _ends(self, handed_out: Sequence[tuple[IncomingCall, ToolCall]]) -> tuple[ToolCallDelta, ...]:
@@ -134,7 +111,7 @@ class CallDeltas:
         )
 
     def _take(self, state: _Shown, piece: str) -> None:
-        """Takes the next piece of the text. Stops behind the end of the object, and where the pieces are damaged."""
+        """Reads the next piece. Stops after the end of the object, and where the pieces are damaged."""
         if state.stopped or not piece:
             return
         if not state.first:
@@ -168,7 +145,7 @@ class CallDeltas:
         state.held = [begun]
         begun = begun.lstrip()
         inside = begun[1:].lstrip()
-        # An empty object may come before the real one, and text that is no object may be one that was encoded twice.
+        # An empty object may precede the real one, and other text may be an object that was encoded twice.
         doubtful = begun[0] != "{" or inside.startswith("}")
         state.stopped = state.stopped or doubtful
         return bool(inside) and not doubtful
@@ -189,7 +166,7 @@ class CallDeltas:
 
     @staticmethod
     def _same_value(call: IncomingCall, made: ToolCall) -> str | None:
-        """The pieces, if they say the same in another spelling than the repetition that is handed out."""
+        """Returns the pieces if they are the same value as the delivered repetition."""
         text = join_surrogates(call.text)
         try:
             same = repr(parse_object(text)) == repr(made.arguments)  # `==` would take true for 1
@@ -199,7 +176,7 @@ class CallDeltas:
 
 
 def _released(state: _Shown) -> str:
-    """Takes what may be shown of the text that is held."""
+    """Takes the releasable part out of the held text."""
     held = state.held
     if not held or (len(held) > 1 and held[-1].isspace()):
         return ""

@@ -36,17 +36,11 @@ if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
 
-# Chunks by read: text that arrived together is handed out together.
-# A reader who keeps up gets a chunk for each event, because each arrives in a read of its own. One who is behind
-# finds many events in one read, and gets their text as one chunk: the same text, no later, and cheaper for
-# everybody behind.
-
-
 def merge_chunks(chunks: list[StreamChunk]) -> list[StreamChunk]:
-    """Returns the chunks of one read with consecutive text joined, and consecutive reasoning; all else as it came.
+    """Joins consecutive text, and consecutive reasoning, of the chunks of one read.
 
-    >>> [chunk.delta or chunk.reasoning for chunk in coalesced([StreamChunk("a"), StreamChunk("b"), StreamChunk("c")])]
-    ['abc']
+    >>> [chunk.delta for chunk in merge_chunks([StreamChunk("a"), StreamChunk("b")])]
+    ['ab']
     """
     out: list[StreamChunk] = []
     at, end = 0, len(chunks)
@@ -60,7 +54,7 @@ def merge_chunks(chunks: list[StreamChunk]) -> list[StreamChunk]:
 
 
 def _goes_on(first: StreamChunk, chunk: StreamChunk) -> bool:
-    """Whether a chunk is nothing but more of the same text. The end of the answer is always a chunk of its own."""
+    """Returns whether a chunk only continues the text of another. The finished chunk is never merged."""
     if chunk.finished or (not first.delta) != (not chunk.delta) or (not first.reasoning) != (not chunk.reasoning):
         return False
     if first.details is None and chunk.details is None:  # as nearly always
@@ -283,7 +277,6 @@ class StreamDecoder:
         return chunks
 
     def _read(self, sse: SSEDecoder | Framing, data: bytes, chunks: list[StreamChunk]) -> None:
-        """Reads the events that `data` completes."""
         fold, decode, take, transcript = self._fold, self._adapter.decode, self._pipeline.feed, self._transcript
         for event in sse.feed(data):
             payload = event.data
@@ -306,7 +299,7 @@ class StreamDecoder:
                 return
 
     def _begin(self, data: bytes) -> bytes:
-        """Finds out what the body is. Returns the bytes to begin with."""
+        """Detects the kind of body. Returns the bytes to begin with."""
         framing = self._adapter.framing
         if framing is not None and not getattr(framing, "is_binary", False):
             self._sse, self._head = framing(self._limits), data[:HEAD]
@@ -323,7 +316,6 @@ class StreamDecoder:
         return data
 
     def _unreadable(self, event: ServerSentEvent, why: ValueError) -> None:
-        """Handles an event that can't be read: an error, unless the answer is finished without it."""
         if not self._pipeline.has_finish_reason:
             body = event.data[: self._limits.error_body_bytes]
             raise ProtocolError(f"an event can't be read ({why}): {excerpt(event.data)}", body=body) from why
@@ -350,7 +342,7 @@ class StreamDecoder:
                 chunks.append(chunk)
 
     def _last_event(self, event: ServerSentEvent, chunks: list[StreamChunk]) -> None:
-        """Reads the event before the end of the body, which has no blank line. It counts if its payload is whole."""
+        """Reads a last event without its blank line, if its payload is complete."""
         if self._sse is not None and (self._sse.invalid_utf8 or self._sse.foreign):
             self._warn_of_bytes(self._sse)
         self._transcript.append(event.data)
@@ -371,7 +363,7 @@ class StreamDecoder:
         self._pipeline.feed(deltas, data, chunks)
 
     def _text_of(self, event: ServerSentEvent) -> list[Delta]:
-        """Returns the text in an event that was cut off: what came of it was received like any other."""
+        """Returns the texts of a truncated event."""
         payload = partial_event(event.data)
         said: list[Delta] = []
         if isinstance(payload, dict):
@@ -388,7 +380,7 @@ class StreamDecoder:
             )
 
     def _fail(self, error: StreamError, chunks: list[StreamChunk]) -> None:
-        """Keeps an error to be raised, and adds what was held back before it."""
+        """Keeps an error to be raised later, and adds the text that was held back."""
         self._error = error
         with suppress(StreamError):  # what was held back exceeds a limit: the first error counts
             self._pipeline.give_up(chunks)

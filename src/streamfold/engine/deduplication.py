@@ -1,9 +1,7 @@
-"""Texts that a server repeats: the whole of a text after its pieces, and events that come again.
+"""Drops what a server sends twice: texts as pieces and as a whole, and events with known numbers.
 
-On the Responses API every text comes as pieces, again as a whole when its part is done, again when its item is done,
-and once more at the end of the answer; and some servers leave out any of these. In Chat Completions the whole of the
-message may follow its deltas. The first to come is shown; a repetition must agree with it, adds the text that was
-missing, or is a warning, because what was shown can't be taken back.
+The Responses API sends every text in pieces, when its part is done, when its item is done, and at the end of the
+answer; some servers omit any of these. The first version is shown; a later one adds missing text, or is a warning.
 """
 
 from __future__ import annotations
@@ -25,12 +23,13 @@ _REMEMBERED = 2**16  # numbers of events
 
 @dataclass(slots=True, eq=False)
 class _Shown:
-    """What has been shown of one part, and whether its whole has come.
+    """The text of one part.
 
     Attributes:
-        place: its position in the answer, if the server says one.
-        ahead: the end that was shown because the whole had it, before its pieces came.
-        waiting: text that may not be shown before earlier parts are complete.
+        place: its position in the answer, if known.
+        ended: its whole has arrived.
+        ahead: an end taken from the whole, whose pieces may still follow.
+        waiting: text held until earlier parts are complete.
     """
 
     place: PartRef | None = None
@@ -47,19 +46,19 @@ class _Shown:
 
     @property
     def text(self) -> str:
-        # Joined as a lane joins it: the halves of a character may have come in two pieces (fixtures/aimock).
+        # Halves of a surrogate pair may arrive in two pieces (fixtures/aimock).
         if len(self.pieces) > 1:
             self.pieces = ["".join(self.pieces)]
         return join_surrogates(self.pieces[0]) if self.pieces else ""
 
 
 class TextDeduplicator:
-    """Keeps texts that come as pieces and as wholes from being shown twice, or not at all, and their parts apart.
+    """Removes repetitions from texts that arrive in pieces and as a whole, and keeps parts apart.
 
-    The text of a part that begins before an earlier part of its kind is complete waits until the earlier item is done.
+    The text of a part that begins inside an earlier part of its kind waits until that item is done.
 
     Args:
-        lane: returns all text of a kind that has been shown, whatever part it belongs to.
+        lane: returns the buffer with all text of a kind.
     """
 
     def __init__(self, lane: Callable[[type[PartedDelta]], TextBuffer]) -> None:
@@ -75,7 +74,7 @@ class TextDeduplicator:
         self._going_on: tuple[type[PartedDelta], PartRef, _Shown] | None = None  # the part of the last piece
 
     def append_to_last(self, delta: PartedDelta) -> bool:
-        """Whether this is the next piece of the part that the last one belonged to, as nearly every piece is."""
+        """Appends a piece if it continues the part of the last one, as most do. Returns whether it did."""
         if self._going_on is None or delta.whole:
             return False
         kind, part, shown = self._going_on
@@ -86,11 +85,7 @@ class TextDeduplicator:
         return True
 
     def feed(self, delta: PartedDelta) -> list[Delta]:
-        """Returns what is to be shown: the delta itself, the new end of a whole, a warning, or nothing.
-
-        The whole of the answer is compared first, because it needs no names of parts. If it is what was shown, wholes
-        of parts after it say nothing more; else they tell which parts were not shown at all.
-        """
+        """Returns the deltas that are new: the piece, the missing end of a whole, or a warning."""
         self._going_on = None
         kind, part = type(delta), delta.part
         answer = self._answers.setdefault(kind, _Shown())
@@ -112,18 +107,17 @@ class TextDeduplicator:
         return self._compare(delta, shown, answer)
 
     def shown(self, kind: type[PartedDelta], part: PartRef | None = None) -> str:
-        """Returns all text of a kind that has been shown, or that of one part."""
         return self._lane(kind).raw if part is None else self._find(kind, part, whole=False).text
 
     def finish_item(self, output: int | None) -> list[PartedDelta]:
-        """Returns the texts that have waited for an item which is done."""
+        """Returns the texts that waited for this item."""
         if output is None:
             return []
         self._done.add(output)
         return self._take_waiting(is_end=False)
 
     def release(self) -> list[PartedDelta]:
-        """Returns all texts that wait, because nothing more is expected."""
+        """Returns all waiting texts."""
         return self._take_waiting(is_end=True)
 
     def _take_waiting(self, *, is_end: bool) -> list[PartedDelta]:
@@ -144,7 +138,7 @@ class TextDeduplicator:
 
     def _compare(self, delta: PartedDelta, shown: _Shown, answer: _Shown) -> list[Delta]:
         kind, whole = type(delta), join_surrogates(delta.text)
-        # Two halves of a character may have become one. A whole that is far too short is not worth joining the pieces.
+        # Two halves of a pair may have become one character. A whole that is far too short isn't worth the join.
         if shown.differs and len(whole) < shown.size // 2:
             return []
         before = self._lane(kind).raw if delta.part is None else shown.text
@@ -163,7 +157,6 @@ class TextDeduplicator:
         return [Warn("text_mismatch", f"the pieces of a text and its whole differ: {_difference(before, whole)}")]
 
     def _follow(self, delta: PartedDelta, shown: _Shown) -> list[Delta]:
-        """Leaves out of a piece behind its whole what the whole has said already."""
         ahead, text = shown.ahead, delta.text
         shown.ahead = ahead[len(text) :] if ahead.startswith(text) else ""
         left = text[len(ahead) :] if text.startswith(ahead) else "" if shown.ahead else text
@@ -179,7 +172,7 @@ class TextDeduplicator:
         return [delta]
 
     def _holds_back(self, kind: type[PartedDelta], shown: _Shown, text: str) -> bool:
-        """Keeps text of an item that begins inside another one. Returns whether it did."""
+        """Holds back text of an item that begins inside another one. Returns whether it did."""
         if shown.waiting is not None:
             shown.waiting.append(text)
             return True
@@ -193,11 +186,10 @@ class TextDeduplicator:
         return True
 
     def _find(self, kind: type[PartedDelta], part: PartRef, whole: bool) -> _Shown:
-        """The part by the position of its item, else by the item's id.
+        """Finds a part by the position of its item, else by the item's id.
 
-        Both are known to fail: GitHub's Copilot draws another id for each event, llama.cpp sends no position, and
-        transformers repeats a whole item at another position. Pieces that have neither belong to one part for each
-        number until a whole ends it; if that whole says where it belongs, they belonged there.
+        GitHub's Copilot draws another id for each event, llama.cpp sends no position, and transformers repeats a whole
+        item at another position. Pieces without either belong to one part per number, until a whole ends it.
         """
         output, item, number, _ = part
         keys: list[Hashable] = []
@@ -222,7 +214,7 @@ class TextDeduplicator:
         return found
 
     def _is_another_form(self, part: PartRef) -> bool:
-        """Whether this is the reasoning of an item once more, in another form than the one that is shown."""
+        """Returns whether this repeats the reasoning of an item in another form (summary or full text)."""
         keys: list[Hashable] = [("output", part.output)] if part.output is not None else []
         keys += [("item", part.item)] if part.item else []
         form = next((self._forms[key] for key in keys if key in self._forms), part.form)
@@ -232,14 +224,13 @@ class TextDeduplicator:
 
 
 class EventDeduplicator:
-    """Tells an event that was sent again, as after a reconnect, from the next one.
+    """Detects events that were sent again, for example after a reconnect.
 
-    A number that does not rise proves nothing by itself: some gateways number at random, or give every event the same
-    number. Only an event that is the same to the byte as an earlier one of its number is taken for a repetition. A gap
-    is one where every event has a number: the litellm proxy puts them on some (fixtures/litellm).
+    Some gateways number at random, or give all events one number: only an event with the same bytes and number as an
+    earlier one is a repetition. Gaps count only where every event has a number (fixtures/litellm).
 
     Attributes:
-        unreliable: a number fell, or all are the same: the gaps between them mean nothing.
+        unreliable: a number fell, so gaps mean nothing.
     """
 
     def __init__(self) -> None:
@@ -252,11 +243,11 @@ class EventDeduplicator:
 
     @property
     def last(self) -> int | None:
-        """The number of the last event; None if the numbers do not say where to go on."""
+        """The number of the last event; None if the numbers can't be used to resume."""
         return None if self.unreliable or self._constant or self._partial else self._last
 
     def feed(self, sequence: Sequence, data: str) -> Warn | None:
-        """Returns a warning `repeated_event` if the event is to be skipped, `missing_event` if some are missing."""
+        """Returns a warning: `repeated_event` if the event must be skipped, `missing_event` after a gap."""
         number, last = sequence.number, self._last
         if number is None:
             self._partial = True

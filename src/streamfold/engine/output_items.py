@@ -26,10 +26,8 @@ from ..types import (
     item_part,
 )
 
-# Items of the Responses API that are no messages and no functions: put together from what a server says of them.
-# An item is said three times: when it begins, when it is done, and in the list that ends the response, which has
-# the last word. What a server leaves out of that is made up for here: the order of items that were done in another
-# one, an item that is never done, the input of a call that only came in pieces.
+# Responses output items that are neither messages nor functions. A server sends each up to three times: when it begins,
+# when it is done, and in the final list. Missing parts are filled in from the others.
 
 PIECES = "item_pieces"  # the name of an `ExtraPart` that says a piece of an item
 # The member that comes in pieces, by the type of the item.
@@ -41,11 +39,9 @@ class _Item:
     """An item that has begun.
 
     Attributes:
-        place: its number in the answer.
-        begun: the item as it began.
-        pieces: what its input has grown by since.
-        whole: its input, as it came in one.
-        done: whether that came, or the item as it is in the end.
+        begun: its first version.
+        pieces, whole: its streamed input, and the input as sent in one piece.
+        done: its input or its final version has arrived.
     """
 
     place: int | None
@@ -60,7 +56,7 @@ class _Item:
         return GROWING.get(str(self.begun.get("type")), "")
 
     def grow(self, text: Any, *, whole: bool) -> None:
-        """Takes a piece of the input, or all of it. An empty whole replaces nothing."""
+        """Adds a piece of the input, or sets all of it. An empty whole replaces nothing."""
         self.done = self.done or whole
         if not whole:
             self.pieces.append(text)
@@ -69,7 +65,6 @@ class _Item:
 
     @property
     def text_so_far(self) -> str:
-        """Its input so far."""
         return whole_characters(self.whole or "".join(self.pieces))
 
     def completed(self, item: dict[str, Any]) -> dict[str, Any]:
@@ -79,8 +74,6 @@ class _Item:
 
 
 class OutputItemAssembler:
-    """The items of one answer."""
-
     def __init__(self) -> None:
         self._begun: list[_Item] = []
         self._known: dict[_Key, _Item] = {}  # the newest of each
@@ -88,7 +81,7 @@ class OutputItemAssembler:
         self._listed = False
 
     def observe(self, extra: ExtraPart) -> bool:
-        """Takes note of a part of the answer. Returns whether it is a piece of an item, and no part by itself."""
+        """Records a part of the answer. Returns whether it is only a piece of an item."""
         said, place = extra.value, extra.place
         if extra.name == "output" and extra.whole:
             self._listed = True
@@ -105,7 +98,6 @@ class OutputItemAssembler:
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The calls of custom tools that have begun, for showing them."""
         begun = [item for item in self._begun if item.begun.get("type") == "custom_tool_call"]
         return tuple(
             PartialToolCall(str_or_none(item.begun.get("name")) or "", item.text_so_far, "custom") for item in begun
@@ -114,11 +106,11 @@ class OutputItemAssembler:
     def complete(
         self, items: list[Any], warn: Callable[[WarningCode, str], None], *, finished: bool
     ) -> list[dict[str, Any]]:
-        """Returns the items of an answer that has ended, in order and with all that was said of them.
+        """Returns the items of a finished answer, completed and in order.
 
         Args:
-            items: those that were done, or the list that the server ended with.
-            finished: the server says that the answer is complete, so that what was begun is done.
+            items: the items that were done, or the server's final list.
+            finished: the server says that the answer is complete.
         """
         if not self._begun and (self._listed or not items):
             return items  # as nearly always
@@ -145,7 +137,7 @@ class OutputItemAssembler:
         return next((self._known[key] for key in _keys(item_id, place).values() if key in self._known), None)
 
     def _note_done(self, item: Any, place: int | None) -> None:
-        """Takes note of the texts of an item that is done: the list may repeat it without them."""
+        """Records the texts of an item that is done: the final list may omit them."""
         if not isinstance(item, dict) or (item.get("type") in PLAIN_ITEMS):
             return
         begun = self._find(item.get("id"), place)
@@ -159,14 +151,14 @@ _Placed: TypeAlias = tuple[int | None, dict[str, Any]]
 
 
 def _keys(item_id: Any, place: int | None, call_id: Any = None) -> dict[str, _Key]:
-    """What an item is known by, the surest first. Ids may be missing, repeated, or new in each event."""
+    """Returns the keys of an item, the most reliable first. Ids may be missing, repeated, or new in each event."""
     named = item_id if isinstance(item_id, str) and item_id else None
     known = {"both": (named, place), "id": (named,), "call": (str_or_none(call_id),), "place": (place,)}
     return {how: (how, *said) for how, said in known.items() if None not in said}
 
 
 def _matches(begun: list[_Item], found: list[_Placed]) -> dict[int, int]:
-    """Finds what became of the items that were begun: numbers in `found`, by the identity of the item."""
+    """Returns the position in `found` of each begun item, by its `id()`."""
     matches, taken = dict[int, int](), set[int]()
 
     def key(how: str, item: dict[str, Any], place: int | None) -> _Key:
@@ -191,7 +183,7 @@ def _is_clients(item: dict[str, Any]) -> bool:
 
 
 def _mended(begun: _Item, item: dict[str, Any], warn: Callable[[WarningCode, str], None]) -> dict[str, Any]:
-    """Returns a finished item, with what its pieces say and it does not."""
+    """Returns a finished item, with the streamed input where it lacks it."""
     mended, said = begun.completed(item), begun.whole or "".join(begun.pieces)
     if not _is_clients(item):
         return mended
@@ -205,21 +197,12 @@ def _mended(begun: _Item, item: dict[str, Any], warn: Callable[[WarningCode, str
     return mended
 
 
-# Tools that are no functions: what the provider's own ones did, and the calls of those that the client has to run.
-# Nothing here is asked as long as an answer only has text and calls of functions.
-
-
 class HostedToolTracker:
-    """The tools of one answer that are no functions.
+    """The tools of one answer that are not functions.
 
     Args:
-        declared: the names of the tools that the request declared. A call of a custom tool is the client's only if its
-            name is among them: xAI sends what its own tools do in the same form.
-
-    Attributes:
-        used: whether there is anything of them in the answer.
-        requests: how many requests tools made, as the server counts them, by kind.
-        observe: takes note of a part of the answer, see `OutputItemAssembler`.
+        declared: the names of the declared tools. Other custom calls are not the client's: xAI sends what its own tools
+            do in the same form.
     """
 
     def __init__(self, declared: Collection[str] = ()) -> None:
@@ -240,7 +223,7 @@ class HostedToolTracker:
         )
 
     def record_if_new(self, part: HostedPart) -> bool:
-        """Notes a part of the answer. Returns whether it says more than was shown: servers repeat parts."""
+        """Records a part. Returns whether it adds something: servers repeat parts."""
         key = (part.part, part.id, part.call_id)
         new = self._shown.get(key) != part or key[1:] == (None, None)
         self._shown[key], self.used = part, True
@@ -249,13 +232,7 @@ class HostedToolTracker:
     def calls(
         self, extras: dict[str, Any], finish: Finish | None, warn: Callable[[WarningCode, str], None]
     ) -> tuple[list[ToolCall], list[str | None]]:
-        """Returns the calls among the items that the client has to run, and the order of all calls.
-
-        The items in the extras are put in order.
-
-        Args:
-            finish: how the answer ended. After a word that nobody knows, items that were begun may not be done.
-        """
+        """Returns the calls that the client must run, and the order of all calls. Completes the items in `extras`."""
         finished = finish is not None and finish.reason != "unknown"
         if items := self._items.complete(extras.get("output") or [], warn, finished=finished):
             extras["output"] = items
@@ -268,7 +245,7 @@ class HostedToolTracker:
         return part.kind != "custom" or not self._declared or part.name in self._declared
 
     def count(self, usage: Usage | None, extras: Mapping[str, Any]) -> Usage | None:
-        """Returns the usage with the requests of tools. One that the server did not send stays None."""
+        """Returns the usage with the number of requests by tool."""
         if usage is None:
             return usage
         said = {kind: number for kind, number in self.requests.items() if number}
@@ -292,13 +269,7 @@ def _call(part: HostedPart) -> ToolCall:
 
 
 def in_order(calls: list[ToolCall], order: Sequence[str | None]) -> list[ToolCall]:
-    """Returns calls of functions and of other tools as the model wrote them.
-
-    Args:
-        calls: those of functions first, and each kind in its own order.
-        order: the ids of all calls, as far as they are known. One whose id is not in it takes the next place that no
-            other call has: ids may be made up.
-    """
+    """Sorts calls by the order of their ids. A call with an unknown id takes the next free position."""
     places = {call_id: at for at, call_id in reversed(list(enumerate(order))) if call_id is not None}
     ids = {call.id for call in calls}
     free = chain((at for at, call_id in enumerate(order) if call_id not in ids), repeat(len(order)))

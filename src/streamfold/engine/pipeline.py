@@ -42,18 +42,10 @@ _OF_BLOCKS = frozenset(get_args(_OfBlocks))
 
 
 class Pipeline:
-    """Takes the deltas of events, and folds what is new in them into chunks.
+    """The stages between adapter and accumulator: deduplication, blocks, dialect.
 
     Args:
-        dialect: reads calls and reasoning in the text.
-        read: the names of the dialects that read calls in this answer. Markup of any other that shows in the text is
-            worth a warning.
-        drafts: what the dialect shows of calls while it reads them.
-        context: what dialects are told of the request.
-
-    Attributes:
-        numbers: the numbers of the events.
-        has_finish_reason: whether a finish reason has come.
+        read: the names of the dialects in use; leaked markup of any other is a warning.
     """
 
     def __init__(
@@ -85,10 +77,10 @@ class Pipeline:
         self.has_finish_reason = False
 
     def feed(self, deltas: Iterable[Delta], data: str, chunks: list[StreamChunk]) -> None:
-        """Adds the chunks of one event to `chunks`. `data` is its payload, by which a repetition is known.
+        """Appends the chunks of one event. `data` is its payload, used to detect repetitions.
 
         Raises:
-            StreamError: the event ends the answer with an error, or exceeds a limit.
+            StreamError: the event reports an error, or exceeds a limit.
         """
         fold, kept = self._fold, False
         for delta in deltas:
@@ -148,7 +140,7 @@ class Pipeline:
                 chunks.append(chunk)
 
     def feed_cut(self, deltas: Iterable[Delta], chunks: list[StreamChunk]) -> None:
-        """Adds the chunks for the texts of an event that was cut off. Of a whole text its end is missing."""
+        """Appends the chunks for the texts of a truncated event."""
         wholes: set[type[Delta]] = set()  # kinds of which all text of the answer came before that of its parts
         for delta in deltas:
             if isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta) and delta.whole:
@@ -161,9 +153,9 @@ class Pipeline:
             self.feed([delta], "", chunks)
 
     def _behind_what_came(self, summary: ItemSummary) -> list[Delta]:
-        """Returns the facts of the items behind those that have come: their texts and calls in their order.
+        """Returns the facts of the items after those that have arrived.
 
-        Nothing where the items that have come are not the first ones: then the server's list is compared as a whole.
+        Empty where the items so far are not the first ones; the whole list is then compared.
         """
         came = {kind: self._parts.shown(kind) for kind in (TextDelta, ReasoningDelta, RefusalDelta)}
         calls = len(self._fold.calls)
@@ -171,7 +163,7 @@ class Pipeline:
             return [fact for item in summary.items for fact in item]
         for number, item in enumerate(summary.items):
             if not (any(came.values()) or calls):
-                # Items of other kinds may have begun; the whole list says all of them.
+                # Items of other kinds may have begun; the final list has all of them.
                 new = [item for item in summary.items[number:] if any(isinstance(fact, _ITEMS) for fact in item)]
                 left = [fact for item in new for fact in item]
                 if any(isinstance(fact, TextDelta | RefusalDelta) for fact in left):
@@ -187,7 +179,7 @@ class Pipeline:
         return []
 
     def _show_texts(self, texts: Iterable[Delta], chunks: list[StreamChunk]) -> None:
-        """Takes texts that stand elsewhere in the answer than the one before them; their chunks say where."""
+        """Appends the chunks of texts that aren't at the current position; their chunks carry it."""
         for text in texts:
             shown: list[StreamChunk] = []
             self._filter(text, shown)
@@ -204,10 +196,10 @@ class Pipeline:
             self._show(block.value, chunks)
 
     def _take_block(self, delta: _OfBlocks, data: str, chunks: list[StreamChunk]) -> bool:
-        """Takes a delta of an API with blocks. Returns whether the rest of the event is to be skipped.
+        """Reads a delta of an API with blocks. Returns whether the rest of the event is skipped.
 
         Raises:
-            ProtocolError: another message begins inside this one: two streams were spliced.
+            ProtocolError: another message begins inside this one.
         """
         if isinstance(delta, MessageStart):
             first, self._message = self._message is None, self._message or delta.id or ""
@@ -227,12 +219,11 @@ class Pipeline:
         return False
 
     def _show(self, block: Any, chunks: list[StreamChunk]) -> None:
-        """Shows what a tool of the provider does."""
         if (part := live_part(block)) is not None and (chunk := self._fold.feed(part)) is not None:
             chunks.append(chunk)
 
     def end(self, chunks: list[StreamChunk]) -> None:
-        """The text has ended: folds what the dialect held back, and warns of markup that no dialect has read."""
+        """Ends the text: releases what the dialect held back, and warns of leaked markup."""
         if self.numbers.unreliable:
             self._fold.calls.unmark_gap()
         behind, self._fold.behind_reason = self._fold.behind_reason, False
@@ -248,7 +239,7 @@ class Pipeline:
             self._fold.warn("leaked_markup", leak)
 
     def give_up(self, chunks: list[StreamChunk]) -> None:
-        """The answer ends with an error: only the text that was held back is still worth something."""
+        """Releases only held-back text, because the answer ends with an error."""
         self._show_texts(self._parts.release(), chunks)
         self._fold_all(self._fold.blocks.settle_texts(), chunks)
         self._fold_all((held for held in self._held_back() if isinstance(held, TextDelta | ReasoningDelta)), chunks)
@@ -260,7 +251,6 @@ class Pipeline:
         return self._raw[kind]
 
     def _filter(self, delta: Delta, chunks: list[StreamChunk]) -> None:
-        """Takes a delta that the dialect, or the end of the answer, has a say in."""
         if self._finished:
             self._warn_if_late(delta)
         if isinstance(delta, Finish):
@@ -305,7 +295,7 @@ class Pipeline:
 
 
 def is_progress(deltas: list[Delta]) -> bool:
-    """Whether one of the deltas of an event is a part of the answer, however small: then no clock runs out."""
+    """Returns whether an event carries any part of the answer, so that timeouts restart."""
     for delta in reversed(deltas):
         kind = type(delta)
         if kind in _TEXTS:

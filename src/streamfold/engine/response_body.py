@@ -30,11 +30,7 @@ REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 
 
 class NonStreamBody:
-    """Collects a body that is not an event stream.
-
-    Args:
-        kind: "json", which may be a whole answer, or "markup", which never is.
-    """
+    """Collects a body that isn't an event stream: "json", which may be a whole answer, or "markup", which never is."""
 
     def __init__(self, kind: str, limits: Limits) -> None:
         self.kind = kind
@@ -55,7 +51,7 @@ class NonStreamBody:
         return self.raw.startswith(self.text.encode())
 
     def feed(self, data: bytes) -> None:
-        """Adds a piece. Raises ProtocolError as soon as it can't become an answer any more."""
+        """Adds a piece. Raises ProtocolError once it can't become an answer."""
         self._pieces.append(data)
         self._size += len(data)
         if self.kind == "markup":
@@ -65,12 +61,7 @@ class NonStreamBody:
             raise ProtocolError(f"the body is larger than {self._limit} bytes (limits.event_bytes)")
 
     def finish(self, interrupted: str | None) -> Any:
-        """Returns the JSON value of the whole body.
-
-        Raises:
-            IncompleteStreamError: it was cut off.
-            ProtocolError: it is not JSON, or more than one value.
-        """
+        """Returns the JSON value. Raises IncompleteStreamError if it is truncated, ProtocolError if it isn't JSON."""
         if self.kind == "markup":
             raise not_a_stream(self.raw, "a web page")
         text = self.text
@@ -85,11 +76,7 @@ class NonStreamBody:
             raise ProtocolError(f"the answer is {what}: {excerpt(text)}", body=text[:HEAD]) from exc
 
     def deltas(self, adapter: Adapter, interrupted: str | None) -> tuple[list[Delta], IncompleteStreamError | None]:
-        """Returns what the body says as an answer; if it was cut off, what it said until then, and the error.
-
-        Raises:
-            ProtocolError: it is no answer.
-        """
+        """Returns the deltas and, if the body is truncated, the error. Raises ProtocolError if it isn't an answer."""
         try:
             body = self.finish(interrupted)
         except IncompleteStreamError as cut:
@@ -107,11 +94,7 @@ class NonStreamBody:
 
 
 def certain_text(said: list[Delta], payload: str, kind_follows_text: bool) -> list[Delta]:
-    """Returns the texts among the deltas of an event whose payload was cut off, each as far as it came.
-
-    Args:
-        kind_follows_text: see `Adapter`.
-    """
+    """Returns the text deltas of a truncated event. `kind_follows_text`: see `Adapter`."""
     if kind_follows_text:
         said = _without_open_text(said, payload)
     return [
@@ -123,7 +106,7 @@ def certain_text(said: list[Delta], payload: str, kind_follows_text: bool) -> li
 
 
 def _without_open_text(said: list[Delta], payload: str) -> list[Delta]:
-    """Returns the deltas without the last text, if the object that has it was cut off."""
+    """Drops the last text if its object was truncated."""
     open_objects: list[int] = []
     for found in _BRACES.finditer(payload):
         if found[1] == "{":
@@ -139,9 +122,9 @@ def _without_open_text(said: list[Delta], payload: str) -> list[Delta]:
 
 
 def error_body(text: str) -> Any:
-    """Reads the body of an error status: its JSON value, the title of a web page, or else the beginning of the text.
+    """Parses an error body: its JSON value, the title of a web page, or the beginning of the text.
 
-    Of an event, it reads the payload: LiteLLM sends one where a stream was requested (1.106, 2026).
+    LiteLLM 1.106 (2026) sends an event where a stream was requested.
     """
     if text.startswith("<"):  # a proxy's page: its title says what a person would read
         title = re.search(r"<title[^>]*>([^<]*)", text, re.IGNORECASE)
@@ -157,7 +140,6 @@ def error_body(text: str) -> Any:
 
 
 def not_a_stream(head: bytes, what: str) -> ProtocolError:
-    """Returns the error for a body that is something else; `head` is its beginning."""
     start = head[:HEAD].decode("utf-8", "replace")
     return ProtocolError(
         f"the answer is {what}, neither server-sent events nor JSON; is the base URL right?"
@@ -167,6 +149,5 @@ def not_a_stream(head: bytes, what: str) -> ProtocolError:
 
 
 def excerpt(text: str) -> str:
-    """Returns the beginning of a text, for an error message."""
     text = " ".join(text.split())
     return repr(text if len(text) <= 200 else text[:200] + "...")

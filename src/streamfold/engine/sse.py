@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
 
-# Where the events of a body lie, in bytes: for code that cuts, counts or changes events without reading them.
-# `event_ranges` takes a whole body apart. `EventScanner` does the same while the bytes arrive. Both follow the
-# rules of `sse.py`: lines end with LF, CRLF or CR, and a blank line ends an event.
+# Where the events of a body lie, for code that cuts, counts or changes events without parsing them.
 
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
 _LINE_END = re.compile(rb"\r\n|\r|\n")
@@ -29,9 +27,9 @@ class EventRange(NamedTuple):
     """The bytes of one event in a body.
 
     Attributes:
-        start, end: of the whole block, its blank lines included.
-        payloads: start and end of the value of each data line. Empty for a block of comments, which is not an event.
-        ended: whether a blank line ends it; False only for what is left at the end of a body.
+        start, end: of the block, blank lines included.
+        payloads: start and end of the value of each data line; empty for comments.
+        ended: whether a blank line ends it.
     """
 
     start: int
@@ -41,7 +39,7 @@ class EventRange(NamedTuple):
 
 
 def event_ranges(body: bytes) -> Iterator[EventRange]:
-    """Splits a body at its blank lines. The ranges follow each other without gaps, from the first byte to the last.
+    """Splits a body at its blank lines. The ranges cover all bytes.
 
     >>> [body[r.start : r.end] for body in [b": hi\\n\\ndata: a\\n\\n"] for r in event_ranges(body)]
     [b': hi\\n\\n', b'data: a\\n\\n']
@@ -63,11 +61,7 @@ def event_ranges(body: bytes) -> Iterator[EventRange]:
 
 
 class EventScanner:
-    """Finds where events end in bytes that arrive in pieces. Comments alone are not an event.
-
-    Attributes:
-        in_event: whether data of an event has arrived and its end has not.
-    """
+    """Finds where events end in bytes that arrive in pieces. Comments are not events."""
 
     def __init__(self) -> None:
         self._line = b""  # the beginning of the line that is arriving
@@ -79,7 +73,7 @@ class EventScanner:
         return self._has_data or bool(_data_value(self._line))
 
     def feed(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
-        """Yields the bytes in parts, none of them empty, each with whether it ends an event."""
+        """Yields the bytes in non-empty parts, each with whether it ends an event."""
         start, at = 0, int(self._after_cr and data[:1] == b"\n")
         for end in _LINE_END.finditer(data, at):
             line = self._line + data[at : end.start()]
@@ -97,22 +91,18 @@ class EventScanner:
 
 
 def _data_value(line: bytes) -> int:
-    """Where in a line its data begins; 0 if it is not a data line."""
+    """Returns where the data of a line begins; 0 if it isn't a data line."""
     name = len(_BOM) if line.startswith(_BOM) else 0
     if line.startswith(b"data:", name):
         return name + (6 if line.startswith(b" ", name + 5) else 5)
     return len(line) if line[name:] == b"data" else 0
 
 
-# Bytes to server-sent events, by the WHATWG rules: https://html.spec.whatwg.org/multipage/server-sent-events.html
-# The event type is httpx-sse's, which the ecosystem shares. The decoder is our own, because httpx-sse's loses the
-# first event behind a byte-order mark and a last event without its blank line, makes events out of `id:` and
-# `retry:` lines that carry no data, follows a charset in the header although the format is always UTF-8, and has no
-# size limit.
-# Two things go beyond the rules. `finish` returns what is left at the end of the body, because a missing blank line
-# is no reason to lose an answer: the caller must judge whether the payload is whole. And a line `error: {...}`,
-# which the rules ignore, is an event named `error`: llama.cpp reports a failure in mid-stream that way.
-# `framing.py` answers where the events of a body lie, for code that cuts or changes bytes without reading them.
+# Server-sent events by the WHATWG rules: https://html.spec.whatwg.org/multipage/server-sent-events.html
+# httpx-sse's own decoder loses the first event after a byte-order mark and a last event without its blank line, makes
+# events of lone `id:` and `retry:` lines, follows the header's charset, and has no size limit.
+# Beyond the rules, `finish` returns a last event without its blank line, and `error: {...}` is an event named `error`
+# (llama.cpp).
 
 
 _FIELDS = (b":", b"data", b"event", b"id", b"retry", b"error")
@@ -122,7 +112,7 @@ _LONGEST_BARE = 1 << 16  # bytes of an error that is no event
 
 @cache
 def event_type() -> type[ServerSentEvent]:
-    """Returns httpx-sse's event, with attributes in the place of its properties, which cost a call for each look."""
+    """Returns httpx-sse's event type, with attributes in place of its slower properties."""
     # httpx_sse imports httpx; importing this module alone must not.
     from httpx_sse import ServerSentEvent as Shared
 
@@ -144,11 +134,11 @@ def _plain_event() -> re.Pattern[bytes]:
 
 
 class SSEDecoder:
-    """Cuts a body into events, however it was cut into pieces on the way.
+    """Splits a body into events.
 
     Attributes:
-        invalid_utf8: how many events had bytes that are not UTF-8; those are replaced by U+FFFD.
-        foreign: the beginning of the first line that is not a field of the format; "" if there was none.
+        invalid_utf8: how many events had invalid bytes, replaced by U+FFFD.
+        foreign: the beginning of the first line that isn't a field; "" if there was none.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -168,7 +158,7 @@ class SSEDecoder:
         self.foreign = ""
 
     def feed(self, data: bytes) -> Iterator[ServerSentEvent]:
-        """Yields the events that `data` completes. Use up the iterator before the next call.
+        """Yields the events that `data` completes. Exhaust the iterator before the next call.
 
         Raises:
             ProtocolError: an event is larger than the limit.
@@ -228,7 +218,7 @@ class SSEDecoder:
             self._check_size()
 
     def finish(self) -> ServerSentEvent | None:
-        """Returns what is left when the input has ended: an event without its blank line, whole or not."""
+        """Returns an event without its blank line, complete or not, if one is left."""
         last, self._tail = b"".join(self._tail), []
         last = last[: len(last) - _bytes_of_half_character(last)]
         if last and not any(field.startswith(last) for field in _FIELDS):  # else the field's name is cut off
@@ -271,7 +261,7 @@ class SSEDecoder:
         return event
 
     def _decode(self, value: bytes) -> str:
-        # No character is cut here: a line is whole, and no byte of a longer UTF-8 sequence looks like a line end.
+        # Lines are split at ASCII bytes, so no character is cut.
         try:
             return value.decode()
         except UnicodeDecodeError:
@@ -284,28 +274,27 @@ class SSEDecoder:
 
 
 def decode_cut(data: bytes) -> str:
-    """Decodes UTF-8 that may end inside a character, which is left out; other wrong bytes become U+FFFD."""
+    """Decodes UTF-8 without a character that is cut off at the end; other invalid bytes become U+FFFD."""
     return data[: len(data) - _bytes_of_half_character(data)].decode("utf-8", "replace")
 
 
 def _bytes_of_half_character(data: bytes) -> int:
-    """Returns how many bytes at the end are the beginning of a character whose other bytes are missing."""
+    """Returns how many bytes at the end belong to an incomplete character."""
     decoder = getincrementaldecoder("utf-8")("replace")
     decoder.decode(data[-4:])
     return len(decoder.getstate()[0])
 
 
 def strip_bom_and_space(head: bytes) -> bytes:
-    """Removes white space and byte-order marks from the beginning of a body."""
     while (rest := head.lstrip(b" \t\r\n").removeprefix(_BOM)) != head:
         head = rest
     return head
 
 
 def body_kind(head: bytes) -> Literal["events", "json", "markup"] | None:
-    """Detects what a 2xx body is by its first bytes, because content types are often wrong. None: too early to say.
+    """Detects the kind of a 2xx body by its first bytes, because content types are often wrong. None: too early.
 
-    Anything that is neither JSON nor markup is read as events; `SSEDecoder.foreign` shows afterwards what was not.
+    `SSEDecoder.foreign` shows later whether "events" was wrong.
     """
     head = strip_bom_and_space(head)
     if _BOM.startswith(head):

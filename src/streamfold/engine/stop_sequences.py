@@ -10,12 +10,7 @@ from .dialects import Dialect
 
 
 class StopSequences:
-    """Passes deltas on until one of some texts comes, and holds back what may be the beginning of one.
-
-    Args:
-        texts: none of them empty.
-        dialect: what reads the text before.
-    """
+    """Passes deltas on until a stop sequence appears, and holds back what may be the beginning of one."""
 
     def __init__(self, texts: Collection[str], dialect: Dialect | None = None) -> None:
         self._dialect = dialect
@@ -24,11 +19,9 @@ class StopSequences:
         self._stopped = False
 
     def feed(self, delta: Delta) -> Iterator[Delta]:
-        """Yields what can be handed out."""
         yield from self._through((delta,) if self._dialect is None else self._dialect.feed(delta))
 
     def finish(self) -> Iterator[Delta]:
-        """Yields what was held back: it was no beginning of a text to stop at."""
         yield from self._through(() if self._dialect is None else self._dialect.finish())
         yield from self._release()
 
@@ -45,7 +38,7 @@ class StopSequences:
 
     def _read(self, piece: str) -> Iterator[Delta]:
         text = self._held + piece
-        # The one that is whole first counts: so it does however the text was cut.
+        # The sequence that ends first wins, however the text was cut.
         found = [(at + len(stop), at) for stop in self._texts if (at := text.find(stop)) >= 0]
         if found:
             end, start = min(found)
@@ -60,7 +53,7 @@ class StopSequences:
             yield TextDelta(shown)
 
     def _beginning(self, text: str) -> int:
-        """Returns the length of the longest end of a text that may be the beginning of one to stop at."""
+        """Returns the length of the longest suffix that may begin a stop sequence."""
         longest = min(max(map(len, self._texts)) - 1, len(text))
         sizes = range(longest, 0, -1)
         return next((size for size in sizes if any(stop.startswith(text[-size:]) for stop in self._texts)), 0)

@@ -17,22 +17,22 @@ _NO_NAMES: frozenset[str] = frozenset()  # an empty one for each answer would ta
 
 
 class ToolNames:
-    """Joins a name that came in fragments, with the help of the tools that the request declared."""
+    """Joins names that arrive in fragments, using the declared tools."""
 
     def __init__(self, declared: Collection[str] = ()) -> None:
         self._declared = frozenset(declared) if declared else _NO_NAMES
 
     def is_piece(self, current: str, piece: str) -> bool:
-        """Whether `piece` may continue a name: not if both are tools of their own, unless a tool begins with both."""
+        """Returns whether `piece` may continue a name: not if both are declared, unless a name begins with both."""
         two_tools = current in self._declared and piece in self._declared
         return not two_tools or self._begins_any(current + piece)
 
     def is_declared_in_pieces(self, current: str, piece: str) -> bool:
-        """Whether only both together can be a declared tool."""
+        """Returns whether only both together can be a declared tool."""
         return current not in self._declared and self._begins_any(current + piece)
 
     def joined(self, current: str, piece: str) -> str:
-        """Returns the name after a further piece: repeated (llama.cpp), growing, or really in pieces."""
+        """Returns the name after another piece, which may repeat it (llama.cpp), include it, or continue it."""
         if piece == current:
             return current + piece if self.is_declared_in_pieces(current, piece) else current
         if piece.startswith(current):
@@ -49,28 +49,25 @@ _WHOLES = 3  # how many different wordings of the whole arguments are kept
 
 
 class IncomingCall:
-    """A tool call of which at least one fragment has arrived. What is the same for nearly all calls is the class's.
+    """A tool call of which a fragment has arrived. Rarely set attributes have their default on the class.
 
     Attributes:
         number: 0, 1, 2 in the order in which calls were opened.
-        index: the server's number for it, if it sent a usable one.
-        other_id: another id that the server gave to the same call later. The first one counts.
-        pieces: the text of the arguments so far, in the pieces in which it arrived.
-        wholes: the texts by which the server repeated the arguments whole, each once, the last three.
-        size: characters in the pieces.
+        index: the server's number for it, if usable.
+        other_id: a second id that the server gave to the call; the first counts.
+        wholes: different texts in which the server repeated all arguments, the last three.
+        size: characters in `pieces`.
         markup: the model wrote the call into its text.
-        custom: it is of a custom tool, and its arguments are free text.
-        items: the ids of the items that are this call, on APIs that have items.
-        came_whole: a whole came, if only an empty one.
-        had_empty_repetition: a whole was empty although there were arguments. It does not count.
-        done: the server said that the call is complete.
-        broken_off: the server said that the call is not complete.
-        late: a part of it came after the last finish reason.
-        gap_at: `size` when events were found missing, and no whole had come; None if none are missing.
-        has_gap: pieces came behind such a gap, so that some may be missing between them.
-        guessed: only what usually comes next decided that a fragment is, or is not, of this call.
-        is_ambiguous: arguments were left over that may be its own.
-        listed: its place in the server's own list of the calls.
+        items: the ids of its items (Responses).
+        came_whole: a whole arrived, even an empty one.
+        had_empty_repetition: a whole was empty although there were arguments; it is ignored.
+        done, broken_off: the server said that the call is complete, or incomplete.
+        late: a part came after the last finish reason.
+        gap_at: `size` when missing events were noticed, if no whole had arrived.
+        has_gap: pieces followed such a gap.
+        guessed: a fragment was assigned by order alone.
+        is_ambiguous: leftover arguments may belong to it.
+        listed: its position in the server's final list.
     """
 
     id: str = ""
@@ -104,36 +101,28 @@ class IncomingCall:
 
     @property
     def text(self) -> str:
-        """The arguments so far."""
         return "".join(self.pieces)
 
     @property
     def text_so_far(self) -> str:
-        """The arguments as they are known before the end, for showing them."""
         return whole_characters(self.text or (self.wholes[-1] if self.wholes else ""))
 
     @property
     def has_arguments(self) -> bool:
-        """Whether any text of the arguments has come."""
         return bool(self.size or self.wholes)
 
     @property
     def waits(self) -> bool:
-        """Whether arguments are still to come: there are none, and nothing says that there will be none.
-
-        An empty object may be a placeholder (Bedrock opens with `{}`). A call that is done, or whose arguments came as
-        a whole, never waits.
-        """
+        """Returns whether arguments are still expected. `{}` may be a placeholder (Bedrock opens with it)."""
         return not (self.came_whole or self.wholes) and self.size < 8 and self.text.strip() in ("", "{}")
 
     @property
     def has_all_arguments(self) -> bool:
-        """Whether the arguments are all there, as far as can be seen."""
         return self.came_whole or bool(self.wholes) or self.is_complete()
 
     @property
     def lost_pieces(self) -> bool:
-        """Whether a part of the arguments may be missing, and no whole says what they are."""
+        """Returns whether a part of the arguments may be missing, and no whole replaces it."""
         if self.is_ambiguous and not self.came_whole:
             return True
         if self.gap_at is None:
@@ -143,11 +132,10 @@ class IncomingCall:
         return (self.has_gap and not self.wholes) or not self.has_arguments
 
     def has_text(self, arguments: str) -> bool:
-        """Whether these are the arguments."""
         return (self.size == len(arguments) and arguments == self.text) or arguments in self.wholes
 
     def add_whole(self, text: str) -> bool:
-        """Adds a repetition of all arguments; returns whether the text is kept. An empty one beside others is not."""
+        """Adds a repetition of all arguments. Returns whether it is kept; an empty one beside others is not."""
         self.came_whole = True
         if text in self.wholes or not text.strip():
             return False
@@ -160,7 +148,7 @@ class IncomingCall:
         return True
 
     def is_complete(self) -> bool:
-        """Whether the pieces are one whole object, by its brackets. Asked only where it decides about a fragment."""
+        """Returns whether the pieces are one complete object, by their brackets."""
         if not (self.pieces and self.pieces[0].lstrip().startswith("{")):
             return False
         self._brackets = self._brackets or BracketTracker()
@@ -174,9 +162,9 @@ class IncomingCall:
         return self._closed is True
 
     def is_followed_by(self, arguments: str) -> bool:
-        """Whether these arguments begin another object behind a complete one, as the next call of the same tool does.
+        """Returns whether `arguments` begin another object, as the next call of the same tool does.
 
-        An object after an empty one, or the same object once more, is a repetition (`jsontext/tool_arguments.py`).
+        An object after an empty one, or the same object again, is a repetition (`jsontext/tool_arguments.py`).
         """
         if not arguments.lstrip().startswith("{") or not self.is_complete():
             return False
@@ -194,7 +182,7 @@ def _object(text: str) -> Any:
     return value if isinstance(value, dict) else False
 
 
-# The rows of the tables in `tool_call_assembly.py`. The inspector of the lab has a sentence for each.
+# The rows of the tables below. The lab's inspector has a sentence for each.
 MatchRule: TypeAlias = Literal[
     # the fragment continues a call
     "item",  # its item is known
@@ -221,14 +209,12 @@ MatchRule: TypeAlias = Literal[
 
 @dataclass(slots=True)
 class CallMatch:
-    """Where a fragment went.
+    """The call that a fragment was assigned to, and why.
 
     Attributes:
-        call: the call that it belongs to.
-        rule: the row of the table that decided it.
-        part: the fragment.
-        opened: whether it opened the call.
-        rival: another call that has its index or its id.
+        rule: the row of the table that decided.
+        opened: the fragment opened the call.
+        rival: another call with its index or id.
     """
 
     call: IncomingCall
@@ -242,20 +228,18 @@ Listener: TypeAlias = Callable[[CallMatch | tuple[ReplyWarning, IncomingCall | N
 """Called with every placement of a fragment, and with every warning and the call that it is about."""
 
 
-# Is a fragment a further piece of a call, or the head of another? Asked where an index or an id alone do not
-# decide.
-# Every answer that joins names the server that needs it. What is in doubt stays apart: two calls that can't be run
-# are better than one that runs with another's arguments.
+# Does a fragment continue a call, or begin another one? Used where an index or an id alone doesn't decide. Every rule
+# that joins names the server that needs it. Doubtful cases stay apart: two calls that can't run are better than one
+# that runs with another's arguments.
 
 
 def is_repeated_head(call: IncomingCall, part: ToolCallDelta, names: ToolNames, *, known: bool) -> bool:
-    """Whether a fragment at the index of `call` begins another call there, although an index is one call's.
+    """Returns whether a fragment at the index of `call` begins another call there.
 
-    Another id alone does not: Poolside changes it in the middle of a call (poolsideai/pool#9). It does if the
-    arguments are complete, or a name comes with it.
+    Another id alone is not enough: Poolside changes it inside a call (poolsideai/pool#9).
 
     Args:
-        known: the id of the fragment came with a name of this call before.
+        known: the fragment's id came with a name of this call before.
     """
     if part.whole:
         return False
@@ -276,13 +260,13 @@ def is_repeated_head(call: IncomingCall, part: ToolCallDelta, names: ToolNames, 
 
 
 def _is_next_piece(call: IncomingCall, part: ToolCallDelta) -> bool:
-    """Whether the arguments go on inside an object that is open, and are no object themselves."""
+    """Returns whether the arguments continue an open object."""
     first = next((piece.lstrip() for piece in call.pieces if piece.strip()), "")
     return first.startswith("{") and not (call.waits or call.is_complete() or _begins_object(part))
 
 
 def continues_call(call: IncomingCall, part: ToolCallDelta, names: ToolNames) -> bool:
-    """Whether a fragment with the id of `call`, and nothing else in common, is a further piece of it."""
+    """Returns whether a fragment that only shares its id with `call` continues it."""
     if part.whole or not part.name or not call.name:
         return True
     if part.name != call.name:
@@ -291,7 +275,7 @@ def continues_call(call: IncomingCall, part: ToolCallDelta, names: ToolNames) ->
 
 
 def belongs_to_last(last: IncomingCall, part: ToolCallDelta, names: ToolNames) -> bool:
-    """Whether the last call takes a fragment without an index: unless that brings what the call has already."""
+    """Returns whether a fragment without an index continues the last call."""
     if part.id:
         return not last.id and (not part.name or (part.name == last.name and not last.pieces))
     if not part.name or not last.name:
@@ -310,10 +294,9 @@ def _begins_object(part: ToolCallDelta) -> bool:
 
 
 def is_another_item(call: IncomingCall, part: ToolCallDelta) -> bool:
-    """Whether a fragment under the output index of `call` is of another item: one index for all items.
+    """Returns whether a fragment at the output index of `call` is of another item: one index for all items.
 
-    Item ids alone say little: GitHub's Copilot draws them anew in each event (fixtures/responses/id_and_call_id). So
-    another one counts if the item of `call` is done, or something else is another, too.
+    Item ids alone are not enough: GitHub's Copilot draws new ones for each event (fixtures/responses/id_and_call_id).
     """
     other_id = are_different_calls(call.id, part.id)
     other_item = bool(part.item and call.items) and part.item not in call.items
@@ -368,10 +351,10 @@ _GUESSES: frozenset[MatchRule] = frozenset(("listed_name", "turn", "index_taken"
 
 
 class ToolCallAssembler:
-    """Sorts the fragments of one message into calls.
+    """Assigns the fragments of one message to calls.
 
     Args:
-        tool_names: the tools that the request declared; they tell a name that comes in pieces from a repeated one.
+        tool_names: the declared tools; they tell a name that arrives in pieces from a repeated one.
     """
 
     def __init__(self, tool_names: Collection[str] = (), limits: Limits | None = None) -> None:
@@ -388,22 +371,17 @@ class ToolCallAssembler:
         return len(self._opened)
 
     def feed(self, part: ToolCallDelta) -> CallMatch | None:
-        """Adds a fragment to its call. Returns where it went, or None if the fragment is empty.
-
-        Raises:
-            ProtocolError: more calls, longer arguments, names or ids than the limits allow.
-        """
+        """Adds a fragment to its call; None if it is empty. Raises ProtocolError above a limit."""
         if not (part.arguments or part.id or part.name or part.extra) and not self._tells(part):  # `is_empty`
             return None
         call, rule = self._find(part) if part.item is None else self._find_item(part)
         return self._place(part, call, rule)
 
     def reconcile(self, listed: Iterable[ToolCallDelta]) -> list[CallMatch]:
-        """Compares the calls with the server's own list of them at the end of the answer.
+        """Compares the calls with the server's final list.
 
-        A call in the list is the streamed one of the same item, else of the same id, if no other has that. Where both
-        were drawn anew for the list, it is the one of its name with the same arguments, else the one at the same place,
-        else the next one of that name in the model's order. What is left was not streamed at all.
+        A listed call is matched by item, then by id; where both are new, by name and arguments, then by name and
+        position, then by name in order. Unmatched ones are added.
         """
         left, parts, placed = self.finish(), list(listed), list[CallMatch]()
         ids = Counter(call.id for call in left)
@@ -431,26 +409,25 @@ class ToolCallAssembler:
         return placed
 
     def confirm(self) -> None:
-        """Notes a finish reason: what came until now is what the model said."""
+        """Notes a finish reason: calls so far are not late."""
         for call in self._opened:
             call.late = False
 
     def mark_gap(self) -> None:
-        """Notes that events are missing at this place of the stream: calls under way may have lost arguments."""
+        """Notes that events are missing here: open calls may have lost arguments."""
         for call in self._opened:
             if not call.wholes and not call.done:
                 call.gap_at = call.size if call.gap_at is None or call.gap_at == 0 else call.gap_at
 
     def unmark_gap(self) -> None:
-        """Takes `mark_gap` back: the numbers by which events were missed turned out to mean nothing."""
+        """Reverts `mark_gap`, because the event numbers turned out to be meaningless."""
         for call in self._opened:
             call.gap_at = None
 
     def mark_strays(self) -> None:
-        """Marks calls that may lack arguments which have no name, when the answer has ended and all is known.
+        """Marks the calls that may lack arguments which arrived without a name.
 
-        Such arguments are no call. Without an id they may be those of any call that has none, with one of the call
-        with that id. They are never joined: two indices are two calls.
+        Without an id these may belong to any call without one, else to a call with that id. They are never joined.
         """
         named = [call for call in self._opened if call.name]
         for call in [call for call in self._opened if not call.name and not call.markup]:
@@ -467,18 +444,14 @@ class ToolCallAssembler:
             head.is_ambiguous = True
 
     def _forget(self, call: IncomingCall) -> None:
-        """Takes an id alone for another id of a call at its index: no call came of it."""
+        """Reduces a call that is only an id to a second id of another call at its index."""
         others = [each for each in self._opened if each.index == call.index and each is not call]
         if others and call.index is not None:
             others[-1].other_id = others[-1].other_id or call.id
             self._opened.remove(call)
 
     def finish(self) -> list[IncomingCall]:
-        """Returns all calls in the model's order.
-
-        That is by index, if each has one of its own (-1 is none: Z.ai); else as the server lists them at the end, if
-        that has calls which were not streamed; else by appearance.
-        """
+        """Returns all calls by index, if each has one (Z.ai's -1 is none); else by the final list, or by appearance."""
         if not (calls := self._opened):
             return []
         indices = {call.index for call in calls if call.index is not None and call.index >= 0}
@@ -487,8 +460,6 @@ class ToolCallAssembler:
         if all(call.listed is not None for call in calls):
             return sorted(calls, key=lambda call: call.listed or 0)
         return list(calls)
-
-    # --- the first table ---------------------------------------------------------------------------------------------
 
     def _find(self, part: ToolCallDelta) -> _Found:
         here = None if part.index is None else self._by_index.get(part.index)
@@ -522,9 +493,9 @@ class ToolCallAssembler:
         return (self._opened[-1], "last") if belongs_to_last(self._opened[-1], part, self._names) else (None, "another")
 
     def _whose_turn(self, index: int) -> IncomingCall | None:
-        """The call whose turn an index is that nobody opened, where two calls began at one index.
+        """Returns the next call for an unknown index, where two calls began at one index.
 
-        DeepSeek V4 sends the heads of all calls with the index of the first, and the arguments with the right one
+        DeepSeek V4 sends all heads with the index of the first call, and the arguments with the right one
         (agno-agi/agno#8879, fixtures/calls/tail_under_another_index).
         """
         call = self._at_turn(index)
@@ -534,8 +505,6 @@ class ToolCallAssembler:
     def _at_turn(self, index: int | None) -> IncomingCall | None:
         named = [call for call in self._opened if call.name]
         return named[index] if index is not None and 0 <= index < len(named) else None
-
-    # --- the second table --------------------------------------------------------------------------------------------
 
     def _find_item(self, part: ToolCallDelta) -> _Found:
         head, index = bool(part.name) or part.begins, part.index
@@ -568,21 +537,19 @@ class ToolCallAssembler:
             return last, "last"
         return (last, "last") if not last.name and not last.done else (None, "another")
 
-    # -----------------------------------------------------------------------------------------------------------------
-
     def _of_item(self, part: ToolCallDelta) -> IncomingCall | None:
-        """The call of a fragment's item: the one that it has not another index than, whatever the ids say."""
+        """Returns the call of a fragment's item, unless it has another index."""
         call = self._by_item.get(part.item) if part.item else None
         return call if call and (part.index is None or call.index in (None, part.index)) else None
 
     def _is_another_item(self, call: IncomingCall, part: ToolCallDelta) -> bool:
-        """Whether a fragment at the index of `call` is another item's. A tail is not, where calls have indices."""
+        """Returns whether a fragment at the index of `call` is another item's; a tail is not."""
         if not (part.name or part.begins) and any(other.index != call.index for other in self._opened):
             return False
         return is_another_item(call, part)
 
     def _tells(self, part: ToolCallDelta) -> bool:
-        """Whether a fragment without members is the first of its item (items have an order), or the end of a call."""
+        """Returns whether a fragment without content still matters: it begins an item or ends a call."""
         if not part.item or part.item in self._by_item:
             return part.item is None and bool(part.ended)
         return part.index is None or part.index not in self._by_index
@@ -621,7 +588,7 @@ class ToolCallAssembler:
         return call
 
     def _describe(self, call: IncomingCall, part: ToolCallDelta, *, opened: bool) -> None:
-        """Reads what a fragment says about its call. Of items, a tail says less than the head did."""
+        """Updates id, name, items and extra of a call."""
         if part.item and (part.id or part.name or opened) and part.item not in call.items:
             known = self._by_item.get(part.item, call)
             self._by_item[part.item] = call if known is call else None
@@ -674,7 +641,7 @@ def _too_long(what: str, limit: int) -> ProtocolError:
 
 
 def _is_guess(call: IncomingCall, part: ToolCallDelta, rule: MatchRule) -> bool:
-    """Whether nothing that the server said decides the place of a fragment, only what usually comes next."""
+    """Returns whether a fragment was assigned by order alone."""
     if rule == "listed_name":
         return not call.has_text(part.arguments)
     return rule == "turn" or (rule == "index_taken" and not part.id and part.item is None)

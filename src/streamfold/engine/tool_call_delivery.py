@@ -1,16 +1,15 @@
-"""What is handed out when the stream has ended in order: the only maker of a `ToolCall`.
+"""Decides which calls are delivered at the end of an answer.
 
-    the finish reason                                   the calls
-    --------------------------------------------------  -------------------------------------------------------------
-    `stop`, `tool_calls`                                all of them
-    `length`, `content_filter`                          none: they may be cut
-    none before `[DONE]`, or a word that nobody knows   those whose arguments came as a whole object
-    any, after a request with `tool_choice="none"`      none
+    the finish reason                              the calls
+    ---------------------------------------------  ---------------------------------------
+    `stop`, `tool_calls`                           all of them
+    `length`, `content_filter`                     none: they may be truncated
+    none before `[DONE]`, or an unknown word       those whose arguments came as a whole object
+    any, after a request with `tool_choice="none"` none
 
-If the stream breaks off inside a call that begins or grows behind the finish reason, the answer has failed: nothing of
-it is handed out (`is_cut_inside_call`). Never handed out: a call without a name, and one that the server
-itself says is not complete. Every call that is dropped is a warning. A call whose arguments are not a JSON object, or
-may have lost a part, is handed out with `error` set: it can't be run by accident, and can be reported to the model.
+If the stream breaks inside a call that begins or grows after the finish reason, the answer has failed
+(`is_cut_inside_call`). A call without a name, or one that the server marks as incomplete, is dropped with a warning. A
+call whose arguments aren't a JSON object, or may have lost a part, is delivered with `error` set.
 """
 
 from __future__ import annotations
@@ -27,11 +26,10 @@ from .tool_call_assembly import IncomingCall
 
 
 class ToolNameMap(NamedTuple):
-    """What tools are called on the wire, where that is not their own name.
+    """Maps tool names on the wire to the tools' own names.
 
     Attributes:
-        own: the tools' own names by those on the wire.
-        answer: the tool whose arguments are the text of the answer, where that was asked for as a call.
+        answer: the tool whose arguments are the answer, where structured output is requested as a call.
     """
 
     own: Mapping[str, str] = {}
@@ -39,12 +37,12 @@ class ToolNameMap(NamedTuple):
 
 
 class DeliveredCalls(NamedTuple):
-    """The end of an answer.
+    """The calls to deliver.
 
     Attributes:
-        opened: for each call the one that was opened for it.
-        others: calls of tools that are no functions.
-        answer: text that came as the arguments of a call, see `ToolNameMap`.
+        opened: the assembled call of each.
+        others: calls of tools that aren't functions.
+        answer: the text of `ToolNameMap.answer`.
     """
 
     calls: list[ToolCall]
@@ -56,13 +54,12 @@ class DeliveredCalls(NamedTuple):
 
 @dataclass(slots=True)
 class CallDelivery:
-    """Decides what is handed out of the calls that were opened.
+    """Decides which calls are delivered.
 
     Args:
-        warn: takes a warning, and the call that it is about.
-        tool_choice, names: of the request.
-        finish: the finish reason; None if the stream was declared done without one.
-        meta: of the answer; fresh ids are made from it.
+        warn: called with a warning and its call.
+        finish: None if the stream ended without a finish reason.
+        meta: seeds generated ids.
     """
 
     warn: Callable[[WarningCode, str, IncomingCall | None], None]
@@ -74,11 +71,7 @@ class CallDelivery:
     _taken: set[str] = field(default_factory=set, init=False)
 
     def decide(self, opened: list[IncomingCall], others: list[ToolCall]) -> DeliveredCalls:
-        """Returns the calls to hand out, the finish reason that goes with them, and the answer among the calls.
-
-        Args:
-            others: calls of tools that are no functions, which always come whole.
-        """
+        """Returns the calls to deliver, their finish reason, and the answer among the calls."""
         reason: FinishReason = self.finish.reason if self.finish else "unknown"
         if not opened and not others and reason != "tool_calls" and self.tool_choice in ("auto", "none"):
             return DeliveredCalls([], [], reason, None, others)  # a text alone, as nearly always
@@ -111,7 +104,7 @@ class CallDelivery:
                 self.warn("tool_choice_unmet", "the request demanded a tool call, and none came", None)
 
     def _take_answer(self, opened: list[IncomingCall]) -> tuple[list[IncomingCall], str | None]:
-        """Separates the call that stands for the answer, whole or cut off like any text, from the others."""
+        """Separates the calls that carry the answer from the others."""
         name = self.names.answer
         if not name or not (answers := [call for call in opened if call.name == name]):
             return opened, None
@@ -125,7 +118,7 @@ class CallDelivery:
     def _handed_out(
         self, opened: list[IncomingCall], reason: FinishReason
     ) -> list[tuple[IncomingCall, ParsedArguments]]:
-        """The calls to hand out, with their arguments, by the table above."""
+        """Applies the table above."""
         named = [call for call in opened if call.name]
         if len(named) < len(opened):
             nameless = [call.id or call.text[:80] or "(no id)" for call in opened if not call.name]
@@ -143,7 +136,7 @@ class CallDelivery:
         return read
 
     def _cut(self, reason: FinishReason) -> str | None:
-        """Returns why no call at all is handed out."""
+        """Returns why no call is delivered."""
         if self.tool_choice == "none":
             return "the request forbade tool calls"
         return {"length": "the answer was cut off", "content_filter": "the answer was filtered"}.get(reason)
@@ -169,14 +162,13 @@ class CallDelivery:
         return ToolCall(join_surrogates(call_id), self.names.own.get(name, name), value, read.raw, call.extra, kind)
 
     def _id_of(self, call: IncomingCall) -> str:
-        """The server's id, or a fresh one where it sent none, or one that an earlier call has."""
         call_id, name = call.id, call.name
         if call.other_id:
             self.warn("changed_id", f"{name}: first {call_id!r}, then {call.other_id!r}; the first counts", call)
         return self._own_id(call_id, name, call)
 
     def _own_id(self, call_id: str, name: str, of: IncomingCall | ToolCall) -> str:
-        """Returns an id that no other call of the answer has: the given one, or a fresh one, with a warning."""
+        """Returns an id that is unique in the answer: the given one, or a generated one with a warning."""
         if call_id and call_id not in self._ids:  # as nearly every one
             self._ids.add(call_id)
             return call_id
@@ -191,7 +183,7 @@ class CallDelivery:
         return call_id
 
     def _fresh_id(self, said: str) -> str:
-        # Made from the answer, not at random: a recording folds to the same ids every time.
+        # Derived from the answer: replaying a recording yields the same ids.
         meta = self.meta
         seed = f"{meta.id}|{meta.created}|{meta.model}|{said}"
         while True:
@@ -203,7 +195,7 @@ class CallDelivery:
 
 
 def is_cut_inside_call(opened: Iterable[IncomingCall]) -> bool:
-    """Whether a stream that breaks off after its finish reason does so inside a call that came behind that."""
+    """Returns whether a stream that broke after its finish reason did so inside a late call."""
     return any(call.late and (call.broken_off or not (call.name and _is_whole(call, _read(call)))) for call in opened)
 
 
@@ -218,10 +210,7 @@ def _read(call: IncomingCall) -> ParsedArguments:
 
 
 def _is_whole(call: IncomingCall, read: ParsedArguments) -> bool:
-    """Whether the arguments came, as an object: the head of a call alone may be all that is left of it.
-
-    Free text for a custom tool never shows that it is complete.
-    """
+    """Returns whether the arguments arrived as a complete object. Custom text never shows that it is complete."""
     if call.custom:
         return not call.lost_pieces and (call.done or call.came_whole)
     return read.valid and not call.lost_pieces and (call.done or read.raw.lstrip().startswith("{"))
