@@ -13,9 +13,7 @@ from typing import Any, Literal
 from ..catalogue_path import catalogue_folder
 from ..jsontext import join_surrogates
 
-# What the words of a server's error mean: the prompt is too long, a filter stopped it, an option is not taken.
-# The words are data, `providers/facts/errors.toml`. The code decides first, then the type, then the message:
-# Mistral's code 3051 stands for two things, so that it is in no row, and its words are.
+# The words of errors are data: `providers/facts/errors.toml`. The code decides first, then the type, then the message.
 
 MeaningKind = Literal["context_length", "content_filter", "unsupported_option", "model_not_found", "quota"]
 
@@ -35,21 +33,20 @@ _GROUPS = {  # none begins inside a word or a number: a hostile text costs no mo
 _PLACEHOLDER = re.compile(f"<({'|'.join(_GROUPS)})>")
 _QUOTED = re.compile(r"""['"`](\w+)['"`]""")
 _NUMBERED = re.compile(r"_\d+$")
-# An error of these kinds is the same error with a status of 500: some servers fail over a prompt that they can't take.
+# Errors of these kinds count with a status of 500 too: some servers fail over a prompt that is too long.
 _BY_ANY_STATUS: tuple[MeaningKind, ...] = ("context_length", "content_filter")
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorClassification:
-    """What a server has refused, and why.
+    """The reason for a rejection.
 
     Attributes:
-        tokens, limit: the size of the prompt and of the model's window.
-        categories: what a filter found.
-        param: the member of the request, by its path, written with underscores.
-        instead: the name that the server wants for it.
-        least, most: the bounds of its value.
-        allowed: the values that it may have.
+        tokens, limit: the size of the prompt and of the context window.
+        categories: the filter's findings.
+        param: the path of the member, with underscores.
+        instead: the name that the server expects.
+        least, most, allowed: the accepted values.
     """
 
     kind: MeaningKind
@@ -65,8 +62,6 @@ class ErrorClassification:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row of the table."""
-
     kind: str
     words: tuple[str, ...]
     says: re.Pattern[str] | None
@@ -75,7 +70,7 @@ class _Row:
     param: str | None
 
     def fits(self, message: str, body: Any) -> re.Match[str] | bool | None:
-        """Returns whether the message, or the body, is what the row describes."""
+        """Returns whether the message or the body matches."""
         if self.has is not None:
             return any(path == self.has or path.endswith(f".{self.has}") for path, _ in _members(body))
         if self.says is None:
@@ -90,12 +85,11 @@ class _Row:
 def classify_error(
     words: Sequence[str], message: str, *, param: str | None = None, status: int | None = None, body: Any = None
 ) -> ErrorClassification | None:
-    """Returns what the words of an error mean, or None if they are about something else.
+    """Classifies an error by its words. Returns None if they are about something else.
 
     Args:
         words: the code and the type, in this order.
-        param: the member of the request that the server names beside them.
-        status: the HTTP status, if there is one.
+        param: the member of the request that the server names.
         body: the whole error body.
 
     >>> classify_error([], "prompt is too long: 210000 tokens > 200000 maximum").limit
@@ -135,7 +129,6 @@ def _deciding(words: Sequence[str], message: str, status: int | None, body: Any)
 
 
 def _possible(row: _Row, status: int | None) -> bool:
-    """Whether an answer with this status may mean it. Too many requests, and a key, are other matters."""
     if row.kind in ("quota", "none") or status is None:
         return True
     return row.kind in _BY_ANY_STATUS if status >= 500 else status not in (401, 429)
@@ -158,7 +151,7 @@ def _option(found: Mapping[str, str], param: str | None) -> ErrorClassification:
 
 
 def _invalid_members(body: Any) -> Iterator[dict[str, str]]:
-    """Yields the members of the request that pydantic refuses, where a server reports its list (Mistral, FastAPI)."""
+    """Yields the invalid members of a pydantic error list (Mistral, FastAPI)."""
     for _, value in _members(body):
         if not isinstance(value, Mapping) or not isinstance(place := value.get("loc"), list):
             continue
@@ -172,7 +165,7 @@ def _invalid_members(body: Any) -> Iterator[dict[str, str]]:
 
 
 def _categories(body: Any) -> Iterator[str]:
-    """Yields what a filter found: the categories that Azure marks, and the reasons of OpenRouter."""
+    """Yields the categories that Azure marks, and the reasons of OpenRouter."""
     for path, value in _members(body):
         if path.endswith("metadata.reasons") and isinstance(value, list):
             yield from (reason for reason in value if isinstance(reason, str))
@@ -198,12 +191,12 @@ def _number(text: str | None) -> int | None:
 
 
 def _underscored(name: str) -> str:
-    """Returns a name as most APIs write it: `reasoningEffort` is `reasoning_effort`."""
+    """Converts camel case: `reasoningEffort` is `reasoning_effort`."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda found: f"_{found[1].lower()}", name)
 
 
 def is_transient(word: str) -> bool | None:
-    """Returns whether an error with this code or type, in lower case, may be over later; None: the word is unknown."""
+    """Returns whether an error with this lower-case code or type is transient; None if the word is unknown."""
     return True if word in _table()["transient"] else False if word in _table()["final"] else None
 
 
@@ -230,7 +223,7 @@ def _rows() -> tuple[_Row, ...]:
 
 
 def _compiled(text: str) -> re.Pattern[str]:
-    """Returns the pattern of a row. A name may be in it several times, so that the groups are numbered."""
+    """Compiles a row's pattern. Groups are numbered, because a name may occur several times."""
     numbers = count()
     written = _PLACEHOLDER.sub(lambda found: f"(?P<{found[1]}_{next(numbers)}>{_GROUPS[found[1]]})", text)
     return re.compile(written, re.IGNORECASE | re.DOTALL)
@@ -250,10 +243,9 @@ class ErrorInfo:
 
     Attributes:
         type, code: the words that classify the error.
-        status: the HTTP status that it names.
         param: the member of the request that it is about.
-        retry: whether a retry is worthwhile, where that is known otherwise than by the words.
-        retry_after: seconds to wait before it, where the error object says so.
+        retry: whether a retry is worthwhile, if known otherwise than by the words.
+        retry_after: seconds to wait before it.
     """
 
     message: str
@@ -265,11 +257,7 @@ class ErrorInfo:
     retry_after: float | None = None
 
     def meaning(self, body: Any = None) -> ErrorClassification | None:
-        """Returns what the server has refused, as far as its words say it; None: something else is wrong.
-
-        Args:
-            body: the whole error body, where some servers say more.
-        """
+        """Classifies the error; None if it isn't a rejection. Some servers say more in `body`, the whole error body."""
         if self.status == 402:
             return ErrorClassification("quota")
         found = classify_error(self._words(), self.message, param=self.param, status=self.status, body=body)
@@ -279,13 +267,12 @@ class ErrorInfo:
 
     @property
     def quota(self) -> bool:
-        """Whether the account has no credit or quota left."""
         found = self.meaning()
         return found is not None and found.kind == "quota"
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may succeed later: by what it means, by code, by type, then by status."""
+        """Whether the same request may succeed later: by meaning, code, type, then status."""
         if self.retry is not None or self.meaning() is not None:
             return bool(self.retry)
         for word in self._words():
@@ -298,7 +285,7 @@ class ErrorInfo:
 
 
 def error_info(body: Any, status: int | None = None) -> ErrorInfo:
-    """Reads an error object in any of the shapes that servers use, down to a bare string. The result has a message.
+    """Parses an error object in any known form, down to a bare string. The result has a message.
 
     >>> error_info({"error": {"message": "slow down", "type": "rate_limit_error"}}).message
     'slow down'
@@ -324,7 +311,7 @@ def error_info(body: Any, status: int | None = None) -> ErrorInfo:
 
 
 def _passed_on(body: Any) -> ErrorInfo | None:
-    """Returns the error of the provider behind a router that has put its text into `metadata.raw` (OpenRouter)."""
+    """Parses the provider's error that OpenRouter puts into `metadata.raw`."""
     error = body.get("error") if isinstance(body, Mapping) else None
     metadata = error.get("metadata") if isinstance(error, Mapping) else None
     raw = metadata.get("raw") if isinstance(metadata, Mapping) else None

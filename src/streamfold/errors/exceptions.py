@@ -17,9 +17,9 @@ _MOST = 20  # items of a list
 
 
 def join_limited(items: Sequence[str], between: str = ", ", rest: str = "more") -> str:
-    """Returns a list as text; of a long one the beginning, and how many more there are.
+    """Joins a list of at most twenty items, and says how many more there are.
 
-    >>> listed([f"tools[{at}]" for at in range(22)])[-21:]
+    >>> join_limited([f"tools[{at}]" for at in range(22)])[-21:]
     'tools[19], and 2 more'
     """
     more = len(items) - _MOST
@@ -27,11 +27,11 @@ def join_limited(items: Sequence[str], between: str = ", ", rest: str = "more") 
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """Returns the word that was probably meant, as a question; empty if no word is similar.
+    """Returns the most similar word as a question; "" if none is similar.
 
-    >>> nearest("chatt", ["chat", "kimi"])
+    >>> did_you_mean("chatt", ["chat", "kimi"])
     " (did you mean 'chat'?)"
-    >>> nearest("nope", ["openai"])  # three letters in common are not enough
+    >>> did_you_mean("nope", ["openai"])
     ''
     """
     words = list(words)
@@ -41,14 +41,14 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
 
 
 class StreamfoldError(PicklableError, Exception):
-    """Base class of all errors of this library. They can be pickled and copied, as can those that derive from it."""
+    """Base class of all errors of this library. They and their subclasses can be pickled and copied."""
 
 
 class ConfigError(StreamfoldError):
     """A setting or an argument is wrong. The message says which one, where it is, and what is allowed.
 
     Attributes:
-        hint: what to change in the program; the end of the text. Clients of a server that the program runs can't.
+        hint: what to change in the program; the end of the message.
     """
 
     hint: str = ""
@@ -63,7 +63,7 @@ class ConfigError(StreamfoldError):
 
 
 class NotConfiguredError(ConfigError):
-    """A provider's key, or another environment variable that its configuration refers to, is not set."""
+    """An API key, or another environment variable of the configuration, is not set."""
 
 
 # All errors, as one tree.
@@ -88,7 +88,7 @@ TimeoutPhase = Literal["connect", "first_event", "read", "stall", "total"]
 
 
 class APIErrorDetails(TypedDict, total=False):
-    """Keyword arguments that every `APIError` takes; see there."""
+    """Keyword arguments of every `APIError`."""
 
     provider: str | None
     request_id: str | None
@@ -103,16 +103,15 @@ class APIError(StreamfoldError):
 
     Attributes:
         message: what happened, in the server's own words if it sent any.
-        provider: name of the provider.
-        request_id: the server's id for the request, which its support asks for.
-        retryable: whether the same request may succeed later. No tool call was handed out, so nothing runs twice.
-        body: what the server sent, parsed if it is JSON, cut to the configured limit.
-        info: the server's error object as it was read; None if the server sent none.
+        request_id: the server's id for the request, for support.
+        retryable: whether the same request may succeed later. No tool call was delivered, so nothing runs twice.
+        body: what the server sent, parsed if it is JSON, up to the configured limit.
+        info: the server's error object, if it sent one.
         partial: what had arrived, without tool calls; None before the first chunk.
-        partial_tool_calls: the tool calls that the model was writing, for showing; empty if there were none.
-        attempts: earlier attempts that failed, and providers that were passed over.
-        warnings: what had to be changed in the request, and what was odd in the answer.
-        url: the address of the request, without secrets; None if no request was made.
+        partial_tool_calls: the tool calls that the model was writing, for showing.
+        attempts: earlier failed attempts, and skipped providers.
+        warnings: changes of the request and oddities of the answer.
+        url: the address of the request, without secrets, if one was sent.
         hint: what to check; shown with the address at the end of the text.
     """
 
@@ -145,20 +144,20 @@ class APIError(StreamfoldError):
         self.partial = partial
 
     def resume(self) -> Any:
-        """Continues the answer where it broke off, with the providers that continue a text: see `ChatQuirks.continues`.
+        """Continues the interrupted answer, with providers that support it: see `ChatQuirks.continues`.
 
             except StreamError as error:
                 async with error.resume() as stream: ...
 
-        Nothing is sent before the first chunk is asked for. The chunks go on behind those that were read; the reply at
-        the end is the whole answer, with the usage of its last part. If this fails too, its error can be resumed.
+        The request is sent when the first chunk is read. Chunks continue after those that were read; the final reply is
+        the whole answer, with the usage of its last part. Errors can be resumed again.
 
         Returns:
-            A `ChatStream`, or one of `streamfold.sync` where the answer came from there.
+            A `ChatStream`, or one of `streamfold.sync` for an answer of that API.
 
         Raises:
             StreamfoldError: the answer can't be continued: no text had arrived, a tool call had begun, the provider
-                continues none, or the error was pickled and has no provider. The message says which.
+                doesn't support it, or the error was pickled.
         """
         if self.partial is None:
             raise StreamfoldError("resume(): nothing of the answer had arrived: send the request again")
@@ -180,10 +179,9 @@ class APIStatusError(APIError):
     """The server refused the request.
 
     Attributes:
-        status_code: the HTTP status.
         code: the server's code for the error, else its type.
-        retry_after: seconds after which the server asks for the next try; None if it does not say.
-        rate_limit: the provider's rate limits, from the response headers; None if it sent none.
+        retry_after: seconds to wait before the next try, if the server says so.
+        rate_limit: the provider's rate limits, from the response headers.
     """
 
     def __init__(
@@ -226,7 +224,7 @@ class RateLimitError(APIStatusError):
 
 
 class QuotaExceededError(APIStatusError):
-    """The account has no credit or quota left. Never retried."""
+    """The account has no credit or quota left. Not retried."""
 
 
 class ServerError(APIStatusError):
@@ -234,7 +232,7 @@ class ServerError(APIStatusError):
 
 
 class APIConnectionError(APIError):
-    """There was no answer: name resolution, TCP or TLS failed, or the connection broke before the answer began."""
+    """There was no answer: name resolution, TCP or TLS failed, or the connection broke before it."""
 
 
 class APITimeoutError(APIConnectionError):
@@ -246,26 +244,22 @@ class APITimeoutError(APIConnectionError):
 
 
 class StreamError(APIError):
-    """The answer began and did not end well.
+    """The answer began and failed.
 
     Attributes:
-        partial: what had arrived, without tool calls; never None. The calls that had begun are in `partial_tool_calls`.
-        transcript: the last events as they were received, without secrets.
+        partial: what had arrived, without tool calls; never None.
+        transcript: the last events as received, without secrets.
     """
 
     transcript: Sequence[str] = ()
 
 
 class IncompleteStreamError(StreamError):
-    """The stream ended before the answer was finished. None of its tool calls is handed out."""
+    """The stream ended before the answer was finished. None of its tool calls is delivered."""
 
 
 class UpstreamError(StreamError):
-    """The server reported an error inside an answer with status 200.
-
-    Attributes:
-        type, code, status_code: as the server named them; None if it did not.
-    """
+    """The server reported an error inside an answer with status 200. Attributes are None where it named none."""
 
     def __init__(
         self,
@@ -291,11 +285,10 @@ class EmptyResponseError(StreamError):
 
 
 class ContextLengthError(APIError):
-    """The prompt, or the prompt and the answer that was asked for, is longer than the model's window.
+    """The prompt, or the prompt and the requested answer, exceeds the context window.
 
     Attributes:
-        tokens: the size of the prompt, as the server counted it; None if it did not say.
-        limit: the size of the window; None if the server did not say.
+        tokens, limit: the sizes of the prompt and of the window, if the server named them.
     """
 
     def __init__(
@@ -307,11 +300,7 @@ class ContextLengthError(APIError):
 
 
 class ContentFilterError(APIError):
-    """A filter of the provider stopped the prompt or the answer. An answer that ends so has a finish reason instead.
-
-    Attributes:
-        categories: what it found, in the server's own words; empty if it did not say.
-    """
+    """A filter of the provider stopped the prompt or the answer. `categories` are the server's own words."""
 
     def __init__(self, message: str, *, categories: tuple[str, ...] = (), **details: Unpack[APIErrorDetails]) -> None:
         super().__init__(message, **details)
@@ -319,10 +308,10 @@ class ContentFilterError(APIError):
 
 
 class UnsupportedOptionError(APIError):
-    """The model does not take an option, or not with this value.
+    """The model does not accept an option, or not with this value.
 
     Attributes:
-        param: the member of the request, as the server named it, written with underscores; None if it did not say.
+        param: the member of the request, with underscores, if the server named it.
     """
 
     def __init__(self, message: str, *, param: str | None = None, **details: Unpack[APIErrorDetails]) -> None:
@@ -331,24 +320,22 @@ class UnsupportedOptionError(APIError):
 
 
 class ModelNotFoundError(APIError):
-    """There is no such model, or the key has no access to it. A wrong path is a `NotFoundError` alone."""
+    """The model doesn't exist, or the key has no access to it. A wrong path is only a `NotFoundError`."""
 
 
 class TurnLimitError(StreamfoldError):
-    """The model still asked for tools in the last turn of `run_tools`. The run has the conversation so far."""
+    """The model still called tools in the last turn of `run_tools`. The run has the conversation so far."""
 
 
 def failed_before_answer(error: APIError) -> bool:
-    """Returns whether a model can't have run: nothing is billed. After a timeout, nobody knows."""
+    """Returns whether the model can't have run, so that nothing is billed. After a timeout that is unknown."""
     if isinstance(error, APITimeoutError):
         return error.phase == "connect"
     return isinstance(error, APIStatusError | APIConnectionError)
 
 
-# The exceptions for what a server said, before a stream and inside it.
-# Those by what was refused stand beside those by status: one that is raised is both, so that a program may catch
-# the one or the other. A `ContextLengthError` is a `BadRequestError` before the stream, and an `UpstreamError`
-# inside it.
+# Exceptions by cause, combined with those by status: a `ContextLengthError` is a `BadRequestError` before the stream,
+# and an `UpstreamError` inside it.
 
 
 class RejectedRequest:
@@ -391,11 +378,10 @@ class RejectedInStream:
 
 
 def status_error(info: ErrorInfo, *, should_retry: bool | None = None, body: Any = None, **rest: Any) -> APIStatusError:
-    """Returns the exception for an answer whose status is not 2xx.
+    """Returns the exception for a status that isn't 2xx.
 
     Args:
-        should_retry: the server's own advice (`x-should-retry`), if it sent any. It is followed, except for quota
-            errors, which are never retried.
+        should_retry: the server's advice (`x-should-retry`), which is followed except for quota errors.
     """
     status, meaning = info.status or 0, info.meaning(body)
     quota = meaning is not None and meaning.kind == "quota"

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 
 class PicklableSlots:
-    """Base of values with slots that are not frozen: the oldest protocols of pickle take them too."""
+    """Base of mutable values with slots, for the oldest pickle protocols."""
 
     __slots__ = ()
 
@@ -29,9 +29,8 @@ _ATOMS = (str, bytes, int, float, complex, type(None))
 class PicklableError(Exception):
     """An exception that survives pickle, copy and deepcopy with its attributes, whatever its `__init__` takes.
 
-    An attribute that can't be pickled is left out, and a note of the error names it. The cause is kept where it can be
-    rebuilt from plain data, without the requests and connections that exceptions of other libraries hold, and their
-    secrets; else a note has its text.
+    Attributes that can't be pickled are dropped; a note on the error lists them. The cause is kept if it can be rebuilt
+    from plain data, without the requests, connections and secrets in exceptions of other libraries; else as a note.
     """
 
     _local: ClassVar[frozenset[str]] = frozenset()  # attributes that are shared by copies, and not pickled
@@ -75,14 +74,14 @@ class PicklableError(Exception):
 
 
 def _made(kind: type[Any], args: tuple[Any, ...]) -> Any:
-    """Makes an exception without its `__init__`."""
+    """Makes an exception without `__init__`."""
     error = kind.__new__(kind, *args)
     error.args = args
     return error
 
 
 def _attributes(error: BaseException) -> dict[str, Any]:
-    """Returns the attributes of an exception, those in slots too; last the one that setting a cause changes."""
+    """Returns the attributes, in slots too. Last is the one that setting a cause changes."""
     state: Any = object.__getstate__(error)
     plain, slots = state if isinstance(state, tuple) else (state, None)
     attributes = {**(plain or {}), **(slots or {})}
@@ -99,7 +98,7 @@ def _deep(value: Any, memo: dict[int, Any]) -> Any:
 
 
 class _TrialPickler(pickle.Pickler):
-    """Tries whether a value can be pickled. Errors of ours inside it are tried with it, and try nothing themselves."""
+    """Tests whether a value can be pickled. Errors of ours are pickled without a test of their own."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, PicklableError):
@@ -109,7 +108,6 @@ class _TrialPickler(pickle.Pickler):
 
 
 def _is_picklable(value: Any) -> bool:
-    """Whether a value can be pickled and loaded again."""
     try:
         _loaded(value)
     except Exception:  # whatever somebody's own class raises
@@ -124,7 +122,7 @@ def _loaded(value: Any) -> Any:
 
 
 class _PickledException:
-    """An exception of another library, which is loaded as itself, without what is not plain data."""
+    """An exception of another library, reduced to plain data."""
 
     def __init__(self, error: BaseException, seen: set[int]) -> None:
         self._kind = type(error)
@@ -139,7 +137,7 @@ class _PickledException:
 
 
 def _pickled_cause(error: BaseException, seen: set[int]) -> Any:
-    """Returns what is pickled in place of an exception; None where it could not be loaded as what it is."""
+    """Returns a picklable form of an exception; None if it can't be rebuilt."""
     if id(error) in seen:
         return None
     seen.add(id(error))

@@ -6,9 +6,8 @@ import json
 import re
 from typing import Any, NamedTuple
 
-# Arguments that come as values at JSON paths, put together: Gemini's `partialArgs`.
-# A path is one of RFC 9535 (https://www.rfc-editor.org/rfc/rfc9535) that names a single place: `$.a.b[0].c`,
-# `$['x.y']`. Objects and lists on the way are made. A string may come in several pieces.
+# Gemini's `partialArgs`. A path (RFC 9535, https://www.rfc-editor.org/rfc/rfc9535) names a single place: `$.a.b[0].c`,
+# `$['x.y']`. Objects and lists on the way are created. A string may come in several pieces (`more`).
 
 _STEP = re.compile(
     r"""\.([A-Za-z_$\u0080-\U0010ffff-][\w$-]*)|\[(\d+)\]|\['((?:\\.|[^'\\])*)'\]|\["((?:\\.|[^"\\])*)"\]"""
@@ -16,26 +15,20 @@ _STEP = re.compile(
 
 
 class PathValue(NamedTuple):
-    """A value at a path.
-
-    Attributes:
-        more: the value is a string, and the next one at this path goes on with it.
-    """
-
     path: str
     value: Any
     more: bool = False
 
 
 class PathValues:
-    """An object that is put together of values at paths."""
+    """Assembles an object from values at paths."""
 
     def __init__(self, start: dict[str, Any] | None = None) -> None:
         self._root: dict[str, Any] = dict(start or {})
         self._open: dict[str, list[str]] = {}
 
     def feed(self, piece: PathValue) -> None:
-        """Puts a value in its place. Raises ValueError for a path that names no single place."""
+        """Adds a value. Raises ValueError for a path that doesn't name a single place."""
         if piece.more and isinstance(piece.value, str):
             self._open.setdefault(piece.path, []).append(piece.value)
             return
@@ -44,7 +37,7 @@ class PathValues:
         self._put(steps(piece.path), value)
 
     def text(self, *, whole: bool = True) -> str:
-        """Returns the object as JSON text; text that is cut off if a string was never completed, or it is not whole."""
+        """Returns the object as JSON text; truncated text if a string is incomplete, or it is not `whole`."""
         is_cut = bool(self._open) or not whole
         for path, pieces in self._open.items():
             self._put(steps(path), "".join(pieces))
@@ -73,7 +66,7 @@ class PathValues:
 
 
 def steps(path: str) -> list[str | int]:
-    """Returns the members and positions that a path goes through. Raises ValueError if it names no single place.
+    """Parses a path into members and positions. Raises ValueError if it doesn't name a single place.
 
     >>> steps("$.a['b.c'][0]")
     ['a', 'b.c', 0]
@@ -102,14 +95,14 @@ _OUTSIDE = {'"': re.compile(r'["{}\[\]]'), "\"'": re.compile(r"[\"'(){}\[\]]")}
 
 
 class BracketTracker:
-    """Follows JSON, or Python's literals, through strings and brackets.
+    """Tracks strings and brackets in JSON, or in Python literals.
 
     Args:
-        quotes: the characters that begin a string; with both of them, round brackets count too.
+        quotes: the characters that begin a string; with both, round brackets count too.
 
     Attributes:
         depth: how many brackets are open.
-        quote: the quote of the string that is open, or "".
+        quote: the quote of the open string, or "".
     """
 
     def __init__(self, quotes: str = '"') -> None:
@@ -120,11 +113,10 @@ class BracketTracker:
 
     @property
     def open(self) -> bool:
-        """Whether a string or a bracket is open."""
         return bool(self.quote) or self.depth > 0
 
     def feed(self, text: str, at: int = 0) -> int:
-        """Reads on from `at`, to just behind the bracket that closes the outermost one; -1 if none does."""
+        """Reads from `at` to just behind the bracket that closes the outermost one; -1 if none does."""
         if self._escaped and at < len(text):
             self._escaped = False
             at += 1
@@ -146,11 +138,11 @@ class BracketTracker:
         return -1
 
     def skip(self, text: str, at: int = 0) -> None:
-        """Reads all of the text from `at`, whatever closes in it."""
+        """Reads all of the text, whatever closes in it."""
         while at != -1:
             at = self.feed(text, at)
 
     def resume_in(self, *, quote: str) -> None:
-        """Something was passed over; what follows is in a string with this quote, or in none."""
+        """Continues after skipped text, inside a string with this quote, or outside of any."""
         self.quote = quote
         self._escaped = False

@@ -10,18 +10,14 @@ from typing import Any, NoReturn
 
 from pydantic_core import from_json, to_json
 
-# JSON texts to values: leniently for what a server frames, strictly for what a model wrote.
-# `pydantic_core.from_json` does the work, about twice as fast as `json`; `json` is asked where the two disagree in
-# favour of the sender.
+# `pydantic_core.from_json` is about twice as fast as `json`, which is the fallback where it is more lenient.
 
 
 def parse_event(data: str) -> Any:
-    """The value of an event's payload. Raises ValueError if it has none.
+    """Parses an event's payload. Raises ValueError.
 
-    An integer too long for Python to convert (more than 4,300 digits) becomes None; the rest of the event is read.
-
-    Half a surrogate pair (`"\\ud83d"`) is accepted: some servers cut a character in two when they cut an answer into
-    pieces, and the other half comes in the next event (fixtures/aimock/unicode).
+    Integers of more than 4,300 digits become None. Half a surrogate pair (`"\\ud83d"`) is accepted: some servers
+    split a character over two events (fixtures/aimock/unicode).
     """
     try:
         return from_json(data)
@@ -34,9 +30,9 @@ def parse_event(data: str) -> Any:
 
 
 def parse_object(text: str) -> Any:
-    """A value by the rules of RFC 8259: no NaN, no Infinity, no raw control characters. Raises ValueError.
+    """Parses JSON by RFC 8259: no NaN, no Infinity, no raw control characters. Raises ValueError.
 
-    A number that is too large for a float (`1e999`) is refused as well: no JSON writer could send it back.
+    A number that is too large for a float (`1e999`) is rejected too, because JSON writers can't send it back.
     """
     try:
         value = from_json(text, allow_inf_nan=False)
@@ -51,7 +47,7 @@ def parse_object(text: str) -> Any:
 
 
 def dump_compact(value: Any) -> str:
-    """A value that was parsed as JSON text without blanks. What JSON does not have, NaN, stands in it as it came."""
+    """Returns a parsed value as compact JSON text. NaN is written as such."""
     try:
         return to_json(value, inf_nan_mode="constants").decode()
     except ValueError:  # nested deeper than it goes
@@ -59,7 +55,7 @@ def dump_compact(value: Any) -> str:
 
 
 def round_trips(value: Any) -> bool:
-    """Whether a parsed value is an object that `parse_object` surely reads again from what `dump_compact` writes.
+    """Returns whether a value is an object that surely survives `dump_compact` and `parse_object`.
 
     >>> round_trips({"a": 1, "b": None}), round_trips({"a": float("inf")}), round_trips([])
     (True, False, False)
@@ -68,7 +64,7 @@ def round_trips(value: Any) -> bool:
 
 
 def is_truncated_json(text: str) -> bool:
-    """Whether the text is the beginning of a JSON text: cut off, rather than wrong, or whole with more behind it."""
+    """Returns whether the text is truncated JSON, rather than invalid or complete."""
     try:
         _STRICT.raw_decode(text.lstrip())
         return False
@@ -87,7 +83,7 @@ def is_truncated_json(text: str) -> bool:
 
 
 def partial_value(text: str, *, ended: bool = False) -> Any:
-    """The value of the beginning of a JSON text, as far as it goes; None if there is none. Strings are cut off.
+    """Parses truncated JSON, with its last string cut off. Returns None if nothing can be parsed yet.
 
     Args:
         ended: nothing more will come, so that a number at the end is complete.
@@ -104,9 +100,7 @@ def partial_value(text: str, *, ended: bool = False) -> Any:
 
 
 def partial_event(data: str) -> Any:
-    """The value of the beginning of an event's payload, as far as it goes; None if there is none.
-
-    Halves of surrogate pairs stay, because the other half may be in another event.
+    """Parses a truncated payload; None if nothing can be parsed. Halves of surrogate pairs stay.
 
     >>> partial_event('{"text": "Hel'), partial_event('{"text": "\\\\ud83d", "at') == {"text": "\\ud83d"}
     ({'text': 'Hel'}, True)
@@ -118,17 +112,17 @@ def partial_event(data: str) -> Any:
 
 
 def _beginning(text: str) -> Any:
-    """Parses the beginning of a JSON text. Raises ValueError or TypeError if there is none."""
+    """Raises ValueError or TypeError if nothing can be parsed."""
     if not _LONE_HALF.search(text):
         return from_json(text, allow_partial="trailing-strings")
-    # `from_json` refuses a half: it is written as U+0000 and its digits, and back.
+    # `from_json` rejects halves, so they are written as U+0000 and their digits, and back.
     marked = _ESCAPE.sub(lambda found: f"\\u0000{found[1]}" if found[1] else found[0], text)
     whole = json.dumps(from_json(marked, allow_partial="trailing-strings"))
     return json.loads(_MARKED.sub(lambda found: f"\\u{found[1]}" if found[1] else found[0], whole))
 
 
 def parse_values(text: str) -> list[tuple[Any, str]]:
-    """The values of JSON texts in a row, each with its own text. Raises ValueError if anything else is there."""
+    """Parses consecutive JSON texts. Returns each value with its text. Raises ValueError."""
     found: list[tuple[Any, str]] = []
     at = 0
     try:
@@ -145,9 +139,9 @@ def parse_values(text: str) -> list[tuple[Any, str]]:
 
 
 def replace_non_finite(value: Any) -> Any:
-    """The value with None for every NaN and Infinity, which JSON does not have; the same object if it has none.
+    """Replaces NaN and Infinity by None. Returns the same object if there are none.
 
-    >>> finite({"score": float("nan"), "of": [1, float("inf")]})
+    >>> replace_non_finite({"score": float("nan"), "of": [1, float("inf")]})
     {'score': None, 'of': [1, None]}
     """
     match value:
@@ -165,7 +159,7 @@ def replace_non_finite(value: Any) -> Any:
 
 
 def join_surrogates(text: str) -> str:
-    """Text that can be encoded: halves of a surrogate pair are joined, a half that is alone becomes U+FFFD.
+    """Joins the halves of surrogate pairs. A lone half becomes U+FFFD.
 
     >>> join_surrogates("\\ud83d\\udc4b") == "\\U0001f44b"
     True
@@ -180,7 +174,7 @@ def join_surrogates(text: str) -> str:
 
 
 def whole_characters(text: str) -> str:
-    """Text that grows, fit to be shown: as `join_surrogates`, but half a character at its end waits for the other half.
+    """Joins surrogates like `join_surrogates`, but drops a half at the end, whose other half may follow.
 
     >>> whole_characters("a\\ud83d"), whole_characters("a\\ud83d\\udc4b") == "a\\U0001f44b"
     ('a', True)
@@ -207,7 +201,7 @@ _OPEN_NUMBER = re.compile(r"(?:^|(?<=[\s,:\[]))-?[0-9][0-9.eE+-]*$")  # 1 may be
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)  # behind those that are complete, a quote begins another one
 _LONE_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # or a pair
 _FIRST, _SECOND = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-# A pair; a half at the end, of which the other may come; a half that is alone; any other escape.
+# A pair, or a half at the end of the text; a lone half; any other escape.
 _ESCAPE = re.compile(
     rf"{_FIRST}(?:{_SECOND}|(?:\\(?:u[0-9a-fA-F]{{0,3}})?)?\Z)|\\u([dD][89a-fA-F][0-9a-fA-F]{{2}})|\\.", re.S
 )
@@ -221,7 +215,7 @@ _LENIENT = json.JSONDecoder(parse_int=_integer)
 
 
 def without_surrogates(value: Any) -> Any:
-    """The value with halves of surrogate pairs joined or replaced; the same object where there are none."""
+    """Applies `join_surrogates` to all strings. Returns the same object if there is nothing to join."""
     if type(value) is str:
         return join_surrogates(value)
     try:
@@ -242,7 +236,7 @@ def _joined(value: Any) -> Any:
 
 
 def canonical_json(value: Any, *, sort: bool = True) -> str:
-    """Returns JSON text as JavaScript would write it, as far as arguments are concerned: 1.0 is 1 there.
+    """Returns JSON text with numbers as in JavaScript: 1.0 is 1.
 
     >>> canonical_json({"b": 1.0, "a": "é"})
     '{"a":"é","b":1}'
@@ -258,23 +252,23 @@ def _as_numbers(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value
 
 
-# Where servers put the words of an error that is not under `error`.
+# Members that may hold an error's message beside `error`.
 ERROR_KEYS = ("message", "msg", "detail", "error_message", "error_msg", "errors")
 
 
 def is_done(data: str) -> bool:
-    """Whether the payload is `[DONE]`, or as seen in the field `[done]` or `"[DONE]"`, with blanks around."""
+    """Returns whether the payload is `[DONE]`; also `[done]` or `"[DONE]"`, as some servers send."""
     return data[:1] != "{" and data.strip().strip('"').upper() == "[DONE]"
 
 
 def int_or_none(value: Any) -> int | None:
-    """The position of a choice or item, also as a string or a float. None for anything else."""
+    """Returns a position, also from a string or a float; None for anything else."""
     number = value if type(value) is int else whole_number(value)
     return number if number is not None and number >= 0 else None
 
 
 def whole_number(value: Any) -> int | None:
-    """A whole number, also as a string or a float. None for anything else."""
+    """Returns an integer, also from a string or a float; None for anything else."""
     if type(value) is int:
         return value
     if isinstance(value, str):
@@ -283,7 +277,7 @@ def whole_number(value: Any) -> int | None:
 
 
 def str_or_none(value: Any) -> str | None:
-    """An id or a name; None for `""`."""
+    """Returns an id or a name; None for `""`."""
     if value is None:
         return None
     if type(value) is str:
@@ -295,16 +289,12 @@ _TOO_LARGE = 10**12
 
 
 def amount(value: Any) -> float | None:
-    """Returns a number from a server if it can be counted: finite, not negative and below 10^12; else None.
-
-    Nothing else from a server is added up, charged or reported: a negative number would give money back, and an
-    infinite one never ends. A string, true and false aren't numbers.
-    """
+    """Returns a number that is finite, not negative and below 10^12; else None. Strings and bools aren't numbers."""
     return value if type(value) in (int, float) and 0 <= value < _TOO_LARGE else None
 
 
 def as_count(value: Any) -> int | None:
-    """Returns a number from a server as a count, without its fraction; None if it can't be one: see `amount`.
+    """Returns a number as a count, without its fraction; None if `amount` rejects it.
 
     >>> [as_count(value) for value in (7, 7.0, -1, float("nan"), True, "7", 10**12)]
     [7, 7, None, None, None, None, None]
@@ -314,17 +304,17 @@ def as_count(value: Any) -> int | None:
 
 
 def count_or_none(numbers: Mapping[str, Any], *names: str) -> int | None:
-    """Returns the first of these members that is a count: see `as_count`."""
+    """Returns the first of these members that is a count."""
     return next((found for name in names if (found := as_count(numbers.get(name))) is not None), None)
 
 
 def count_or_zero(numbers: Mapping[str, Any], name: str) -> int | None:
-    """Returns a count that is 0 where the server left it out; None if it sent something that isn't a count."""
+    """Returns a count that is 0 if it is missing; None if it is invalid."""
     return 0 if numbers.get(name) is None else count_or_none(numbers, name)
 
 
 def non_empty(value: Any) -> Any:
-    """A value as it came, except that all of it can be encoded. Raises ValueError if it is too deep for that."""
+    """Applies `without_surrogates`. Raises ValueError if the value is nested too deeply."""
     try:
         return without_surrogates(value)
     except RecursionError as exc:

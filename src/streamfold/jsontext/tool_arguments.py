@@ -18,12 +18,12 @@ _EMPTY = ("", "{}", "null", "[]", '""')
 
 
 class ParsedArguments(NamedTuple):
-    """Arguments as they were read.
+    """Parsed arguments.
 
     Attributes:
         raw: the text that was parsed.
-        repair: the repair that was made; None if nothing was damaged.
-        has_conflict: the pieces and their repetition as a whole say different things.
+        repair: the repair that was made, if any.
+        has_conflict: the pieces and the whole differ.
     """
 
     value: dict[str, Any]
@@ -33,25 +33,22 @@ class ParsedArguments(NamedTuple):
 
     @property
     def valid(self) -> bool:
-        """Whether the text was an object."""
         return "_error" not in self.value or self.value != invalid_arguments(self.raw)
 
 
 def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair: bool = True) -> ParsedArguments:
-    """Reads the arguments of a call from its pieces, and from the texts in which the server repeated them whole.
+    """Parses the arguments of a call from its pieces, and from the texts in which the server repeated them whole.
 
-    Where these differ, the first that is there counts:
+    The first of these counts:
 
-    1. The last whole that is an object with members. vLLM once lost the first brace of the pieces, and had the
-       repetition right (vllm-project/vllm#42683).
+    1. The last whole that is an object with members (vllm-project/vllm#42683).
     2. The pieces, if they are an object with members.
-    3. Text that is not an object, the last whole before the pieces: such a call can't be run. A piece of an empty
-       object is not such a text.
-    4. An empty object, so that an empty whole never replaces pieces that are more, even if these are damaged.
-    5. Another empty value, as `[]`.
+    3. Text that isn't an object: the call can't be run. What is left of an empty object doesn't count.
+    4. An empty object, so that an empty whole never replaces damaged pieces.
+    5. Another empty value, such as `[]`.
 
     Args:
-        repair: whether damage that servers do is repaired. Markup in the text comes from the model itself.
+        repair: repair the damage that servers do. Markup comes from the model itself.
     """
     joined = join_surrogates("".join(pieces))
     if not wholes or list(wholes) == [joined]:
@@ -68,12 +65,12 @@ def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair:
 
 
 def is_empty(arguments: str) -> bool:
-    """Whether arguments carry nothing: no text, or an empty value."""
+    """Returns whether arguments have no text, or an empty value."""
     return len(arguments) < 100 and "".join(arguments.split()) in _EMPTY
 
 
 def is_empty_wrapper(arguments: str) -> bool:
-    """Whether a text is, or is what is left of, an empty value: `}` where an event was lost."""
+    """Returns whether a text is an empty value, or a remnant of one: `}` where an event was lost."""
     text = "".join(arguments.split()) if len(arguments) < 100 else arguments
     return any(_is_left_of(empty, text) for empty in _EMPTY)
 
@@ -84,7 +81,7 @@ def _is_left_of(whole: str, text: str) -> bool:
 
 
 def invalid_arguments(raw: str) -> dict[str, Any]:
-    """The arguments of a call whose text is not a JSON object."""
+    """The value of arguments that aren't a JSON object."""
     return {"_raw": raw, "_error": "invalid_json"}
 
 
@@ -106,7 +103,7 @@ def _read(raw: str, pieces: Sequence[str], *, repair: bool = True) -> ParsedArgu
 
 
 def _repeated(raw: str) -> ParsedArguments | None:
-    """One object after others that say nothing else: empty ones (Bedrock opens with `{}`), or itself (a summary)."""
+    """Reads an object after empty ones (Bedrock opens with `{}`), or repeated."""
     try:
         values = parse_values(raw)
     except ValueError:
@@ -120,7 +117,7 @@ def _repeated(raw: str) -> ParsedArguments | None:
 
 
 def _cumulative(pieces: Sequence[str]) -> ParsedArguments | None:
-    """Snapshots in place of pieces: each begins with the one before it (lobehub/lobehub#13506)."""
+    """Reads snapshots, each of which repeats the one before it (lobehub/lobehub#13506)."""
     texts = [piece for piece in pieces if piece]
     if len(texts) < 2 or not all(after.startswith(before) for before, after in pairwise(texts)):
         return None

@@ -20,13 +20,12 @@ if TYPE_CHECKING:
 
 
 class PartRef(NamedTuple):
-    """Which part of an answer a text belongs to, on APIs that name its parts. `engine/deduplication.py` sorts them.
+    """Which part of an answer a text belongs to, on APIs that name its parts.
 
     Attributes:
-        output: the position of the item among those of the answer, if the server sent it.
-        item: the id of the item, if the server sent it.
-        number: the position of the part inside the item.
-        form: that of a reasoning, where a server may send the same one twice: as a summary, and in full.
+        output: the position of the item in the answer.
+        number: the position of the part in the item.
+        form: of reasoning that a server may send twice: as a summary and in full.
     """
 
     output: int | None = None
@@ -40,17 +39,15 @@ class ToolCallDelta(PydanticField, PicklableSlots):
     """A fragment of a tool call.
 
     Attributes:
-        index: the server's number for the call, if it sent a usable one.
-        id, name: as sent in this fragment; None where it has none.
-        arguments: the next piece of the arguments' text.
-        whole: `arguments` is all of the text, which the pieces before it must agree with.
-        extra: other members of the entry that the provider wants back.
-        item: on APIs where a call is an item of the answer: the id of that item, or `""` if the server sent none.
-            None on all other APIs.
-        markup: the model wrote the call into its text, where calls have no ids.
-        ended: the server says that the call is complete (True), or that it broke off (False). None: neither.
+        index: the server's number for the call, if usable.
+        id, name: None where this fragment has none.
+        arguments: the next piece of the text, or (`whole`) all of it.
+        extra: other members that the provider wants back.
+        item: the id of the call's item (Responses), or `""` if the server sent none; None on other APIs.
+        markup: the model wrote the call into its text.
+        ended: the server says that the call is complete (True) or incomplete (False).
         begins: the server says that the call begins here.
-        custom: the call is of a custom tool: its arguments are free text.
+        custom: the arguments are free text.
     """
 
     index: int | None = None
@@ -67,7 +64,7 @@ class ToolCallDelta(PydanticField, PicklableSlots):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the fragment carries nothing. Some servers send empty ones to keep a connection busy."""
+        """Whether the fragment has no content. Some servers send empty ones as keep-alives."""
         return not (self.arguments or self.id or self.name or self.extra)
 
 
@@ -76,8 +73,8 @@ class ExtraPart(PydanticField, PicklableSlots):
     """A part of the message that is neither text nor a call: an annotation, a piece of audio.
 
     Attributes:
-        whole: the value is the list of all of them, and replaces what came before.
-        place: its number among the parts of the answer, on APIs that number them all.
+        whole: `value` is the complete list and replaces earlier values.
+        place: its position in the answer, if known.
     """
 
     name: str
@@ -87,21 +84,16 @@ class ExtraPart(PydanticField, PicklableSlots):
 
 
 class ChunkDetails:
-    """What a chunk carries beside its text: its place in the answer, and what was written of a call or of another part.
-
-    Most chunks have none. Immutable by convention. Two are equal if the same was written; the place does not count.
+    """What a chunk carries beside text. Immutable by convention; its position does not count for equality.
 
     Attributes:
         preceding_calls: how many tool calls had begun before this step.
-        marks: see `StreamChunk.marks`.
-        item: a part of the answer that is neither text nor a call, complete, as its server wrote it.
-        call: which call grew in this step: 0, 1, 2 in the order in which they began; None: none did.
-        tool: the name of its tool as far as it is known; None for a call that stands for the answer itself.
+        item: a complete part of the answer that is neither text nor a call.
+        call: the number of the call that grew, in the order in which calls began.
+        tool: the name of its tool; None for a call that carries the answer itself.
         text: the next piece of its arguments.
-        kind: the kind of the call.
-        part: the place of the text, where it is not that of the event that made the chunk.
-        hosted: see `StreamChunk.hosted`.
-        placed: whether `call` is the place of the call in the answer; if not, its place is known only at the end.
+        part: the part of the text, where several overlap.
+        placed: whether `call` is the final position of the call.
         refusal: the next piece of a refusal, with the option `call_deltas`.
     """
 
@@ -150,19 +142,19 @@ class ChunkDetails:
 
     @property
     def call_deltas(self) -> tuple[ToolCallDelta, ...]:
-        """See `StreamChunk.call_deltas`. They are made when somebody asks: most readers only show the text."""
+        """See `StreamChunk.call_deltas`. Made on demand, because most readers only show the text."""
         if callable(self._fragments):
             self._fragments = self._fragments()
         return self._fragments
 
     @property
     def silent(self) -> bool:
-        """Whether the chunk has no text: it shows a call, another part of the answer, or what a tool does."""
+        """Whether the chunk has no text."""
         return self.call is not None or self.item is not None or bool(self.hosted) or bool(self.refusal)
 
     @property
     def is_for_all(self) -> bool:
-        """Whether readers that did not ask for fragments want the chunk, too."""
+        """Whether readers without the option `call_deltas` get the chunk."""
         return bool(self.hosted) or not self.silent
 
     @classmethod
@@ -203,8 +195,6 @@ class ChunkDetails:
 
 @dataclass(slots=True)
 class _Written(PydanticField):
-    """Details as pydantic reads and writes them."""
-
     preceding_calls: int = 0
     marks: tuple[ExtraPart, ...] = ()
     call_deltas: tuple[ToolCallDelta, ...] = ()
@@ -226,16 +216,15 @@ class _Written(PydanticField):
 class StreamChunk(PicklableSlots):
     """One step of an answer. Immutable by convention; it can be copied and pickled.
 
-    Two are equal if they say the same. Where they stand among the calls (`preceding_calls`, `marks`) does not count.
+    `preceding_calls` and `marks` do not count for equality.
 
     Attributes:
-        delta: the visible text of this step, never reasoning and never markup. May be empty.
-        tool_calls: whole calls, on the finished chunk only; None where there are none.
+        delta: the visible text of this step. May be empty.
+        tool_calls: complete calls, on the finished chunk only; None if there are none.
         finished: True exactly once, on the last chunk.
         reasoning: the reasoning text of this step.
-        finish_reason: why the model stopped, on the finished chunk only.
-        usage: token counts, on the finished chunk only; None if the server sent none.
-        details: its place in the answer, and what was written of a call; None for plain text.
+        finish_reason, usage: on the finished chunk only; `usage` is None if the server sent none.
+        details: None for plain text.
     """
 
     delta: str = ""
@@ -248,27 +237,25 @@ class StreamChunk(PicklableSlots):
 
     @property
     def preceding_calls(self) -> int:
-        """How many tool calls had begun before the text of this step; they are handed out at the end."""
+        """How many tool calls had begun before the text of this step; they are delivered at the end."""
         return 0 if self.details is None else self.details.preceding_calls
 
     @property
     def signature(self) -> str | None:
-        """The provider's signature of the reasoning that ended before this step, where it signs; None otherwise."""
+        """The provider's signature of the reasoning that ended before this step, if any."""
         return next((mark.value for mark in self.marks if mark.name == "signature"), None)
 
     @property
     def marks(self) -> tuple[ExtraPart, ...]:
-        """What came before this step and is neither text nor a call, for writers of the same answer.
+        """Parts before this step that are neither text nor a call.
 
-        "signature": of the reasoning before it; "block": a block that is not shown, whole; "text_end": a block of text
-        ended, with its other members.
+        "signature" of reasoning, "block" (a whole one that is not shown), "text_end" (other members of a text block).
         """
         return () if self.details is None else self.details.marks
 
     @property
     def call_deltas(self) -> tuple[ToolCallDelta, ...]:
-        """Fragments of calls that may be written on, with the option `call_deltas` alone. See
-        `engine/call_deltas.py`."""
+        """Fragments of calls that can be written at once, with the option `call_deltas`."""
         return () if self.details is None else self.details.call_deltas
 
     @property
@@ -283,15 +270,12 @@ class StreamChunk(PicklableSlots):
 
     @property
     def item(self) -> Any:
-        """A part of the answer that is neither text nor a call, complete, with the option `call_deltas` alone."""
+        """A complete part of the answer that is neither text nor a call, with the option `call_deltas`."""
         return None if self.details is None else self.details.item
 
     @property
     def hosted(self) -> tuple[HostedPart, ...]:
-        """What a tool of the provider does in this step, to show that it is searching.
-
-        A part comes when its tool begins, and again when all of it is there. The reply has the last word.
-        """
+        """Progress of the provider's tools, for showing it: once when a tool begins, and again when it is done."""
         return () if self.details is None else self.details.hosted
 
     @property

@@ -16,28 +16,23 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 
-# Marks for prompt caching: what stands before a mark is to be kept in the provider's cache.
-# https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching describes the API that has such marks. Other
-# providers cache without being asked, and are sent none.
+# Cache marks: https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching. Other providers cache automatically.
 
 _Lifetime: TypeAlias = Literal["5m", "1h"]
 CacheMark: TypeAlias = bool | _Lifetime
 
 
 def check_cache_mark(mark: Any, what: str) -> None:
-    """Raises ConfigError for a mark that is neither true nor false nor a lifetime."""
+    """Raises ConfigError unless the mark is a bool or a lifetime."""
     if not isinstance(mark, bool) and mark not in get_args(_Lifetime):
         raise ConfigError(f"{what}: cache must be True, False, '5m' or '1h', not {mark!r}")
 
 
 def read_cache_control(value: Any, where: str) -> CacheMark:
-    """Reads Anthropic's `cache_control`, which tools for other APIs use too.
+    """Parses Anthropic's `cache_control`, which tools for other APIs use too. Raises ConfigError for another form.
 
     >>> read_cache_control({"type": "ephemeral"}, ""), read_cache_control({"type": "ephemeral", "ttl": "1h"}, "")
     (True, '1h')
-
-    Raises:
-        ConfigError: it has another form.
     """
     if value is None:
         return False
@@ -49,16 +44,12 @@ def read_cache_control(value: Any, where: str) -> CacheMark:
     raise ConfigError(f'{where} must be {{"type": "ephemeral"}}, with or without a ttl, not {value!r:.80}')
 
 
-# Content parts: text, images, files and audio, as values that each wire format writes in its own way.
-# A part remembers its bytes, or the URL or id under which the provider finds them, and never both: what is sent is
-# what was given. Nothing is fetched.
-
 Detail: TypeAlias = Literal["auto", "low", "high", "original"]
 Source: TypeAlias = str | bytes | Path
 
 
 class _Part:
-    """What all parts have in common: as fields of a pydantic model they are what `write_part` writes."""
+    """A part, which as a field of a pydantic model is what `write_part` writes."""
 
     __slots__ = ()
 
@@ -128,21 +119,21 @@ class _Media(_Part):
 
 @dataclass(frozen=True, slots=True)
 class ImagePart(_Media):
-    """An image. `detail` is the resolution at which the model looks, where the provider has that option."""
+    """An image. `detail` is its resolution for the model, where the provider has that option."""
 
     detail: Detail | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FilePart(_Media):
-    """A document, such as a PDF. `name` is the file name that the model sees."""
+    """A document, such as a PDF. `name` is its file name."""
 
     name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AudioPart(_Media):
-    """Audio for the model to hear."""
+    """Audio input."""
 
 
 MediaPart: TypeAlias = ImagePart | FilePart | AudioPart
@@ -158,23 +149,19 @@ _FIELDS: dict[str, tuple[type[MediaPart], tuple[str, ...]]] = {
 
 
 def image(source: Source, *, detail: Detail | None = None, media_type: str | None = None) -> ImagePart:
-    """Makes an image part for `user(...)` or `tool_result(...)`, from a URL, bytes or a file.
+    """Makes an image part from a URL, bytes or a file.
 
-    A string with a scheme (`https://`, `data:`, Moonshot's `ms://`) is a URL, any other is the path of a file, which is
-    read at once. The media type is found from the bytes.
+    A string with a scheme (`https://`, `data:`, Moonshot's `ms://`) is a URL, any other is a path, which is read at
+    once. The media type is detected from the bytes, unless it is given.
 
     Raises:
-        ConfigError: there is no such file, or the bytes are no image; `media_type` says that they are one.
+        ConfigError: there is no such file, or the bytes aren't an image.
     """
     return ImagePart(**_given("image", source, media_type, "image/"), detail=detail)
 
 
 def file(source: Source, *, name: str | None = None, media_type: str | None = None) -> FilePart:
-    """Makes a document part for `user(...)`, from a URL, bytes or a file. The file's name is kept.
-
-    Raises:
-        ConfigError: there is no such file.
-    """
+    """Makes a document part from a URL, bytes or a file. Raises ConfigError if there is no such file."""
     given = _given("file", source, media_type, "", name)
     if name is None and "data" in given and (isinstance(source, Path) or _is_path(source)):
         name = Path(str(source)).name
@@ -182,10 +169,10 @@ def file(source: Source, *, name: str | None = None, media_type: str | None = No
 
 
 def audio(source: str | bytes | Path, *, media_type: str | None = None) -> AudioPart:
-    """Makes an audio part for `user(...)`, from bytes, a file or a data URL. No wire format takes other URLs.
+    """Makes an audio part from bytes, a file or a data URL. No API takes other URLs.
 
     Raises:
-        ConfigError: there is no such file, or the bytes are no audio; `media_type` says that they are some.
+        ConfigError: there is no such file, or the bytes aren't audio.
     """
     return AudioPart(**_given("audio", source, media_type, "audio/"))
 
@@ -195,7 +182,6 @@ def _is_path(source: Source) -> bool:
 
 
 def _given(what: str, source: Any, media_type: str | None, expected: str, name: str | None = None) -> dict[str, Any]:
-    """Returns the members of a part that give its bytes or say where they are."""
     declared: str | None = None
     match source:
         case "" | b"":
@@ -234,11 +220,8 @@ def _read(what: str, source: str | Path) -> bytes:
         raise ConfigError(f"{what}: {shown!r} can't be read ({reason}); a URL begins with https://") from exc
 
 
-# --- as JSON ----------------------------------------------------------------------------------------------------------
-
-
 def write_part(part: ContentPart | Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a part as JSON data with its kind under `part`. A dict in the shape of a wire format stays as it is."""
+    """Returns a part as JSON data, with its kind under `part`. Other dicts stay as they are."""
     if isinstance(part, TextPart):
         return {"part": "text", "text": part.text, **({"cache": part.cache} if part.cache else {})}
     if isinstance(part, Mapping):
@@ -268,7 +251,7 @@ def part_schema(cls: type) -> dict[str, Any]:
 
 
 def read_part(value: Any, where: str) -> ContentPart | dict[str, Any]:
-    """Reads what `write_part` wrote. Raises ConfigError that names the place for anything else."""
+    """Parses the output of `write_part`. Raises ConfigError that names the place."""
     match value:
         case {"part": "text", "text": str(text), **rest} if rest.keys() <= {"cache"}:
             mark: Any = rest.get("cache", False)

@@ -19,15 +19,14 @@ _MILLION = Decimal(1_000_000)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an answer cost. Costs in one currency can be added.
+    """The cost of an answer. Costs in one currency can be added.
 
     Attributes:
         amount: not rounded.
-        currency: as ISO 4217 writes it.
-        source: where the figure comes from; None for a sum of several sources.
-        date: when the prices were looked up; None if that is not known.
-        estimated: whether something had to be assumed, as the price of cached input where only that of other input is
-            known, or the token counts of an answer that was cut.
+        currency: ISO 4217.
+        source: None for a sum of several sources.
+        date: when the prices were looked up, if known.
+        estimated: a price or a token count had to be assumed.
     """
 
     amount: Decimal
@@ -55,22 +54,18 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices of a model, in `currency` for a million tokens. None: not known.
+    """Prices of a model, in `currency` per million tokens. None: unknown.
 
     Attributes:
         input: of input that was neither read from a cache nor written to it.
-        output: of output, reasoning included.
-        cached_input: of input that was read from the provider's cache.
-        cache_write: of input that was written to it.
-        cache_write_1h: of input that was written to it for an hour, where that is another price (Anthropic).
-        request: of each request, whatever its size.
-        tiers: other prices for requests with more input than `above` tokens; the whole request has them.
-        reported: the member of the provider's usage object that says what the request cost, as `"cost"` or
-            `"cost.total"`. It wins over prices.
-        reported_unit: what one unit of that member is in `currency`.
-        batch: what a request of a provider's batch costs, as a share of these prices: 0.5 is half of them.
-        source: a link to where the prices are written.
-        date: when they were looked up.
+        output: reasoning included.
+        cache_write_1h: of input cached for an hour, where that costs more (Anthropic).
+        request: per request.
+        tiers: other prices for requests with more input than `above` tokens.
+        reported: the path of the provider's own figure in the usage object (`"cost.total"`), which wins over prices.
+        reported_unit: one unit of that member, in `currency`.
+        batch: the share of these prices in a batch: 0.5 is half.
+        source: a link to the price list.
     """
 
     input: float | None = None
@@ -99,11 +94,7 @@ class Prices:
                 _check_price(f"tiers[{number}].{name}", value)
 
     def of(self, usage: Usage) -> Cost | None:
-        """Returns what the provider says a request cost, else its token counts times the prices.
-
-        Returns:
-            None if there is neither.
-        """
+        """Returns the cost as the provider reports it, else tokens times prices; None if neither is known."""
         if (said := _member(usage.raw, self.reported)) is not None:
             return Cost(_decimal(said) * _decimal(self.reported_unit), self.currency, "provider")
         prices = self._for(usage.input_tokens or 0)
@@ -128,7 +119,6 @@ class Prices:
         return Cost(amount, self.currency, "prices", self.date, estimated)
 
     def _for(self, tokens: int) -> Prices:
-        """Returns the prices of a request with so much input."""
         tiers = [tier for tier in self.tiers if tokens > tier["above"]]
         if not tiers:
             return self
@@ -148,7 +138,7 @@ def _check_price(name: str, value: Any) -> None:
 
 
 def _decimal(value: float | Decimal) -> Decimal:
-    """Returns the number as it was written: 0.1 is a tenth."""
+    """Returns the number as written: 0.1 is exactly a tenth."""
     return Decimal(str(value))
 
 
@@ -166,7 +156,7 @@ def hour_writes(raw: Mapping[str, Any]) -> int:
 
 
 def unlisted_steps(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Returns the usage of each step of an answer, where its top level leaves some out: a compaction, an advisor.
+    """Returns the usage of each step where the top level leaves some out (compaction, advisor).
 
     https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage describes `iterations`.
     """
@@ -176,10 +166,7 @@ def unlisted_steps(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def priced_steps(usage: Usage) -> list[tuple[str | None, Usage]]:
-    """Returns the model and the tokens of each step of an answer, where its top level leaves some out.
-
-    The model is None for the one that was asked for.
-    """
+    """Returns the model and the usage of each step; the model is None for the requested one."""
     return [(str_or_none(step.get("model")), _step_usage(step)) for step in unlisted_steps(usage.raw)]
 
 
@@ -191,11 +178,11 @@ def _step_usage(step: Mapping[str, Any]) -> Usage:
 
 
 def has_other_models(raw: Mapping[str, Any]) -> bool:
-    """Whether some of its steps were those of another model, which has prices of its own."""
+    """Whether some steps ran on another model, with other prices."""
     return len({str_or_none(step.get("model")) for step in unlisted_steps(raw)}) > 1
 
 
 def _has_other_tokens(raw: Mapping[str, Any]) -> bool:
-    """Whether there are tokens of audio, which have prices of their own."""
+    """Whether audio tokens were used, which have other prices."""
     paths = [f"{kind}_tokens_details.audio_tokens" for kind in ("prompt", "completion", "input", "output")]
     return any(_member(raw, path) for path in paths)

@@ -7,7 +7,7 @@ from typing import Literal
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "unknown"]
 
-# A word that is in no table, by what it has in it.
+# Words that are in no table, by what they contain.
 _TELLING: tuple[tuple[FinishReason | Literal["error"], str], ...] = (
     ("content_filter", "filter|safety|guard|moderat|blocked|policy|prohibit|censor|refus"),
     ("error", "error|fail|abort|cancel|crash|exception"),
@@ -22,10 +22,7 @@ _TELLING: tuple[tuple[FinishReason | Literal["error"], str], ...] = (
 
 
 def guess_finish_reason(word: str) -> FinishReason | Literal["error"]:
-    """The meaning of a finish reason that an adapter does not list. It is never "stop".
-
-    An answer that was cut must not be taken for a whole one, in whatever words the server says so; any other word is
-    "unknown".
+    """Guesses the meaning of an unlisted finish reason. It is never "stop": a truncated answer must not look complete.
 
     >>> guess_finish_reason("time_limit"), guess_finish_reason("eventually")
     ('length', 'unknown')

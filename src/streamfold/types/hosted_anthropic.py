@@ -38,7 +38,7 @@ _CITED: dict[str, CitationKind] = {
 
 
 def block_part(block: Mapping[str, Any]) -> HostedPart | None:
-    """Returns what a block says of a tool; None for texts, thinking and calls of the client."""
+    """Returns the step of a server-side tool; None for text, thinking and the client's calls."""
     kind = block.get("type")
     if not isinstance(kind, str) or kind in _PLAIN:
         return None
@@ -67,7 +67,6 @@ def block_part(block: Mapping[str, Any]) -> HostedPart | None:
 
 
 def hosted(blocks: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
-    """Yields the parts of an answer."""
     for block in blocks:
         if (part := block_part(block)) is not None:
             yield part
@@ -85,7 +84,7 @@ def _error(block: Mapping[str, Any]) -> str | None:
 
 
 def citations(blocks: list[Mapping[str, Any]], text: str) -> Iterator[Citation]:
-    """Yields what was cited: a citation stands for the whole of its block."""
+    """Yields the citations. Each stands for the whole of its block."""
     places = TextOffsets(text)
     for block in blocks:
         said = block.get("text") if block.get("type") == "text" else None
@@ -108,7 +107,7 @@ def _citation(said: Mapping[str, Any], start: int | None, size: int) -> Citation
 
 
 def files(blocks: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
-    """Yields the files that code made: they are named in the results of the tool."""
+    """Yields the files that code made, from the results of the tool."""
     for block in blocks:
         content = block.get("content")
         inner = content.get("content") if isinstance(content, Mapping) else None
@@ -122,5 +121,4 @@ def files(blocks: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
 
 
 def requests(blocks: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yields the kind of tool of each call."""
     yield from (part.kind for part in hosted(blocks) if part.part == "call")

@@ -22,7 +22,7 @@ _WORKED = ("OUTCOME_OK", "OUTCOME_UNSPECIFIED", "1", "0")
 
 
 def part_of(part: Mapping[str, Any]) -> HostedPart | None:
-    """Returns what a part says of a tool; None for texts, calls of the client and media."""
+    """Returns the step of a server-side tool; None for text, the client's calls and media."""
     match part:
         case {"executableCode": Mapping() as said}:
             return HostedPart(
@@ -51,12 +51,11 @@ def part_of(part: Mapping[str, Any]) -> HostedPart | None:
 
 
 def _answered(parts: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Returns the answers of functions that Google ran itself (MCP at the server)."""
+    """Returns the responses of functions that Google ran itself (server-side MCP)."""
     return [part["functionResponse"] for part in parts if isinstance(part.get("functionResponse"), Mapping)]
 
 
 def hosted(parts: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
-    """Yields the parts of an answer."""
     answers = _answered(parts)
     ran = {(str_or_none(answer.get("id")), str_or_none(answer.get("name"))) for answer in answers}
     for part in parts:
@@ -76,15 +75,12 @@ def hosted(parts: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
                 yield found
 
 
-# --- citations --------------------------------------------------------------------------------------------------------
-
-
 def citations(grounding: Mapping[str, Any], recited: Mapping[str, Any], text: str) -> Iterator[Citation]:
-    """Yields what was cited: for each passage its sources, then the sources of no passage.
+    """Yields the citations of each passage, then those of no passage.
 
     Args:
-        grounding: `groundingMetadata`; positions in it are UTF-8 bytes, and one that is absent is 0.
-        recited: `citationMetadata`: texts that the answer repeats.
+        grounding: `groundingMetadata`, with positions in UTF-8 bytes; an absent one is 0.
+        recited: `citationMetadata`, texts that the answer repeats.
     """
     sources = [_source(chunk) for chunk in _dicts(grounding.get("groundingChunks"))]
     place, used = UTF8Offsets(text), set[int]()
@@ -105,7 +101,7 @@ def citations(grounding: Mapping[str, Any], recited: Mapping[str, Any], text: st
 
 
 def _span(segment: Mapping[str, Any], text: str, place: UTF8Offsets) -> tuple[int | None, int | None]:
-    """Returns the characters of a passage. Its own text is the judge, where it is there."""
+    """Returns the characters of a passage, by its own text if there is one."""
     end = int_or_none(segment.get("endIndex"))
     if end is None:
         return None, None
@@ -113,7 +109,7 @@ def _span(segment: Mapping[str, Any], text: str, place: UTF8Offsets) -> tuple[in
     found = place(start), place(end)
     said = segment.get("text")
     if isinstance(said, str) and said and text[found[0] : found[1]] != said:
-        # Counted in another text: that of its own part, or with the thoughts before it.
+        # Counted in another text: in its own part, or with the thoughts before it.
         at = text.find(said)
         return (at, at + len(said)) if at >= 0 and text.find(said, at + 1) < 0 else (None, None)
     return found
@@ -131,11 +127,8 @@ def _source(chunk: Mapping[str, Any]) -> tuple[CitationKind, str | None, str | N
     return "url", None, None, None
 
 
-# --- files and counts -------------------------------------------------------------------------------------------------
-
-
 def files(parts: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
-    """Yields the images, sounds and other files of an answer; drafts of the model's thoughts are not among them."""
+    """Yields the images, audio and other files of an answer, without the drafts in thoughts."""
     for part in parts:
         match part:
             case {"thought": True}:
@@ -154,7 +147,6 @@ _STANDARD = str.maketrans("-_", "+/")
 
 
 def requests(parts: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yields the kind of tool of each call."""
     yield from (part.kind for part in hosted(parts) if part.part == "call")
 
 

@@ -64,11 +64,7 @@ _CITED: dict[str, CitationKind] = {
 
 
 def runs_at_client(item: Mapping[str, Any], called: Collection[str] | None = None) -> bool:
-    """Returns whether the client has to answer an item.
-
-    Args:
-        called: the ids of the calls that were handed out; None: that is not known.
-    """
+    """Returns whether the client must answer an item. `called`: ids of the delivered calls, if known."""
     match item.get("type"):
         case "custom_tool_call" if called is not None:
             return item.get("call_id") in called
@@ -84,7 +80,7 @@ def runs_at_client(item: Mapping[str, Any], called: Collection[str] | None = Non
 
 
 def item_part(item: Mapping[str, Any], called: Collection[str] | None = None) -> HostedPart | None:
-    """Returns what an item says of a tool; None for texts, reasoning and calls of functions."""
+    """Returns the step of a tool; None for text, reasoning and function calls."""
     kind = item.get("type")
     if not isinstance(kind, str) or kind in PLAIN_ITEMS:
         return None
@@ -106,20 +102,19 @@ def item_part(item: Mapping[str, Any], called: Collection[str] | None = None) ->
 
 
 def hosted(items: list[Mapping[str, Any]], called: Collection[str] | None) -> Iterator[HostedPart]:
-    """Yields the parts of an answer."""
     for item in items:
         if (part := item_part(item, called)) is not None:
             yield part
 
 
 def arguments_text(part: HostedPart) -> str:
-    """Returns what the model wrote to a tool of the client, as JSON text; its own text where there is one."""
+    """Returns the model's input of a client tool as JSON text, or its own text."""
     said = part.raw.get("arguments")
     return said if isinstance(said, str) else json.dumps(part.input, ensure_ascii=False)
 
 
 def call_order(items: list[Mapping[str, Any]]) -> list[str | None]:
-    """Returns the ids of all calls, in the order of the items; None for one without an id."""
+    """Returns the ids of all calls in the order of their items."""
     return [
         str_or_none(item.get("call_id")) or str_or_none(item.get("id"))
         for item in items
@@ -132,7 +127,6 @@ def _part_of(kind: str) -> PartKind:
 
 
 def _written(value: Any) -> Any:
-    """Returns arguments as the object that their text is."""
     if isinstance(value, str) and value[:1] == "{":
         try:
             return parse_object(value)
@@ -152,11 +146,7 @@ def _error(item: Mapping[str, Any]) -> str | None:
     return "failed" if item.get("status") == "failed" else None
 
 
-# --- texts ------------------------------------------------------------------------------------------------------------
-
-
 def _texts(items: list[Mapping[str, Any]]) -> Iterator[tuple[str, list[Any]]]:
-    """Yields the texts of an answer, each with its annotations."""
     for item in items:
         content = item.get("content") if item.get("type") == "message" else None
         for part in [{"text": content}] if isinstance(content, str) else content if isinstance(content, list) else ():
@@ -166,12 +156,11 @@ def _texts(items: list[Mapping[str, Any]]) -> Iterator[tuple[str, list[Any]]]:
 
 
 def text(items: list[Mapping[str, Any]]) -> str:
-    """Returns the text of an answer."""
     return "".join(said for said, _ in _texts(items))
 
 
 def citations(items: list[Mapping[str, Any]], annotations: list[Any], text: str) -> Iterator[Citation]:
-    """Yields what was cited. Positions are characters of the part that the annotation belongs to."""
+    """Yields the citations. Positions are characters of the annotated part."""
     if not items:
         yield from _cited(annotations, 0, len(text))
         return
@@ -204,25 +193,20 @@ def _cited(annotations: list[Any], offset: int | None, size: int) -> Iterator[Ci
 
 
 def listed_sources(results: list[Mapping[str, Any]], urls: Any) -> Iterator[Citation]:
-    """Yields the sources in lists beside an answer (Perplexity). The text refers to them by their numbers."""
+    """Yields the sources of the lists beside an answer (Perplexity), which the text cites by number."""
     titles = {url: str_or_none(result.get("title")) for result in results if (url := str_or_none(result.get("url")))}
     for url in dict.fromkeys([*titles, *(url for url in urls if isinstance(url, str))]):
         yield Citation("url", url, titles.get(url))
 
 
 def phases(items: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yields the phases of the messages: "commentary" or "final_answer"."""
     for item in items:
         if item.get("type") == "message" and (phase := str_or_none(item.get("phase"))):
             yield phase
 
 
-# --- files and counts -------------------------------------------------------------------------------------------------
-
-
 def files(items: list[Mapping[str, Any]]) -> Iterator[GeneratedFile]:
-    """Yields the files that tools made:
-    https://platform.openai.com/docs/guides/tools-code-interpreter#work-with-files."""
+    """Yields the files: https://platform.openai.com/docs/guides/tools-code-interpreter#work-with-files."""
     for item in items:
         if item.get("type") == "image_generation_call" and (data := _bytes(item.get("result"))):
             yield GeneratedFile(_image_type(item, data), data=data)
@@ -246,7 +230,7 @@ def _at(url: str) -> GeneratedFile:
 
 
 def _bytes(result: Any) -> bytes:
-    """The bytes of an image, as browsers read base64: without padding too, and past what is none."""
+    """Decodes an image's base64 as browsers do, with or without padding."""
     try:
         return b64decode(result + "=" * (-len(result) % 4)) if isinstance(result, str) else b""
     except ValueError:
@@ -261,7 +245,7 @@ def _image_type(item: Mapping[str, Any], data: bytes) -> str:
 
 
 def requests(items: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Yields the kind of tool of each item that is a request of the provider's own tool."""
+    """Yields the kind of tool of each request of a provider's tool."""
     for part in hosted(items, ()):
         if part.part == "both" or (part.part == "call" and part.runs == "server"):
             yield part.kind

@@ -10,13 +10,10 @@ from .pydantic_support import PydanticField
 
 
 class TextOffsets:
-    """Finds the texts of an answer one after the other.
+    """Finds the texts of an answer one after the other, without gaps.
 
-    They follow each other without anything between them. Only where what was shown differs from what was said at the
-    end (`text_mismatch`) is a text looked for, and may have no place.
-
-    >>> places = Places("Hello, world")
-    >>> places.next("Hello, "), places.next("world")
+    >>> offsets = TextOffsets("Hello, world")
+    >>> offsets.next("Hello, "), offsets.next("world")
     (0, 7)
     """
 
@@ -25,7 +22,7 @@ class TextOffsets:
         self._at = 0
 
     def next(self, said: str) -> int | None:
-        """Returns where the next text begins; None if it is not in the answer."""
+        """Returns where the next text begins; None if it isn't in the answer (after a `text_mismatch`)."""
         at = self._text.find(said, self._at)
         if at < 0:
             return None
@@ -34,9 +31,9 @@ class TextOffsets:
 
 
 class UTF8Offsets:
-    """Positions in the UTF-8 bytes of a text, as positions in its characters.
+    """Converts positions in UTF-8 bytes to positions in characters.
 
-    >>> Bytes("92°F")(5)
+    >>> UTF8Offsets("92°F")(5)
     4
     """
 
@@ -55,22 +52,20 @@ CitationKind: TypeAlias = Literal["url", "file", "place", "document"]
 
 @dataclass(frozen=True, slots=True)
 class HostedPart(PydanticField):
-    """A step of a tool that the provider runs, or a part of an answer that only the provider understands.
+    """A step of a tool that the provider runs, or another part that only the provider understands.
 
     Attributes:
-        kind: what it is of: "web_search", "web_fetch", "code_execution", "file_search", "mcp", "image_generation",
-            "tool_search", "shell", "custom", "compaction" and others; "unknown" for a type that is new.
-        part: whether it is the call, its result, both in one, a request for approval, a list of tools, a state of the
-            conversation, or a file.
-        runs: who runs it. What the client runs is in `Reply.tool_calls` too.
-        id: of this part; None where it has none.
-        call_id: of the call that a result is of, or that a client answers.
+        kind: "web_search", "web_fetch", "code_execution", "file_search", "mcp", "image_generation", "tool_search",
+            "shell", "custom", "compaction" and others; "unknown" for a new type.
+        part: the call, its result, both, a request for approval, a list of tools, a state of the conversation, a file.
+        runs: what the client runs is in `Reply.tool_calls` too.
+        call_id: of the call that a result answers, or that the client answers.
         name: of the tool, where the provider names it.
         server: of an MCP tool.
-        input: what the model wrote: a text or an object, as its tool takes it.
-        status: the provider's word, where it has one.
-        error: why it failed. A failed tool is a part of the answer, not an exception.
-        raw: the part as it came.
+        input: text or an object, depending on the tool.
+        status: the provider's word.
+        error: why the tool failed. That is not an exception.
+        raw: the part as sent.
     """
 
     kind: str
@@ -92,10 +87,9 @@ class Citation(PydanticField):
 
     Attributes:
         kind: a page, a file, a place on a map, or a document of the request.
-        url: where the source is; None for a file or a document.
-        title: of the source; the name of a file.
-        cited_text: what the source says, where the provider quotes it.
-        start, end: the characters of `Reply.text` that the source stands for. None: the provider names no place.
+        url: None for a file or a document.
+        cited_text: the quoted text of the source.
+        start, end: the characters of `Reply.text` that cite it, if the provider says which.
     """
 
     kind: CitationKind
@@ -108,15 +102,7 @@ class Citation(PydanticField):
 
 @dataclass(frozen=True, slots=True)
 class GeneratedFile(PydanticField):
-    """A file that a provider's tool made: its bytes, or how they are fetched with `Provider.fetch_file`.
-
-    Attributes:
-        media_type: as the provider says; None if it does not.
-        name: of the file, where it has one.
-        data: the bytes, where they came with the answer.
-        file_id, container_id: under which the provider keeps it.
-        url: where it is.
-    """
+    """A file that a provider's tool made: its bytes, or its id for `Provider.fetch_file`."""
 
     media_type: str | None = None
     name: str | None = None

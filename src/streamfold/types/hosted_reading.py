@@ -16,19 +16,19 @@ def _items(extras: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 def _blocks(extras: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], bool]:
-    """Returns the blocks of an answer, and whether they are Gemini's, which have no type."""
+    """Returns the blocks, and whether they are Gemini's, which have no type."""
     blocks = _items(extras, "blocks")
     return blocks, bool(blocks) and not any("type" in block for block in blocks)
 
 
 def _only(extras: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Returns the newest object of this name, or an empty one."""
+    """Returns the last object of this name, or {}."""
     found = _items(extras, name)
     return found[-1] if found else {}
 
 
 def live_part(value: Any) -> HostedPart | None:
-    """Returns what an item, a block or a part says of a tool, to be shown while the answer streams; None: nothing."""
+    """Returns the step of a tool in an item, a block or a part, to be shown while the answer streams."""
     if not isinstance(value, Mapping):
         return None
     kind = value.get("type")
@@ -38,7 +38,7 @@ def live_part(value: Any) -> HostedPart | None:
 
 
 def hosted_kind(value: Any) -> str:
-    """Returns the kind of tool that an item, a block or a part is of; `""` if it is of none."""
+    """Returns the kind of tool of an item, a block or a part; `""` if there is none."""
     if not isinstance(value, Mapping) or value.get("type") in hosted_openai.PLAIN_ITEMS:
         return ""
     part = hosted_openai.item_part(value)
@@ -48,23 +48,18 @@ def hosted_kind(value: Any) -> str:
 
 
 def hosted_parts(extras: Mapping[str, Any], called: Collection[str] | None = None) -> tuple[HostedPart, ...]:
-    """Returns what tools did in an answer, in order.
-
-    Args:
-        called: the ids of the calls that were handed out; None: that is not known.
-    """
+    """Returns the steps of all tools, in order. `called`: ids of the delivered calls, if known."""
     blocks, of_gemini = _blocks(extras)
     read = hosted_gemini.hosted(blocks) if of_gemini else hosted_anthropic.hosted(blocks)
     return (*hosted_openai.hosted(_items(extras, "output"), called), *read)
 
 
 def call_order(extras: Mapping[str, Any]) -> list[str | None]:
-    """Returns the ids of the calls of an answer in the order in which the model wrote them, where that is known."""
+    """Returns the ids of the calls in the model's order, where it is known."""
     return hosted_openai.call_order(_items(extras, "output"))
 
 
 def citations_in(extras: Mapping[str, Any], text: str) -> tuple[Citation, ...]:
-    """Returns the sources that an answer names."""
     blocks, of_gemini = _blocks(extras)
     grounding, recited = _only(extras, "groundingMetadata"), _only(extras, "citationMetadata")
     annotations, listed = _items(extras, "annotations"), extras.get("citations")
@@ -78,7 +73,6 @@ def citations_in(extras: Mapping[str, Any], text: str) -> tuple[Citation, ...]:
 
 
 def files_in(extras: Mapping[str, Any]) -> tuple[GeneratedFile, ...]:
-    """Returns the files that tools made."""
     blocks, of_gemini = _blocks(extras)
     return (
         *hosted_openai.files(_items(extras, "output")),
@@ -87,19 +81,18 @@ def files_in(extras: Mapping[str, Any]) -> tuple[GeneratedFile, ...]:
 
 
 def phases_in(extras: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the phases of an answer's messages, in order; none on most wire formats."""
     return tuple(hosted_openai.phases(_items(extras, "output")))
 
 
 def count_requests(extras: Mapping[str, Any]) -> dict[str, int]:
-    """Returns how many requests tools made, by kind, counted by what they left in the answer."""
+    """Returns the number of tool requests by kind, counted from the answer."""
     blocks, of_gemini = _blocks(extras)
     read = hosted_gemini.requests(blocks) if of_gemini else hosted_anthropic.requests(blocks)
     return dict(Counter([*hosted_openai.requests(_items(extras, "output")), *read]))
 
 
 def text_in(extras: Mapping[str, Any]) -> str:
-    """Returns the text of an answer as its items say it in the end; `""` if it has no items."""
+    """Returns the final text of an answer's items; `""` if it has none."""
     return hosted_openai.text(_items(extras, "output"))
 
 
@@ -107,6 +100,6 @@ PAUSED = ("pause_turn", "compaction")  # https://docs.anthropic.com/en/api/handl
 
 
 def is_paused(extras: Mapping[str, Any]) -> bool:
-    """Returns whether the model goes on with a turn that is sent back as it is."""
+    """Returns whether the model continues a turn that is sent back unchanged."""
     said = extras.get("stop_reason")
     return isinstance(said, list) and any(reason in PAUSED for reason in said)

@@ -15,11 +15,11 @@ from ..errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class ServerTool:
-    """What all of them have in common.
+    """A tool that the provider runs.
 
     Attributes:
-        kind: the kind of tool, as parts of an answer have it (`HostedPart.kind`).
-        limits: arguments without which the tool would do what it must not: they are sent or refused, never dropped.
+        kind: see `HostedPart.kind`.
+        limits: restricting arguments, which are sent or refused, never dropped.
     """
 
     kind: ClassVar[str] = ""
@@ -27,17 +27,15 @@ class ServerTool:
 
     @property
     def title(self) -> str:
-        """The name that an error and a duplicate check know it by."""
+        """The name in errors."""
         return self.kind
 
     def given(self) -> dict[str, Any]:
-        """Returns the arguments that were given."""
         said = {member.name: getattr(self, member.name) for member in fields(self)}
         return {name: value for name, value in said.items() if value is not None}
 
 
 def _texts(value: Any, where: str) -> None:
-    """Raises ConfigError if a value is not a list of strings."""
     if value is None:
         return
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(one, str) for one in value):
@@ -60,9 +58,9 @@ class WebSearch(ServerTool):
     """Lets the model search the web.
 
     Attributes:
-        max_uses: how many searches an answer may make.
-        allowed_domains, blocked_domains: where results may come from, or may not; one of the two.
-        user_location: where the user is: `{"city": "Oslo", "country": "NO", "timezone": "Europe/Oslo"}`.
+        max_uses: the most searches per answer.
+        allowed_domains, blocked_domains: restrict the results; give one of the two.
+        user_location: `{"city": "Oslo", "country": "NO", "timezone": "Europe/Oslo"}`.
         context_size: how much of the results the model reads.
     """
 
@@ -84,8 +82,8 @@ class UrlContext(ServerTool):
     """Lets the model read pages whose address is in the conversation.
 
     Attributes:
-        max_uses: how many pages an answer may read.
-        allowed_domains, blocked_domains: which pages may be read, or may not; one of the two.
+        max_uses: the most pages per answer.
+        allowed_domains, blocked_domains: restrict the pages; give one of the two.
         citations: whether the answer cites the pages.
         max_content_tokens: how much of a page the model reads.
     """
@@ -111,7 +109,7 @@ class CodeExecution(ServerTool):
 
     Attributes:
         files: ids of uploaded files that the code can read.
-        container: the id of a container to run in, as an earlier answer has named it.
+        container: the id of a container of an earlier answer.
     """
 
     kind: ClassVar[str] = "code_execution"
@@ -132,8 +130,7 @@ class FileSearch(ServerTool):
 
     Attributes:
         stores: the ids or names of the stores.
-        max_results: how many results the model reads.
-        filter: which files count, in the provider's own form.
+        filter: in the provider's own form.
     """
 
     kind: ClassVar[str] = "file_search"
@@ -155,11 +152,9 @@ class HostedMcpServer(ServerTool):
 
     Attributes:
         name: what the model and the answer call the server.
-        url: where it is.
-        authorization: a token for it; never shown.
-        headers: further headers for it; never shown.
-        allowed_tools: the tools that may be called; None: all of them.
-        require_approval: whether the program is asked before a call: "always", "never", or the provider's own form.
+        authorization, headers: a token and further headers; never shown.
+        allowed_tools: None allows all.
+        require_approval: "always", "never", or the provider's own form.
     """
 
     kind: ClassVar[str] = "mcp"
@@ -185,13 +180,11 @@ class HostedMcpServer(ServerTool):
 
 @dataclass(frozen=True, slots=True)
 class CustomTool(ServerTool):
-    """A tool of your program whose input is plain text, perhaps held to a grammar.
+    """A tool of your program whose input is plain text, optionally constrained by a grammar.
 
     Attributes:
-        name: of the tool.
-        description: for the model.
-        grammar: what the text must fit: a Lark grammar, or `{"syntax": "regex", "definition": ...}`.
-        function: runs a call, plain or async; it gets the text. For `run_tools`.
+        grammar: a Lark grammar, or `{"syntax": "regex", "definition": ...}`.
+        function: runs a call in `run_tools`, plain or async; gets the text.
     """
 
     kind: ClassVar[str] = "custom"
@@ -214,13 +207,12 @@ class CustomTool(ServerTool):
 
 @dataclass(frozen=True, slots=True)
 class HostedTool(ServerTool):
-    """A tool in the words of the provider. It is sent as it is, unchecked, whatever the wire format.
+    """A tool in the provider's own format, sent unchanged and unchecked.
 
     Attributes:
         raw: the member of the list of tools.
-        name: what errors call it; None: its own name or type.
-        function: runs a call that the provider leaves to your program (a shell, a patch), plain or async; it gets the
-            `ToolCall`. For `run_tools`.
+        name: what errors call it; by default its own name or type.
+        function: runs a call in `run_tools` that your program must answer (shell, patch); gets the `ToolCall`.
     """
 
     kind: ClassVar[str] = "hosted"

@@ -31,10 +31,10 @@ _DEEPEST = 200  # levels; what is nested more deeply is not followed
 
 
 def path_pattern(path: str) -> PathPattern:
-    """Reads a path such as `files[].content`. Raises ValueError if it is not one.
+    """Parses a path such as `files[].content`. Raises ValueError for other text.
 
-    `[]` is every item of a list, `[0]` its first one, `*` every member of an object; a name that has a dot or a bracket
-    in it stands in brackets and quotes (`['a.b']`). The empty path is the whole value.
+    `[]` is every item of a list, `[0]` its first, `*` every member of an object; a name with a dot or a bracket is
+    quoted in brackets (`['a.b']`). The empty path is the whole value.
 
     >>> path_pattern("files[].content"), path_pattern("*[0]['a.b']")
     (('files', None, 'content'), (None, 0, 'a.b'))
@@ -56,14 +56,13 @@ def path_pattern(path: str) -> PathPattern:
 
 @dataclass(slots=True, eq=False)
 class _Level:
-    """An object or a list that is open.
+    """An open object or list.
 
     Attributes:
-        inside: the patterns that may fit something inside, by their numbers.
-        watched: the patterns that it fits itself.
-        path: its place, if it is watched.
-        step: the member or position that is read.
-        text: its text so far, if it is watched; `begun` is where it goes on in the piece that is read.
+        inside: the numbers of the patterns that may match inside.
+        watched: the patterns that it matches.
+        step: the current member or position.
+        text: its text so far, if it is watched; `begun` is its start in the current piece.
     """
 
     is_list: bool
@@ -76,15 +75,15 @@ class _Level:
 
 
 class IncrementalJSON:
-    """Reads one JSON value that arrives in pieces, and reports how the watched values in it grow.
+    """Parses one JSON value that arrives in pieces, and reports how the watched values in it grow.
 
     Args:
-        patterns: the places that are watched.
-        tool, call: what is written, see `PartialUpdate`.
+        patterns: the watched places.
+        tool, call: see `PartialUpdate`.
 
     Attributes:
-        ended: the value is complete; what follows is not read.
-        broken: the text is not JSON; what follows is not read.
+        ended: the value is complete; the rest is ignored.
+        broken: the text isn't JSON; the rest is ignored.
 
     >>> reader = IncrementalJSON([path_pattern("files[].content")])
     >>> [(grown.path, grown.delta) for _, grown in reader.feed('{"files":[{"content":"a')]
@@ -111,7 +110,7 @@ class IncrementalJSON:
         self.broken = False
 
     def feed(self, text: str) -> list[tuple[int, PartialUpdate]]:
-        """Returns how the watched values grew, each time with the number of the pattern that it fits."""
+        """Returns the updates of the watched values, each with the number of its pattern."""
         for level in self._captured:
             level.begun = 0
         at, size = 0, len(text)
@@ -122,7 +121,7 @@ class IncrementalJSON:
         out, self._out = self._out, []
         return out
 
-    # --- what is read next: each takes a text and a position, and returns how far it came -----------------------------
+    # The states: each parses the text from a position and returns the position it reached.
 
     def _value(self, text: str, at: int, *, first: bool = False) -> int:
         at = _skip(text, at)
@@ -212,10 +211,8 @@ class IncrementalJSON:
             self._after_value()
         return end
 
-    # --- the parts of that --------------------------------------------------------------------------------------------
-
     def _piece(self, text: str, at: int, *, wanted: bool) -> tuple[int, str, bool]:
-        """Reads on in a string. Returns how far, the next piece of what it says, and whether it has ended."""
+        """Returns the position reached, the next piece of the string, and whether the string has ended."""
         if self._escape:
             return self._escaped(text, at)
         end = _match(_RUN, text, at)
@@ -229,7 +226,7 @@ class IncrementalJSON:
         return end + done, self._decoded(raw, done=done) if wanted else "", done
 
     def _inside_string(self, text: str, at: int) -> tuple[int, str, bool] | None:
-        """Reads a text as the inside of a string, which is what nearly every piece is; None if it is anything else."""
+        """Parses a text that is wholly inside the string, as most pieces are; None otherwise."""
         if self._escape or self._half:
             return None
         try:
@@ -238,7 +235,7 @@ class IncrementalJSON:
             return None
 
     def _escaped(self, text: str, at: int) -> tuple[int, str, bool]:
-        """Reads the rest of an escape that a piece cut off."""
+        """Parses the rest of an escape that was split."""
         begun = self._escape + text[at : at + 6 - len(self._escape)]
         if found := _ESCAPE.match(begun):
             at += found.end() - len(self._escape)
@@ -249,7 +246,7 @@ class IncrementalJSON:
         return len(text), "", False
 
     def _decoded(self, raw: str, *, done: bool) -> str:
-        """The text of a piece of a string. Half a character waits for the other half."""
+        """Decodes a piece of a string. Half a surrogate pair waits for the other half."""
         if "\\" in raw:
             raw = _decode(f'"{raw}"')[0]
         said, self._half = self._half + raw, ""
@@ -288,7 +285,7 @@ class IncrementalJSON:
         self._after_value()
 
     def _enter(self, step: str | int) -> None:
-        """Goes to a member or a position: finds the patterns that fit there."""
+        """Enters a member or a position."""
         depth, level = len(self._levels), self._levels[-1]
         level.step = step
         fitting = [number for number in level.inside if self._patterns[number][depth - 1] in (None, step)]

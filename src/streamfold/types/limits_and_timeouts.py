@@ -9,20 +9,15 @@ _MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is accepted. Anything larger raises ProtocolError, which names the limit.
+    """Size limits of an answer. Anything larger raises ProtocolError, which names the limit.
 
     Attributes:
-        event_bytes: one server-sent event, or a whole body that is not an event stream.
-        text_chars: the text of one answer.
-        reasoning_chars: its reasoning.
-        other_chars: everything else that an answer keeps: refusal, annotations, audio, opaque items.
-        arguments_chars: the arguments of one tool call.
-        all_arguments_chars: the arguments of all tool calls together.
-        tool_calls: calls in one answer.
-        name_chars: the name of a tool.
+        event_bytes: one server-sent event, or a body that isn't an event stream.
+        other_chars: refusal, annotations, audio, opaque items.
+        arguments_chars, all_arguments_chars: the arguments of one call, and of all calls.
         id_chars: the id of a call; some providers put signatures into it.
-        warnings: warnings on one reply. Further ones are counted, and the last warning says how many there were.
-        error_body_bytes: how much of the body of an error status is read.
+        warnings: further warnings are only counted, in the last warning.
+        error_body_bytes: how much of an error body is read.
     """
 
     event_bytes: int = 16 * _MIB
@@ -40,14 +35,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """The clocks of an answer, in seconds. None switches one off.
+    """Timeouts of an answer, in seconds. None disables one.
 
     Attributes:
-        connect: until there is a connection, TLS and the wait for a free place in the pool included.
-        first_event: from the request to its first event. Configured, it is at least 600 for an answer that is asked for
-            in one piece; given with a request, it is what it says.
-        read: without any bytes, after the first event. Time that the reader of the stream spends does not count.
-        stall: with bytes, but without an event that carries anything; comments and pings do not count.
+        connect: until connected, including TLS and the wait for a pooled connection.
+        first_event: from the request to its first event. A configured value is at least 600 for whole answers.
+        read: without any bytes, after the first event. Time spent by the reader of the stream does not count.
+        stall: without an event that has content; comments and pings do not count.
         total: the whole answer, with all attempts and the pauses between them.
     """
 

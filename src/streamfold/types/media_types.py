@@ -46,9 +46,9 @@ _FORMATS = {"audio/mpeg": "mp3", "audio/mp4": "m4a", "audio/x-wav": "wav"}
 
 
 def media_type_of(data: bytes, name: str | None = None) -> str:
-    """Returns the media type of bytes: by their beginning, else by a file's name.
+    """Detects a media type by the first bytes, else by the file's name.
 
-    What neither tells is `text/plain` if it is UTF-8, else `application/octet-stream`.
+    The fallback is `text/plain` for UTF-8, else `application/octet-stream`.
 
     >>> media_type_of(b"%PDF-1.7"), media_type_of(b"a;b", "table.csv"), media_type_of(b"")
     ('application/pdf', 'text/csv', 'text/plain')
@@ -75,12 +75,10 @@ def _by_beginning(head: bytes) -> str | None:
 
 
 def to_base64(data: bytes) -> str:
-    """Returns bytes as base64 text."""
     return base64.b64encode(data).decode("ascii")
 
 
 def data_url(data: bytes, media_type: str) -> str:
-    """Returns bytes as a data URL."""
     return f"data:{media_type};base64,{to_base64(data)}"
 
 
@@ -100,7 +98,7 @@ def read_data_url(url: str) -> tuple[bytes, str]:
 
 
 def from_base64(text: str) -> bytes:
-    """Returns the bytes of base64 text. Raises ValueError for other text."""
+    """Decodes base64 text. Raises ValueError for other text."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as exc:
@@ -108,5 +106,5 @@ def from_base64(text: str) -> bytes:
 
 
 def audio_format(media_type: str) -> str:
-    """Returns the name of an audio format on the wire: `wav`, `mp3`, or the subtype of the media type."""
+    """Returns the API's name of an audio format: `wav`, `mp3`, or the subtype."""
     return _FORMATS.get(media_type, media_type.rpartition("/")[2])

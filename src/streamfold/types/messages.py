@@ -41,23 +41,21 @@ class Message:
     """One turn of a conversation.
 
     Attributes:
-        content: text, or a sequence of parts: those of `streamfold`, or dicts in the shape of Chat Completions. None if
-            there is no content.
-        tool_calls: an assistant's calls. Their `raw_arguments` are sent back to the model byte for byte.
+        content: text, or a sequence of parts: those of `streamfold`, or dicts as in Chat Completions.
+        tool_calls: an assistant's calls. Their `raw_arguments` are sent back byte for byte.
         tool_call_id: on a tool's message, the id of the call that it answers.
-        reasoning: an assistant's reasoning. `""` (it reasoned, and the text is not shown) differs from None.
-        extras: other members of this turn, by their names on the wire. Those that you write are sent as they are in
-            that wire format; those of an answer are sent where the provider wants them back.
-        partial: an assistant's last turn that the model is to continue, in the wire formats that support it.
+        reasoning: an assistant's reasoning. `""` (reasoning that isn't shown) differs from None.
+        extras: other members of this turn, by their names in the API. Your own are sent unchanged; those of an answer
+            are sent where the provider wants them back.
+        partial: an assistant's last turn that the model continues, where the API supports it.
         error: on a tool's message: the tool failed, and the content says how.
-        cache: the conversation up to here, tools and system messages included, is to be kept in the provider's cache:
-            True, or for how long ("5m", "1h"). Sent to providers that want to be told, ignored where caching is
-            automatic. Parts and tools can be marked in the same way.
-        origin: the adapter and the endpoint that wrote the message. Parts that only the author can read (encrypted
-            reasoning, items, signatures of calls) are sent there and nowhere else. None: they are sent everywhere.
+        cache: cache the conversation up to here: True, or for how long ("5m", "1h"), where caching isn't automatic.
+            Parts and tools can be marked too.
+        origin: the adapter and endpoint of the author. Parts that only the author can read (encrypted reasoning, items,
+            signatures) are sent only there. None: they are sent everywhere.
 
     Raises:
-        ConfigError: the role or the content is of another kind.
+        ConfigError: the role or the content is invalid.
     """
 
     role: Role
@@ -87,16 +85,16 @@ class Message:
 
     @property
     def hosted(self) -> tuple[HostedPart, ...]:
-        """What tools of the provider did in this turn, in order; see `Reply.hosted`."""
+        """Steps of the provider's tools in this turn; see `Reply.hosted`."""
         return hosted_parts(self.extras, {call.id for call in self.tool_calls})
 
     @property
     def paused(self) -> bool:
-        """Whether the model goes on with this turn when it is the last message; see `Reply.paused`."""
+        """Whether the model continues this turn; see `Reply.paused`."""
         return self.role == "assistant" and is_paused(self.extras)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the message as JSON data, without empty members; bytes are base64. `from_dict` reads it."""
+        """Returns the message as JSON data, without empty members; bytes are base64."""
         out: dict[str, Any] = {"role": self.role}
         if self.content is not None:
             parts = self.content
@@ -115,7 +113,7 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "message") -> Self:
-        """Reads what `to_dict` wrote. Raises ConfigError that begins with `where` and names the member."""
+        """Parses the output of `to_dict`. Raises ConfigError that names the member."""
         if not isinstance(data, Mapping):
             raise ConfigError(f"{where} must be an object, not {type(data).__name__}")
         _check(data, _MEMBERS, where)
@@ -130,7 +128,6 @@ class Message:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
-        # As a field of a pydantic model: what `to_dict` writes.
         return json_schema_type(cls, cls.from_dict, cls.to_dict, _schema())
 
     def to_json(self) -> str:
@@ -139,7 +136,7 @@ class Message:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Reads what `to_json` wrote. Raises ConfigError if it is not JSON, or not a message."""
+        """Parses the output of `to_json`. Raises ConfigError if it isn't a message in JSON."""
         try:
             data = json.loads(text)
         except ValueError as exc:
@@ -174,7 +171,6 @@ _NAMES: dict[type, str] = {str: "a string", list: "a list", dict: "an object", b
 
 
 def _schema() -> dict[str, Any]:
-    """Returns the JSON schema of what `Message.to_dict` writes."""
     parts: dict[str, Any] = {"anyOf": [*map(part_schema, _PARTS), {"type": "object"}]}
     call = {
         "type": "object",
@@ -191,20 +187,18 @@ def _schema() -> dict[str, Any]:
 
 
 def system(content: str, *, cache: CacheMark = False) -> Message:
-    """Makes a system message: instructions for the whole conversation. `cache`: see `Message`."""
+    """Makes a system message. `cache`: see `Message`."""
     return Message("system", content, cache=cache)
 
 
 def user(*content: str | Part | Sequence[str | Part], cache: CacheMark = False) -> Message:
-    """Makes a user message from text and parts, in their order.
-
-    Dicts in the shape of Chat Completions are parts too, and so is a list of any of them. `cache`: see `Message`.
+    """Makes a user message from text and parts. Dicts as in Chat Completions are parts too.
 
     >>> [type(part).__name__ for part in user("What is this?", ImagePart(url="https://example.com/a.png")).content]
     ['TextPart', 'ImagePart']
 
     Raises:
-        ConfigError: something is neither text nor a part; a path or bytes go through `image`, `file` or `audio`.
+        ConfigError: something is neither text nor a part; use `image`, `file` or `audio` for paths and bytes.
     """
     if not content:
         raise ConfigError("user() needs something to say")
@@ -223,10 +217,10 @@ def assistant(
     reasoning: str | None = None,
     partial: bool = False,
 ) -> Message:
-    """Makes a message of the model. A reply has its own as `reply.message`.
+    """Makes an assistant message. For a reply, use `reply.message`.
 
     Args:
-        partial: the model is to continue this text (Kimi's partial mode); the answer does not repeat it.
+        partial: the model continues this text (Kimi's partial mode); the answer does not repeat it.
     """
     if isinstance(tool_calls, ToolCall):
         raise ConfigError("assistant(): tool_calls is a list of calls: this is a single one; put it into a list")
@@ -244,15 +238,12 @@ def tool_result(
     """Makes the message with a tool's result for a call.
 
     Args:
-        content: a string as it is; an image or another part, or a list of texts and parts; anything else as JSON.
-        error: the tool failed, and the content says how. No API has a place for that, so the text says it.
-        cache: see `Message`.
-        acknowledge: the safety checks of a call of the computer that a person has acknowledged; True: all that are
-            pending (`ToolCall.pending_safety_checks`).
+        content: a string, a part, or a list of texts and parts; anything else is sent as JSON.
+        error: the tool failed. The text says so, because APIs have no flag for it.
+        acknowledge: the acknowledged safety checks of a computer call; True: all of `ToolCall.pending_safety_checks`.
 
     Raises:
-        ConfigError: the content is not JSON data; what JSON has no word for must be made a string first. Or a call
-            that has no safety checks is to be acknowledged.
+        ConfigError: the content isn't JSON data, or a call without safety checks is acknowledged.
     """
     if not isinstance(call, ToolCall):
         raise ConfigError(f"tool_result() takes the call that is answered, a ToolCall, not {type(call).__name__}")
@@ -276,7 +267,7 @@ def tool_result(
 
 
 def tool_result_content(message: Message) -> Content:
-    """Returns a tool message's content as it is sent: an error is marked in the text."""
+    """Returns a tool message's content as sent: an error is marked in the text."""
     content = message.content if isinstance(message.content, str | None) else tuple(message.content)
     if not message.error:
         return content

@@ -16,15 +16,11 @@ if TYPE_CHECKING:
     from pydantic_core.core_schema import SerializationInfo, SerializerFunctionWrapHandler, ValidatorFunctionWrapHandler
 
 
-# Our values as fields of a user's pydantic model: what is dumped loads to an equal value, or it is refused.
-# pydantic reads a dataclass by its annotations, which is enough for most values. It can't know that a ConfigError
-# of a `__post_init__` is an error of validation, and that a member of any type must be JSON data to be written as
-# JSON.
+# Fields of a user's pydantic model: what is dumped loads to an equal value, or is refused. Plain dataclass support
+# can't treat ConfigError as a validation error, nor check that `Any` members are JSON data.
 
 
 class PydanticField:
-    """Base of dataclasses that pydantic reads by their annotations."""
-
     __slots__ = ()
 
     @classmethod
@@ -41,7 +37,7 @@ class PydanticField:
         return wrapping_schema(lambda value, inner: inner(value), write, handler(source))
 
     def _for_json(self) -> Any:
-        """Returns the value that is written as JSON in place of this one."""
+        """Returns the value to be written as JSON instead."""
         return self
 
 
@@ -50,7 +46,7 @@ def wrapping_schema(
     write: Callable[[Any, SerializerFunctionWrapHandler, SerializationInfo], Any],
     schema: CoreSchema,
 ) -> CoreSchema:
-    """Returns a schema with functions around it. `read` may raise ConfigError."""
+    """Wraps a schema with functions. `read` may raise ConfigError."""
     from pydantic_core import core_schema
 
     def load(value: Any, inner: ValidatorFunctionWrapHandler) -> Any:
@@ -66,7 +62,7 @@ def wrapping_schema(
 def json_schema_type(
     kind: type[Any], read: Callable[[Any], Any], write: Callable[[Any], dict[str, Any]], json_schema: Mapping[str, Any]
 ) -> CoreSchema:
-    """Returns the schema of a value that reads and writes itself as JSON data. `read` may raise ConfigError."""
+    """Returns the schema of a type with its own JSON form. `read` may raise ConfigError."""
     from pydantic_core import core_schema
 
     def load(value: Any) -> Any:
@@ -91,7 +87,7 @@ def json_schema_type(
 
 
 def require_json(value: Any, where: str) -> None:
-    """Raises ValueError for what would not come back from JSON as it is."""
+    """Raises ValueError for a value that JSON would change."""
     match value:
         case str() | int() | None:
             pass
@@ -110,8 +106,7 @@ def require_json(value: Any, where: str) -> None:
             raise ValueError(f"{where} is not JSON data, but {shown}")
 
 
-# Validation of model output with pydantic: the only place that does it.
-# pydantic is imported when it is needed, so that the pure core can be had without it.
+# pydantic is imported when needed, so that the core works without it.
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -120,13 +115,13 @@ if TYPE_CHECKING:
 
 
 def read_as(model: type[M], value: Any) -> M:
-    """Returns a value as an instance of a pydantic model, by the rules for JSON: a date is text, a tuple a list.
+    """Validates a value as an instance of a pydantic model, by the rules for JSON: a date is text, a tuple a list.
 
-    A null where the model has a default and takes no null counts as not said. So it is what a strict schema makes of
-    optional fields (`schema.openai_strict`), and many models write it unasked.
+    A null where the model has a default and takes no null counts as missing, as strict schemas (`schema.openai_strict`)
+    require and many models write.
 
     Raises:
-        pydantic.ValidationError: it does not fit; what is said is about the value as it came.
+        pydantic.ValidationError: about the value with its nulls.
     """
     from pydantic import ValidationError
 
@@ -143,7 +138,7 @@ def read_as(model: type[M], value: Any) -> M:
 
 
 def describe_problems(exc: ValidationError, whole: str) -> str:
-    """Returns the problems of a value in words that a model can use, each with its place; `whole` names the root."""
+    """Describes validation problems for a model, each with its place; `whole` names the root."""
     return "; ".join(
         f"{'.'.join(map(str, problem['loc'])) or whole}: {problem['msg']}"
         for problem in exc.errors(include_url=False, include_context=False, include_input=False)
@@ -151,7 +146,7 @@ def describe_problems(exc: ValidationError, whole: str) -> str:
 
 
 def _without_nulls(value: Any, exc: ValidationError) -> Any:
-    """Returns the value without the nulls that the errors name, or the value itself if they name none."""
+    """Removes the nulls that the errors name."""
     for problem in exc.errors(include_url=False):
         if problem["input"] is None:
             value = _without(value, problem["loc"])
@@ -159,7 +154,7 @@ def _without_nulls(value: Any, exc: ValidationError) -> Any:
 
 
 def _without(value: Any, path: tuple[int | str, ...]) -> Any:
-    # The path of an error in a union goes on after the null, with the names of the alternatives.
+    # In a union, the names of the alternatives are part of the path.
     if not path:
         return value
     first, rest = path[0], path[1:]

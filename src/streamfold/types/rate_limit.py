@@ -13,10 +13,8 @@ class RateLimitWindow:
     """One limit. Members that the server did not send are None.
 
     Attributes:
-        resource: what is counted.
-        limit: how much is allowed in a window.
-        remaining: how much of it is left.
-        reset_after: seconds, from when the headers arrived, until the window is full again.
+        limit: the allowance per window.
+        reset_after: seconds until the window is full again, counted from the response.
         period: the length of the window in seconds.
     """
 
@@ -32,8 +30,8 @@ class RateLimit:
     """The rate limits in the headers of one response.
 
     Attributes:
-        windows: all limits that the server sent, the shortest window of a resource first.
-        retry_after: seconds after which the server asks for the next request, if it asks for a pause.
+        windows: the shortest window of each resource first.
+        retry_after: seconds to wait before the next request, if the server says so.
     """
 
     windows: tuple[RateLimitWindow, ...] = ()

@@ -91,7 +91,7 @@ WarningCode = Literal[
 
 @dataclass(frozen=True, slots=True)
 class ReplyWarning:
-    """Something that the server did wrong, and how it was handled. `code` is from a closed set."""
+    """A problem of the answer, and how it was handled."""
 
     code: WarningCode
     detail: str
@@ -99,7 +99,7 @@ class ReplyWarning:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """When things happened, in seconds since the request was sent."""
+    """Seconds since the request was sent."""
 
     headers: float | None = None
     first_chunk: float | None = None
@@ -111,11 +111,9 @@ class Attempt:
     """A failed attempt, or a provider that was skipped.
 
     Attributes:
-        provider: its name.
-        problem: what went wrong, or why it was not asked.
-        error: the kind of error, by the name of its class; None if the provider was not asked.
-        pause: seconds that were waited before the next try at the same provider; None if there was none.
-        resumed_after: the answer had begun, and was continued behind the event of this number; None for other attempts.
+        error: the class name of the error; None if the provider was skipped.
+        pause: seconds waited before the next attempt at this provider.
+        resumed_after: the number of the event after which the answer was resumed.
     """
 
     provider: str
@@ -126,26 +124,21 @@ class Attempt:
 
 
 class Pricing(Protocol):
-    """Finds out what a reply cost."""
-
-    def cost(self, reply: Reply) -> Cost | None:
-        """Returns the cost of a reply, or None if it is not known."""
-        ...
+    def cost(self, reply: Reply) -> Cost | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class FixedPricing:
-    """What a reply cost, where it is known: of one that was stored as JSON."""
+    """A known cost, as of a reply that was stored as JSON."""
 
     known: Cost
 
     def cost(self, reply: Reply) -> Cost | None:
-        """Returns the cost."""
         return self.known
 
 
 class _AsFixed:
-    """Pricing as a field of a pydantic model: any in Python, the cost alone in JSON."""
+    """Pricing as a field of a pydantic model: in JSON, only the cost."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         from pydantic_core import core_schema
@@ -172,15 +165,13 @@ class Reply(PydanticField, PicklableSlots):
     """The whole answer.
 
     Attributes:
-        text: the visible text; `reasoning` and `refusal` are apart from it.
-        tool_calls: whole calls in the model's order; empty if there are none.
-        raw_finish_reason: the provider's own word for `finish_reason`; None if it sent none.
-        warnings: what the server did wrong, and how each was handled.
-        id, model: as the server named them; request_id: from the response headers, for support requests.
-        extras: what else the API carried for this message, by its name there (`annotations`, `audio`, ...).
-        rate_limit: the provider's rate limits, from the response headers; None if it sent none.
+        text: the visible text, without `reasoning` and `refusal`.
+        tool_calls: complete calls in the model's order.
+        raw_finish_reason: the provider's own word for `finish_reason`.
+        warnings: problems, and how each was handled.
+        request_id: from the response headers, for support requests.
+        extras: other content of the message, by its name in the API (`annotations`, `audio`, ...).
         attempts: failed attempts before this answer.
-        provider: the name of the provider that answered.
     """
 
     text: str = ""
@@ -206,40 +197,37 @@ class Reply(PydanticField, PicklableSlots):
 
     @property
     def cost(self) -> Cost | None:
-        """What the answer cost, or None if that is not known.
+        """The cost of the answer, if known.
 
-        It is what the provider says, where it does (OpenRouter, xAI); else the token counts times the prices of the
-        configuration; else times those of the package `genai-prices`, if it is installed (extra `prices`).
+        It is the provider's own figure, if sent (OpenRouter, xAI); else tokens times the configured prices, or those of
+        the package `genai-prices` (extra `prices`).
         """
         return None if self.pricing is None else self.pricing.cost(self)
 
     @property
     def hosted(self) -> tuple[HostedPart, ...]:
-        """What tools of the provider did, in order: searches, code, MCP servers, compactions."""
+        """Steps of the provider's tools, in order: searches, code, MCP servers, compactions."""
         cut = self.finish_reason in ("length", "content_filter")
         return hosted_parts(self.extras, None if cut else {call.id for call in self.tool_calls})
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """The sources that the answer names, with positions in characters of `text`."""
+        """The cited sources, with positions in characters of `text`."""
         return citations_in(self.extras, self.text)
 
     @property
     def files(self) -> tuple[GeneratedFile, ...]:
-        """The files that tools of the provider made. Nothing is fetched: see `Provider.fetch_file`."""
+        """Files made by the provider's tools; see `Provider.fetch_file`."""
         return files_in(self.extras)
 
     @property
     def paused(self) -> bool:
-        """Whether the model goes on when the conversation is sent with this message last (Claude's `pause_turn`).
-
-        `run_tools` does so by itself.
-        """
+        """Whether sending the conversation back lets the model continue this turn, as `run_tools` does."""
         return is_paused(self.extras)
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """What each message of the answer is, where the provider says so: "commentary" or "final_answer"."""
+        """The phase of each message of the answer, if sent: "commentary" or "final_answer"."""
         return phases_in(self.extras)
 
     def _for_json(self) -> Reply:
@@ -247,12 +235,10 @@ class Reply(PydanticField, PicklableSlots):
         return replace(self, pricing=None if cost is None else FixedPricing(cost))
 
     def parse_as(self, model: type[M]) -> M:
-        """The text as an instance of a pydantic model, for an answer that was asked for with `response_format`.
-
-        A code fence around the whole text is taken off; nothing else is.
+        """Parses the text as a pydantic model, for requests with `response_format`. A code fence around it is removed.
 
         Raises:
-            InvalidReplyError: it is not JSON or does not fit; the message says why, and shows the text.
+            InvalidReplyError: the text isn't JSON or does not fit; the message shows why.
         """
         from pydantic import ValidationError
 
@@ -272,7 +258,7 @@ class Reply(PydanticField, PicklableSlots):
 
     @property
     def message(self) -> Message:
-        """The assistant's turn, ready to be appended to the history: with null for a NaN, which no request may have."""
+        """The assistant's turn, for the history. NaN becomes null, which requests require."""
         from .messages import Message
 
         return Message(
@@ -289,13 +275,13 @@ class Reply(PydanticField, PicklableSlots):
 
     @property
     def _said(self) -> str:
-        """The text by the server's last word: with another one the turn would not go back as it came."""
+        """The final text from the server. Resending any other text would change the turn."""
         differs = any(warning.code == "text_mismatch" for warning in self.warnings)
         return (text_in(self.extras) if differs else "") or self.text
 
 
 def total_cost(replies: Iterable[Reply]) -> Cost | None:
-    """Returns the sum of what replies cost, or None if one of them is not known, or if their currencies differ."""
+    """Returns the sum of the costs; None if one is unknown or the currencies differ."""
     costs = [reply.cost for reply in replies]
     known = [cost for cost in costs if cost is not None]
     if not known or len(known) < len(costs) or len({cost.currency for cost in known}) > 1:
@@ -304,11 +290,7 @@ def total_cost(replies: Iterable[Reply]) -> Cost | None:
 
 
 class InvalidReplyError(StreamfoldError, ValueError):
-    """The text of a reply does not fit the model it is parsed as. The message can be sent back to the model.
-
-    Attributes:
-        reply: the reply.
-    """
+    """The text of a reply does not fit the requested model. The message can be sent back to the model."""
 
     def __init__(self, message: str, reply: Reply) -> None:
         super().__init__(message)
@@ -316,7 +298,7 @@ class InvalidReplyError(StreamfoldError, ValueError):
 
 
 def _unfenced(text: str) -> str:
-    """The text without a Markdown code fence round all of it, which models put where nothing holds them to a form."""
+    """Removes a Markdown code fence around the whole text."""
     text = text.strip()
     if text.startswith("```") and text.endswith("```") and "\n" in text:
         return text[text.index("\n") : -3]

@@ -52,16 +52,16 @@ class Tool(Generic[F]):
     """A function that the model may call: its name, its description, and the JSON schema of its arguments.
 
     Attributes:
-        strict: whether the provider must hold the model to the schema, where it can.
-        kind: "function", or the kind of a tool that the provider runs itself.
-        hosted: what the tool is then, as `WebSearch(...)`; None for a function.
+        strict: whether the provider must enforce the schema, where it can.
+        kind: "function", or the kind of a tool that the provider runs.
+        hosted: such a tool, as `WebSearch(...)`; None for a function.
         function: runs a call, plain or async. It gets the arguments by name, or an instance of `model`.
-        model: validates the arguments. Without a model they are only matched with the parameters of `function`.
-        cache: the tools up to this one are to be kept in the provider's cache; see `Message`.
+        model: validates the arguments. Without it they only have to match the parameters of `function`.
+        cache: cache the tools up to this one; see `Message`.
         spread: `function` gets the fields of `model` by name, instead of the instance.
-        needs_approval: `run_tools` pauses before a call until somebody has approved it: True, or a function of the
-            call, plain or async, that decides. It is never asked about arguments that do not fit.
-        extra: further members of its entry on the wire, sent as they are: what only one API has.
+        needs_approval: whether `run_tools` pauses before a call until it is approved: a bool, or a function of the
+            call, plain or async. Calls with invalid arguments are not approved.
+        extra: further members of its entry in the request, sent unchanged.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Tool(Generic[F]):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        # In JSON a tool is what the model sees of it, and whether it needs approval: there is no word for a function.
+        # JSON has what the model sees of a tool, and whether it needs approval. It can't hold a function.
         def read(value: Any, inner: Callable[[Any], _ToolJSON]) -> Tool[Any]:
             if isinstance(value, cls):
                 return value
@@ -124,8 +124,7 @@ class Tool(Generic[F]):
         """Makes a tool whose arguments are the fields of a pydantic model; its docstring is the description.
 
         Args:
-            function: what runs a call; it takes an instance of the model.
-            needs_approval: see `Tool`.
+            function: runs a call, with an instance of the model.
         """
         schema = model.model_json_schema()
         schema.pop("title", None)
@@ -144,12 +143,11 @@ class Tool(Generic[F]):
     ) -> Self:
         """Makes a tool from an MCP description: an object or a dict with `name`, `description` and `inputSchema`.
 
-        https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool is the shape.
+        See https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool
 
         Args:
-            function: what runs a call; it takes the arguments by name. With the `mcp` package it is a line:
+            function: runs a call, with the arguments by name. With the `mcp` package:
                 `lambda **arguments: session.call_tool(name, arguments)`.
-            needs_approval: see `Tool`.
 
         Raises:
             ConfigError: it has no name, or its schema is not one of an object.
@@ -166,17 +164,12 @@ class Tool(Generic[F]):
         return cls(name, about or "", dict(schema), function=function, needs_approval=needs_approval)
 
     if TYPE_CHECKING:
-        # For type checkers, a decorated function keeps its own signature.
+        # For type checkers, a decorated function keeps its signature.
         @property
         def __call__(self) -> F: ...
     else:
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            """Calls the function with these arguments, so that a decorated function stays callable.
-
-            Raises:
-                ConfigError: the tool has no function.
-            """
             return self._callable()(*args, **kwargs)
 
     def _callable(self) -> Callable[..., Any]:
@@ -185,10 +178,10 @@ class Tool(Generic[F]):
         return self.function
 
     def bind(self, call: ToolCall) -> Callable[[], object]:
-        """Validates the arguments of a call and returns a function that runs it. Nothing has run yet.
+        """Validates the arguments of a call and returns a function that runs it.
 
         Raises:
-            InvalidToolArgumentsError: they are not JSON or do not fit; the message is fit to be sent back to the model.
+            InvalidToolArgumentsError: they aren't JSON or do not fit; the message can be sent back to the model.
             ConfigError: the tool has no function.
         """
         function = self._callable()
@@ -207,16 +200,14 @@ class Tool(Generic[F]):
         return partial(function, **call.arguments)
 
     async def call(self, call: ToolCall) -> object:
-        """Runs a call with validated arguments, and returns what the function returns.
+        """Runs a call with validated arguments, and returns the result.
 
-        A plain function is called where it stands, on the event loop: so it may touch what the rest of the program
-        touches, and is never left running by a cancellation. One that blocks for long belongs into a thread, by
-        `in_thread(function)`.
+        A plain function runs on the event loop, so it may share state with the rest of the program and is never left
+        running by a cancellation. Wrap one that blocks in `in_thread(function)`.
 
         Raises:
-            InvalidToolArgumentsError: the arguments do not fit; the message is fit to be sent back to the model.
+            InvalidToolArgumentsError: the arguments do not fit; the message can be sent back to the model.
             ConfigError: the tool has no function.
-            Exception: what the function raises, as it is.
         """
         result = self.bind(call)()
         return await result if isawaitable(result) else result
@@ -224,8 +215,6 @@ class Tool(Generic[F]):
 
 @dataclass(slots=True)
 class _ToolJSON(PydanticField):
-    """A tool as JSON data."""
-
     name: str
     description: str = ""
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
@@ -241,11 +230,7 @@ _LOCAL = ("function", "model", "spread", "hosted")  # what there is in Python al
 
 @dataclass(frozen=True, slots=True)
 class NamedTool:
-    """A tool choice that forces a call of this tool.
-
-    Attributes:
-        hosted: what the tool is, if it is one that the provider runs or a custom one.
-    """
+    """A tool choice that forces a call of this tool. `hosted` is set if it isn't a function."""
 
     name: str
     hosted: ServerTool | None = field(default=None, kw_only=True)
@@ -253,31 +238,29 @@ class NamedTool:
 
 @dataclass(frozen=True, slots=True)
 class AllowedTools:
-    """A tool choice that allows only some of the tools; with the mode "required" one of them must be called."""
+    """A tool choice that allows only some of the tools; the mode "required" demands a call."""
 
     names: tuple[str, ...]
     mode: Literal["auto", "required"] = "auto"
 
 
-# A pydantic model is a callable too.
 ToolLike: TypeAlias = Tool | ServerTool | Mapping[str, Any] | Callable[..., Any]
 ReadToolChoice: TypeAlias = Literal["auto", "none", "required"] | NamedTool | AllowedTools
 ToolChoice: TypeAlias = ReadToolChoice | HostedTool | Mapping[str, Any]
 
 
 def hosted_tool(value: ServerTool) -> Tool:
-    """Returns a tool that the provider runs, or a custom tool, as a `Tool`."""
+    """Wraps a tool that the provider runs, or a custom tool."""
     function = value.function if isinstance(value, CustomTool | HostedTool) else None
     return Tool(value.title, kind=value.kind, function=function, hosted=value)
 
 
-# Members of Gemini's tools, which have no type.
+# Gemini's tools have no type.
 _TYPELESS = re.compile("(google|url|code|file|enterprise|computer).*|retrieval", re.IGNORECASE)
 _PROVIDERS_OWN = ("allowed_callers", "defer_loading", "input_examples", "eager_input_streaming", "toolset_name")
 
 
 def _is_provider_tool(tool: Mapping[str, Any]) -> bool:
-    """Returns whether a dict is a tool in the words of its provider, and not a function."""
     kind = tool.get("type")
     if kind is not None:
         return kind not in ("function", "builtin_function") and not did_you_mean(str(kind), ("function",))
@@ -287,9 +270,7 @@ def _is_provider_tool(tool: Mapping[str, Any]) -> bool:
 
 
 def read_tool(tool: Tool | ServerTool | Mapping[str, Any]) -> Tool:
-    """Reads a tool: a `Tool`, one that the provider runs, or a dict in the shape of either OpenAI API.
-
-    A dict that is no function is a tool in the words of its provider, as in `HostedTool`.
+    """Parses a tool: a `Tool`, a `ServerTool`, or a dict as in either OpenAI API. Other dicts are provider tools.
 
     Raises:
         ConfigError: it is something else.
@@ -334,7 +315,7 @@ _FOREIGN = {"input_schema": "parameters", "inputSchema": "parameters", "schema":
 
 
 def _check_members(tool: Mapping[str, Any], function: Mapping[str, Any]) -> None:
-    """Raises ConfigError for a member that would stay behind, or is of another type."""
+    """Raises ConfigError for a member that isn't sent, or has the wrong type."""
     where = f"the tool {function['name']!r}"
     outer = set() if function is tool else tool.keys() - {"type", "function", "cache_control"}
     for name in (*outer, *(name for name in function if name not in ("type", "cache_control"))):
@@ -353,12 +334,10 @@ _CHOICE_WORDS = ("auto", "none", "any", "required", "function", "tool")  # those
 
 
 def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
-    """Reads a tool choice in any spelling: Chat Completions nests the name under "function", Responses does not.
-
-    One in the provider's own words, as `HostedTool({"type": "mcp", "server_label": ...})`, is sent as it is.
+    """Parses a tool choice as in either OpenAI API, or in the provider's own format as `HostedTool(...)`.
 
     Raises:
-        ConfigError: it is none of them, or names a tool that is not among `tools`.
+        ConfigError: it is invalid, or names a tool that is not among `tools`.
     """
     if isinstance(choice, str) and choice in ("auto", "none", "required"):
         return choice  # type: ignore[return-value]
@@ -399,7 +378,6 @@ def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
 
 
 def _meant(choice: Any, names: list[str]) -> str:
-    """Returns a hint for a value that is not a tool choice."""
     if isinstance(choice, str):
         return (f" (did you mean NamedTool({choice!r})?)" if choice in names else "") or (
             " (did you mean 'required'?)" if choice == "any" else did_you_mean(choice, ("auto", "none", "required"))
@@ -456,30 +434,26 @@ def tool(
     cache: CacheMark = False,
     needs_approval: NeedsApproval = False,
 ) -> Tool[DecoratedFunction] | Callable[[DecoratedFunction], Tool[DecoratedFunction]]:
-    """Makes a tool from a typed function, plain or async, or a pydantic model. Also a decorator, with or without
-    arguments.
+    """Makes a tool from a typed function, plain or async, or a pydantic model. Also a decorator.
 
         @tool(name="weather")
         async def get_weather(city: str) -> str: ...
 
-        await get_weather(city="Oslo")  # the function itself, as in a unit test
+        await get_weather(city="Oslo")  # still callable, as in a unit test
 
-    A parameter without a default is required; a parameter without a type accepts anything. Descriptions of the tool and
-    its parameters come from the docstring in Google's, NumPy's or Sphinx's style, if the package `docstring-parser` is
-    installed (the extra `tools`); without it, the whole docstring describes the tool.
-    `Annotated[int, Field(ge=1, description="...")]` says more, and wins over the docstring. What a `functools.partial`
-    gives by name is not shown to the model.
+    A parameter without a default is required; a parameter without a type accepts anything. Descriptions come from the
+    docstring in Google's, NumPy's or Sphinx's style, if the package `docstring-parser` is installed (extra `tools`);
+    without it, the whole docstring describes the tool. `Annotated[int, Field(ge=1, description="...")]` wins over the
+    docstring. Keywords of a `functools.partial` are hidden from the model.
 
     Args:
-        name: the name of the tool, if it is not the function's.
-        description: instead of the docstring's.
-        strict: whether the provider must hold the model to the schema, where it can.
-        cache: the tools up to this one are to be kept in the provider's cache; see `Message`.
-        needs_approval: `run_tools` pauses before a call until somebody has approved it; see `Tool`.
+        name: by default the function's.
+        description: by default the docstring's.
+        strict, cache, needs_approval: see `Tool`.
 
     Raises:
         ConfigError: a parameter can't be passed by name (`*args`, `**kwargs`, positional only), its type has no JSON
-            schema, or a class is no pydantic model.
+            schema, or a class isn't a pydantic model.
     """
     if function is None:
         options: dict[str, Any] = {"strict": strict, "cache": cache, "needs_approval": needs_approval}
@@ -510,7 +484,7 @@ def tool(
 
 
 def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:
-    """Returns a list of tools, each given in any accepted spelling. Raises ConfigError for anything else."""
+    """Returns the tools, each given in any accepted form. Raises ConfigError for anything else."""
     if given is None or given == ():
         return ()
     if isinstance(given, str | Tool | ServerTool | Mapping) or callable(given):
@@ -519,10 +493,10 @@ def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:
 
 
 def as_tool(given: ToolLike) -> Tool:
-    """Returns a tool from a `Tool`, a typed function, a pydantic model, a tool that the provider runs, or a dict.
+    """Returns a tool from a `Tool`, a typed function, a pydantic model, a `ServerTool`, or a dict.
 
     Raises:
-        ConfigError: it is something else, or there is no JSON schema for it.
+        ConfigError: it is something else, or has no JSON schema.
     """
     if isinstance(given, Tool | ServerTool):
         return read_tool(given)
@@ -535,7 +509,6 @@ def as_tool(given: ToolLike) -> Tool:
 
 
 def _tool_of_class(given: Any, **options: Any) -> Tool:
-    """Returns the tool of a pydantic model. Raises ConfigError for another class, or a partial of one."""
     if not (isinstance(given, type) and hasattr(given, "model_json_schema")):
         name = _inside_partial(given).__name__
         raise ConfigError(f"the class {name} is no tool: a pydantic model is one, and a typed function")
@@ -543,7 +516,7 @@ def _tool_of_class(given: Any, **options: Any) -> Tool:
 
 
 class _Seen(NamedTuple):
-    """The tool of a function, and what it was made of beside the code."""
+    """A cached tool, and what it was made from beside the code."""
 
     made_of: tuple[object, ...]
     hints: dict[str, object]
@@ -554,7 +527,7 @@ _seen: dict[tuple[CodeType, bool], _Seen] = {}  # without the functions themselv
 
 
 def _tool_of(function: Callable[..., Any], plain: FunctionType) -> Tool:
-    """Returns the tool of a function, which is made once: its schema takes longer than the rest of a request.
+    """Returns the tool of a function, cached because its schema takes longer than the rest of a request.
 
     Args:
         plain: the function itself, or the one in a method.
@@ -575,11 +548,7 @@ def _tool_of(function: Callable[..., Any], plain: FunctionType) -> Tool:
 
 
 def _comparable(hint: Any) -> object:
-    """Returns a type hint as a value that is equal only to that of the same hint.
-
-    A `Field` is equal to itself alone, and a hint that is a string makes another one each time. 1 is equal to 1.0 and
-    to True, which are written otherwise.
-    """
+    """Makes a type hint comparable: a `Field` only equals itself, and 1 equals True and 1.0."""
     from pydantic.fields import FieldInfo
 
     if arguments := get_args(hint):
@@ -598,14 +567,14 @@ def _arguments(function: Callable[..., Any], name: str) -> type[BaseModel]:
         if parameter.kind not in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
             raise ConfigError(f"{name}: the parameter {parameter} can't be given by name, as models do")
         default = ... if parameter.default is Parameter.empty else parameter.default
-        # Under an alias, because not every name of a parameter can be the name of a field (`schema`, `_x`).
+        # An alias, because some parameter names can't be field names (`schema`, `_x`).
         said = Field(default, alias=parameter.name)
         fields[f"parameter_{number}"] = (hints.get(parameter.name, Any), said)
     return create_model(name, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields)
 
 
 def _defined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the function with the types and the docstring, inside a partial or a callable object."""
+    """Unwraps a partial or a callable object."""
     function = _inside_partial(function)
     return function if isroutine(function) else function.__call__  # type: ignore[operator]
 
@@ -617,7 +586,7 @@ def _inside_partial(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _descriptions(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """Returns what the docstring says about the function and about each of its parameters."""
+    """Returns the docstring's descriptions of the function and of each parameter."""
     text = getdoc(_defined(function)) or ""
     try:
         from docstring_parser import ParseError, parse

@@ -56,5 +56,5 @@ def _sums(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]
 
 
 def _sum(first: int | None, second: int | None) -> int | None:
-    """The sum of two counts; a count that was not sent adds nothing to one that was."""
+    """Returns the sum of the counts that were sent."""
     return first if second is None else second if first is None else first + second

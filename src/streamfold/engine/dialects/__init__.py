@@ -33,7 +33,6 @@ from .dialect import Dialect, DialectContext
 from .leaked_markup import bare_forms, leaked_markup, reader_of
 from .special_tokens import special_tokens
 
-# Imported when asked for.
 _BUILT_IN = {
     "cohere": "cohere:Cohere",
     "deepseek": "special_token_calls:DeepSeek",
@@ -61,7 +60,7 @@ _CALLS_FOUND = ("unfinished_markup", "markup_dropped")
 
 
 def find_dialect(name: str, context: DialectContext) -> Dialect:
-    """Returns a new dialect by its name, or by several joined by `+`. Raises ConfigError for an unknown name."""
+    """Returns a new dialect by name, or several joined by `+`. Raises ConfigError for an unknown name."""
     families: list[str] = []
     others: list[Dialect] = []
     for part in dict.fromkeys(part.strip() for part in name.split("+")):
@@ -75,9 +74,9 @@ def find_dialect(name: str, context: DialectContext) -> Dialect:
 
 
 def leak_warning(text: str, read: Collection[str], context: DialectContext) -> str | None:
-    """Returns a sentence for a warning about tool calls or reasoning that a text has as markup; None if it has none.
+    """Returns a warning about tool calls or reasoning that a text contains as markup; None if there are none.
 
-    A dialect is named only if it reads calls in this very text, where tools were declared that could be called.
+    A dialect is named only if it finds calls in this text, where tools were declared.
 
     Args:
         read: the dialects that have read the text.
@@ -99,7 +98,7 @@ def leak_warning(text: str, read: Collection[str], context: DialectContext) -> s
 
 
 def _reads_calls(name: str, text: str, context: DialectContext, *, declared: bool = False) -> bool:
-    """Returns whether a dialect finds calls in a text, complete or not; `declared`: complete ones of declared tools."""
+    """Returns whether a dialect finds calls in a text; with `declared`, only complete ones of declared tools count."""
     dialect = find_dialect(name, context)
     found = [*dialect.feed(TextDelta(text)), *dialect.finish()]
     names = {tool.name for tool in context.tools}
@@ -138,7 +137,7 @@ def _third_party(name: str, context: DialectContext) -> Dialect:
 
 
 class _DialectChain:
-    """Several dialects, each reading what the one before it has left."""
+    """Several dialects, each reading what the one before it left."""
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
         self._dialects = dialects

@@ -14,7 +14,7 @@ _ANSWERS = "<|START_RESPONSE|>", "<|START_TEXT|>"
 
 
 class Cohere(MarkupFormat):
-    """Command R7B, Command A. The ids count the calls of the model, and are not unique: each call gets a fresh one."""
+    """Command R7B, Command A. Their ids only count the calls, so each call gets a new one."""
 
     openers = (_BEGIN,)
     frames = (

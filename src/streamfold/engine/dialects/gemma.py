@@ -16,8 +16,6 @@ _HEADER = TokenPattern(
 
 
 class Gemma4(MarkupFormat):
-    """Gemma 4."""
-
     begin: ClassVar[str] = "<|tool_call>"
     end: ClassVar[str] = "<tool_call|>"
     quote: ClassVar[str] = '<|"|>'
@@ -50,14 +48,14 @@ class Gemma4(MarkupFormat):
         if text.cut:
             yield from text.until(markers(), rest.append)
         text.call(name, arguments)
-        # The end may be missing, or cut in two. Any other mark that is cut in two was the beginning of something.
+        # The end may be missing, or split. Any other marker that is split was the beginning of something else.
         return (
             ReadResult.CONSUMED if self.end.startswith("".join(rest)) else text.unfinished("a mark behind a tool call")
         )
 
 
 class FunctionGemma(Gemma4):
-    """FunctionGemma. It does not think."""
+    """FunctionGemma, without reasoning."""
 
     begin, end, quote = "<start_function_call>", "<end_function_call>", "<escape>"
     openers = interrupts = boundaries = (begin,)

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PatternPart:
-    """A piece of a pattern.
+    """A part of a pattern.
 
     Attributes:
-        whole: the regular expression of all of it.
-        begun: that of its proper beginnings, the empty one among them. A run has no end of its own: it is both.
+        whole: the regular expression of the part.
+        begun: that of its beginnings, the empty one included. For a run both are the same.
     """
 
     whole: str
@@ -37,19 +37,19 @@ def literal(*words: str, name: str = "") -> PatternPart:
 
 
 def repeat(chars: str, name: str = "", *, least: int = 0) -> PatternPart:
-    """A run of characters, given as a set (or whatever matches one of them); its text is kept under the name."""
+    """A run of characters of a set; its text is captured under the name."""
     pattern = f"(?:{chars}){'+' if least else '*'}"
     return PatternPart(f"(?P<{name}>{pattern})" if name else pattern, f"(?:{chars})*")
 
 
 def optional(*parts: PatternPart) -> PatternPart:
-    """These parts one after another, or nothing."""
+    """These parts in sequence, or nothing."""
     row = _row(parts)
     return PatternPart(f"(?:{row.whole})?", row.begun)
 
 
 def one_of(*rows: tuple[PatternPart, ...]) -> PatternPart:
-    """One of these rows of parts."""
+    """One of these sequences."""
     found = [_row(row) for row in rows]
     return PatternPart(f"(?:{'|'.join(row.whole for row in found)})", f"(?:{'|'.join(row.begun for row in found)})")
 
@@ -58,14 +58,14 @@ SPACES = repeat(r"\s")
 
 
 class TokenPattern:
-    """Parts one after another. The last must be a literal, so that a shape that has matched can't grow.
+    """A sequence of parts. The last must be a literal, so that a match can't grow.
 
     Args:
-        longest: what is longer, in characters, is no match.
+        longest: the length limit of a match.
 
     Attributes:
         match: matches all of it.
-        begins: matches a text, to its end, that is a beginning of it.
+        begins: matches a text that may become a match.
     """
 
     def __init__(self, *parts: PatternPart, longest: int = 1000) -> None:
@@ -76,7 +76,7 @@ class TokenPattern:
 
 
 def _row(parts: tuple[PatternPart, ...]) -> PatternPart:
-    """Parts one after another. A beginning of them is all of the first ones and a beginning of the next."""
+    """A beginning of a sequence is all of the first parts and a beginning of the next."""
     begun = "|".join("".join(part.whole for part in parts[:at]) + part.begun for at, part in enumerate(parts))
     begun = re.sub(r"\?P<\w+>", "?:", begun)  # a name may stand in a pattern only once
     return PatternPart("".join(part.whole for part in parts), f"(?:{begun})")

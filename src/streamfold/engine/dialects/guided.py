@@ -17,8 +17,6 @@ _KEYS = ("parameters", "arguments")
 
 
 class GuidedOutput(MarkupFormat):
-    """Both forms; which one, the first bracket and the tool choice say."""
-
     heads = ("[", "{")
 
     def __init__(self, context: DialectContext) -> None:
@@ -29,7 +27,7 @@ class GuidedOutput(MarkupFormat):
     def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         if marker == "[" or not self._named:
             return (yield from read_entries(text, _KEYS, marker))
-        # The arguments of the named tool. What comes behind them belongs to them, and makes them invalid.
+        # Text after the arguments of a named tool belongs to them, and makes them invalid.
         pieces = [marker]
         yield from text.until(markers(), pieces.append)
         value = "".join(pieces)
@@ -41,7 +39,7 @@ class GuidedOutput(MarkupFormat):
 
 
 def _unwrapped(text: str, name: str) -> str:
-    """The arguments in `{"name": NAME, "parameters": {...}}`, which some servers write for a named tool too."""
+    """Unwraps `{"name": NAME, "parameters": {...}}`, which some servers write for a named tool too."""
     try:
         value = parse_object(text)
         entry = read_entry(text, _KEYS)

@@ -16,8 +16,6 @@ _BEGIN, _END = "<tool_call>", "</tool_call>"
 
 
 class Hermes(MarkupFormat):
-    """Calls between tags."""
-
     openers = (_BEGIN,)
     followers = (_END,)  # some models close a call twice
 

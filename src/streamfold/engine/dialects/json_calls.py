@@ -14,11 +14,7 @@ from .scanner import Reading, is_json, markers
 
 
 class Entry(NamedTuple):
-    """One call.
-
-    Attributes:
-        arguments: their own text, None if there are none. What was encoded twice has been decoded once.
-    """
+    """A call. `arguments` are its own text, None if there are none; text that was encoded twice is decoded once."""
 
     name: str
     id: str | None
@@ -28,7 +24,7 @@ class Entry(NamedTuple):
 def read_entry(
     text: str, keys: tuple[str, ...] = ("arguments", "parameters"), names: tuple[str, ...] = ("name",)
 ) -> Entry | None:
-    """The call that a JSON object is; None if it has no name. The first of `keys` that is there has the arguments.
+    """Returns the call of a JSON object; None if it has no name. The first existing key of `keys` has the arguments.
 
     Raises:
         ValueError: the text is not a JSON object.
@@ -47,11 +43,7 @@ def read_entry(
 
 
 class EntryDraft:
-    """Shows the arguments of a call while it is written, where its name comes first.
-
-    Args:
-        show: takes the name and the next piece of the arguments.
-    """
+    """Shows the arguments of a call while it is written, if its name comes first."""
 
     def __init__(self, show: Callable[[str, str], None]) -> None:
         self._show = show
@@ -61,7 +53,6 @@ class EntryDraft:
         self._ended = False
 
     def feed(self, piece: str) -> None:
-        """Takes the next piece of the object."""
         if self._ended:
             return
         if not self._name:
@@ -77,7 +68,7 @@ class EntryDraft:
 
 
 def read_entries(text: MarkupReader, keys: tuple[str, ...], begun: str = "") -> Reading[ReadResult]:
-    """Reads an array of calls, or a single one. If it is cut off, only the complete calls count."""
+    """Reads an array of calls, or a single one. If it is truncated, only complete calls count."""
     value, closed = yield from text.value(begun)
     try:
         nothing = closed and _value(value) == []
@@ -96,9 +87,9 @@ def read_entries(text: MarkupReader, keys: tuple[str, ...], begun: str = "") -> 
 def read_calls(
     text: MarkupReader, end: str, keys: tuple[str, ...], names: tuple[str, ...] = ("name",)
 ) -> Reading[tuple[ReadResult | None, str]]:
-    """Reads an array of calls, or a single one, that `end` may follow. If it is cut off, the complete calls count.
+    """Reads an array of calls, or a single one, optionally followed by `end`.
 
-    Returns the verdict and the text; the verdict is None if `end` came before the text was JSON.
+    Returns the result and the text; the result is None if `end` came before the text was JSON.
     """
     body, mark = yield from text.body(markers(end), closes=True)
     whole = is_json(body)
@@ -117,7 +108,7 @@ def read_calls(
 
 
 def _objects(text: str) -> Iterator[str]:
-    """The objects of a JSON array, each as its own text, as far as they are whole."""
+    """Yields the complete objects of a JSON array, each as text."""
     at = 1
     while True:
         at = _between(text, at)
@@ -131,7 +122,7 @@ def _objects(text: str) -> Iterator[str]:
 
 
 def _member(text: str, wanted: str) -> str:
-    """The text of one member of an object; of the last one, as everywhere, if there are several."""
+    """Returns the text of a member of an object; of the last one, if there are several."""
     found, at = "", _between(text, 1)
     while text[at] != "}":
         key, at = _decode(text, at)
@@ -152,7 +143,7 @@ def _value(text: str) -> Any:
 
 
 def _between(text: str, at: int) -> int:
-    """Returns the position of the next value in a JSON text."""
+    """Returns the position of the next value."""
     found = _SEPARATORS.match(text, at)
     return found.end() if found else at
 

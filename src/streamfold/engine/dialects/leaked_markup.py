@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from functools import cache
 
-# What stands behind `<`, for each form. Those that a dialect of the same name reads come first.
+# What follows `<`, by form. Forms with a dialect of the same name come first.
 _LEAKS = {
     "kimi": r"\|tool_calls?_section_begin\|>|\|tool_call_begin\|>",
     "deepseek": r"｜tool▁calls?▁begin｜>",
@@ -41,14 +41,14 @@ _LEAKS = {
     "minicpm5": r"""function name=["'][^"'>]++["'][^>]*+>\s*+(?:<param|</function>)""",
     "plamo": r"\|plamo:begin_tool_request",
 }
-# Calls in ordinary characters: what else they may be, only the dialect and the declared tools can tell.
+# Calls in ordinary characters, to be confirmed by the dialect and the declared tools.
 _BARE = {"minimax": "<invoke name="}
 _BARE_HEADS = {
     "llama3": r"""\s*+(?:\{\s*+"(?:name|parameters|arguments|type)"\s*+:|\[\s*+[\w.]++\s*+\()""",
     "required": r"\s*+\[\s*+\{",
     "named": r"\s*+\{",
 }
-# At the beginning of the text only, where no two of them can stand.
+# Only at the beginning of the text.
 _HEADS = {
     "phi4-mini": r"functools\s*+\[\s*+\{",
     "mistral-think": r"\[THINK\]",
@@ -63,10 +63,9 @@ _READERS = {"llama4": "llama3", "mistral-think": "mistral"} | dict.fromkeys(_UNR
 
 
 def leaked_markup(text: str, read: Collection[str] = ()) -> str | None:
-    """Which form of markup stands in a text; None if none does, or one that a dialect reads that did `read` it.
+    """Returns which form of markup a text contains, other than those of the dialects in `read`.
 
-    A sign, not a proof: somebody may have asked the model how tool calls are written. Most forms have the name of the
-    dialect that reads them (`reader_of` says which does), and some are read by none.
+    It is no proof: the text may be about tool calls.
 
     >>> leaked_markup('Sure. <tool_call>{"name": "search", "arguments": {}}</tool_call>')
     'hermes'
@@ -82,20 +81,19 @@ def leaked_markup(text: str, read: Collection[str] = ()) -> str | None:
 
 
 def bare_forms(text: str) -> list[str]:
-    """Returns the dialects that may read calls in a text without a mark of their own: JSON or Python, at its head."""
+    """Returns the dialects for calls without a marker: JSON or Python at the head of the text."""
     return [name for name, form in _BARE.items() if form in text] + [
         name for name, form in _BARE_HEADS.items() if re.match(form, text)
     ]
 
 
 def reader_of(name: str) -> str | None:
-    """Returns the dialect that reads a form of `leaked_markup`; None if none does."""
     return _READERS.get(name, name)
 
 
 @cache
 def _any_leak() -> re.Pattern[str]:
-    # Each alternative begins with a plain character: the search skips to one of the two.
+    # Each alternative begins with a plain character, so that the search can skip to it.
     return re.compile(rf"<(?:{_named(_LEAKS)})|\[(?P<mistral>TOOL_CALLS\])")
 
 

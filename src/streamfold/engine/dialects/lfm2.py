@@ -19,8 +19,6 @@ _END = TokenPattern(SPACES, literal(END))
 
 
 class LFM2(MarkupFormat):
-    """A list of calls, a single one, or an array of objects."""
-
     openers = interrupts = boundaries = (_BEGIN,)
     full = {_BEGIN: TokenPattern(SPACES, one_of((literal("[", "{"),), (_NAME, SPACES, literal("("))))}
 

@@ -17,10 +17,7 @@ _PYTHON_END = "<|python_end|>"
 
 
 class Llama3(MarkupFormat):
-    """Both forms, at the head of the message, or behind a tag anywhere.
-
-    Objects may follow an object, with a semicolon or white space between.
-    """
+    """Both forms, at the head of the message or behind a tag. Several objects may follow each other."""
 
     openers = _TAGS
     heads = ("{", "[")
@@ -52,7 +49,7 @@ class Llama3(MarkupFormat):
             return ReadResult.NOT_MINE
         value, closed = yield from text.value("".join(begun) + ":")
         if not closed:
-            # Servers write the name first; anything else that is cut off was an answer in JSON.
+            # Servers write the name first; other truncated text was an answer in JSON.
             return text.unfinished("a tool call") if key == '"name"' else ReadResult.PLAIN_TEXT
         try:
             entry = read_entry(value, ("parameters", "arguments"))

@@ -12,12 +12,10 @@ from .scanner import is_object
 
 
 class MarkupDialect:
-    """The dialect of one or several families: a filter for the deltas of one answer.
+    """The dialect of one or several formats.
 
-    Where the markers of calls are ordinary characters, reasoning that quotes a call is reasoning. But some models call
-    a tool and never close their reasoning: then the answer would be empty. So a call in reasoning that never ends, in
-    the text or in a field of its own, is handed out at the end of the input, if it is whole and its tool is declared.
-    It has been shown as reasoning by then.
+    Where markers are ordinary characters, reasoning that quotes a call is reasoning. But some models call a tool
+    without closing their reasoning. So a call in unclosed reasoning is delivered at the end, if complete and declared.
     """
 
     def __init__(self, families: Sequence[MarkupFormat], context: DialectContext) -> None:
@@ -25,7 +23,7 @@ class MarkupDialect:
         reasoning = inside or any(family.think for family in families)
         self._draft = context.draft
         self._text = MarkupReader(families, calls=on, reasoning=reasoning, inside=inside, draft=self._draft_in_text)
-        # Older servers leave a call that Kimi makes while it thinks in `reasoning_content`. The rest is reasoning.
+        # Older servers leave a call that Kimi makes while it thinks in `reasoning_content`.
         aloud = [family for family in families if family.interrupts]
         self._thoughts = MarkupReader(aloud, ReasoningDelta, calls=True, draft=context.draft) if on and aloud else None
         self._quiet = [family for family in families if family.openers and not family.interrupts] if on else []
@@ -34,7 +32,6 @@ class MarkupDialect:
         self._structured = False
 
     def feed(self, delta: Delta) -> Iterable[Delta]:
-        """Returns the deltas that are certain after this one. Text that may still become markup is held back."""
         if isinstance(delta, TextDelta) and delta.text:
             return self._text.feed(delta.text)
         if isinstance(delta, ReasoningDelta) and delta.text:
@@ -48,12 +45,11 @@ class MarkupDialect:
         return (delta,)
 
     def _draft_in_text(self, number: int, name: str, piece: str) -> None:
-        """Shows a piece of a call in the text, which is counted after those in the reasoning."""
+        """Drafts in text are numbered after those in reasoning."""
         if self._draft and not self._structured:
             self._draft(number + (len(self._thoughts.calls) if self._thoughts else 0), name, piece)
 
     def finish(self) -> Iterable[Delta]:
-        """Returns the text that was held back, warnings, and the calls."""
         lanes = [self._thoughts, self._text] if self._thoughts else [self._text]
         out = [delta for lane in lanes for delta in lane.finish()]
         out += [warning for lane in lanes for warning in lane.warnings]
@@ -67,7 +63,7 @@ class MarkupDialect:
         return [*out, *calls]
 
     def _late(self) -> list[ToolCallDelta]:
-        """Returns the calls in reasoning that never ended."""
+        """Returns the calls in unclosed reasoning."""
         if self._structured or not self._text.unclosed or not self._text.thought:
             return []
         reader = MarkupReader(self._quiet, calls=True)

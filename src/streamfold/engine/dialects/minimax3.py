@@ -24,7 +24,7 @@ _DEEPEST = 64  # elements in elements
 
 @dataclass(slots=True)
 class _Element:
-    """An element that is open: the text in it, and the children so far, as JSON."""
+    """An open element: its text, and its children as JSON."""
 
     name: str
     schema: Any
@@ -32,19 +32,17 @@ class _Element:
     children: list[tuple[str, str]] = field(default_factory=list)
 
     def closed_by(self, name: str) -> bool:
-        """Whether a closing tag with this name closes it. Text beside children does not belong there."""
+        """Returns whether a closing tag with this name closes it. Text beside children is ignored."""
         blank = self.name == "invoke" or not self.children or not "".join(self.text).strip()
         return name == self.name and blank
 
     def schema_of(self, name: str, root: Mapping[str, Any]) -> Any:
-        """The schema of a child."""
         types = declared_types(self.schema, root)
         if "array" in types or (not types and name == "item"):
             return items(self.schema, root)
         return member(self.schema, name, root)
 
     def value(self, root: Mapping[str, Any]) -> str:
-        """Its value as JSON."""
         types, text = declared_types(self.schema, root), "".join(self.text)
         is_list = "array" in types
         if not self.children:
@@ -56,7 +54,7 @@ class _Element:
         return self.object()
 
     def object(self) -> str:
-        """Its children as the members of an object; those with one name become a list."""
+        """Returns the children as an object; those with one name become a list."""
         found: dict[str, list[str]] = {}
         for name, value in self.children:
             found.setdefault(name, []).append(value)
@@ -64,7 +62,7 @@ class _Element:
 
 
 class MiniMax3(Sections):
-    """Calls in a section; behind each mark white space is allowed."""
+    """Calls in a section; white space may follow each marker."""
 
     call_begins = (_INVOKE,)
     section_ends = (_SECTION_END,)
@@ -97,7 +95,7 @@ class MiniMax3(Sections):
 
 
 def _arguments(text: MarkupReader, root: Mapping[str, Any]) -> Reading[tuple[str, str]]:
-    """The arguments as JSON, or as they were written if they are broken; and the tag that ended them."""
+    """Returns the arguments as JSON, or unchanged if they are broken; and the tag that ended them."""
     raw: list[str] = []
     stack = [_Element("invoke", root)]
 
@@ -129,7 +127,7 @@ def _arguments(text: MarkupReader, root: Mapping[str, Any]) -> Reading[tuple[str
 
 
 def _skip(text: MarkupReader, raw: list[str]) -> Reading[tuple[str, str]]:
-    """Reads on to the end of a broken call: its text, and the tag that ends it."""
+    """Reads to the end of a broken call. Returns its text, and the closing tag."""
     while (yield from text.until(_MARK, raw.append)):
         if end := (yield from text.match(_END)):
             return "".join(raw), end["tag"]

@@ -12,8 +12,6 @@ _CALL_ID, _ARGS = "[CALL_ID]", "[ARGS]"
 
 
 class Mistral(MarkupFormat):
-    """Both forms; the first character behind the marker says which."""
-
     openers = ("[TOOL_CALLS]",)
     think = {**THINK, "[THINK]": "[/THINK]"}  # Magistral, Ministral 3
 

@@ -18,7 +18,7 @@ _DEEPEST = 64  # brackets in brackets
 
 
 class InvalidLiteral(Exception):
-    """What has been read is no value."""
+    """The text is not a value."""
 
 
 class IncompleteLiteral(Exception):
@@ -26,18 +26,17 @@ class IncompleteLiteral(Exception):
 
 
 def _fail(text: Scanner) -> Exception:
-    """The reason why something that must come does not."""
     return IncompleteLiteral() if text.broke_off() else InvalidLiteral()
 
 
 def _next(text: Scanner, wanted: Markers) -> Reading[str]:
-    """The marker behind white space, "" if none stands there."""
+    """Returns the marker after white space, or ""."""
     yield from text.span(NOT_SPACE, drop)
     return (yield from text.expect(wanted))
 
 
 def _row(text: Scanner, closer: str, item: Callable[[], Reading[None]]) -> Reading[None]:
-    """Reads items with commas between them, and perhaps one behind the last, up to the bracket that closes them."""
+    """Reads comma-separated items up to the closing bracket. A trailing comma is allowed."""
     while not (yield from _next(text, markers(closer))):
         yield from item()
         mark = yield from _next(text, markers(",", closer))
@@ -48,10 +47,10 @@ def _row(text: Scanner, closer: str, item: Callable[[], Reading[None]]) -> Readi
 
 
 class GemmaNotation:
-    """Gemma's objects: strings between marks of their own or JSON's quotes, keys and simple values bare.
+    """Gemma's objects: strings between special markers or JSON's quotes, unquoted keys and simple values.
 
     Args:
-        quote: the mark round a string, in which nothing is escaped.
+        quote: the marker around a string without escapes.
         root: the schema of the arguments.
     """
 
@@ -62,7 +61,7 @@ class GemmaNotation:
         self._begins = markers(quote, '"', "{", "[")
 
     def value(self, text: Scanner, schema: Any, depth: int = 0) -> Reading[str]:
-        """Reads a value, and returns it as JSON. Raises Broken or IncompleteLiteral."""
+        """Reads a value and returns it as JSON. Raises InvalidLiteral or IncompleteLiteral."""
         mark = yield from _next(text, self._begins)
         if mark == "{":
             return (yield from self.object(text, schema, depth + 1))
@@ -130,13 +129,12 @@ class GemmaNotation:
 class Python:
     """Python's literals as models write them: JSON's words count too, and quotes in strings may not be escaped.
 
-    Chat templates print strings as they are, so models do not escape quotes either. A quote closes a string only where
-    something may follow one: `,`, `)`, `]`, `}` or `:`.
+    A quote closes a string only where `,`, `)`, `]`, `}` or `:` may follow.
     """
 
     @classmethod
     def calls(cls, text: Scanner, found: list[tuple[str, str]]) -> Reading[None]:
-        """Reads calls up to the bracket that closes their list: name and arguments, for each that is whole."""
+        """Reads calls up to the closing bracket of their list, and appends name and arguments of each complete one."""
 
         def item() -> Reading[None]:
             found.append((yield from cls.call(text)))
@@ -145,7 +143,7 @@ class Python:
 
     @classmethod
     def call(cls, text: Scanner) -> Reading[tuple[str, str]]:
-        """Reads a call with keywords and literals: the name, and the arguments as JSON."""
+        """Reads a call with keyword arguments. Returns the name, and the arguments as JSON."""
         arguments: dict[str, str] = {}
 
         def read() -> Reading[None]:
@@ -163,7 +161,7 @@ class Python:
 
     @classmethod
     def value(cls, text: Scanner, depth: int = 0) -> Reading[str]:
-        """Reads a value, and returns it as JSON. Raises Broken or IncompleteLiteral."""
+        """Reads a value and returns it as JSON. Raises InvalidLiteral or IncompleteLiteral."""
         mark = yield from _next(text, _PYTHON)
         if depth > _DEEPEST:
             raise InvalidLiteral
@@ -193,14 +191,12 @@ class Python:
 
 
 class _Literal(Scanner):
-    """A whole text that is one of Python's literals."""
-
     result = ""
 
     def read(self) -> Reading[None]:
         try:
             value = yield from Python.value(self)
-            # A comma has been put behind it: a quote closes a string only in front of something like it.
+            # The added comma lets a quote at the end close a string.
             if (yield from _next(self, markers(","))) and not (yield from self.span(NOT_SPACE, drop)):
                 self.result = value
         except (InvalidLiteral, IncompleteLiteral):
@@ -208,7 +204,7 @@ class _Literal(Scanner):
 
 
 def python_literal(text: str) -> str:
-    """A text that is one of Python's literals, as JSON; "" if it is anything else."""
+    """Returns a Python literal as JSON; "" if the text is anything else."""
     reader = _Literal()
     reader.push(text + ",")
     reader.end()
@@ -223,7 +219,6 @@ def _word(text: Scanner, stop: re.Pattern[str]) -> Reading[str]:
 
 
 def _simple(text: Scanner) -> Reading[str]:
-    """A number or a word."""
     word = yield from _word(text, _NO_SIMPLE)
     if text.at_end():
         raise IncompleteLiteral  # more of it might have come
@@ -237,7 +232,6 @@ def _simple(text: Scanner) -> Reading[str]:
 
 
 def _string(text: Scanner, quote: str) -> Reading[str]:
-    """The rest of a string."""
     pieces: list[str] = []
     marks = markers(quote, "\\")
     while mark := (yield from text.until(marks, pieces.append)):
@@ -252,7 +246,7 @@ def _string(text: Scanner, quote: str) -> Reading[str]:
 
 
 def _escaped(text: Scanner) -> Reading[str]:
-    """The character that an escape stands for. An unknown escape stays as it is, as in Python."""
+    """Returns the character of an escape. Unknown escapes stay, as in Python."""
     char = yield from text.take(1)
     size = _SIZES.get(char)
     if size is None:

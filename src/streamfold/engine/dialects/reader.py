@@ -43,7 +43,7 @@ THINK = {"<think>": "</think>", "◁think▷": "◁/think▷"}
 
 
 class ReadResult(Enum):
-    """The result of a family's attempt to read a structure."""
+    """The result of a format's attempt to read a structure."""
 
     CONSUMED = auto()  # it was structure
     PLAIN_TEXT = auto()  # it looked like a call, and is text, all of it
@@ -54,19 +54,19 @@ class MarkupFormat:
     """How the models of one family write calls.
 
     Attributes:
-        heads: markers that may begin something at the head of the message only.
-        openers: markers that may begin something anywhere in text.
-        followers: markers that mean something directly behind a call, or behind a frame.
+        heads: markers that may begin a structure only at the head of the message.
+        openers: markers that may begin a structure anywhere in text.
+        followers: markers with a meaning directly after a call or a frame.
         strays: markers that are removed from text.
-        frames: markers that are never text, whether calls are read or not.
+        frames: markers that are never text, even if calls aren't read.
         interrupts: openers and frames that also end reasoning.
-        boundaries: those of them that do so even if no calls are read.
-        full: what must follow an interrupt for that, if the marker alone is not enough.
+        boundaries: those that do so even if calls aren't read.
+        full: what must follow an interrupt, if the marker alone is not enough.
         think: the markers that open reasoning at the head, and those that close it.
-        closers: the markers that close reasoning that the prompt has opened; those in `think` if None.
-        prompted: openers that the model may still write after the prompt has opened reasoning, apart from `think`.
-        framing: whether the family is asked even if no calls are read.
-        tools: the schemas of the declared tools, by their names.
+        closers: the markers that close reasoning opened by the prompt; by default those in `think`.
+        prompted: further openers that the model may repeat after the prompt has opened reasoning.
+        framing: the format is tried even if calls aren't read.
+        tools: the schemas of the declared tools, by name.
     """
 
     heads: ClassVar[tuple[str, ...]] = ()
@@ -86,7 +86,7 @@ class MarkupFormat:
         self.tools = {tool.name: tool.parameters for tool in context.tools}
 
     def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
-        """Reads on behind one of the markers above. A family without any, such as `think`, is never asked."""
+        """Reads on after one of the markers above."""
         yield from ()
         return ReadResult.NOT_MINE
 
@@ -98,20 +98,18 @@ class ThinkTags(MarkupFormat):
 
 
 class MarkupReader(Scanner):
-    """One lane of one answer.
+    """Reads the markup in the text or in the reasoning of an answer.
 
     Args:
-        kind: what the lane carries, and what comes out of it if it is no markup.
-        calls: whether calls are read.
-        reasoning: whether reasoning markup is read.
-        inside: whether the lane begins inside reasoning.
+        kind: the delta of the input, and of output that isn't markup.
+        calls, reasoning: whether calls and reasoning markup are read.
+        inside: the input begins inside reasoning.
         draft: see `DialectContext`.
 
     Attributes:
-        calls: the calls so far.
-        warnings: what was odd about the markup.
-        behind: the frame that was read last, "" if there was none; a family may set it.
-        thought: the reasoning so far, if it has to be looked at once more in the end.
+        warnings: problems of the markup.
+        behind: the last frame, or ""; a format may set it.
+        thought: the reasoning so far, if it has to be read again at the end.
     """
 
     def __init__(
@@ -157,22 +155,18 @@ class MarkupReader(Scanner):
         self.thought: list[str] | None = None
 
     def feed(self, piece: str) -> list[Delta]:
-        """Returns the deltas that can be shown after this piece."""
         self.push(piece)
         return self._shown()
 
     def finish(self) -> list[Delta]:
-        """Returns what was held back."""
         self.end()
         if not self._structured and self._space:
             self._show("".join(self._space))
         self._space.clear()
         return self._shown()
 
-    # Methods for families.
-
     def call(self, name: str, arguments: str, call_id: str | None = None) -> ReadResult:
-        """Takes a call that has been read."""
+        """Adds a call."""
         if self._drafted <= len(self.calls):
             self.draft(name, arguments)
         made_id = join_surrogates(call_id) if call_id else None
@@ -182,41 +176,41 @@ class MarkupReader(Scanner):
         return ReadResult.CONSUMED
 
     def draft(self, name: str, piece: str) -> None:
-        """Shows the next piece of the arguments of a call that is being read. It may still turn out to be none."""
+        """Shows the next piece of the arguments of a call, which may still turn out to be text."""
         self._drafted = len(self.calls) + 1
         if self._on_draft:
             self._on_draft(len(self.calls), join_surrogates(name), piece)
 
     def event(self) -> None:
-        """A structure has been read, or has certainly begun: what was read of it is no text any more."""
+        """Marks that a structure was read or has certainly begun, so that the recorded text isn't text."""
         self._structured = self._fresh = True
         self._space.clear()
         self._tape = None
 
     def unfinished(self, what: str) -> ReadResult:
-        """The input has ended inside a structure: the rest of it is not shown."""
+        """Handles input that ended inside a structure: the rest is not shown."""
         self._at = len(self._window)
         self.warnings.append(Warn("unfinished_markup", f"the answer ended inside {what}"))
         self.event()
         return ReadResult.CONSUMED
 
     def think(self, *closers: str) -> ReadResult:
-        """Reasoning begins here, up to one of these markers."""
+        """Begins reasoning, up to one of these markers."""
         self._opened = self._inside = True
         self._closers = closers
         self.event()
         return ReadResult.CONSUMED
 
     def say_all(self) -> None:
-        """Shows all that has been read from the marker on as text."""
+        """Shows everything from the marker on as text."""
         self._say("".join(self._tape or ()))
 
     def broken(self, marker: str, end: str, name: str = "", header: str = "") -> Reading[ReadResult]:
-        """Reads a call that turned out to be broken once more, from its marker to its end.
+        """Reads a broken call again, from its marker to its end.
 
         Args:
-            name: the tool, if it is a declared one: then it counts as a call with an error. Else all of it is text.
-            header: what stands between the marker and the arguments.
+            name: a declared tool, whose call then has an error. Otherwise all of it is text.
+            header: the text between the marker and the arguments.
         """
         pieces = [self.again(marker)]
         if not (yield from self.until(markers(end), pieces.append)):
@@ -225,14 +219,11 @@ class MarkupReader(Scanner):
 
     @property
     def unclosed(self) -> bool:
-        """Whether the text has ended inside reasoning, or there was none at all: then reasoning in a field has not."""
+        """Whether the text ended inside reasoning, or was empty."""
         return self._inside or (self._head and not self._opened)
 
     def dropped(self, why: str) -> None:
-        """Drops a call, with a warning."""
         self.warnings.append(Warn("markup_dropped", why))
-
-    # The lane.
 
     def read(self) -> Reading[None]:
         while marker := (yield from self._reason() if self._inside else self._speak()):
@@ -252,7 +243,6 @@ class MarkupReader(Scanner):
         return (yield from self.until(self._wanted(), self._show))
 
     def _wanted(self) -> Markers:
-        """Returns the markers that count here."""
         wanted = self._openers
         if self._fresh:
             wanted += self._heads if self._head else ()
@@ -274,7 +264,7 @@ class MarkupReader(Scanner):
             yield from self._ask(marker)
 
     def _ask(self, marker: str) -> Reading[None]:
-        """Asks the families in turn what begins here."""
+        """Tries the formats in turn."""
         self._head = self._head and marker not in self._heads
         for family in self._families:
             if marker not in family.openers + family.heads + family.followers:
@@ -290,7 +280,7 @@ class MarkupReader(Scanner):
         self._say(marker)
 
     def _reason(self) -> Reading[str]:
-        """Gives reasoning up to the marker that ends it; "" at the end."""
+        """Shows reasoning up to the marker that ends it; "" at the end."""
         wanted = self._closers + self._interrupts
         if self._repeatable:
             yield from self.span(NOT_SPACE, self._think_aloud)
@@ -319,7 +309,7 @@ class MarkupReader(Scanner):
         self.behind = marker if marker in self._frames else ""
 
     def _begin(self) -> None:
-        """Text begins: the white space in front of it belongs to it."""
+        """Begins text, with the white space before it."""
         self._head = self._fresh = False
         if self._space:
             self._show("".join(self._space))
@@ -339,7 +329,7 @@ class MarkupReader(Scanner):
             self.thought.append(piece)
 
     def _shown(self) -> list[Delta]:
-        """Returns the deltas so far; neighbours of one kind are joined."""
+        """Returns the new deltas, with neighbours of one kind joined."""
         out, self._out = self._out, []
         if len(out) < 2:
             return [*out]

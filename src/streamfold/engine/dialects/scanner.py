@@ -32,7 +32,7 @@ NOT_SPACE = re.compile(r"\S")
 
 
 class Markers:
-    """Words that are looked for together."""
+    """Words that are searched for together."""
 
     def __init__(self, words: tuple[str, ...]) -> None:
         ordered = sorted(set(words), key=len, reverse=True)
@@ -44,7 +44,7 @@ class Markers:
         self.longest = max(map(len, words), default=1)
 
     def hold(self, text: str, at: int) -> int:
-        """Where the longest end of `text` begins that may still become a marker; the length of the text if none may."""
+        """Returns where the longest suffix of `text` begins that may become a marker, or the length of the text."""
         at = max(at, len(text) - self.longest + 1)
         while found := self.starts(text, at):
             if text[found.start() :] in self.beginnings:
@@ -55,15 +55,14 @@ class Markers:
 
 @lru_cache(256)
 def markers(*words: str) -> Markers:
-    """The same markers are asked for again and again; their patterns are made once."""
     return Markers(words)
 
 
 class Scanner(ABC):
-    """The questions that a reader can ask. Each is a generator that ends when it is answered.
+    """Base of readers, which are generators and pause when the text runs out.
 
     Attributes:
-        cut: whether the last question was answered by the end of the input in the middle of what may be a marker.
+        cut: the input ended inside what may have been a marker.
     """
 
     def __init__(self) -> None:
@@ -81,10 +80,10 @@ class Scanner(ABC):
 
     @abstractmethod
     def read(self) -> Reading[None]:
-        """The reader: goes through all of the text."""
+        """Reads all of the text."""
 
     def push(self, text: str) -> None:
-        """Takes the next piece of the text, and reads as far as it goes."""
+        """Adds text, and reads as far as possible."""
         if self._idle and not self._idle[0].starts(text):
             self._position += len(text)
             if self._tape is not None:
@@ -98,20 +97,18 @@ class Scanner(ABC):
         next(self._program, None)
 
     def end(self) -> None:
-        """Ends the text: reads the rest of it."""
         self._ended = True
         next(self._program, None)
 
     def at_end(self) -> bool:
-        """Whether all of the input has been read, and no more can come."""
         return self._ended and self._at >= len(self._window)
 
     def broke_off(self) -> bool:
-        """Whether the input has ended here, or in the middle of what may have been the wanted marker."""
+        """Returns whether the input ended here, or inside what may have been the wanted marker."""
         return self.cut or self.at_end()
 
     def until(self, wanted: Markers, sink: _Sink) -> Reading[str]:
-        """Gives everything in front of the next marker to `sink`; the marker, or "" at the end of the input."""
+        """Passes the text before the next marker to `sink`. Returns the marker, or "" at the end of the input."""
         while True:
             found = wanted.search(self._window, self._at)
             if found and (self._ended or not self._may_grow(wanted, found.start())):
@@ -132,7 +129,7 @@ class Scanner(ABC):
                 return ""
 
     def expect(self, wanted: Markers) -> Reading[str]:
-        """The marker that stands here; "" as soon as none does."""
+        """Returns the marker at this position; "" if there is none."""
         while True:
             may_grow = self._may_grow(wanted, self._at)
             if self._ended or not may_grow:
@@ -142,7 +139,7 @@ class Scanner(ABC):
             yield
 
     def match(self, shape: TokenPattern, *, take: bool = True) -> Reading[re.Match[str] | None]:
-        """What matches a shape here, which is read if `take` is set; None as soon as nothing can."""
+        """Matches a pattern here, and consumes the match if `take` is set; None if nothing can match."""
         while True:
             stop = self._at + shape.longest
             found = shape.match(self._window, self._at, stop)
@@ -155,13 +152,13 @@ class Scanner(ABC):
             yield
 
     def take(self, size: int) -> Reading[str]:
-        """The next characters: so many, or as many as there are."""
+        """Returns up to `size` characters."""
         while len(self._window) - self._at < size and not self._ended:
             yield
         return self._take(min(self._at + size, len(self._window)))
 
     def span(self, stop: re.Pattern[str], sink: _Sink) -> Reading[str]:
-        """Gives everything in front of a character to `sink`; the character, which stays, or "" at the end."""
+        """Passes the text before a character to `sink`. Returns the character, unconsumed, or "" at the end."""
         while True:
             found = stop.search(self._window, self._at)
             end = found.start() if found else len(self._window)
@@ -174,7 +171,7 @@ class Scanner(ABC):
             yield
 
     def value(self, begun: str = "", quotes: str = '"') -> Reading[tuple[str, bool]]:
-        """The text up to the bracket that closes the first one, and whether it came; `begun` has been read already."""
+        """Returns the text up to the bracket that closes the first one, and whether it was closed."""
         brackets = BracketTracker(quotes)
         brackets.skip(begun)
         pieces = [begun]
@@ -187,20 +184,17 @@ class Scanner(ABC):
             yield
 
     def body(self, ends: Markers, show: _Sink | None = None, *, closes: bool = False) -> Reading[tuple[str, str]]:
-        """The text of arguments and the marker that ends them, or "" at the end of the input.
+        """Returns the text of arguments and the marker that ends them, or "" at the end of the input.
 
-        `show` is given the pieces as they are read. It may be given more than the arguments, see below. If `closes` is
-        set, the bracket that closes them ends them as well, if they are JSON up to there; the marker is "" then too.
+        `show` gets the pieces as they are read, perhaps more than the arguments. With `closes`, the closing bracket of
+        JSON arguments ends them too, with the marker "".
 
-        A marker ends them if it stands outside of any JSON string. Inside a string it is data, unless the string turns
-        out never to end: if what then comes in front of the first marker outside is no JSON, the first marker that was
-        passed over inside the string is the end, and what follows it is read again. So a quoted marker does no harm,
-        and a string without its closing quote can't swallow the next call.
+        A marker inside a JSON string is data, unless the string never ends: if the text before the first marker outside
+        is not JSON, the first marker inside the string is the end, and the text after it is read again. So a quoted
+        marker is harmless, and an unclosed string can't swallow the next call.
 
-        The text that is read again may contain bodies with the same markers, and each of them would search to the end
-        of the text for its closing quote: quadratic. `_settled` prevents that. It holds where the first search stopped,
-        and every search that begins before it is inside the same string, so it would stop at the same place. It jumps
-        there at once; or, if what it has read so far can't be the beginning of JSON, it ends at once.
+        `_settled` keeps this linear: it is where the first search stopped. A search that begins before it is inside the
+        same string, so it jumps there at once.
         """
         pieces: list[str] = []
         first = yield from self.span(NOT_SPACE, pieces.append)
@@ -242,16 +236,12 @@ class Scanner(ABC):
         return "".join(pieces[:number]).strip(), end
 
     def stop(self, rest: str) -> None:
-        """Ends the question whose sink calls this. `rest`, the end of the piece that it was given, is put back."""
+        """Ends the `span` or `until` whose sink calls this. `rest` is put back."""
         self._answered = True
         self.unread(rest)
 
     def again(self, marker: str) -> str:
-        """Puts back all that has been read behind the marker that is being tried.
-
-        Puts back nothing and returns it where a text is made so that each part of it would be read again and again:
-        more than four times its length altogether.
-        """
+        """Puts back the text after the current marker, or returns it if that would become quadratic."""
         read = "".join(self._tape or ())[len(marker) :]
         self._read_again += len(read)
         if self._read_again > 4 * self._position + 10_000:
@@ -260,7 +250,7 @@ class Scanner(ABC):
         return ""
 
     def unread(self, text: str) -> None:
-        """Puts back what was read last, to be read again."""
+        """Puts back text."""
         self._position -= len(text)
         if self._tape is not None:
             tape = "".join(self._tape)
@@ -284,7 +274,7 @@ class Scanner(ABC):
         return answered
 
     def _may_be_json(self, begun: str, ahead: int) -> bool:
-        """Whether what has begun so could be JSON up to the marker that is `ahead` characters away, if one is there."""
+        """Returns whether `begun` could be JSON up to the marker `ahead` characters away, if there is one."""
         if self._at + ahead == len(self._window):
             return False
         size = 100
@@ -298,16 +288,16 @@ class Scanner(ABC):
         return True
 
     def _may_grow(self, wanted: Markers, at: int) -> bool:
-        """Whether all that follows `at` is the beginning of a marker, be it longer than one that stands there."""
+        """Returns whether all text from `at` is the beginning of a longer marker."""
         return self._window[at : at + wanted.longest] in wanted.beginnings
 
 
 def drop(_: str) -> None:
-    """The sink for what nobody wants."""
+    """Ignores the text."""
 
 
 def is_json(text: str) -> bool:
-    """Whether the text is a JSON value, by the strict rules, with any white space round it."""
+    """Returns whether the text is a JSON value, by the strict rules."""
     try:
         parse_object(text.strip())
     except ValueError:
@@ -316,7 +306,7 @@ def is_json(text: str) -> bool:
 
 
 def is_object(text: str) -> bool:
-    """Whether the text is a JSON object, by the strict rules, with any white space round it."""
+    """Returns whether the text is a JSON object, by the strict rules."""
     try:
         return isinstance(parse_object(text.strip()), dict)
     except ValueError:

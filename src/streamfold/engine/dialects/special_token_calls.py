@@ -19,7 +19,7 @@ from .text_sections import Sections
 
 
 class _Tokens(Sections):
-    """A family with tokens of its own."""
+    """A format with its own special tokens."""
 
     section_begin: ClassVar[tuple[str, ...]]
     call_end: ClassVar[str]
@@ -42,7 +42,7 @@ class _Tokens(Sections):
             tool = fence or self.name(header)[0]
             show = partial(text.draft, tool) if tool else None
             arguments, marker = yield from text.body(markers(*ends, "```") if fence else markers(*ends), show)
-            # The end of the input is as good as a token if nothing can be missing. The next call is not.
+            # The end of the input counts as the token if nothing can be missing.
             whole = is_object(arguments) if not marker else marker not in self.call_begins or is_json(arguments)
         if not marker and not whole:
             text.unfinished("a tool call")
@@ -56,9 +56,9 @@ class _Tokens(Sections):
 
 
 class Kimi(_Tokens):
-    """Kimi K2 to K2.7. The header is `functions.NAME:NUMBER`, and is the call's id as well."""
+    """Kimi K2 to K2.7. The header `functions.NAME:NUMBER` is also the id."""
 
-    # The spelling in the singular is vLLM's and some fine-tunes'.
+    # vLLM and some fine-tunes use the singular.
     section_begin = ("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>")
     section_ends = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
     call_begins = ("<|tool_call_begin|>",)
@@ -74,7 +74,7 @@ class Kimi(_Tokens):
         if base and colon and number.isdecimal():
             names = [base.removeprefix("functions."), base, base.rpartition(".")[2]]
             return next((name for name in names if name in self.tools), names[0].strip()), header
-        # The model has lost the name: it copies the ids of an odd history. A guess could run a tool it did not choose.
+        # The model copied the ids of an odd history instead of a name. A guess could run the wrong tool.
         for name in (header.removeprefix("functions."), header):
             if name in self.tools:
                 return name, None
@@ -101,7 +101,7 @@ class DeepSeek(_Tokens):
 
 
 def _fenced_name(text: MarkupReader) -> Reading[str]:
-    """Reads the name in front of a fence. Reads nothing and returns "" if it is missing (V3.1, a tool "function")."""
+    """Reads the name before a fence; "" if it is missing (V3.1, a tool "function")."""
     pieces: list[str] = []
     name: list[str] = []
     yield from text.span(NOT_SPACE, pieces.append)

@@ -13,12 +13,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class SpecialTokens:
-    """What may not be sent as it is.
-
-    Attributes:
-        text: tokens in what users and tools say.
-        history: tokens in earlier answers at which the chat template cuts or refuses a turn.
-    """
+    """Tokens to be escaped in text of users and tools, and in earlier answers (`history`)."""
 
     text: re.Pattern[str]
     history: re.Pattern[str] | None
@@ -26,12 +21,7 @@ class SpecialTokens:
 
 @dataclass(frozen=True, slots=True)
 class _Tokenizer:
-    """The special tokens of one family of tokenizers, as patterns.
-
-    Attributes:
-        text, history: as in `SpecialTokens`.
-        models: how the names of the models begin that have it.
-    """
+    """The special tokens of a family of tokenizers, as patterns; `models` are prefixes of model names."""
 
     text: str
     history: str = ""
@@ -47,8 +37,8 @@ _MINIMAX = (
     r"|<(?:fim_[a-z]{1,12}|reponame|filename|gh_stars|jupyter_[a-z_]{1,20})>"
 )
 
-# Read from the `added_tokens` of tokenizer_config.json (tokenizer.json, tekken.json, tiktoken's table in the Python
-# file) of the named repositories on huggingface.co, and from their chat templates.
+# From the `added_tokens` of tokenizer_config.json (tokenizer.json, tekken.json, tiktoken's table in the Python file) of
+# these repositories on huggingface.co, and from their chat templates.
 _TOKENIZERS: dict[str, _Tokenizer] = {
     # Qwen/Qwen3-8B, Qwen/Qwen3.5-35B-A3B; the models that others have trained with ChatML: NousResearch/Hermes-3
     "chatml": _Tokenizer(
@@ -147,7 +137,6 @@ _TOKENIZERS: dict[str, _Tokenizer] = {
         models=("granite",),
     ),
 }
-# Which of them the models behind a dialect have.
 _OF_DIALECTS = {"hermes": "chatml", "qwen3coder": "chatml", "dsml": "deepseek", "functiongemma": "gemma"}
 
 
@@ -155,7 +144,7 @@ def special_tokens(dialect: str | None, model: str | None = None) -> SpecialToke
     """Returns the special tokens of a dialect, or of several joined by `+`, and of a model; None if none are known.
 
     Args:
-        model: the name of the model where its server renders the chat template over what it is sent.
+        model: if its server renders the chat template.
 
     >>> tokens = special_tokens("kimi3")
     >>> bool(tokens and tokens.text.search("close with <|close|>"))
@@ -169,7 +158,7 @@ def special_tokens(dialect: str | None, model: str | None = None) -> SpecialToke
 
 
 def _of_model(model: str) -> str | None:
-    """Returns the tokenizer of a model by the longest beginning of its name that is known."""
+    """Returns the tokenizer with the longest matching prefix."""
     name = model.rpartition("/")[2].lower()
     found = [(len(start), key) for key, each in _TOKENIZERS.items() for start in each.models if name.startswith(start)]
     return max(found)[1] if found else None

@@ -17,13 +17,12 @@ from .scanner import Reading, drop, markers
 
 
 class Sections(MarkupFormat, ABC):
-    """A family whose calls stand in sections.
+    """A format whose calls are in sections.
 
     Attributes:
-        section_ends: the markers that end a section.
-        call_begins: the markers that begin a call.
-        opening: what must follow a marker for a section, if it alone is not enough.
-        divided: whether that belongs to the mark itself: cut in two, it is no mark.
+        section_ends, call_begins: markers.
+        opening: what must follow a marker of a section, if it alone is not enough.
+        divided: whether that is part of the marker.
     """
 
     section_ends: ClassVar[tuple[str, ...]] = ()
@@ -63,13 +62,12 @@ class Sections(MarkupFormat, ABC):
         return ReadResult.CONSUMED
 
     def mark(self, text: MarkupReader) -> Reading[str]:
-        """The next marker of a section, "" at the end of the input."""
+        """Returns the next marker of a section, "" at the end of the input."""
         return (yield from text.until(markers(*self.call_begins, *self.section_ends), drop))
 
     @abstractmethod
     def call(self, text: MarkupReader, marker: str, *, alone: bool) -> Reading[str | None]:
-        """Reads a call behind its first marker.
+        """Reads a call after its first marker.
 
-        Returns the marker that ended it; "" if the input did; None, and has read nothing that could not be put back,
-        if what follows the marker is no call.
+        Returns the marker that ended it; "" if the input did; None, with everything put back, if it is not a call.
         """

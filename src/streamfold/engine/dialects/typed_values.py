@@ -14,19 +14,18 @@ from .scanner import is_json
 
 
 def typed_json(text: str, schema: Any, root: Mapping[str, Any]) -> str:
-    """A value as JSON: the text itself if it is JSON of a declared type, else a string.
+    """Returns a value as JSON: the text itself if it is JSON of a declared type, else a string.
 
     Args:
-        schema: that of the value, None if there is none.
-        root: the schema that has the definitions which `schema` may refer to.
+        schema: of the value, None if there is none.
+        root: the schema with the definitions.
     """
     types = declared_types(schema, root)
     return json_string(text) if "string" in types else _of(types, text)
 
 
 def unquoted_json(text: str, schema: Any, root: Mapping[str, Any]) -> str:
-    """A value without quotes, where strings have them, as JSON: as `typed_json`, but what no type forbids may be
-    JSON."""
+    """Returns an unquoted value as JSON, like `typed_json`, but without a declared type it may be JSON."""
     types = declared_types(schema, root)
     return _of(types - {"string"}, text) if types else json_or_text(text)
 
@@ -43,33 +42,32 @@ def _of(types: set[str], text: str) -> str:
 
 
 def json_or_text(text: str) -> str:
-    """A value as JSON: the text itself if it is JSON, else a string."""
+    """Returns the text itself if it is JSON, else a string."""
     return text.strip() if is_json(text) else json_string(text)
 
 
 def json_string(text: str) -> str:
-    """A string as JSON."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def json_object(members: Iterable[tuple[str, str]]) -> str:
-    """An object as JSON, of keys and values that are JSON already."""
+    """Returns a JSON object from keys and JSON values."""
     return "{" + ", ".join(f"{json_string(key)}: {value}" for key, value in members) + "}"
 
 
 def member(schema: Any, key: str, root: Mapping[str, Any]) -> Any:
-    """The schema of a member of an object; None if there is none."""
+    """Returns the schema of a member; None if there is none."""
     properties = _plain(schema, root).get("properties")
     return properties.get(key) if isinstance(properties, Mapping) else None
 
 
 def items(schema: Any, root: Mapping[str, Any]) -> Any:
-    """The schema of the items of a list; None if there is none."""
+    """Returns the schema of the items; None if there is none."""
     return _plain(schema, root).get("items")
 
 
 def _plain(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Mapping[str, Any]:
-    """The schema itself, behind references and "or null"."""
+    """Resolves references and "or null"."""
     if not isinstance(schema, Mapping) or depth > 8:
         return {}
     if isinstance(schema.get("$ref"), str):
@@ -79,7 +77,7 @@ def _plain(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Mapping[str,
 
 
 def declared_types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
-    """The types that a schema allows; none if it does not say, or not in a way that is understood here."""
+    """Returns the types that a schema allows; none if that is unclear."""
     if not isinstance(schema, Mapping) or depth > 8:
         return set()
     declared = schema.get("type")

@@ -26,7 +26,7 @@ _KEY, _KEY_END, _VALUE, _VALUE_END = "<arg_key>", "</arg_key>", "<arg_value>", "
 
 class _Tagged(MarkupFormat):
     def arguments(self, name: str, values: Mapping[str, str], texts: Collection[str] = ()) -> str:
-        """The arguments as a JSON object. `texts` are the keys of those that are strings, whatever their type."""
+        """Returns the arguments as a JSON object. `texts` are the keys of values that are strings in any case."""
         schema = self.tools.get(name, {})
         return json_object(
             (key, json_string(text) if key in texts else self.value(text, member(schema, key, schema), schema))
@@ -34,12 +34,11 @@ class _Tagged(MarkupFormat):
         )
 
     def value(self, text: str, schema: object, root: Mapping[str, object]) -> str:
-        """One of them as JSON."""
         return typed_json(text, schema, root)
 
 
 class Qwen3Coder(_Tagged):
-    """Qwen3-Coder and Qwen3.5: `<function=NAME>` with `<parameter=KEY>` in it; the tag around it may be missing."""
+    """Qwen3-Coder and Qwen3.5: `<function=NAME>` with `<parameter=KEY>` in it; the outer tag may be missing."""
 
     begin: ClassVar[str] = _BEGIN
     end: ClassVar[str] = _END
@@ -47,7 +46,7 @@ class Qwen3Coder(_Tagged):
     followers = (_END,)
 
     def unwrapped(self, text: str) -> str:
-        """Returns a value without the line feeds that its template prints before and behind it."""
+        """Removes the line feeds that the template prints around a value."""
         return text.removeprefix("\n").removesuffix("\n")
 
     def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
@@ -85,11 +84,11 @@ class Qwen3Coder(_Tagged):
 
 
 class Seed(Qwen3Coder):
-    """Seed-OSS: Qwen3-Coder's tags within one of its own. Its template prints lists and objects as Python does.
+    """Seed-OSS: Qwen3-Coder's tags within its own. The template prints lists and objects as Python does.
 
-    Its template prints nothing between a tag and a value. Some models put a line feed on either side, as Qwen's do:
-    that pair is not part of the value, a single one is. Doubao Seed 2 writes the same with attributes,
-    `<function name="NAME"><parameter name="KEY" string="true">` (https://github.com/sipeed/picoclaw/issues/3153).
+    Some models put a line feed on both sides of a value, as Qwen's do: that pair is removed, a single one is not.
+    Doubao Seed 2 writes attributes, `<function name="NAME"><parameter name="KEY" string="true">`
+    (https://github.com/sipeed/picoclaw/issues/3153).
     """
 
     begin, end = "<seed:tool_call>", "</seed:tool_call>"
@@ -159,7 +158,7 @@ _BRACKET = re.compile(r"[<>\n]")
 
 
 def _header(text: MarkupReader, tag: str) -> Reading[tuple[str, bool]]:
-    """Returns the name in a tag, or "" if there is none, and whether the tag says that the value is a string."""
+    """Returns the name in a tag, or "", and whether the tag declares a string."""
     if tag not in (_FUNCTION_NAMED, _PARAMETER_NAMED):
         return (yield from _up_to_bracket(text)), False
     found = yield from text.match(_ATTRIBUTES)
@@ -169,7 +168,7 @@ def _header(text: MarkupReader, tag: str) -> Reading[tuple[str, bool]]:
 
 
 def _up_to_bracket(text: MarkupReader) -> Reading[str]:
-    """A name and the bracket behind it; "" if there is no name, or no bracket."""
+    """Returns the name before a bracket; "" if either is missing."""
     pieces: list[str] = []
     yield from text.span(_BRACKET, pieces.append)
     return "".join(pieces).strip() if (yield from text.expect(markers(">"))) else ""

@@ -26,14 +26,12 @@ class _Tags(Sections):
     """The grammar.
 
     Attributes:
-        header: what follows the marker that begins a call.
-        call_ends: the markers that end a call.
-        keys: the markers that begin an argument, with those that end it.
-        key: what follows the former.
+        header: what follows the marker of a call.
+        keys: the markers of an argument, with those that end it; `key` follows the former.
         value_ends: further markers that end an argument.
-        wholes: those of the keys whose value is the arguments as a whole.
-        bodies: whether a JSON object may stand in place of the arguments.
-        declared_alone: whether a call outside of a section counts only if its tool is declared.
+        wholes: those of the keys whose value is the complete arguments.
+        bodies: a JSON object may replace the arguments.
+        declared_alone: a call outside of a section counts only if its tool is declared.
     """
 
     header: ClassVar[TokenPattern]
@@ -46,12 +44,12 @@ class _Tags(Sections):
     declared_alone: ClassVar[bool] = False
 
     def name(self, header: re.Match[str]) -> str:
-        """The name of the tool, "" if it is missing."""
+        """Returns the name of the tool, "" if it is missing."""
         return attribute(header)
 
     @abstractmethod
     def value(self, text: str, key: re.Match[str], schema: Mapping[str, Any]) -> tuple[str | None, str]:
-        """The name of an argument, None if it is missing, and its value as JSON."""
+        """Returns the name of an argument, None if it is missing, and its value as JSON."""
 
     def call(self, text: MarkupReader, marker: str, *, alone: bool) -> Reading[str | None]:
         header = yield from text.match(self.header)
@@ -79,7 +77,7 @@ class _Tags(Sections):
         return end
 
     def _arguments(self, text: MarkupReader, schema: Mapping[str, Any]) -> Reading[tuple[str | None, str]]:
-        """The arguments as JSON, None if one can't be read; and the marker that ended the call."""
+        """Returns the arguments as JSON, None if one can't be read; and the marker that ended the call."""
         inside = markers(*self.keys, *self.call_ends, *self.section_ends, *self.call_begins)
         values: dict[str | None, str] = {}
         body, readable = "", True
@@ -105,7 +103,6 @@ class _Tags(Sections):
 
 
 def attribute(header: re.Match[str]) -> str:
-    """The attribute in a header, whatever quotes it has."""
     found = header.groupdict()
     return next(
         (found[name] for name in ("double", "single", "bare", "name") if found.get(name) is not None), ""
@@ -125,12 +122,12 @@ _SECTIONS = ("function_calls", "tool_calls", " calls", "calls", "toolcalls", "to
 
 
 def _dsml(*tags: str) -> tuple[str, ...]:
-    """Tags of DSML, each with and without the blank that V4.1 puts in front of its name."""
+    """DSML tags, with and without the blank that V4.1 adds."""
     return tuple(tag.replace("@", _DSML_MARK + blank) for tag in tags for blank in ("", " "))
 
 
 class DSML(_Tags):
-    """DeepSeek V3.2, V4 and V4.1. The last puts a blank in front of each tag's name."""
+    """DeepSeek V3.2, V4 and V4.1."""
 
     section_begins = tuple(f"<{_DSML_MARK}{word}>" for word in _SECTIONS)
     section_ends = tuple(f"</{_DSML_MARK}{word}>" for word in _SECTIONS)
@@ -161,7 +158,7 @@ def _closed(tag: str) -> str:
 
 
 class Kimi3(_Tags):
-    """Kimi K3. Reasoning and the answer stand in channels of their own, whose marks are never text."""
+    """Kimi K3. Reasoning and the answer are in channels, whose markers are never text."""
 
     section_begins = (f"{_OPEN}tools{_SEP}",)
     section_ends = (_closed("tools"), _closed("message"))
@@ -189,7 +186,7 @@ class Kimi3(_Tags):
 
 
 def _attributes(header: re.Match[str]) -> dict[str, str]:
-    """The attributes in a header. Nothing else is escaped in this language."""
+    """Returns the attributes in a header, which has no other escapes."""
     found = _ATTRIBUTE.findall(header["attributes"] or "")
     return {key: (long or short).replace("&quot;", '"').replace("&amp;", "&") for key, long, short in found}
 
@@ -200,7 +197,7 @@ _SECTION, _INVOKE, _PARAMETER, _INVOKE_END = "<minimax:tool_call>", "<invoke nam
 
 
 class MiniMax(_Tags):
-    """MiniMax M2. Its tags are ordinary characters, so a section is one only in front of a call."""
+    """MiniMax M2. Its tags are ordinary characters, so a section must be followed by a call."""
 
     section_ends = ("</minimax:tool_call>",)
     call_begins = (_INVOKE,)
