@@ -1,5 +1,5 @@
 """Nothing is lost and nothing is invented, however a server numbers its fragments and however the network cuts the
-bytes. 275 answers (53 recorded from running servers, 81 written from documentation, 141 made up to show one behaviour)
+bytes. The answers (recorded from running servers, written from documentation, made up to show one behaviour)
 are tested whole, byte by byte and in random pieces.
 """
 

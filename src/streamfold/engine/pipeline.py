@@ -28,7 +28,7 @@ from ..deltas import (
 from ..errors import ProtocolError
 from ..types import ChunkDetails, ExtraPart, Limits, StreamChunk, ToolCallDelta, Usage, live_part
 from .accumulator import PartialCalls, StreamAccumulator, TextBuffer
-from .deduplication import EventDeduplicator, TextDeduplicator
+from .deduplication import EventDeduplicator, PartedDelta, TextDeduplicator
 from .dialects import Dialect, DialectContext, leak_warning
 
 _TEXTS = frozenset({TextDelta, ReasoningDelta, RefusalDelta})
@@ -184,8 +184,10 @@ class Pipeline:
             shown: list[StreamChunk] = []
             self._filter(text, shown)
             for chunk in shown:
-                if not chunk.silent and isinstance(text, TextDelta | ReasoningDelta):
-                    chunk.details = ChunkDetails(chunk.preceding_calls, chunk.marks, part=text.part)
+                if (chunk.refusal or not chunk.silent) and isinstance(text, PartedDelta):
+                    chunk.details = ChunkDetails(
+                        chunk.preceding_calls, chunk.marks, part=text.part, refusal=chunk.refusal
+                    )
             chunks += shown
 
     def _open_block(self, block: Block, data: str, chunks: list[StreamChunk]) -> None:
