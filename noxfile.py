@@ -559,9 +559,10 @@ def options(session: nox.Session) -> None:
 
 @nox.session(python=VERSIONS[0])
 def picture(session: nox.Session) -> None:
-    """Draws the moving picture of the documentation's first page."""
+    """Draws the moving picture of the documentation's first page, and the architecture from the imports."""
     session.install("-e", ".[testing]")
     session.run("python", "tools/stream_picture.py")
+    session.run("python", "tools/architecture_picture.py")
 
 
 @nox.session(python=VERSIONS[0])

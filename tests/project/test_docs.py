@@ -138,6 +138,23 @@ def test_the_moving_picture_is_up_to_date() -> None:
     assert [words for words in ("search_flights", "Tromsø") if words not in module.picture()] == []
 
 
+def test_the_picture_of_the_architecture_is_up_to_date() -> None:
+    """It is drawn from the imports, and has every layer and every package."""
+    module = loaded("tools/architecture_picture.py")
+    assert module.picture() == (DOCS / "assets" / "architecture.svg").read_text("utf-8"), "run `nox -s picture`"
+    assert [name for name in ("engine", "adapters", "streamfold_gateway") if f">{name}<" not in module.picture()] == []
+
+
+def test_the_paths_of_the_architecture_page_are_there() -> None:
+    """Whoever wants to change something opens a file that exists."""
+    page = (DOCS / "architecture.md").read_text("utf-8")
+    source = ROOT / "src" / "streamfold"
+    named = [name for name in re.findall(r"`([\w/]+\.(?:py|toml|md))`", page) if "NAME" not in name and "API" not in name]
+    assert len(named) > 20
+    folders = (ROOT, source, ROOT / "packages" / "gateway" / "src" / "streamfold_gateway", source / "adapters" / "chat")
+    assert [name for name in named if not any((folder / name).exists() for folder in folders)] == []
+
+
 def test_the_site_as_text(hooks: Any, tmp_path: Path) -> None:
     """For language models: a list of the pages, and one text with all of them, without the notes of our tests."""
     nav = [{"Home": "index.md"}, {"Guides": [{"Tools": "guides/tools.md"}]}]
