@@ -25,7 +25,7 @@ from streamfold.deltas import (
     Warn,
 )
 from streamfold.engine.accumulator import StreamAccumulator
-from streamfold.types.replies import ReplyWarning
+from streamfold.types.warnings import ReplyWarning
 from tables import each_row
 
 A_CALL = ToolCallDelta(0, "a", "f", '{"x":1}')

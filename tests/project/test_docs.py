@@ -149,7 +149,9 @@ def test_the_paths_of_the_architecture_page_are_there() -> None:
     """Whoever wants to change something opens a file that exists."""
     page = (DOCS / "architecture.md").read_text("utf-8")
     source = ROOT / "src" / "streamfold"
-    named = [name for name in re.findall(r"`([\w/]+\.(?:py|toml|md))`", page) if "NAME" not in name and "API" not in name]
+    named = [
+        name for name in re.findall(r"`([\w/]+\.(?:py|toml|md))`", page) if "NAME" not in name and "API" not in name
+    ]
     assert len(named) > 20
     folders = (ROOT, source, ROOT / "packages" / "gateway" / "src" / "streamfold_gateway", source / "adapters" / "chat")
     assert [name for name in named if not any((folder / name).exists() for folder in folders)] == []

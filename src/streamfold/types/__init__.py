@@ -53,17 +53,7 @@ from .messages import (
     user,
 )
 from .rate_limit import RateLimit, RateLimitResource, RateLimitWindow
-from .replies import (
-    Attempt,
-    FinishReason,
-    InvalidReplyError,
-    Pricing,
-    Reply,
-    ReplyWarning,
-    Timing,
-    WarningCode,
-    total_cost,
-)
+from .replies import Attempt, FinishReason, InvalidReplyError, Pricing, Reply, Timing, total_cost
 from .tool_calls import KINDS, CallKind, InvalidToolArgumentsError, PartialToolCall, PartialUpdate, ToolCall
 from .tools import (
     AllowedTools,
@@ -81,6 +71,7 @@ from .tools import (
     tool,
 )
 from .usage import Usage
+from .warnings import ReplyWarning, WarningCode
 
 if TYPE_CHECKING:
     from ..answers import BackendInfo, ChatParams, ChunkSource, DirectModel, ModelInfo, Partial, Watcher
