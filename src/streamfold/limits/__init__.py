@@ -22,8 +22,8 @@ from .rate_limiter import (
     open_limit_store,
     provider_limiter,
 )
-from .sessions import SharedLimitStore
 from .sqlite import SQLiteLimitStore
+from .store_session import SharedLimitStore
 from .stores import LimitStore, MemoryLimitStore, check_number
 from .valkey import ValkeyLimitStore
 

@@ -5,6 +5,7 @@ Provisional: a minor version may change or remove a name without a deprecation.
 
 from ..public_names import set_public_module
 from ..urls import is_loopback
+from .backoff import Backoff, retry_delay
 from .cloud_auth import SIGNERS, Signer, make_signer
 from .compression import body_codings, unpacked_pieces
 from .error_redaction import clear_frames, redact_error, scrubs_traceback
@@ -21,7 +22,6 @@ from .redaction import (
     secrets_in_json,
     secrets_in_url,
 )
-from .retries import Backoff, retry_delay
 from .timeouts import Interrupted, StreamTimeouts, event_loop, run_within
 from .transport import Exchange, HTTPRequest
 

@@ -32,7 +32,7 @@ from ..types import Limits, RateLimit, Reply, ReplyWarning, Timeouts
 from ..urls import shown_url
 from .cloud_auth import Signature, Signer, may_be_expired
 from .compression import body_codings, unpacked, unrequested_codings
-from .connect_cleanup import ConnectCleanup
+from .connection_cleanup import ConnectCleanup
 from .connection_reuse import end_unless_silent
 from .error_redaction import clear_frames
 from .rate_limit_headers import read_rate_limit, read_retry_after

@@ -2,7 +2,7 @@
 
 from ..public_names import set_public_module
 from ..types import as_tool, as_tools
-from .abandoned import ABANDONED, AbandonedCalls
+from .abandoned_calls import ABANDONED, AbandonedCalls
 from .approvals import Approve, PendingCall
 from .journal import CallInDoubtError, CallJournal, FileJournal, StoreJournal
 from .run_state import RunOptions, RunState, read_state

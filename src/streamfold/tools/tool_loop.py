@@ -30,7 +30,7 @@ from ..types import (
     as_tools,
     total_cost,
 )
-from .abandoned import AbandonedCalls
+from .abandoned_calls import AbandonedCalls
 from .approvals import PendingCall, TurnCalls, checked_approve, decide, needs_approval, take_open_calls
 from .journal import (
     NOT_RUN,
