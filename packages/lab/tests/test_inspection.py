@@ -435,6 +435,16 @@ def compared(a: Iterable[bytes], b: Iterable[bytes], **options: Any) -> Any:
     )
 
 
+def test_items_of_a_whole_response_as_json():
+    """The server's list of items has the facts of each one, with their kinds."""
+    call = {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{}", "status": "completed"}
+    response = {"id": "r", "object": "response", "status": "completed", "output": [call]}
+    event = f"data: {json.dumps({'type': 'response.completed', 'response': response})}\n\n".encode()
+    found = json.loads(json.dumps(to_dict(inspect_stream(event, adapter="responses"))))
+    (items,) = [delta["items"] for delta in found["events"][0]["deltas"] if delta["kind"] == "items"]
+    assert [(fact["kind"], fact.get("name")) for fact in items[0]] == [("call", "f"), ("extra", "output")]
+
+
 def test_the_same_answer_in_other_pieces():
     """How an answer was cut into events is no part of it."""
     made = compared([text("Hello "), text("you"), fin("stop")], [text("Hello you"), fin("stop")])

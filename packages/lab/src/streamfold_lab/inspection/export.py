@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from streamfold.deltas import Delta
+from streamfold.deltas import Delta, ItemSummary
 
 from .compare import Comparison
 from .sentences import delta_kind
@@ -48,6 +48,8 @@ def _event(position: int, event: Event) -> dict[str, Any]:
 
 
 def _delta(delta: Delta) -> dict[str, Any]:
+    if isinstance(delta, ItemSummary):
+        return {"kind": delta_kind(delta), "items": [[_delta(fact) for fact in item] for item in delta.items]}
     members = _plain(delta)
     members.pop("body", None)  # of a failure: `raw` and `data` have it
     return {"kind": delta_kind(delta), **members}
