@@ -340,5 +340,6 @@ def test_what_tests_share_is_in_no_test(file: str) -> None:
 
 def test_names_of_test_files_are_unique() -> None:
     """pytest imports them by their names alone."""
-    names = Counter(path.name for path in TESTS.rglob("test_*.py"))
+    packages = TESTS.parent.glob("packages/*/tests/**/test_*.py")
+    names = Counter(path.name for path in [*TESTS.rglob("test_*.py"), *packages])
     assert [name for name, count in names.items() if count > 1] == []

@@ -156,7 +156,7 @@ async def test_the_oracle_misses_no_text_that_is_taken_out_of_a_sent_body(name: 
     async with provider_of(row, transport) as provider:
         await provider.chat(await messages_of(conversation), tools_of(conversation), stream=False)
     body = dict(transport.received[-1][0])
-    assert findings(conversation, row.wire, body) == []
+    assert findings(conversation, row.api, body) == []
     marks = set(MARK.findall(json.dumps(body)))
     assert len(marks) > 15
-    assert [mark for mark in marks if not findings(conversation, row.wire, _without(body, mark))] == []
+    assert [mark for mark in marks if not findings(conversation, row.api, _without(body, mark))] == []

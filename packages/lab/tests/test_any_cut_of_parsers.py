@@ -170,13 +170,13 @@ def test_the_command(texts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """0: nothing differs; 3: something does, and the report is written; 2: a mistake."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     run = ["lab", "any-cut", "--vectors", texts, "--cut-tokens"]
-    done = CliRunner().invoke(app, [*run, "test_any_cut:Careful"])
+    done = CliRunner().invoke(app, [*run, "test_any_cut_of_parsers:Careful"])
     assert done.exit_code == 0, done.output
     report = tmp_path / "report.md"
-    done = CliRunner().invoke(app, [*run, "test_any_cut:Hasty", "--report", str(report)])
+    done = CliRunner().invoke(app, [*run, "test_any_cut_of_parsers:Hasty", "--report", str(report)])
     assert done.exit_code == 3
-    assert report.read_text("utf-8").startswith("# test_any_cut:Hasty")
-    assert CliRunner().invoke(app, ["lab", "any-cut", "test_any_cut:Hasty"]).exit_code == 2
+    assert report.read_text("utf-8").startswith("# test_any_cut_of_parsers:Hasty")
+    assert CliRunner().invoke(app, ["lab", "any-cut", "test_any_cut_of_parsers:Hasty"]).exit_code == 2
 
 
 @pytest.mark.slow
@@ -184,7 +184,7 @@ def test_the_pytest_plugin(texts: str, tmp_path: Path) -> None:
     """A suite with a test for each text, and a fixture for one's own tests."""
     tests = tmp_path / "test_mine.py"
     tests.write_text(
-        "from test_any_cut import Careful, Hasty\n"
+        "from test_any_cut_of_parsers import Careful, Hasty\n"
         f"def test_right(assert_any_cut): assert_any_cut(Careful, {texts!r}, cut_tokens=True)\n"
         f"def test_wrong(assert_any_cut): assert_any_cut(Hasty, {texts!r}, cut_tokens=True)\n",
         "utf-8",
@@ -195,7 +195,13 @@ def test_the_pytest_plugin(texts: str, tmp_path: Path) -> None:
         [*words, str(tests)], cwd=tmp_path, capture_output=True, text=True, env={**os.environ, **folder}
     )
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
-    suite = [*words, "--pyargs", "streamfold_lab.any_cut.suite", "--streamfold-parser", "test_any_cut:Careful"]
+    suite = [
+        *words,
+        "--pyargs",
+        "streamfold_lab.any_cut.suite",
+        "--streamfold-parser",
+        "test_any_cut_of_parsers:Careful",
+    ]
     done = subprocess.run(
         [*suite, "--streamfold-vectors", texts],
         cwd=tmp_path,
