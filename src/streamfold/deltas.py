@@ -1,8 +1,7 @@
-"""One fact per object: adapters turn events into deltas, and the engine works on deltas only.
+"""What an event says, one fact per object: the interface between adapters and engine.
 
-An event becomes as many deltas as it holds facts, in the order reasoning, text, calls, usage, finish; none is dropped,
-and none is put together before `tool_call_assembly.py` and `accumulator.py` do it. Values are immutable by convention;
-they are made once per token, and a frozen dataclass would take three times as long to make.
+The order of an event's deltas is reasoning, text, calls, usage, finish. Values are immutable by convention; a frozen
+dataclass would take three times as long to make.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class TextDelta(PicklableSlots):
 
 @dataclass(slots=True)
 class ReasoningDelta(PicklableSlots):
-    """Reasoning text. `""` is a fact of its own: the model reasoned, and the server does not show what."""
+    """Reasoning text. `""` means that the model reasoned and the text isn't shown."""
 
     text: str
     part: PartRef | None = None
@@ -35,7 +34,7 @@ class ReasoningDelta(PicklableSlots):
 
 @dataclass(slots=True)
 class RefusalDelta(PicklableSlots):
-    """Text by which the model declines, on the APIs that keep it apart."""
+    """A refusal, on APIs that separate it from text."""
 
     text: str
     part: PartRef | None = None
@@ -44,14 +43,14 @@ class RefusalDelta(PicklableSlots):
 
 @dataclass(slots=True)
 class CallSummary(PicklableSlots):
-    """All calls of the answer, as the server repeats them at its end. Each is whole."""
+    """The final list of calls. Each is whole."""
 
     calls: list[ToolCallDelta]
 
 
 @dataclass(slots=True)
 class ItemSummary(PicklableSlots):
-    """All items of the answer, as the server repeats them at its end: the facts of each one."""
+    """The final list of items, as the facts of each."""
 
     items: list[list[Delta]]
 
@@ -61,17 +60,16 @@ BlockKind: TypeAlias = Literal["text", "reasoning", "call", "other"]
 
 @dataclass(slots=True)
 class Block(PicklableSlots):
-    """A block of the message begins, on APIs whose messages are lists of blocks. `engine/blocks.py` keeps them.
+    """A content block begins.
 
     Attributes:
-        index: the server's key for the block, if it sent a usable one.
-        kind: what the block is to the reader: visible text, reasoning, a call, or nothing that is shown.
-        value: the block as it came; what goes back into the history is made of it.
-        member: the member whose text the reader is shown.
-        call: the call that the block is; its arguments count only if no piece brings others.
-        write: puts a call that was handed out into a copy of the block, for the history.
-        held: the call is known to be the client's only when the message has ended: see `RanOnServer`.
-        whole: nothing more of it comes, so that no `BlockEnd` follows.
+        index: the server's key for the block, if usable.
+        value: the block as sent; the history gets a version of it.
+        member: the member with the visible text.
+        call: the call of the block; its arguments count only if no piece brings others.
+        write: puts a delivered call into a copy of the block, for the history.
+        held: whether the call is the client's is known only at the end: see `RanOnServer`.
+        whole: the block is complete, and no `BlockEnd` follows.
     """
 
     index: int | None
@@ -90,11 +88,10 @@ class BlockPiece(PicklableSlots):
 
     Attributes:
         index: the key of the block; None: the block that was opened last.
-        kind: the kind of block that takes such a piece. A piece that does not fit its block is ignored.
-        member: the member of the block that grows.
-        how: "append" text to it, "json" to append to the JSON text of its value, "path" to put in a `PathValue`, "add"
-            an entry to its list, or "set" it.
-        opens: the block to open where none is open that takes the piece.
+        kind: the kind of block that takes the piece. It is ignored for another block.
+        how: "append" to its text, "json" to the JSON text of its value, "path" for a `PathValue`, "add" to a
+            list, or "set".
+        opens: the block to open if no open one takes the piece.
     """
 
     index: int | None
@@ -107,12 +104,7 @@ class BlockPiece(PicklableSlots):
 
 @dataclass(slots=True)
 class BlockEnd(PicklableSlots):
-    """A block is complete.
-
-    Attributes:
-        index: the key of the block; None: the block that was opened last.
-        call: it is that of a call; without an index, of the call that is under way.
-    """
+    """A block is complete; without an index, the last one, or the open call (`call`)."""
 
     index: int | None
     call: bool = False
@@ -120,11 +112,7 @@ class BlockEnd(PicklableSlots):
 
 @dataclass(slots=True)
 class RanOnServer(PicklableSlots):
-    """The server ran a call itself and shows the result: the newest such call without one is not the client's.
-
-    Attributes:
-        id, name: of the call; the id counts where there is one.
-    """
+    """The server ran a call itself: the newest one with this id, or without an id, this name."""
 
     id: str | None
     name: str | None
@@ -132,19 +120,18 @@ class RanOnServer(PicklableSlots):
 
 @dataclass(slots=True)
 class MessageStart(PicklableSlots):
-    """The message begins, on APIs that say so. First of its event's deltas: a message may begin only once."""
+    """A message begins. First of its event's deltas; allowed once."""
 
     id: str | None
 
 
 @dataclass(slots=True)
 class UsageUpdate(PicklableSlots):
-    """Members of the usage object, where the server sends it in installments: each replaces what was sent before.
+    """Members of the usage object, each of which replaces its earlier value. Null replaces nothing.
 
     Attributes:
-        members: as sent. Null replaces nothing.
-        read: makes a `Usage` of all members that have come. It is called only when somebody wants to know.
-        whole: these are all members, and replace all that was sent before.
+        read: makes a `Usage` of all members, when it is needed.
+        whole: replaces all earlier members.
     """
 
     members: Mapping[str, Any]
@@ -154,14 +141,14 @@ class UsageUpdate(PicklableSlots):
 
 @dataclass(slots=True)
 class ServedBy(PicklableSlots):
-    """The model that goes on with the answer: the server has replaced the one that began it."""
+    """The server continues the answer with another model."""
 
     model: str
 
 
 @dataclass(slots=True)
 class ToolRequests(PicklableSlots):
-    """How many requests a tool of the provider has made, as the server counts them. A later number replaces it."""
+    """The server's count of requests of its tool. A later number replaces it."""
 
     kind: str
     number: int
@@ -169,7 +156,7 @@ class ToolRequests(PicklableSlots):
 
 @dataclass(slots=True)
 class Sequence(PicklableSlots):
-    """The number of the event, on the wire that numbers them, or None if it has none. First of the event's deltas."""
+    """The event's sequence number, or None. Only the Responses API sends one. First of the event's deltas."""
 
     number: int | None
 
@@ -193,7 +180,7 @@ class Warn(PicklableSlots):
 
 @dataclass(slots=True)
 class Failure(PicklableSlots):
-    """The server reports an error. `reason`: by a finish reason, so that it takes the place of an earlier one."""
+    """The server reports an error. `reason`: as a finish reason, which replaces an earlier one."""
 
     info: ErrorInfo
     body: Any = None
@@ -201,16 +188,13 @@ class Failure(PicklableSlots):
 
 
 def unknown_finish(raw: str) -> Warn:
-    """Returns the warning for a finish reason that is in no table."""
+    """Returns the warning for an unknown finish reason."""
     return Warn("unknown_finish_reason", f"nobody knows what the finish reason {raw!r} says of the answer")
 
 
 @dataclass(slots=True)
 class Finish(PicklableSlots):
-    """Why the model stopped. More may follow: usage, a further reason, on some servers even calls.
-
-    `more`: on this API text and calls may follow as a matter of course.
-    """
+    """Why the model stopped. Usage, another reason, or late calls may follow; `more`: text and calls usually do."""
 
     reason: FinishReason
     raw: str
@@ -218,7 +202,7 @@ class Finish(PicklableSlots):
 
     @property
     def cut(self) -> bool:
-        """Whether the answer was cut off: no other reason that comes later makes it whole again."""
+        """Whether the answer was truncated, which no later reason changes."""
         return self.reason in ("length", "content_filter")
 
 
@@ -229,7 +213,7 @@ class StreamEnd(PicklableSlots):
 
 @dataclass(slots=True)
 class StopSequenceHit(PicklableSlots):
-    """The reader ends the answer here, because the model was to stop at a text and could not be told so."""
+    """The answer ends at a stop sequence that could not be sent to the model."""
 
     text: str
 

@@ -289,7 +289,7 @@ def test_b15_each_call_is_parsed_once(monkeypatch: pytest.MonkeyPatch):
 
         return parse_object
 
-    for module in ("streamfold.jsontext.tool_arguments", "streamfold.engine.tool_call_assembly"):
+    for module in ("streamfold.jsontext.tool_arguments", "streamfold.jsontext.parsing"):
         monkeypatch.setattr(f"{module}.parse_object", spy(json.loads))
     first, second = json.dumps({"x": "a" * 2000}), json.dumps({"y": [{"z": 1}] * 200})
 
@@ -310,7 +310,7 @@ def test_b15_a_name_with_every_fragment_costs_no_parsing(monkeypatch: pytest.Mon
     """Fragments that each look like the first one of a call are told from it by brackets, without parsing all again."""
     parsed: list[str] = []
     monkeypatch.setattr(
-        "streamfold.engine.tool_call_assembly.parse_object", lambda text: parsed.append(text) or json.loads(text)
+        "streamfold.jsontext.parsing.parse_object", lambda text: parsed.append(text) or json.loads(text)
     )
     inner = ["{}"] * 500
     pieces = (call(entry(0, name="f", arguments=piece)) for piece in ['{"code":"', *inner, '"}'])

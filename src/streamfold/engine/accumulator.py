@@ -81,19 +81,16 @@ class TextBuffer:
     def add(self, piece: str) -> str:
         """Returns the part of a piece that is complete. Raises ProtocolError above the limit."""
         if self._half or not piece.isascii():
-            piece = self._joined(self._half + piece)
+            piece, self._half = self._half + piece, ""
+            if "\ud800" <= piece[-1] <= "\udbff":
+                piece, self._half = piece[:-1], piece[-1]
+            piece = join_surrogates(piece)
         if piece:
             self.size += len(piece)
             if self.size > self._limit:
                 raise ProtocolError(f"the answer is longer than {self._limit} characters (limits.{self._name})")
             self._pieces.append(piece)
         return piece
-
-    def _joined(self, piece: str) -> str:
-        self._half = ""
-        if "\ud800" <= piece[-1] <= "\udbff":
-            piece, self._half = piece[:-1], piece[-1]
-        return join_surrogates(piece)
 
     def finish(self) -> str:
         """Returns U+FFFD if half of a surrogate pair was left, else ""."""
@@ -294,7 +291,7 @@ class StreamAccumulator:
     def reply(self) -> Reply:
         """The whole answer. Raises StreamfoldError before the finished chunk."""
         if self._reply is None:
-            raise StreamfoldError("there is no reply yet: it exists once the finished chunk has been handed out")
+            raise StreamfoldError("there is no reply yet: it exists once the finished chunk has been returned")
         return self._reply
 
     def lane(self, kind: type[TextDelta | ReasoningDelta | RefusalDelta]) -> TextBuffer:
@@ -311,7 +308,11 @@ class StreamAccumulator:
                 return StreamChunk(shown, details=self._place())
             return StreamChunk(shown) if shown else None
         if type(delta) is Meta:
-            self._identify(delta)
+            self._begun = True
+            meta = self.meta
+            meta.id, meta.model = meta.id or str_or_none(delta.id), meta.model or str_or_none(delta.model)
+            meta.created = meta.created or delta.created
+            self.identified = bool(meta.id and meta.model and meta.created)
             return None
         if type(delta) is ReasoningDelta:
             self._begun = self._reasoned = True
@@ -382,13 +383,6 @@ class StreamAccumulator:
                 return self._stop(text)
         self._begun = True
         return None
-
-    def _identify(self, said: Meta) -> None:
-        self._begun = True
-        meta = self.meta
-        meta.id, meta.model = meta.id or str_or_none(said.id), meta.model or str_or_none(said.model)
-        meta.created = meta.created or said.created
-        self.identified = bool(meta.id and meta.model and meta.created)
 
     def confirm(self) -> None:
         """Notes a finish reason: everything before it is the model's own."""
@@ -527,10 +521,10 @@ class StreamAccumulator:
             reply.extras["blocks"] = self.blocks.content(made)
         if self._hosted.used or self._hosted.requests:
             reply.usage = self._hosted.count(reply.usage, reply.extras)
-        handed_out = in_order([*calls, *others], order) if others else calls
-        reply.answer, reply.tool_calls, reply.finish_reason = answer, handed_out, reason
+        delivered = in_order([*calls, *others], order) if others else calls
+        reply.answer, reply.tool_calls, reply.finish_reason = answer, delivered, reason
         self._reply, self.finished = reply, True
-        last = (text, handed_out or None, True, reasoning, reason, reply.usage)
+        last = (text, delivered or None, True, reasoning, reason, reply.usage)
         ends = self._fragments.ends(list(zip(opened, calls, strict=True))) if self._fragments else ()
         return StreamChunk(*last, self._place(ends) if self._late else None)
 

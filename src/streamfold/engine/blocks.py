@@ -165,7 +165,7 @@ class BlockAssembler:
         out: list[Delta] = []
         call = begun.call
         name = (call.id, call.name) if call is not None and call.id else None
-        if name in self._named and begun.held:  # the next piece of a call that is under way: Gemini may name it again
+        if name in self._named and begun.held:  # the next piece of an open call: Gemini may name it again
             named = self._named[name]
             if not named.closed and named.begun.call is not None:
                 self._calling = named
@@ -190,7 +190,7 @@ class BlockAssembler:
         if call is not None:
             if name is not None:
                 self._named[name] = block
-            return out if begun.held else [*out, self._head(block)]
+            return out if begun.held else [*out, replace(call, index=block.number, arguments="")]
         shown = begun.value.get(begun.member)
         if isinstance(shown, str) and shown:
             self._show(block, shown, out)
@@ -214,15 +214,11 @@ class BlockAssembler:
                 block.begun = replace(block.begun, kind="other", call=None)
                 return
 
-    @staticmethod
-    def _head(block: _BlockState) -> ToolCallDelta:
-        call = block.begun.call
-        return replace(call, index=block.number, arguments="") if call else ToolCallDelta(block.number)
-
     def grow(self, piece: BlockPiece) -> list[Delta]:
         out: list[Delta] = []
         block = self._find_call(piece.index) if piece.kind == "call" else self._find(piece.index)
-        if piece.opens is not None and (block is None or (piece.index is None and not _goes_on(block, piece))):
+        fits = block is not None and block.begun.kind == piece.kind and not block.closed
+        if piece.opens is not None and (block is None or (piece.index is None and not fits)):
             out = self.open(piece.opens)
             block = self._blocks[-1]
         if piece.how == "path" and piece.value == "" and (block is None or block.closed or block.begun.kind != "call"):
@@ -308,7 +304,3 @@ def _putting_together() -> Iterator[None]:
         yield
     except (ValueError, RecursionError) as exc:
         raise ProtocolError(f"the arguments of a call can't be put together: {exc}") from exc
-
-
-def _goes_on(block: _BlockState, piece: BlockPiece) -> bool:
-    return block.begun.kind == piece.kind and not block.closed

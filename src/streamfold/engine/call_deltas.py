@@ -100,14 +100,14 @@ class CallDeltas:
             return (shown,)
         return (shown, ToolCallDelta(call.number, arguments="".join(state.held), ended=True))
 
-    def ends(self, handed_out: Sequence[tuple[IncomingCall, ToolCall]]) -> Callable[[], tuple[ToolCallDelta, ...]]:
+    def ends(self, delivered: Sequence[tuple[IncomingCall, ToolCall]]) -> Callable[[], tuple[ToolCallDelta, ...]]:
         """Returns a function that makes the final, whole fragments; `ended=False` if a call was written differently."""
-        return partial(self._ends, handed_out)
+        return partial(self._ends, delivered)
 
-    def _ends(self, handed_out: Sequence[tuple[IncomingCall, ToolCall]]) -> tuple[ToolCallDelta, ...]:
+    def _ends(self, delivered: Sequence[tuple[IncomingCall, ToolCall]]) -> tuple[ToolCallDelta, ...]:
         places = count(self._unplaced or 0)
         return tuple(
-            self._end(call, made, call.number if self.is_in_order(call) else next(places)) for call, made in handed_out
+            self._end(call, made, call.number if self.is_in_order(call) else next(places)) for call, made in delivered
         )
 
     def _take(self, state: _Shown, piece: str) -> None:

@@ -82,7 +82,7 @@ class StreamDecoder:
         dialect: how the model writes calls inside its text, if it does. It is never guessed.
         stop: texts at which the answer ends, because the model could not be told so. Its usage is unknown then.
         tools: the tools that the request declared.
-        tool_choice: the tool choice of the request; after `"none"` no call is handed out.
+        tool_choice: the tool choice of the request; after `"none"` no call is delivered.
         start_in_reasoning: the output begins inside reasoning (the prompt opened it); for dialects.
         limits: how much is accepted before ProtocolError is raised.
         names: what the request calls tools on the wire, where that is not their own name.
@@ -155,7 +155,7 @@ class StreamDecoder:
 
     @property
     def finished(self) -> bool:
-        """Whether the finished chunk has been handed out."""
+        """Whether the finished chunk has been returned."""
         return self._fold.finished
 
     @property

@@ -119,7 +119,10 @@ class OutputItemAssembler:
         matches, added = _matches(self._begun, found) if self._begun else {}, list[_Placed]()
         for begun in self._begun:
             if (at := matches.get(id(begun))) is not None:  # by its own place it is put beside what the list lacks
-                found[at] = (found[at][0] if begun.place is None else begun.place, _mended(begun, found[at][1], warn))
+                found[at] = (
+                    found[at][0] if begun.place is None else begun.place,
+                    _with_streamed_input(begun, found[at][1], warn),
+                )
             elif (finished or begun.done) and (not self._listed or _is_clients(begun.begun)):
                 added.append((begun.place, begun.completed(begun.begun)))
         found += added
@@ -182,19 +185,21 @@ def _is_clients(item: dict[str, Any]) -> bool:
     return part is not None and part.runs == "client"
 
 
-def _mended(begun: _Item, item: dict[str, Any], warn: Callable[[WarningCode, str], None]) -> dict[str, Any]:
+def _with_streamed_input(
+    begun: _Item, item: dict[str, Any], warn: Callable[[WarningCode, str], None]
+) -> dict[str, Any]:
     """Returns a finished item, with the streamed input where it lacks it."""
-    mended, said = begun.completed(item), begun.whole or "".join(begun.pieces)
+    completed, said = begun.completed(item), begun.whole or "".join(begun.pieces)
     if not _is_clients(item):
-        return mended
+        return completed
     name = str_or_none(item.get("name")) or str(item.get("type"))
     if said and item.get(begun.member) != said:
         warn("arguments_mismatch", f"{name}: the {begun.member} as pieces and as a whole differ")
     first, then = str_or_none(begun.begun.get("call_id")), str_or_none(item.get("call_id"))
     if first and then and first != then and begun.member:  # a search for tools gets its own at the end
         warn("changed_id", f"{name}: first {first!r}, then {then!r}; the first counts")
-        return {**mended, "call_id": first}
-    return mended
+        return {**completed, "call_id": first}
+    return completed
 
 
 class HostedToolTracker:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Where the events of a body lie, for code that cuts, counts or changes events without parsing them.
 
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
+_PLAIN_EVENT = re.compile(rb"(?:event: ([ -~]*)\n)?data: ([^\n]*)\n\n")  # nearly every event
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
 _ENOUGH = len(_BOM + b"data:")  # bytes of a line that are enough to know whether it is data
@@ -128,11 +129,6 @@ def event_type() -> type[ServerSentEvent]:
     return ServerSentEvent
 
 
-@cache
-def _plain_event() -> re.Pattern[bytes]:
-    return re.compile(rb"(?:event: ([ -~]*)\n)?data: ([^\n]*)\n\n")  # nearly every event
-
-
 class SSEDecoder:
     """Splits a body into events.
 
@@ -143,7 +139,7 @@ class SSEDecoder:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._event_type = event_type()
-        self._plain = _plain_event().match
+        self._plain = _PLAIN_EVENT.match
         self._limit = (limits or Limits()).event_bytes
         self._head: bytes | None = b""  # the first bytes, as long as they may be a byte-order mark
         self._after_cr = False  # the last byte was a CR: an LF that follows belongs to it

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 from ..errors import ProtocolError
-from ..jsontext import BracketTracker, is_empty, is_empty_wrapper, parse_object, whole_characters
+from ..jsontext import BracketTracker, is_empty, is_empty_wrapper, object_or_none, whole_characters
 from ..types import Limits, ReplyWarning, ToolCallDelta
 
 _NO_NAMES: frozenset[str] = frozenset()  # an empty one for each answer would take 216 bytes
@@ -169,17 +169,8 @@ class IncomingCall:
         if not arguments.lstrip().startswith("{") or not self.is_complete():
             return False
         if self._value is None:
-            self._value = _object(self.text)
-        return bool(self._value) and _object(arguments) != self._value
-
-
-def _object(text: str) -> Any:
-    """Returns the JSON object in a text; False if it is anything else."""
-    try:
-        value = parse_object(text)
-    except ValueError:
-        return False
-    return value if isinstance(value, dict) else False
+            self._value = object_or_none(self.text)
+        return bool(self._value) and object_or_none(arguments) != self._value
 
 
 # The rows of the tables below. The lab's inspector has a sentence for each.
@@ -196,8 +187,8 @@ MatchRule: TypeAlias = Literal[
     "index_taken",  # its index is in use by another call
     "id_taken",  # its id is in use by another call
     "another",  # without an index, it brings an id or a name, and the last call has one
-    "new_index",  # nobody opened its index
-    "new_item",  # nobody opened its item
+    "new_index",  # its index is unknown
+    "new_item",  # its item is unknown
     # the server's own list of the calls, at the end of the answer
     "listed_id",
     "listed_item",

@@ -146,7 +146,9 @@ class CallDelivery:
             self.warn("calls_dropped", f"{why}: {', '.join(names)}", None)
 
     def _tool_call(self, call: IncomingCall, read: ParsedArguments) -> ToolCall:
-        call_id, name, value = self._id_of(call), join_surrogates(call.name), read.value
+        if call.other_id:
+            self.warn("changed_id", f"{call.name}: first {call.id!r}, then {call.other_id!r}; the first counts", call)
+        call_id, name, value = self._own_id(call.id, call.name, call), join_surrogates(call.name), read.value
         if read.has_conflict or call.had_empty_repetition:
             self.warn("arguments_mismatch", f"{call.name}: the arguments as pieces and as a whole differ", call)
         if read.repair:
@@ -160,12 +162,6 @@ class CallDelivery:
             self.warn("invalid_arguments", f"{call.name}: the arguments are not a JSON object", call)
         kind: CallKind = "custom" if call.custom else "function"
         return ToolCall(join_surrogates(call_id), self.names.own.get(name, name), value, read.raw, call.extra, kind)
-
-    def _id_of(self, call: IncomingCall) -> str:
-        call_id, name = call.id, call.name
-        if call.other_id:
-            self.warn("changed_id", f"{name}: first {call_id!r}, then {call.other_id!r}; the first counts", call)
-        return self._own_id(call_id, name, call)
 
     def _own_id(self, call_id: str, name: str, of: IncomingCall | ToolCall) -> str:
         """Returns an id that is unique in the answer: the given one, or a generated one with a warning."""

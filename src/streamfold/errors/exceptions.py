@@ -66,23 +66,15 @@ class NotConfiguredError(ConfigError):
     """An API key, or another environment variable of the configuration, is not set."""
 
 
-# All errors, as one tree.
-# StreamfoldError +- ConfigError a setting or an argument is wrong: which one, where, and what is allowed | +-
-# NotConfiguredError a key or another environment variable is not set +- APIError a request did not get a complete
-# answer | +- APIStatusError the server answered with a status that is not 2xx | | +- AuthenticationError,
-# PermissionDeniedError, NotFoundError, BadRequestError, | | RateLimitError, QuotaExceededError, ServerError | | +-
-# LimitReachedError, BudgetExceededError a limit of one's own: nothing was sent | +- APIConnectionError there was no
-# answer: the network failed | | +- APITimeoutError a timeout ran out; `phase` says which | | +- LimitStoreError the
-# store that counts limits can't be used: nothing was sent | +- StreamError the answer began and did not end well;
-# `partial` has what arrived | +- IncompleteStreamError it ended before it was finished | +- UpstreamError the
-# server reported an error inside the stream | +- ProtocolError it is not in this wire format, or larger than a
-# limit | +- EmptyResponseError it ended normally and was empty | +- ContextLengthError, ContentFilterError,
-# UnsupportedOptionError, ModelNotFoundError | what the server refused, wherever it said so: before the stream they
-# are also a | BadRequestError (or the class of their status), inside it an UpstreamError +-
-# InvalidToolArgumentsError the arguments of a call do not fit the tool; also a ValueError +- InvalidReplyError the
-# text of a reply does not fit the model it is parsed as; also a ValueError +- TurnLimitError the model still asked
-# for tools in the last turn of `run_tools` +- CallInDoubtError another run of the same state has started a call,
-# and has no result yet
+# The tree of errors. `LimitReachedError`, `BudgetExceededError` and `LimitStoreError` are in `limits`.
+#     StreamfoldError
+#         ConfigError: NotConfiguredError
+#         APIError
+#             APIStatusError: one class for each kind of status, LimitReachedError, BudgetExceededError
+#             APIConnectionError: APITimeoutError, LimitStoreError
+#             StreamError: IncompleteStreamError, UpstreamError, ProtocolError, EmptyResponseError
+#             ContextLengthError, ContentFilterError, UnsupportedOptionError, ModelNotFoundError
+#         InvalidToolArgumentsError, InvalidReplyError (also ValueErrors), TurnLimitError, CallInDoubtError
 
 TimeoutPhase = Literal["connect", "first_event", "read", "stall", "total"]
 

@@ -1,8 +1,7 @@
-"""Values that can be pickled and copied, errors above all: a worker process hands them to the one that waits for it.
+"""Exceptions that can be pickled and copied, for example to return them from a worker process.
 
-Python pickles an exception as its class and the positional arguments of its `__init__`. One that takes keywords can't
-be loaded again, and a pool of processes then waits forever. So our errors, and those that users derive from them, are
-made without `__init__` and given back their attributes, notes and cause.
+Python pickles an exception as its class and the positional arguments of its `__init__`, which fails for keyword
+arguments. Ours are made without `__init__` and given back their attributes, notes and cause.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ class _TrialPickler(pickle.Pickler):
 def _is_picklable(value: Any) -> bool:
     try:
         _loaded(value)
-    except Exception:  # whatever somebody's own class raises
+    except Exception:  # whatever its class raises
         return False
     return True
 

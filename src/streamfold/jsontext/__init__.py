@@ -14,6 +14,7 @@ from .parsing import (
     is_truncated_json,
     join_surrogates,
     non_empty,
+    object_or_none,
     parse_event,
     parse_object,
     partial_event,

@@ -46,6 +46,15 @@ def parse_object(text: str) -> Any:
         raise ValueError("nested too deeply") from exc
 
 
+def object_or_none(text: str) -> dict[str, Any] | None:
+    """Returns the JSON object in a text, by the rules of `parse_object`; None if it is anything else."""
+    try:
+        value = parse_object(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def dump_compact(value: Any) -> str:
     """Returns a parsed value as compact JSON text. NaN is written as such."""
     try:

@@ -1,8 +1,6 @@
-"""The text of a call's arguments to their value: parsed once, when the stream has ended in order.
+"""Parses the arguments of a call to a JSON object; other text becomes `{"_raw": text, "_error": "invalid_json"}`.
 
-The value is a JSON object; anything else can't be run: `{"_raw": text, "_error": "invalid_json"}`. The repairs are few,
-each for damage that is known from the field and leaves no doubt about what was meant; the reply says which was made.
-Nothing else is guessed: no quote is added, no brace closed.
+Only damage that is known from servers and unambiguous is repaired; the reply says which repair was made.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from collections.abc import Sequence
 from itertools import dropwhile, pairwise
 from typing import Any, NamedTuple
 
-from .parsing import join_surrogates, parse_object, parse_values
+from .parsing import join_surrogates, object_or_none, parse_object, parse_values
 
 _EMPTY = ("", "{}", "null", "[]", '""')
 
@@ -91,13 +89,13 @@ def _read(raw: str, pieces: Sequence[str], *, repair: bool = True) -> ParsedArgu
     try:
         value = parse_object(raw)
     except ValueError:
-        mended = (_repeated(raw) or _cumulative(pieces)) if repair else None
-        return mended or ParsedArguments(invalid_arguments(raw), raw)
+        repaired = (_repeated(raw) or _cumulative(pieces)) if repair else None
+        return repaired or ParsedArguments(invalid_arguments(raw), raw)
     if isinstance(value, dict):
         return ParsedArguments(value, raw)
     if value is None:
         return ParsedArguments({}, raw)
-    if repair and isinstance(value, str) and (inner := _object_or_none(value)) is not None:  # vllm-project/vllm#54964
+    if repair and isinstance(value, str) and (inner := object_or_none(value)) is not None:  # vllm-project/vllm#54964
         return ParsedArguments(inner, value, "the object was encoded twice")
     return ParsedArguments(invalid_arguments(raw), raw)
 
@@ -121,17 +119,7 @@ def _cumulative(pieces: Sequence[str]) -> ParsedArguments | None:
     texts = [piece for piece in pieces if piece]
     if len(texts) < 2 or not all(after.startswith(before) for before, after in pairwise(texts)):
         return None
-    value = _object_or_none(texts[-1])
-    return (
-        value
-        if value is None
-        else ParsedArguments(value, texts[-1], "each piece of the arguments repeated those before")
-    )
-
-
-def _object_or_none(text: str) -> dict[str, Any] | None:
-    try:
-        value = parse_object(text)
-    except ValueError:
+    value = object_or_none(texts[-1])
+    if value is None:
         return None
-    return value if isinstance(value, dict) else None
+    return ParsedArguments(value, texts[-1], "each piece of the arguments repeated those before")

@@ -202,13 +202,11 @@ def _given(what: str, source: Any, media_type: str | None, expected: str, name: 
             raise ConfigError(f"{what}() takes a URL, bytes or the path of a file, not {type(source).__name__}")
     found = media_type or declared or media_type_of(data, name)
     if not media_type and not found.startswith(expected):
+        shown = _WORDS[_FIELDS[what][0]]
         raise ConfigError(
-            f"{what}: this is {found}, beginning with {data[:8]!r}; pass media_type= if it is {_AN[what]} after all"
+            f"{what}: this is {found}, beginning with {data[:8]!r}; pass media_type= if it is {shown} after all"
         )
     return {"data": data, "media_type": found}
-
-
-_AN = {"image": "an image", "audio": "audio"}
 
 
 def _read(what: str, source: str | Path) -> bytes:

@@ -38,26 +38,15 @@ def part_of(part: Mapping[str, Any]) -> HostedPart | None:
             name, written = str_or_none(said.get("toolType")), said.get("args")
             return HostedPart(kind, "call", id=str_or_none(said.get("id")), name=name, input=written, raw=part)
         case {"toolResponse": Mapping() as said}:
-            kind = _TOOLS.get(str(said.get("toolType")), "unknown")
-            return HostedPart(
-                kind,
-                "result",
-                id=str_or_none(said.get("id")),
-                call_id=str_or_none(said.get("id")),
-                name=str_or_none(said.get("toolType")),
-                raw=part,
-            )
+            kind, call = _TOOLS.get(str(said.get("toolType")), "unknown"), str_or_none(said.get("id"))
+            return HostedPart(kind, "result", id=call, call_id=call, name=str_or_none(said.get("toolType")), raw=part)
     return None
 
 
-def _answered(parts: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Returns the responses of functions that Google ran itself (server-side MCP)."""
-    return [part["functionResponse"] for part in parts if isinstance(part.get("functionResponse"), Mapping)]
-
-
 def hosted(parts: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
-    answers = _answered(parts)
-    ran = {(str_or_none(answer.get("id")), str_or_none(answer.get("name"))) for answer in answers}
+    # Functions with a response in the answer were run by Google itself (server-side MCP).
+    found = [part.get("functionResponse") for part in parts]
+    ran = {(str_or_none(one.get("id")), str_or_none(one.get("name"))) for one in found if isinstance(one, Mapping)}
     for part in parts:
         match part:
             case {"functionCall": Mapping() as said} if (
@@ -71,8 +60,8 @@ def hosted(parts: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
             case {"functionResponse": Mapping() as said}:
                 call = str_or_none(said.get("id"))
                 yield HostedPart("mcp", "result", id=call, call_id=call, name=str_or_none(said.get("name")), raw=part)
-            case _ if (found := part_of(part)) is not None:
-                yield found
+            case _ if (hosted_part := part_of(part)) is not None:
+                yield hosted_part
 
 
 def citations(grounding: Mapping[str, Any], recited: Mapping[str, Any], text: str) -> Iterator[Citation]:

@@ -1,7 +1,4 @@
-"""Items of the Responses API: https://platform.openai.com/docs/api-reference/responses/object, and xAI's.
-
-Annotations of Chat Completions are read here too: they are the same with one more level.
-"""
+"""Items and annotations of https://platform.openai.com/docs/api-reference/responses/object, and xAI's."""
 
 from __future__ import annotations
 

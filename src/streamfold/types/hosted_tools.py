@@ -1,8 +1,4 @@
-"""Tools that a provider runs, in one vocabulary: they stand in the list of tools, beside functions.
-
-Each wire format writes them in its own words, and each endpoint says which it has. What is not here goes by
-`HostedTool`, in the words of the provider.
-"""
+"""Tools that a provider runs, in one vocabulary, for the list of tools."""
 
 from __future__ import annotations
 

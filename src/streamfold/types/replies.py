@@ -186,7 +186,8 @@ class Reply(PydanticField, PicklableSlots):
             return f"the model refused to answer as {model.__name__}: {self.refusal}"
         if self.finish_reason in ("length", "content_filter"):
             why = f"it was cut off (finish reason {self.finish_reason!r}); {why}"
-        return f"the answer does not match {model.__name__}: {why}. It was: {_shortened(self.text)!r}"
+        text = self.text if len(self.text) <= 500 else f"{self.text[:250]} ... {self.text[-250:]}"
+        return f"the answer does not match {model.__name__}: {why}. It was: {text!r}"
 
     @property
     def message(self) -> Message:
@@ -235,7 +236,3 @@ def _unfenced(text: str) -> str:
     if text.startswith("```") and text.endswith("```") and "\n" in text:
         return text[text.index("\n") : -3]
     return text
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 500 else f"{text[:250]} ... {text[-250:]}"

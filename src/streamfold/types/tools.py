@@ -32,10 +32,6 @@ from .pydantic_support import PydanticField, wrapping_schema
 from .tool_calls import InvalidToolArgumentsError, ToolCall
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-
-if TYPE_CHECKING:
     from pydantic import BaseModel, GetCoreSchemaHandler
     from pydantic_core import CoreSchema
     from pydantic_core.core_schema import SerializationInfo

@@ -7,7 +7,7 @@ from typing import Literal
 
 WarningCode = Literal[
     # how the stream ended
-    "unknown_finish_reason",  # the finish reason is a word that nobody knows; the detail has it
+    "unknown_finish_reason",  # the finish reason is unknown; the detail has it
     "missing_finish_reason",  # the stream ended in order, but without a finish reason
     "interrupted_after_finish",  # the connection broke after the finish reason; the answer is complete
     "error_after_finish",  # an error was reported after the finish reason; the answer is complete

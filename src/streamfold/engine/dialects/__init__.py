@@ -1,23 +1,8 @@
-"""Tool calls and reasoning that a model writes inside its text: filters from deltas to deltas.
+"""Tool calls and reasoning that a model writes into its text: filters from deltas to deltas.
 
-A server that knows its model parses them itself. Any other passes them on as text, so the configuration names the
-dialect of an endpoint. It is never guessed: several dialects share their markers.
-
-    kimi, deepseek                special tokens                        special_token_calls.py
-    dsml, kimi3, minimax          a tag for each argument               xml_tags.py
-    minimax3                      nested elements                       minimax3.py
-    qwen3coder, seed, glm         tags and values                       xml_arguments.py
-    hermes, cohere                JSON between marks                    hermes.py, cohere.py
-    lfm2                          Python or JSON between marks          lfm2.py
-    gemma4, functiongemma         a notation of their own               gemma.py
-    harmony                       messages with headers                 harmony.py
-    llama3, mistral               JSON or Python, at the head or marked llama3.py, mistral.py
-    required, named               guided output: no markup, just JSON   guided.py
-    think                         reasoning only (most others read it too)
-
-All of them are tables and short grammars over one reader (`reader.py`), one scanner (`scanner.py`, `grammar.py`), and
-the readers of values (`json_calls.py`, `typed_values.py`, `python_literals.py`). Several are joined by `+`. Other
-packages add theirs by an entry point in the group `streamfold.dialects`.
+The configuration names the dialect of an endpoint whose server does not parse them. It is never guessed, because
+several dialects share their markers. Several are joined by `+`; other packages add theirs by the entry point group
+`streamfold.dialects`. All are tables and short grammars over one reader (`reader.py`) and one scanner (`scanner.py`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
-"""Short patterns for a text that comes in pieces: each knows its own beginnings.
+"""Patterns for text that arrives in pieces: unlike a regular expression, each knows its own beginnings.
 
-A regular expression can't tell "no match" from "no match yet". A shape can: it is made of literals and runs of
-characters, so the pattern of everything that is a beginning of it is known as well (`begins`).
-
->>> invoke = Shape(SPACES, lit('<invoke name="'), run('[^"]', "name", least=1), lit('">'))
+>>> invoke = TokenPattern(SPACES, literal('<invoke name="'), repeat('[^"]', "name", least=1), literal('">'))
 >>> invoke.match(' <invoke name="search">')["name"]
 'search'
 >>> bool(invoke.begins(' <inv')), bool(invoke.begins(' <input'))

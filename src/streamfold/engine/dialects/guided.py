@@ -1,7 +1,6 @@
-"""Guided output: what servers make a model write when a call is demanded (`required`, or one tool by its name).
+"""Guided output when a call is demanded (`required`, or one tool): an array of calls, or just the arguments.
 
-There is no markup. The answer is an array of calls, or, for a named tool, just its arguments. So it counts at the head
-of the message only, and all of it is held until it closes: before that nothing tells it from an answer in JSON.
+There is no markup, so it counts only at the head of the message, and is held until it is complete.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Hermes, Qwen2.5, Qwen3 and many fine-tunes: a JSON object between `<tool_call>` and `</tool_call>`.
 
-The tags are ordinary characters, and models quote them. A tag is one only in front of an object; while a model reasons
-it never is, because there it is most often talking about what it might do.
+Models quote the tags, so one counts only before an object, and never inside reasoning.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Markup in a text that nobody read: the sign of a server without a parser, and of an endpoint without a dialect."""
+"""Detects markup that was not read, because neither the server nor the endpoint has a parser for it."""
 
 from __future__ import annotations
 

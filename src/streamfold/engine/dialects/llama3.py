@@ -1,7 +1,6 @@
 """Llama 3: the whole message is a JSON object with `name` and `parameters`, or a list of Python calls.
 
-An answer may be JSON as well, and a user waits for it. So an object is held back only as long as it can be a call: as
-its first key is one of a call's. Python is read by its literals. Nothing is ever evaluated.
+An object is held back only while it can be a call, because an answer may be JSON too. Nothing is evaluated.
 """
 
 from __future__ import annotations

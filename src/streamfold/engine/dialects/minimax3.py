@@ -1,7 +1,6 @@
-"""MiniMax M3: arguments as nested elements, each of whose tags has a mark of the model's own in front.
+"""MiniMax M3: arguments as nested elements, whose tags begin with a special token.
 
-A list is an element whose children are all called `item`; the declared schema may say otherwise, and says what a text
-is (`typed_values.py`).
+An element whose children are all called `item` is a list, unless the declared schema says otherwise.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Values that are neither JSON nor plain text: Python's literals, and Gemma's notation.
-
-Both are read piece by piece and made into JSON. Nothing is ever evaluated.
-"""
+"""Python's literals, and Gemma's notation, read piece by piece and returned as JSON. Nothing is evaluated."""
 
 from __future__ import annotations
 

@@ -1,27 +1,20 @@
-"""The reader that all dialects share: text, reasoning and calls that a model writes into one lane.
+"""The reader that all dialects share.
 
-    in text        what may begin here?
-                     <think> at the head               -> in reasoning
-                     </think> (which and where: below)    removed
-                     a frame, or a stray               removed
-                     what a family declares            -> its read(): makes calls, says that it is text, or declines
-    in reasoning     </think> of its own kind          -> in text
-                     what the family says ends it      -> in text, and read there
+    in text        <think> at the head               -> in reasoning
+                   </think> (see below)              removed
+                   a frame, or a stray               removed
+                   an opener of a format             -> its read(): makes calls, says that it is text, or declines
+    in reasoning   </think> of its own kind          -> in text
+                   an interrupt of a format          -> in text, and read there
 
-A family (Kimi, Hermes, ...) is a table of the markers that may begin something, and one function that reads what
-follows. Between two structures the lane is plain: most text is looked at once, for the first character of a marker.
-
-White space directly behind a structure, or at the start of the message, waits for what comes next: in front of text it
-is text; in front of structure, and at the end, it is nothing. A message of white space alone is text, in every
-dialect. Everything else comes out as it was written.
+White space after a structure, or at the start of the message, belongs to following text and is dropped otherwise. A
+message of white space alone is text. Everything else is unchanged.
 
 Reasoning is opened only at the head of the message, or by the prompt (`start_in_reasoning`). The first closer of its
-own kind ends it. A closer in text is removed if none has ended reasoning yet (the prompt had opened it, or a call has
-ended it), or directly behind a structure; any other is text.
+own kind ends it. A closer in text is removed directly after a structure, or if none has ended reasoning yet.
 
-A marker that is a token of the model's own ends reasoning too, if enough stands behind it to be a call: the family
-says how much (`full`). Where markers are ordinary characters, reasoning is reasoning to its end. If it never ends, the
-model may have meant a call in it nevertheless: see `Markup`.
+A special token ends reasoning too, if it is followed by enough to be a call (`full`). Where markers are ordinary
+characters, reasoning never ends at one: see `MarkupDialect`.
 """
 
 from __future__ import annotations

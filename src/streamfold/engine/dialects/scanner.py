@@ -1,13 +1,8 @@
-"""Reads text that comes in pieces as if all of it were there.
+"""Reads text that arrives in pieces as if it were complete.
 
-A grammar for model output is short if you write it down for a whole text, and long if you write it down for a text that
-may be cut anywhere. So the readers of this folder are generators: they ask for "everything up to one of these markers",
-and are suspended inside the question when the text runs out. What has been cut, what must be held back because it may
-be the beginning of a marker, and what is put back to be read again is known here and nowhere else.
-
-Held back is only the longest end of the text that is a proper beginning of a marker in question; everything before it
-goes on to the question's sink at once. No question looks at a character more often than the longest marker is long, so
-the time is linear in the length of the text however it is cut.
+Readers are generators: they ask for "everything up to one of these markers", and are suspended when the text runs out.
+Only the longest suffix that may begin a wanted marker is held back. The time is linear in the length of the text,
+however it is cut.
 """
 
 from __future__ import annotations
@@ -21,7 +16,7 @@ from typing import TypeAlias, TypeVar
 
 from pydantic_core import from_json
 
-from ...jsontext import BracketTracker, parse_object
+from ...jsontext import BracketTracker, object_or_none, parse_object
 from .grammar import TokenPattern
 
 T = TypeVar("T")
@@ -307,7 +302,4 @@ def is_json(text: str) -> bool:
 
 def is_object(text: str) -> bool:
     """Returns whether the text is a JSON object, by the strict rules."""
-    try:
-        return isinstance(parse_object(text.strip()), dict)
-    except ValueError:
-        return False
+    return object_or_none(text.strip()) is not None

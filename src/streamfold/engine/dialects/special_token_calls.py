@@ -1,9 +1,7 @@
-"""Kimi K2 and DeepSeek: calls between special tokens, in a section of their own (`text_sections.py`).
+"""Kimi K2 and DeepSeek: calls between special tokens, in a section (`text_sections.py`).
 
-    header    up to the token in front of the arguments: the name, for Kimi with a number behind it
-    arguments up to a token that ends them (`Scanner.body`)
-
-The tokens that end something are removed where they stand in text.
+header    up to the token before the arguments: the name, for Kimi with a number after it
+arguments up to a token that ends them (`Scanner.body`)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The special tokens of models: tokenizers match them anywhere in a prompt.
+"""The special tokens of models, which tokenizers match anywhere in a prompt.
 
-One in the result of a tool, or in what a user has pasted, becomes the real token, and can close the turn or forge a
-call. Some chat templates also cut an earlier answer at a token, or refuse it.
+One in a tool result or in pasted text could close the turn or forge a call. Some chat templates also cut an earlier
+answer at a token, or reject it.
 """
 
 from __future__ import annotations

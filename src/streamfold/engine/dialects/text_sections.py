@@ -1,9 +1,6 @@
-"""Calls between markers of their own, in a section: what Kimi, DeepSeek and MiniMax have in common.
+"""Calls in a section, as Kimi, DeepSeek and MiniMax write them. Other text in a section is dropped.
 
-    section   calls one after another; anything else in it is noise, and is dropped
-    call      up to its own end, or to the next call or the end of the section, as its family says
-
-The section may be missing round a single call. Its end may be missing behind a call that is whole.
+The section may be missing around a single call, and its end after a complete call.
 """
 
 from __future__ import annotations

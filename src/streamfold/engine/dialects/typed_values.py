@@ -1,7 +1,4 @@
-"""Values that markup writes as plain text: the declared schema says what they are.
-
-A text that says what it is by its looks alone ("3") stays a text.
-"""
+"""Values that markup writes as plain text, typed by the declared schema. Without one, "3" stays text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Qwen3-Coder, Seed and GLM: the name and each argument between tags, values as they are, nothing escaped.
-
-What the values are the tags don't say: the declared schema does (`typed_values.py`).
-"""
+"""Qwen3-Coder, Seed and GLM: name and arguments between tags, unescaped, typed by the declared schema."""
 
 from __future__ import annotations
 
@@ -160,15 +157,11 @@ _BRACKET = re.compile(r"[<>\n]")
 def _header(text: MarkupReader, tag: str) -> Reading[tuple[str, bool]]:
     """Returns the name in a tag, or "", and whether the tag declares a string."""
     if tag not in (_FUNCTION_NAMED, _PARAMETER_NAMED):
-        return (yield from _up_to_bracket(text)), False
+        pieces: list[str] = []
+        yield from text.span(_BRACKET, pieces.append)
+        closed = yield from text.expect(markers(">"))
+        return "".join(pieces).strip() if closed else "", False
     found = yield from text.match(_ATTRIBUTES)
     if found is None:
         return "", False
     return attribute(found), (found["flag"] or "").strip("\"'") == "true"
-
-
-def _up_to_bracket(text: MarkupReader) -> Reading[str]:
-    """Returns the name before a bracket; "" if either is missing."""
-    pieces: list[str] = []
-    yield from text.span(_BRACKET, pieces.append)
-    return "".join(pieces).strip() if (yield from text.expect(markers(">"))) else ""

@@ -1,11 +1,8 @@
 """DSML, Kimi3 and MiniMax's tags: calls with a tag for each argument, in a section (`text_sections.py`).
 
-All three are one grammar: a header that has the name, then arguments, each between a header that has its key and an
-end; anything else between them is noise. What ends what, and how a value is to be understood, is in the tables.
-
-    DSML      DeepSeek V3.2, V4     `string="true"` in the header says that a value is text
-    Kimi3      Kimi K3               `type="..."` in the header says what a value is
-    MiniMax   MiniMax M2            the declared schema says it
+DSML      DeepSeek V3.2, V4     `string="true"` in the header marks text
+Kimi3     Kimi K3               `type="..."` in the header is the type
+MiniMax   MiniMax M2            the declared schema has the type
 """
 
 from __future__ import annotations
