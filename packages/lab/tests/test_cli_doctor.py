@@ -115,7 +115,7 @@ def test_a_table_that_is_there_is_updated(server: PatientServer, tmp_path: Path)
     )
     server.patient = Patient(quirks=ChatQuirks(seed_field="random_seed"), dialect="hermes")
     done = run("main", "-c", "streamfold.toml", "--write", "streamfold.toml", cwd=tmp_path)
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 4, done.output  # calls come as markup, until the profile has the dialect that reads it
     lines = file.read_text("utf-8").splitlines()
     assert lines[:2] == ["# mine", "[providers.main]"]
     assert f'base_url = "{server.url}/v1" # here' in lines
