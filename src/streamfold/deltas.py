@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from .errors import ErrorInfo, PicklableSlots
-from .types import ExtraPart, FinishReason, HostedPart, PartRef, ToolCall, ToolCallDelta, Usage, WarningCode
+from .types import (
+    ExtraPart,
+    FinishReason,
+    HostedPart,
+    PartRef,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+    WarningCode,
+    is_truncated,
+)
 
 
 @dataclass(slots=True)
@@ -203,7 +213,7 @@ class Finish(PicklableSlots):
     @property
     def cut(self) -> bool:
         """Whether the answer was truncated, which no later reason changes."""
-        return self.reason in ("length", "content_filter")
+        return is_truncated(self.reason)
 
 
 @dataclass(slots=True)

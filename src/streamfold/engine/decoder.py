@@ -24,7 +24,7 @@ from ..types import (
     read_tool_choice,
 )
 from .accumulator import PartialCalls, StreamAccumulator
-from .dialects import Dialect, DialectContext, find_dialect
+from .dialects import Dialect, DialectChain, DialectContext, find_dialect
 from .pipeline import Pipeline, is_progress
 from .response_body import HEAD, REPLACED, NonStreamBody, certain_text, excerpt, not_a_stream
 from .sse import SSEDecoder, body_kind, strip_bom_and_space
@@ -46,14 +46,14 @@ def merge_chunks(chunks: list[StreamChunk]) -> list[StreamChunk]:
     at, end = 0, len(chunks)
     while at < end:
         first, behind = chunks[at], at + 1
-        while behind < end and _goes_on(first, chunks[behind]):
+        while behind < end and _continues(first, chunks[behind]):
             behind += 1
         out.append(_joined(chunks[at:behind]) if behind > at + 1 else first)
         at = behind
     return out
 
 
-def _goes_on(first: StreamChunk, chunk: StreamChunk) -> bool:
+def _continues(first: StreamChunk, chunk: StreamChunk) -> bool:
     """Returns whether a chunk only continues the text of another. The finished chunk is never merged."""
     if chunk.finished or (not first.delta) != (not chunk.delta) or (not first.reasoning) != (not chunk.reasoning):
         return False
@@ -127,7 +127,8 @@ class StreamDecoder:
         if isinstance(dialect, str):
             read = {"think", *dialect.split("+")} if context.calls_allowed else {"think"}
             dialect = find_dialect(dialect, context)
-        dialect = StopSequences(stop, dialect) if stop else dialect
+        if stop:
+            dialect = DialectChain([dialect, StopSequences(stop)]) if dialect else StopSequences(stop)
         self._fold = StreamAccumulator(
             tool_names=[tool.name for tool in read_tools],
             tool_choice=choice,

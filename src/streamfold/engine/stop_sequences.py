@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from ..deltas import Delta, ReasoningDelta, RefusalDelta, StopSequenceHit, TextDelta
 from ..types import ToolCallDelta
-from .dialects import Dialect
 
 
 class StopSequences:
     """Passes deltas on until a stop sequence appears, and holds back what may be the beginning of one."""
 
-    def __init__(self, texts: Collection[str], dialect: Dialect | None = None) -> None:
-        self._dialect = dialect
+    def __init__(self, texts: Collection[str]) -> None:
         self._texts = tuple(texts)
         self._held = ""
         self._stopped = False
 
     def feed(self, delta: Delta) -> Iterator[Delta]:
-        yield from self._through((delta,) if self._dialect is None else self._dialect.feed(delta))
+        if self._stopped:
+            return
+        if isinstance(delta, TextDelta):
+            yield from self._read(delta.text)
+            return
+        if isinstance(delta, ReasoningDelta | RefusalDelta | ToolCallDelta):
+            yield from self.finish()  # a stop sequence does not reach across them
+        yield delta
 
     def finish(self) -> Iterator[Delta]:
-        yield from self._through(() if self._dialect is None else self._dialect.finish())
-        yield from self._release()
-
-    def _through(self, deltas: Iterable[Delta]) -> Iterator[Delta]:
-        for delta in deltas:
-            if self._stopped:
-                return
-            if isinstance(delta, TextDelta):
-                yield from self._read(delta.text)
-                continue
-            if isinstance(delta, ReasoningDelta | RefusalDelta | ToolCallDelta):
-                yield from self._release()  # a text to stop at does not reach across them
-            yield delta
+        held, self._held = self._held, ""
+        if held and not self._stopped:
+            yield TextDelta(held)
 
     def _read(self, piece: str) -> Iterator[Delta]:
         text = self._held + piece
@@ -47,18 +42,9 @@ class StopSequences:
                 yield TextDelta(text[:start])
             yield StopSequenceHit(text[start:end])
             return
-        kept = self._beginning(text)
-        self._held = text[len(text) - kept :]
-        if shown := text[: len(text) - kept]:
+        # The longest suffix that may begin a stop sequence is held back.
+        sizes = range(min(max(map(len, self._texts)) - 1, len(text)), 0, -1)
+        held = next((size for size in sizes if any(stop.startswith(text[-size:]) for stop in self._texts)), 0)
+        self._held = text[len(text) - held :]
+        if shown := text[: len(text) - held]:
             yield TextDelta(shown)
-
-    def _beginning(self, text: str) -> int:
-        """Returns the length of the longest suffix that may begin a stop sequence."""
-        longest = min(max(map(len, self._texts)) - 1, len(text))
-        sizes = range(longest, 0, -1)
-        return next((size for size in sizes if any(stop.startswith(text[-size:]) for stop in self._texts)), 0)
-
-    def _release(self) -> Iterator[Delta]:
-        held, self._held = self._held, ""
-        if held and not self._stopped:
-            yield TextDelta(held)

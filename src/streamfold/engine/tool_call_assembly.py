@@ -363,7 +363,7 @@ class ToolCallAssembler:
 
     def feed(self, part: ToolCallDelta) -> CallMatch | None:
         """Adds a fragment to its call; None if it is empty. Raises ProtocolError above a limit."""
-        if not (part.arguments or part.id or part.name or part.extra) and not self._tells(part):  # `is_empty`
+        if part.is_empty and not self._tells(part):
             return None
         call, rule = self._find(part) if part.item is None else self._find_item(part)
         return self._place(part, call, rule)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from ..deltas import Finish, Meta
 from ..jsontext import ParsedArguments, invalid_arguments, join_surrogates, read_arguments
-from ..types import AllowedTools, CallKind, FinishReason, NamedTool, ReadToolChoice, ToolCall, WarningCode
+from ..types import AllowedTools, CallKind, FinishReason, NamedTool, ReadToolChoice, ToolCall, WarningCode, is_truncated
 from .tool_call_assembly import IncomingCall
 
 
@@ -90,7 +90,7 @@ class CallDelivery:
         if reason == "tool_calls" and not (calls or others):
             raw = self.finish.raw if self.finish else None
             self.warn("missing_tool_calls", f"finish reason {raw!r}, and no tool call to hand out", None)
-        if reason not in ("length", "content_filter") and answer is None:
+        if not is_truncated(reason) and answer is None:
             self._check_choice([call.name for call in (*calls, *others)])
         return DeliveredCalls(calls, [call for call, _ in kept], reason, answer, others)
 

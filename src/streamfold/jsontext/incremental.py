@@ -75,19 +75,17 @@ def steps(path: str) -> list[str | int]:
     at = 1
     while step := _STEP.match(path, at):
         name, position, single, double = step.groups()
-        found.append(
-            name if position is None and name is not None else int(position) if position else _name(single, double)
-        )
+        if name is not None:
+            found.append(name)
+        elif position is not None:
+            found.append(int(position))
+        else:
+            text = double if double is not None else (single or "").replace("\\'", "'").replace('"', '\\"')
+            found.append(json.loads(f'"{text}"'))
         at = step.end()
     if not path.startswith("$") or at != len(path) or not found:
         raise ValueError(f"{path!r} is not a path to one place")
     return found
-
-
-def _name(single: str | None, double: str | None) -> str:
-    text = double if double is not None else (single or "").replace("\\'", "'").replace('"', '\\"')
-    name: str = json.loads(f'"{text}"')
-    return name
 
 
 _IN_STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}

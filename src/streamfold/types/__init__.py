@@ -23,7 +23,7 @@ from .content import (
     write_part,
 )
 from .cost import Cost, CostSource, Prices, has_other_models, hour_writes, priced_steps, unlisted_steps
-from .finish_reason import guess_finish_reason
+from .finish_reason import guess_finish_reason, is_truncated
 from .hosted_openai import PLAIN_ITEMS, arguments_text, item_part
 from .hosted_parts import Citation, GeneratedFile, HostedPart
 from .hosted_reading import PAUSED, call_order, count_requests, hosted_kind, hosted_parts, live_part

@@ -7,6 +7,12 @@ from typing import Literal
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "unknown"]
 
+
+def is_truncated(reason: FinishReason) -> bool:
+    """Returns whether the answer was cut off, so that its calls may be incomplete."""
+    return reason in ("length", "content_filter")
+
+
 # Words that are in no table, by what they contain.
 _TELLING: tuple[tuple[FinishReason | Literal["error"], str], ...] = (
     ("content_filter", "filter|safety|guard|moderat|blocked|policy|prohibit|censor|refus"),

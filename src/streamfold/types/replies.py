@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, TypeVar
 from ..errors import PicklableSlots, StreamfoldError
 from ..jsontext import parse_object, replace_non_finite
 from .cost import Cost
-from .finish_reason import FinishReason
+from .finish_reason import FinishReason, is_truncated
 from .hosted_parts import Citation, GeneratedFile, HostedPart
 from .hosted_reading import citations_in, files_in, hosted_parts, is_paused, phases_in, text_in
 from .pydantic_support import PydanticField, describe_problems, read_as
@@ -139,7 +139,7 @@ class Reply(PydanticField, PicklableSlots):
     @property
     def hosted(self) -> tuple[HostedPart, ...]:
         """Steps of the provider's tools, in order: searches, code, MCP servers, compactions."""
-        cut = self.finish_reason in ("length", "content_filter")
+        cut = is_truncated(self.finish_reason)
         return hosted_parts(self.extras, None if cut else {call.id for call in self.tool_calls})
 
     @property
@@ -184,7 +184,7 @@ class Reply(PydanticField, PicklableSlots):
     def _misfit(self, model: type[BaseModel], why: str) -> str:
         if self.refusal and not self.text:
             return f"the model refused to answer as {model.__name__}: {self.refusal}"
-        if self.finish_reason in ("length", "content_filter"):
+        if is_truncated(self.finish_reason):
             why = f"it was cut off (finish reason {self.finish_reason!r}); {why}"
         text = self.text if len(self.text) <= 500 else f"{self.text[:250]} ... {self.text[-250:]}"
         return f"the answer does not match {model.__name__}: {why}. It was: {text!r}"

@@ -54,8 +54,8 @@ def find_dialect(name: str, context: DialectContext) -> Dialect:
         else:
             others.append(_third_party(part, context))
     if not families:
-        return others[0] if len(others) == 1 else _DialectChain(others)
-    return _DialectChain([_markup(families, context), *others]) if others else _markup(families, context)
+        return others[0] if len(others) == 1 else DialectChain(others)
+    return DialectChain([_markup(families, context), *others]) if others else _markup(families, context)
 
 
 def leak_warning(text: str, read: Collection[str], context: DialectContext) -> str | None:
@@ -121,7 +121,7 @@ def _third_party(name: str, context: DialectContext) -> Dialect:
     )
 
 
-class _DialectChain:
+class DialectChain:
     """Several dialects, each reading what the one before it left."""
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
