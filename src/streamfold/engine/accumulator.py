@@ -355,7 +355,7 @@ class StreamAccumulator:
                 items = value if isinstance(value, list) else ()
                 parts = items if whole and name == "output" else () if whole else (value,)
                 self._has_parts = self._has_parts or any(map(_says_something, parts))
-                if self._hosted.takes(delta):
+                if self._hosted.observe(delta):
                     pass
                 elif whole:
                     self._extras[name] = list(value)

@@ -213,7 +213,7 @@ class HostedToolTracker:
     def __init__(self, declared: Collection[str] = ()) -> None:
         self._declared = declared
         self._items = OutputItemAssembler()
-        self.takes = self._items.observe
+        self.observe = self._items.observe
         self._shown: dict[tuple[str, str | None, str | None], HostedPart] = {}
         self.used = False
         self.requests: dict[str, int] = {}

@@ -76,7 +76,7 @@ class CallDelivery:
         if not opened and not others and reason != "tool_calls" and self.tool_choice in ("auto", "none"):
             return DeliveredCalls([], [], reason, None, others)  # a text alone, as nearly always
         wanted, answer = self._take_answer(opened)
-        kept = self._handed_out(wanted, reason)
+        kept = self._deliverable(wanted, reason)
         self._taken = {call.id for call, _ in kept}
         calls = [self._tool_call(call, arguments) for call, arguments in kept]
         if others and (why := self._cut(reason)):
@@ -115,7 +115,7 @@ class CallDelivery:
             self.warn("calls_dropped", f"the answer was given {len(answers)} times: the first one counts", None)
         return [call for call in opened if call.name != name], read.raw
 
-    def _handed_out(
+    def _deliverable(
         self, opened: list[IncomingCall], reason: FinishReason
     ) -> list[tuple[IncomingCall, ParsedArguments]]:
         """Applies the table above."""

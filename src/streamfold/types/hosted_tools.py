@@ -31,17 +31,17 @@ class ServerTool:
         return {name: value for name, value in said.items() if value is not None}
 
 
-def _texts(value: Any, where: str) -> None:
+def _check_strings(value: Any, where: str) -> None:
     if value is None:
         return
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(one, str) for one in value):
         raise ConfigError(f"{where} is a list of strings, not {value!r:.80}")
 
 
-def _only_one(tool: WebSearch | UrlContext) -> None:
+def _check_limits(tool: WebSearch | UrlContext) -> None:
     name = type(tool).__name__
     for member in ("allowed_domains", "blocked_domains"):
-        _texts(getattr(tool, member), f"{name}: {member}")
+        _check_strings(getattr(tool, member), f"{name}: {member}")
     if tool.allowed_domains and tool.blocked_domains:
         raise ConfigError(f"{name} takes allowed_domains or blocked_domains, not both")
     uses: Any = tool.max_uses
@@ -70,7 +70,7 @@ class WebSearch(ServerTool):
     context_size: Literal["low", "medium", "high"] | None = None
 
     def __post_init__(self) -> None:
-        _only_one(self)
+        _check_limits(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class UrlContext(ServerTool):
     max_content_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        _only_one(self)
+        _check_limits(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class CodeExecution(ServerTool):
     container: str | None = None
 
     def __post_init__(self) -> None:
-        _texts(self.files, "CodeExecution: files")
+        _check_strings(self.files, "CodeExecution: files")
         if self.files and self.container:
             raise ConfigError("CodeExecution takes files or a container, not both")
 
@@ -137,7 +137,7 @@ class FileSearch(ServerTool):
     filter: Any = None
 
     def __post_init__(self) -> None:
-        _texts(self.stores, "FileSearch: stores")
+        _check_strings(self.stores, "FileSearch: stores")
         if not self.stores:
             raise ConfigError("FileSearch needs the name of a store at least")
 
@@ -164,7 +164,7 @@ class HostedMcpServer(ServerTool):
     require_approval: str | Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        _texts(self.allowed_tools, "HostedMcpServer: allowed_tools")
+        _check_strings(self.allowed_tools, "HostedMcpServer: allowed_tools")
         for member in ("name", "url"):
             if not isinstance(getattr(self, member), str) or not getattr(self, member):
                 raise ConfigError(f"HostedMcpServer: {member} is a string with something in it")

@@ -56,7 +56,7 @@ class Tool(Generic[F]):
         cache: cache the tools up to this one; see `Message`.
         spread: `function` gets the fields of `model` by name, instead of the instance.
         needs_approval: whether `run_tools` pauses before a call until it is approved: a bool, or a function of the
-            call, plain or async. Calls with invalid arguments are not approved.
+            call, plain or async, that gets only calls with valid arguments.
         extra: further members of its entry in the request, sent unchanged.
     """
 
