@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from httpx_sse import ServerSentEvent
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from folding import codes, event, fold, fold_error
@@ -458,8 +458,12 @@ def streamed(item: dict[str, Any], at: int, said: set[str], named: str) -> list[
     return events + ([{"type": "output_item.done", **place, "item": item}] if "item" in said else [])
 
 
+MESSAGE_A = {"type": "message", "content": [{"type": "output_text", "text": "a"}]}
+
+
 @settings(deadline=None, max_examples=examples(300))
 @given(st.lists(items_said(), min_size=1, max_size=4), st.sampled_from(["both", "position", "item"]), st.booleans())
+@example([(MESSAGE_A, {"pieces"}), (MESSAGE_A, {"pieces"})], "both", True)  # the second waits when the list comes
 def test_whatever_is_left_out(said: list[tuple[dict[str, Any], set[str]]], named: str, at_the_end: bool):
     """An answer that is said at least once in any way is the same answer, and nothing is odd about it."""
     items = [{**item, "id": f"it_{at}", "call_id": f"call_{at}"} for at, (item, _) in enumerate(said)]

@@ -109,6 +109,11 @@ class TextDeduplicator:
     def shown(self, kind: type[PartedDelta], part: PartRef | None = None) -> str:
         return self._lane(kind).raw if part is None else self._find(kind, part, whole=False).text
 
+    def received(self, kind: type[PartedDelta]) -> str:
+        """Returns all text of a kind, with what waits for earlier parts."""
+        waiting = (shown for texts in self._waiting.values() for of, shown in texts if of is kind)
+        return self.shown(kind) + "".join(text for shown in waiting for text in shown.waiting or ())
+
     def finish_item(self, output: int | None) -> list[PartedDelta]:
         """Returns the texts that waited for this item."""
         if output is None:

@@ -157,7 +157,7 @@ class Pipeline:
 
         Empty where the items so far are not the first ones; the whole list is then compared.
         """
-        came = {kind: self._parts.shown(kind) for kind in (TextDelta, ReasoningDelta, RefusalDelta)}
+        came = {kind: self._parts.received(kind) for kind in (TextDelta, ReasoningDelta, RefusalDelta)}
         calls = len(self._fold.calls)
         if not (any(came.values()) or calls or self._has_items):
             return [fact for item in summary.items for fact in item]

@@ -257,7 +257,7 @@ def check_response_events(body: bytes) -> dict[str, Any]:
         assert index in items
         assert index not in done
         if kind == "output_item.done":
-            assert payload["item"]["id"] == items[index]["id"]
+            assert payload["item"].get("id") == items[index].get("id")  # search results of Perplexity have none
             done[index] = payload["item"]
             continue
         assert payload["item_id"] == items[index]["id"]
