@@ -77,9 +77,9 @@ def test_aimock(aimock_for_the_doctor: str) -> None:
     cards = examined(aimock_for_the_doctor, model="gpt-4o")
     assert set(cards) == {"chat", "responses", "anthropic"}
     chat = cards["chat"]
-    for probe in ("max_tokens", "stop", "one_at_a_time"):
-        assert verdict(chat, probe) == "fault"
-    assert verdict(chat, "none") == verdict(chat, "halves") == "handled"
+    for probe in ("max_tokens", "stop", "none"):
+        assert verdict(chat, probe) == "unfaithful"
+    assert verdict(chat, "halves") == "handled"
     assert {verdict(chat, probe) for probe in ("text", "unicode", "parallel", "long_arguments", "reasoning")} == {"ok"}
     assert "chat/role-first" in broken(chat)
     assert "responses/sequence" in broken(cards["responses"])
