@@ -80,6 +80,7 @@ def test_aimock(aimock_for_the_doctor: str) -> None:
     for probe in ("max_tokens", "stop", "none"):
         assert verdict(chat, probe) == "unfaithful"
     assert verdict(chat, "halves") == "handled"
+    assert verdict(chat, "one_at_a_time") == "ok"  # it answers this question with one call
     assert {verdict(chat, probe) for probe in ("text", "unicode", "parallel", "long_arguments", "reasoning")} == {"ok"}
     assert "chat/role-first" in broken(chat)
     assert "responses/sequence" in broken(cards["responses"])

@@ -157,7 +157,7 @@ async def test_a_broken_stream_runs_no_tool() -> None:
 
 
 async def test_errors_are_those_of_pydantic_ai() -> None:
-    """So its FallbackModel goes on to the next model."""
+    """So its FallbackModel tries the next model."""
     with pytest.raises(ModelHTTPError) as raised:
         await Agent(model_of(then=fail(429))[0]).run("Hello")
     assert raised.value.status_code == 429

@@ -320,7 +320,7 @@ class AppTaskGroup:
 
     @asynccontextmanager
     async def tasks(self) -> AsyncIterator[TaskGroup]:
-        """Yields a task group for what goes on when its client has left.
+        """Yields a task group for work that continues after the client has disconnected.
 
         An app that was not entered, such as a mounted one, has none: the tasks are then waited for.
         """

@@ -111,7 +111,7 @@ class Worker:
             event = await receive()
             if event["type"] == "lifespan.startup":
                 await preload(self._gateway)
-                with suppress(NotImplementedError):  # Windows ends processes without a signal
+                with suppress(NotImplementedError):  # event loops of Windows have no signal handlers
                     loop.add_signal_handler(signal.SIGTERM, self._stop)
             else:
                 while self._gateway.running and not self._out_of_time:  # noqa: ASYNC110 - in the background

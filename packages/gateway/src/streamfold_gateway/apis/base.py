@@ -52,7 +52,7 @@ class ResponseRecorder(Protocol):
     Attributes:
         about: members of the response that say how it is stored.
         serializer: what writes it, from its beginning on.
-        waits: whether it goes on without its client, and is the only one that gets the events.
+        waits: whether it is completed without its client, and is the only one that gets the events.
     """
 
     waits: bool

@@ -40,7 +40,7 @@ class Recorder:
         events: the events in memory.
         held: their size in bytes.
         chars, pieces: the length of the text so far, and the number of its pieces.
-        waits: whether it can wait for memory, because it goes on without its client.
+        waits: whether it can wait for memory, because it is completed without its client.
         stuck: whether it waits for a subscriber that reads slowly.
         resumable: whether the events are stored.
         state: the JSON of the response so far, as a part of an event.
@@ -98,7 +98,7 @@ class Recorder:
 
     @property
     def weight(self) -> int:
-        """Its bytes in memory: events and, if it goes on without its client, the answer so far."""
+        """Its bytes in memory: events and, if it is completed without its client, the answer so far."""
         gathered = _GATHERED * (self.chars + _PIECE * self.pieces) + _WRITTEN * self.chars
         return self.held + (gathered if self.waits else 0)
 
@@ -207,7 +207,7 @@ class Subscriber:
 
 
 class BackgroundResponse(Recorder):
-    """A response that goes on without its client. Any number of subscribers may read its events, or cancel it.
+    """A response that is completed without its client. Any number of subscribers may read its events, or cancel it.
 
     Events reach subscribers once they are stored. The store does not delay the provider: events gather while others are
     written. For `Answering` it takes the place of the client: it has `receive`, and is a `Sink`.
