@@ -16,11 +16,12 @@ import pytest
 
 from amazon import framed_as_bedrock
 from scripts import loaded
-from streamfold import Provider, tool_result, user
+from streamfold import ConfigError, Provider, tool_result, user
 from streamfold.adapters import find_adapter
 from streamfold.adapters.chat import ChatQuirks
 from streamfold.adapters.kimi import KimiQuirks
 from streamfold.adapters.responses import ResponsesQuirks
+from streamfold.config import catalogue
 from streamfold.config.catalogue import catalogue_folder, provider_files
 from streamfold.config.file import read_profile
 from streamfold.config.profile import Profile
@@ -158,3 +159,14 @@ def test_everything_is_described(kind: Any) -> None:
     texts = loaded("tools/catalogue_page.py").described(kind)
     assert set(own) - set(inherited) <= set(texts) <= set(own)
     assert all(len(text) > 10 and not text.startswith(" ") for text in texts.values())
+
+
+def test_an_installation_without_the_provider_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an error of the configuration that says what to do, as every other one."""
+
+    def missing() -> Path:
+        raise FileNotFoundError("the provider files are missing from /x: install streamfold again")
+
+    monkeypatch.setattr(catalogue, "catalogue_folder", missing)
+    with pytest.raises(ConfigError, match="missing from /x: install streamfold again"):
+        catalogue.provider_files.__wrapped__()

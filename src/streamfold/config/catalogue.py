@@ -20,8 +20,12 @@ FAMILIES_FILE = "families.toml"
 
 @cache
 def provider_files() -> dict[str, Path]:
-    """Returns the provider files by name."""
-    files = {path.stem: path for path in catalogue_folder().glob("*.toml") if path.name != FAMILIES_FILE}
+    """Returns the provider files by name. Raises ConfigError if the installation lacks them."""
+    try:
+        folder = catalogue_folder()
+    except FileNotFoundError as error:
+        raise ConfigError(str(error)) from error
+    files = {path.stem: path for path in folder.glob("*.toml") if path.name != FAMILIES_FILE}
     return dict(sorted(files.items()))
 
 
