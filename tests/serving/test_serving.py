@@ -125,11 +125,11 @@ def _parsed(text: str) -> Any:
 
 
 def _joined(found: list[Any]) -> list[Any]:
-    """Makes one text of neighbouring texts of a role, without what separates two of them."""
+    """Makes one text of neighbouring texts of a role, without line ends: two texts of a role are joined by some."""
     joined = list[Any]()
     for fact in found:
         if len(fact) == 2 and isinstance(fact[1], str):
-            role, text = fact[0], fact[1].replace("\n\n", "")
+            role, text = fact[0], fact[1].replace("\n", "")
             if role != "reasoning" and joined and joined[-1][0] == role and isinstance(joined[-1][1], str):
                 text = joined.pop()[1] + text
             if text:
