@@ -471,6 +471,18 @@ async def test_leaving_closes_the_connection() -> None:
         assert [chunk async for chunk in run] == []
 
 
+async def test_leaving_after_the_last_chunk() -> None:
+    """A run that is left at the last chunk of its answer has ended: it can't be read again, and its state says so."""
+    async with run_tools(Script(says("Hi.")).provider(), "x", [add]) as run:
+        async for chunk in run:
+            if chunk.finished:
+                break
+    assert run.finished
+    assert json.loads(run.dump())["ended"]
+    with pytest.raises(StreamfoldError, match="is read once"):
+        aiter(run)
+
+
 async def test_functions_that_block() -> None:
     """`in_thread` keeps signature and docstring, and runs the function elsewhere."""
 

@@ -193,7 +193,7 @@ TOOLS: list[Row] = [
     ),
     (
         lambda: run_tools(configured(), "Hi", [Tool("look_up")]),
-        "the tool 'look_up' has no function to run: pass function=, or list it in external= if somebody else runs it",
+        "the tool 'look_up' has no function to run: pass function=, or list it in external= if it runs elsewhere",
     ),
     (lambda: run_tools(configured(), "Hi", [], max_turns=0), "max_turns must be at least 1, not 0"),
     (lambda: ask(tools=[TOOL], tool_choice="any"), f"{CHOICES} 'any' (did you mean 'required'?)"),

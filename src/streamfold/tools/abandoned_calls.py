@@ -1,4 +1,4 @@
-"""Calls that a person went on without: each is denied in the journal, unless it was started before."""
+"""Unanswered calls of a conversation that went on: each is denied in the journal, unless it was started before."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class AbandonedCalls:
     """The calls of a conversation that have no result although it went on.
 
     Args:
-        state: that of the run that had paused in this conversation, if it was saved.
-        is_shown_as: returns whether a user interface knows a call by an id, from the call's own id and that one.
+        state: the saved state of the run that paused in this conversation, if there is one.
+        is_shown_as: called with a call's id and the id in a user interface; returns whether they are the same call.
     """
 
     def __init__(self, state: str | None, is_shown_as: Callable[[str, str], bool]) -> None:
@@ -47,12 +47,12 @@ class AbandonedCalls:
         self._is_shown_as = is_shown_as
 
     async def settle(self, messages: list[Message], journal: CallJournal, owner: str, chat_id: str) -> set[str]:
-        """Denies the calls that wait, and writes into the messages what came of each.
+        """Denies the calls that wait, and writes the outcome of each into the messages.
 
-        A store that can't be used is logged; then the messages stay as they are.
+        If the journal's store can't be used, that is logged, and the messages are unchanged.
 
         Returns:
-            The keys of runs and approvals that have ended by that.
+            The journal's keys of the runs and approvals that this has ended.
         """
         ended: set[str] = set()
         try:
@@ -64,16 +64,16 @@ class AbandonedCalls:
                 if (known := await load_approval(journal, place)) is not None:
                     ended |= {place, known.key}
                     found = await _denied(journal, CallKey(known.key, call))
-                    # The client has chosen what the approval was found by: that gives it no result.
+                    # The approval was found by ids that the client chose, so it isn't shown the result.
                     messages[at] = replace(messages[at], content=_NOT_RUN if found and found.denied else _STARTED)
         except (StoreError, OSError) as error:
-            _logger.warning("the journal can't say what came of calls that a person went on without: %s", error)
+            _logger.warning("the journal can't be used to settle abandoned calls: %s", error)
         return ended
 
     async def _settle_saved(
         self, messages: list[Message], open_calls: dict[int, ToolCall], journal: CallJournal, owner: str, chat_id: str
     ) -> set[str]:
-        """Settles the calls of the saved run, and takes them off `open_calls`."""
+        """Settles the calls of the saved run, and removes them from `open_calls`."""
         found = _last_turn(self._state or "", journal, owner)
         if found is None:
             return set()
@@ -93,7 +93,7 @@ class AbandonedCalls:
 
 
 def _open_calls(messages: list[Message]) -> dict[int, ToolCall]:
-    """Returns the calls without a result, by the places of the messages that say so."""
+    """Returns the calls without a result, by the index of their placeholder message."""
     calls: dict[str | None, ToolCall] = {}
     found: dict[int, ToolCall] = {}
     for at, message in enumerate(messages):
@@ -104,7 +104,7 @@ def _open_calls(messages: list[Message]) -> dict[int, ToolCall]:
 
 
 def _last_turn(state: str, journal: CallJournal, owner: str) -> tuple[str, int, TurnCalls] | None:
-    """Returns the id of a saved run, and the place and the calls of its last turn; None if there are none."""
+    """Returns the id of a saved run, the index of its last results, and its last calls; None if it can't be used."""
     try:
         saved = read_state(state)
         check_age(journal, saved.began)
@@ -114,14 +114,14 @@ def _last_turn(state: str, journal: CallJournal, owner: str) -> tuple[str, int, 
             return None
         turn.load(saved.calls)
     except ConfigError as error:
-        _logger.warning("the state of a run that a person went on without can't be used: %s", error)
+        _logger.warning("the saved state of an abandoned run can't be used: %s", error)
         return None
     return saved.run_id, len(messages), turn
 
 
 async def _result(journal: CallJournal, key: CallKey, turn: TurnCalls) -> Message:
     """Returns the message for a call of a saved run, which is denied if it waits."""
-    if turn[key.call].status == "started":  # perhaps without a claim
+    if turn[key.call].status == "started":  # without a journal there was no claim
         stored = await journal.result(key.text)
         found = None if stored is None else ToolResult.from_json(key.call, stored)
     else:
@@ -130,7 +130,7 @@ async def _result(journal: CallJournal, key: CallKey, turn: TurnCalls) -> Messag
 
 
 async def _denied(journal: CallJournal, key: CallKey) -> ToolResult | None:
-    """Denies a call, and returns its result: that of a denial, or of the run that had started it, if it has one."""
+    """Denies a call, and returns the denial or the result of the run that started it; None if that has none yet."""
 
     async def deny() -> ToolResult:
         return ToolResult(key.call, tool_result(key.call, _NOT_RUN, error=True), _NOT_RUN, denied=True)

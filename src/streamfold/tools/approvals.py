@@ -1,4 +1,4 @@
-"""The calls of one turn: their statuses, what they wait for, who approves them."""
+"""The calls of one turn: their statuses and approvals."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from ..errors import ConfigError, did_you_mean
 from ..types import InvalidToolArgumentsError, Message, Tool, ToolCall, tool_result
 from .tool_results import ToolResult
 
-# The calls of one turn between the model's answer and their results: some run immediately, some wait for approval.
-# The status of a call moves forward only: new, waiting for an approval or a result, ready, started, done. A call
-# that was started is never started again, whatever happens to the process, so that no call runs twice.
+# The status of a call only moves forward: new, waiting for an approval or a result, ready, started, done. A call that
+# was started is never started again, so that no call runs twice.
 
 _Status: TypeAlias = Literal["new", "approval", "result", "ready", "started", "done"]
 _Decision: TypeAlias = Literal["approved", "denied"]
@@ -34,8 +33,8 @@ class PendingCall:
     Attributes:
         call: the call.
         waits_for: "approval": `approve` or `deny` it. "result": the tool is external; `answer` it.
-        approval_id: identifies this approval among all others: a random text that a client has to send back with its
-            decision. None for a result, and for a call of a conversation, which perhaps no model has made.
+        approval_id: a random id that a client sends back with its decision. None for a result, and for a call of a
+            conversation that a client sent.
     """
 
     call: ToolCall
@@ -48,9 +47,9 @@ class CallState:
     """A call of the turn.
 
     Attributes:
-        approval_id: see `PendingCall`. Made when the call begins to wait, and kept when it was decided.
-        nonce: of a signed approval or denial, for a call that came with a conversation.
-        unanswered: see `CallKey`. Only known to the run whose claims failed until that is dumped.
+        approval_id: see `PendingCall`. Kept after the decision.
+        nonce: of a signed approval or denial, for a call of a conversation that a client sent.
+        unanswered: see `CallKey`.
     """
 
     call: ToolCall
@@ -64,11 +63,11 @@ class CallState:
 
 
 class TurnCalls:
-    """The calls of a turn, each with its status, and the messages that stand for their results.
+    """The calls of a turn with their statuses and result messages.
 
     Args:
         calls: the calls, in the model's order.
-        unfinished: the text of a result that is missing.
+        unfinished: the text of a missing result.
     """
 
     def __init__(self, calls: Iterable[ToolCall], unfinished: str = _NOT_FINISHED) -> None:
@@ -82,7 +81,7 @@ class TurnCalls:
         return call_id in self._calls
 
     def messages(self) -> list[Message]:
-        """Returns one message for each call: its result, or a text that says why there is none."""
+        """Returns one message per call: its result, or an error that says why there is none."""
         return [
             found.message or tool_result(found.call, _TEXTS.get(found.status, self._unfinished), error=True)
             for found in self._calls.values()
@@ -111,12 +110,12 @@ class TurnCalls:
         return self._calls[call.id]
 
     def wait_for_approval(self, call: ToolCall) -> None:
-        """Lets a call wait for an approval, which gets an id."""
+        """Makes a call wait for an approval, with a new id."""
         found = self._calls[call.id]
         found.status, found.approval_id = "approval", secrets.token_hex(16)
 
     def awaiting_approval(self, approval_id: str) -> ToolCall:
-        """Returns the call that an approval is about, decided or not. Raises ConfigError if there is none."""
+        """Returns the call with this approval id. Raises ConfigError if there is none."""
         given = approval_id.encode("utf-8", "surrogatepass")
         for found in self._calls.values():
             if found.approval_id is not None and secrets.compare_digest(found.approval_id.encode(), given):
@@ -141,7 +140,7 @@ class TurnCalls:
             raise ConfigError(f"the call {call_id!r} of {found.call.name} does not wait for an approval: {_now(found)}")
 
     def answerable(self, call_id: str) -> ToolCall | None:
-        """Returns the call that a result from outside is for; None if it has a result already.
+        """Returns the external call with this id; None if it has a result already.
 
         Raises:
             ConfigError: there is no such call, or it does not wait for a result.
@@ -152,22 +151,14 @@ class TurnCalls:
         return found.call if found.status == "result" else None
 
     def dump(self) -> list[dict[str, Any]]:
-        """Returns the statuses as JSON data; `load` reads them."""
+        """Returns the statuses as JSON data."""
+        names = ("status", "decision", "reason", "approval_id", "nonce", "unanswered")
         return [
-            {
-                "id": call_id,
-                "status": found.status,
-                "decision": found.decision,
-                "reason": found.reason,
-                "approval_id": found.approval_id,
-                "nonce": found.nonce,
-                "unanswered": found.unanswered,
-            }
-            for call_id, found in self._calls.items()
+            {"id": call_id} | {name: getattr(found, name) for name in names} for call_id, found in self._calls.items()
         ]
 
     def load(self, data: Any) -> None:
-        """Reads what `dump` wrote. Raises ConfigError if it does not fit the calls."""
+        """Restores the statuses from `dump`. Raises ConfigError if they are of other calls."""
         entries = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
         if [entry.get("id") for entry in entries] != list(self._calls):
             raise ConfigError("state.calls does not name the calls of the last turn, in their order")
@@ -196,10 +187,10 @@ class TurnCalls:
 def take_open_calls(
     messages: list[Message], *, waiting: Container[str] = (), external: Container[str] = ()
 ) -> TurnCalls | None:
-    """Takes the results of the last turn off a conversation and returns its calls; None if it ends in another way.
+    """Removes the results of the last turn from a conversation, and returns its calls; None if it ends without calls.
 
-    A call without a result waits if its tool is named in `waiting` or `external`. Others may have been started before,
-    so they are never run.
+    A call without a result waits if its tool is in `waiting` (for approval) or `external` (for a result). Any other may
+    have been started, so it is never run.
     """
     end = len(messages)
     while end and messages[end - 1].role == "tool":
@@ -213,10 +204,10 @@ def take_open_calls(
         name, found.message = found.call.name, given.get(found.call.id)
         if found.message is not None:
             found.status = "done"
-        elif found.call.error:  # perhaps it was cut off: nobody is asked about it
+        elif found.call.error:  # can't run, so it needs no approval
             found.status = "started"
         else:
-            if found.call.kind == "approval":  # no result approves it, whatever tools a client has
+            if found.call.kind == "approval":  # a provider's request, never one of a client's external tools
                 found.status = "approval"
             else:
                 found.status = "result" if name in external else "approval" if name in waiting else "started"
@@ -232,18 +223,11 @@ def _now(found: CallState) -> str:
 Approve: TypeAlias = Callable[[ToolCall], bool | Awaitable[bool]]
 
 
-def checked_approve(approve: Approve | None) -> Approve | None:
-    """Returns the function that decides about calls. Raises ConfigError if it is none."""
-    if approve is not None and not callable(approve):
-        raise ConfigError(f"approve must be a function of a call, not {type(approve).__name__}")
-    return approve
-
-
 async def needs_approval(
     call: ToolCall, tools: Mapping[str, Tool], external: Container[str]
 ) -> Literal["result", "approval", "ready"]:
-    """Returns what a new call waits for, if it waits for anything."""
-    if call.kind == "approval":  # a provider asks whether it may call a tool of an MCP server
+    """Returns what a new call waits for, or "ready"."""
+    if call.kind == "approval":  # the provider runs it: a tool of an MCP server
         return "approval"
     if call.name in external:
         return "result"
@@ -253,12 +237,12 @@ async def needs_approval(
     try:
         tool.bind(call)
     except InvalidToolArgumentsError:
-        return "ready"  # it can't run: the model is told why, and nobody is asked
+        return "ready"  # the model is told what is wrong with the arguments
     wanted = tool.needs_approval if isinstance(tool.needs_approval, bool) else tool.needs_approval(call)
     return "approval" if (await wanted if isawaitable(wanted) else wanted) else "ready"
 
 
 async def decide(approve: Approve, call: ToolCall) -> Literal["approved", "denied"]:
-    """Returns what a program says about a call."""
+    """Returns the decision of a function about a call."""
     said = approve(call)
     return "approved" if (await said if isawaitable(said) else said) else "denied"

@@ -1,8 +1,8 @@
-"""A record of the calls that were started, shared by every process that may run them: each call runs once.
+"""A record of the calls that were started, shared by all processes that may run them, so that each runs once.
 
-The state of a paused run is text, and text can be copied: a button that is pressed twice resumes the same state twice.
-Both runs have the id of the first one, so they look for the same call here. The one that claims it first runs it; the
-others get its result. `run_once` is the only place where this is decided.
+The state of a paused run is text and can be copied: a button that is pressed twice resumes the same state twice. Both
+runs have the same id and claim the same key. The first to claim it runs the call, the others get its result; `run_once`
+decides this.
 """
 
 from __future__ import annotations
@@ -45,16 +45,15 @@ _logger = logging.getLogger("streamfold.tools")
 class CallJournal(Protocol):
     """Which calls were started, and their results. Shared by all processes that resume the same runs.
 
-    A key is `RUN/CALL`: digests of a run and its owner, and of a call. A journal may have a method `end_run(run)` too,
-    which is called with the first part once a run has ended, so that what is kept of it can be deleted some days later,
-    and an attribute `keep_days`: the state of a run that began longer ago is refused.
+    A key is `RUN/CALL`: digests of a run with its owner, and of a call. Optional members: a method `end_run(run)`,
+    called with the first part once a run has ended, so that its calls can be deleted some days later; and an attribute
+    `keep_days`: the state of a run that began longer ago is refused.
     """
 
     async def claim(self, key: str, nonce: str) -> bool:
-        """Returns whether a call was claimed with this nonce: now, or before.
+        """Claims a call. Returns True if this nonce has the claim: the first nonce that is given for a key keeps it.
 
-        The first nonce that is given for a key has it for good. A claimant whose answer was lost claims again with the
-        same nonce.
+        If the answer is lost, the call is claimed again with the same nonce.
         """
         ...
 
@@ -70,8 +69,8 @@ class CallJournal(Protocol):
 class CallInDoubtError(StreamfoldError):
     """A call was started by another run of the same state and has no result: it runs now, or its process has ended.
 
-    It is not run again. Resume later, when the other run has stored the result. A call of kind `approval` was answered
-    by another run: the provider that runs it is told once, and this error stays.
+    It isn't run again. Resume later, when the other run has stored the result. If its kind is `approval`, another run
+    has answered it: a provider is told once, so this error is final.
 
     Attributes:
         call: the call.
@@ -86,7 +85,7 @@ class CallInDoubtError(StreamfoldError):
         self.call = call
 
 
-NOT_RUN = (CallInDoubtError, StoreError)  # what a run raises for a call that it has not started
+NOT_RUN = (CallInDoubtError, StoreError)  # errors of a call that was not started
 
 
 class FileJournal:
@@ -96,8 +95,8 @@ class FileJournal:
 
     Args:
         directory: made if it does not exist.
-        keep_days: how long a run's files are kept after it has ended. The state of a run that began longer ago is
-            refused, because its calls could run again. The files of a run that never ends stay.
+        keep_days: how long a run's files are kept after its end. The state of a run that began longer ago is refused,
+            because its calls could run again. The files of a run that never ends stay.
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, keep_days: float = KEEP_DAYS) -> None:
@@ -106,7 +105,7 @@ class FileJournal:
         self._swept = -inf
 
     async def claim(self, key: str, nonce: str | None = None) -> bool:
-        """Returns whether a call was claimed with this nonce (default: one that has never been used), by its file."""
+        """Claims a call by creating its file; see `CallJournal`. By default, with a new nonce."""
         return await anyio.to_thread.run_sync(self._create, self._path(key, "claim"), nonce or secrets.token_hex(16))
 
     async def finish(self, key: str, result: str) -> None:
@@ -118,7 +117,7 @@ class FileJournal:
         return await anyio.to_thread.run_sync(self._read, self._path(key, "result"))
 
     async def end_run(self, run: str) -> None:
-        """Notes that a run has ended, and deletes the files of runs that ended `keep_days` ago."""
+        """Records that a run has ended, and deletes the files of runs that ended `keep_days` ago."""
         await anyio.to_thread.run_sync(self._end, self._directory / _digest(run))
 
     def _path(self, key: str, kind: str) -> Path:
@@ -169,15 +168,15 @@ class FileJournal:
 class StoreJournal:
     """A journal in a store: in an SQLite file, or on a Valkey or Redis server for processes on several machines.
 
-    A store that can't be used, or is full, fails the run before the tool is started: only the store can tell whether it
-    was. Nothing here expires, and a server that may evict keys is refused.
+    If the store is full or can't be used, the run fails before the tool starts. Nothing expires, and a server that may
+    evict keys is refused.
 
     Args:
-        store: the store, or its name, as for `streamfold.stores.open_store`. One by its name never gives a claim up.
-            One of your own must keep them for as long as a state may be resumed: `Retention(evicts=False, age=...)`.
-        owner: of all that is kept here: journals with other owners share nothing. Runs have owners of their own.
-        keep_days: how long a run is kept after it has ended. The state of a run that began longer ago is refused,
-            because its calls could run again. A run that never ends stays.
+        store: a store, or its name, as for `streamfold.stores.open_store`. A store that you pass must keep claims as
+            long as a state may be resumed: `Retention(evicts=False, age=...)`.
+        owner: journals with different owners share nothing. Runs have owners of their own.
+        keep_days: how long a run is kept after its end. The state of a run that began longer ago is refused, because
+            its calls could run again. A run that never ends stays.
     """
 
     def __init__(self, store: Store | str, *, owner: str = "", keep_days: float = KEEP_DAYS) -> None:
@@ -187,7 +186,7 @@ class StoreJournal:
         self._swept = -1
 
     async def claim(self, key: str, nonce: str | None = None) -> bool:
-        """Returns whether a call was claimed with this nonce (default: one that has never been used).
+        """Claims a call; see `CallJournal`. By default, with a new nonce.
 
         Raises:
             StoreError: the store can't be used.
@@ -214,7 +213,7 @@ class StoreJournal:
         return None if found is None else found.decode("utf-8", "surrogatepass")
 
     async def end_run(self, run: str) -> None:
-        """Notes that a run has ended, and deletes the runs that ended `keep_days` ago. Raises StoreError."""
+        """Records that a run has ended, and deletes the runs that ended `keep_days` ago. Raises StoreError."""
         today = int(time() // _DAY)
         await self.store.put(self._owner, {f"ended {today}/{_digest(run)}": b""})
         if self._swept == today:
@@ -240,8 +239,8 @@ class CallKey:
     Attributes:
         text: the key in the journal, made by `call_key`.
         call: the call.
-        unanswered: nonces of claims by runs that have failed, because the journal did not answer: whichever of them the
-            journal has, the tool was not run. They are part of the state of a run, so that it can be resumed.
+        unanswered: nonces of claims that the journal did not answer, so that the call was not started, whether it has
+            them or not. Part of a run's state.
     """
 
     text: str
@@ -252,16 +251,15 @@ class CallKey:
 async def run_once(journal: CallJournal, key: CallKey, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
     """Runs a call unless another run has claimed it, and returns its result.
 
-    A journal that does not answer is tried again for a few seconds. If the claim fails all the same, its nonce is added
-    to `key.unanswered`, and `run` is not called. A result that can't be stored is logged and returned, because the tool
-    has run.
+    A journal that fails is tried again for a few seconds. If the claim still fails, its nonce is added to
+    `key.unanswered`, and `run` is not called. If the result can't be stored, that is logged, and it is returned.
 
     Args:
         run: runs the call.
 
     Raises:
         CallInDoubtError: another run has claimed it, and has no result yet.
-        Exception: what the journal raised before `run` was called, or what `run` raises.
+        Exception: of the journal before `run` was called, or of `run`.
     """
     nonce = secrets.token_hex(16)
     try:
@@ -283,7 +281,7 @@ async def run_once(journal: CallJournal, key: CallKey, run: Callable[[], Awaitab
 
 
 async def claim_answer(journal: CallJournal, key: CallKey) -> None:
-    """Claims that a decision about a call which a provider runs is sent to it. It is sent once.
+    """Claims the sending of a decision to the provider that runs the call, so that it is sent once.
 
     Raises:
         CallInDoubtError: another run has sent it.
@@ -300,9 +298,9 @@ async def claim_answer(journal: CallJournal, key: CallKey) -> None:
 
 
 async def _claim(journal: CallJournal, key: CallKey, nonce: str) -> bool:
-    """Claims a call. A run that was resumed from one whose claim failed takes over its claim, and no other can."""
+    """Claims a call. A run resumed from one whose claim failed takes that claim over; no other run can."""
     place = key.text
-    for link in (*key.unanswered, nonce):  # each nonce but the first is claimed in the place of the one before it
+    for link in (*key.unanswered, nonce):  # each nonce claims the key of the one before it
         if not await _retried(partial(journal.claim, place, link)):
             return False
         place = f"{place} {link}"
@@ -322,25 +320,25 @@ async def end_runs(journal: CallJournal, keys: Iterable[str]) -> None:
 
 
 def run_key(owner: str, run_id: str) -> str:
-    """Returns what the keys of all calls of a run begin with."""
+    """Returns the prefix of the keys of a run's calls."""
     return _digest(json.dumps(["run", owner, run_id]))
 
 
 def call_key(owner: str, run_id: str, position: int, call: ToolCall) -> str:
-    """Returns the key of a call: the same for every run of the same state, and another for every other call.
+    """Returns the key of a call: the same in all runs of one state, and different from every other call's.
 
     Args:
-        position: of the turn in the conversation; ids of calls may come again in later turns.
+        position: of the turn in the conversation; the ids of calls may repeat in later turns.
     """
     return f"{run_key(owner, run_id)}/{_digest(json.dumps([position, *_identity(call)]))}"
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """An approval that a person was asked for, as a journal keeps it.
+    """A requested approval, as a journal stores it.
 
     Attributes:
-        nonce: made by the server for this approval. It is good once.
+        nonce: made by the server; good once.
         key: of the call, by `call_key`.
     """
 
@@ -349,26 +347,26 @@ class Approval:
 
 
 def approval_key(owner: str, chat_id: str, call: ToolCall) -> str:
-    """Returns the key of the approval that was asked for last in a chat of an owner, for a call with these arguments.
+    """Returns the key of the latest approval for a call with these arguments in a chat of an owner.
 
-    A chat's id is chosen by a client: with it a nonce is found, which has to be presented, and never a result.
+    The client chooses the chat's id: it finds a nonce to check against, never a result.
     """
     return f"{_digest(json.dumps(['approval', owner, chat_id, *_identity(call)]))}/approval"
 
 
 async def store_approval(journal: CallJournal, key: str, approval: Approval) -> None:
-    """Stores an approval that a person is asked for, in the place of an earlier one with this key."""
+    """Stores a requested approval, and replaces an earlier one."""
     await _retried(partial(journal.finish, key, json.dumps([approval.nonce, approval.key])))
 
 
 async def load_approval(journal: CallJournal, key: str) -> Approval | None:
-    """Returns the approval that was asked for; None if there is none."""
+    """Returns the approval with this key, or None."""
     stored = await _retried(partial(journal.result, key))
     return None if stored is None else Approval(*json.loads(stored))
 
 
 def required_journal(journal: CallJournal | None) -> CallJournal:
-    """Returns the journal that signed approvals are kept in. Raises ConfigError if there is none."""
+    """Returns the journal for signed approvals. Raises ConfigError if there is none."""
     if journal is None:
         raise ConfigError(
             "signed approvals need a journal, which keeps that each is good once: pass the same journal= to each run,"
@@ -388,7 +386,7 @@ def check_age(journal: CallJournal | None, began: float) -> None:
 
 
 async def _retried(ask: Callable[[], Awaitable[T]]) -> T:
-    """Returns what a journal answers. It may be asked again: no question here has its effect twice."""
+    """Returns what a journal answers, after retries. Each of its operations has its effect once."""
     for pause in _PAUSES:
         try:
             return await ask()
@@ -437,7 +435,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Writes the names of a folder's files to the disk, where the system can."""
+    """Syncs a folder to the disk, where the system can."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -451,7 +449,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _unless_open(act: Callable[[], T]) -> T:
-    """Returns what a function returns. Windows refuses to replace a file that is being read, for that moment."""
+    """Calls a function. Windows refuses to replace a file while it is being read, so it is tried again there."""
     for _ in range(100):
         try:
             return act()

@@ -1,27 +1,20 @@
-"""The options of a run, and its saved state as text."""
+"""The options of a run, checked, and its saved state as text."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ..errors import ConfigError
 from ..requests import ChatOptions
-from ..types import Message, ToolLike
+from ..types import Message, Tool, ToolChoice, ToolLike, as_tools
 from .approvals import Approve
 from .journal import CallJournal
-from .tool_results import OnToolError
+from .tool_results import OnToolError, tools_by_name
 
-MAX_TURNS = 10  # where nothing else is said
-
-
-def checked_owner(owner: object) -> str:
-    """Returns the owner of a run. Raises ConfigError if it isn't text: None would be one owner for all without one."""
-    if not isinstance(owner, str):
-        raise ConfigError(f"owner must be text that identifies a user or tenant, not {type(owner).__name__}")
-    return owner
+MAX_TURNS = 10
 
 
 class RunOptions(ChatOptions, total=False):
@@ -35,23 +28,72 @@ class RunOptions(ChatOptions, total=False):
     owner: str
 
 
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """The checked options of a run.
+
+    Attributes:
+        tools: by name, with the external ones.
+        external: the names of the external tools.
+        request_options: sent with every request.
+    """
+
+    tools: Mapping[str, Tool]
+    external: frozenset[str]
+    tool_choice: ToolChoice
+    max_turns: int
+    on_tool_error: OnToolError | None
+    approve: Approve | None
+    journal: CallJournal | None
+    owner: str
+    request_options: ChatOptions
+
+    @classmethod
+    def from_options(
+        cls, tools: Iterable[ToolLike], options: RunOptions, *, tool_choice: ToolChoice = "auto"
+    ) -> RunSettings:
+        """Checks the options of a run. Raises ConfigError for an invalid one."""
+        rest = options.copy()
+        external = as_tools(rest.pop("external", ()))
+        external_names = frozenset(tool.name for tool in external)
+        settings = cls(
+            tools_by_name([*as_tools(tools), *external], external_names),
+            external_names,
+            tool_choice,
+            rest.pop("max_turns", MAX_TURNS),
+            rest.pop("on_tool_error", None),
+            rest.pop("approve", None),
+            rest.pop("journal", None),
+            rest.pop("owner", ""),
+            rest,
+        )
+        if settings.max_turns < 1:
+            raise ConfigError(f"max_turns must be at least 1, not {settings.max_turns}")
+        for name, function in (("on_tool_error", settings.on_tool_error), ("approve", settings.approve)):
+            if function is not None and not callable(function):
+                raise ConfigError(f"{name} must be a function, not {type(function).__name__}")
+        if not isinstance(settings.owner, str):  # None would be one owner for all
+            kind = type(settings.owner).__name__
+            raise ConfigError(f"owner must be text that identifies a user or tenant, not {kind}")
+        return settings
+
+
 _VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """A run between two steps.
+    """The saved state of a run.
 
     Attributes:
         run_id: identifies the run; None for a conversation, which gets a new id.
         owner: the user or tenant whose run it is.
-        began: when the run began, in seconds since 1970. A journal keeps what it knows of a run for some days, so that
-            an older state is refused.
+        began: when the run began, in seconds since 1970. Journals keep runs for some days and refuse older states.
         messages: the conversation, with a message for each call of the last turn.
         max_turns: the maximum number of requests to the model.
-        turns: how many were made.
-        calls: the statuses of the calls of the last turn; None if all have results, or if they are not known.
-        ended: the model has answered, or the run failed.
+        turns: the number of requests so far.
+        calls: the statuses of the calls of the last turn; None for a conversation.
+        ended: the model has answered.
     """
 
     run_id: str | None
@@ -65,19 +107,8 @@ class RunState:
 
     def to_json(self) -> str:
         """Returns the state as text; `read_state` reads it."""
-        return json.dumps(
-            {
-                "version": _VERSION,
-                "run_id": self.run_id,
-                "owner": self.owner,
-                "began": self.began,
-                "messages": [message.to_dict() for message in self.messages],
-                "max_turns": self.max_turns,
-                "turns": self.turns,
-                "calls": self.calls,
-                "ended": self.ended,
-            }
-        )
+        data = {member.name: getattr(self, member.name) for member in fields(self)}
+        return json.dumps({"version": _VERSION, **data, "messages": [message.to_dict() for message in self.messages]})
 
 
 def read_state(text: str) -> RunState:

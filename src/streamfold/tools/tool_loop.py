@@ -1,13 +1,14 @@
-"""run_tools and resume_tools: turns of the model, calls and pauses, as a stream of events."""
+"""run_tools and resume_tools: the model's turns and the tool calls between them, as one stream."""
 
 from __future__ import annotations
 
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from dataclasses import replace
 from functools import partial, wraps
 from time import time
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 import anyio
 import anyio.to_thread
@@ -15,7 +16,7 @@ import anyio.to_thread
 from ..answers import AsyncContext, AsyncIteration
 from ..errors import ConfigError, StreamfoldError, TurnLimitError
 from ..net import scrubs_traceback
-from ..requests import ChatOptions, read_messages
+from ..requests import read_messages
 from ..types import (
     Cost,
     Message,
@@ -27,11 +28,10 @@ from ..types import (
     ToolChoice,
     ToolLike,
     Usage,
-    as_tools,
     total_cost,
 )
 from .abandoned_calls import AbandonedCalls
-from .approvals import PendingCall, TurnCalls, checked_approve, decide, needs_approval, take_open_calls
+from .approvals import PendingCall, TurnCalls, decide, needs_approval, take_open_calls
 from .journal import (
     NOT_RUN,
     Approval,
@@ -47,109 +47,66 @@ from .journal import (
     run_once,
     store_approval,
 )
-from .run_state import MAX_TURNS, RunOptions, RunState, checked_owner, read_state
-from .tool_results import ToolResult, denied_result, result_from_value, run_call, tools_by_name
+from .run_state import RunOptions, RunSettings, RunState, read_state
+from .tool_results import ToolResult, denied_result, result_from_value, run_call
 
 if TYPE_CHECKING:
     from ..answers import ChatModel, ChatStream, Watcher
 
 
-class _Run(Protocol):
-    def check_unread(self) -> None: ...
-
-    async def advance(self) -> StreamChunk | ToolResult | None: ...
-
-
-class RunEvents(AsyncIteration):
-    """The chunks and the results of a tool run, in their order; see `ToolRun.events`."""
-
-    def __init__(self, run: _Run) -> None:
-        self._run = run
-
-    def __aiter__(self) -> Self:
-        self._run.check_unread()
-        return self
-
-    async def __anext__(self) -> StreamChunk | ToolResult:
-        event = await self._run.advance()
-        if event is None:
-            raise StopAsyncIteration
-        return event
-
-
-_MOST_PAUSES = 10  # of the model in one run, each to be told to go on
+_MAX_CONTINUATIONS = 10  # of turns that the model interrupts, in one run
 _NO_TURN_LEFT = "not run: the limit of turns was reached"
+
+# answered: the last turn has no calls, and its stream may not have ended. read: nothing is left to read. closed: by the
+# caller or an error, before there was an answer. A paused run is running; its calls wait.
+_Status: TypeAlias = Literal["running", "answered", "read", "closed"]
 
 
 class ToolRun(AsyncIteration, AsyncContext):
     """The chunks of all turns: an async iterator, and an async context manager that closes the connection.
 
-    Each turn ends with a finished chunk of its own, which has the calls that are run next. Between two chunks nothing
-    runs in the background: no task and no cancel scope.
+    The last chunk of each turn is finished and has the calls that are run next. Nothing runs in the background between
+    two chunks: no task and no cancel scope.
 
     Attributes:
-        id: identifies the run: random, made here, and part of its saved state.
+        id: a random id of the run; part of its saved state.
         owner: the user or tenant whose run it is.
-        chat_id: the id of the conversation in a user interface, which signed approvals are about; "" without one. Its
-            client has chosen it.
-        abandoned: the calls of the conversation that a person went on without, which the run settles in its journal
-            before it sends the first request; None if nobody has set them.
-        messages: the conversation so far: the messages that were given, the turns of the model and the results of its
-            calls. It can always be sent again: calls that did not finish have a result that says so.
-        replies: the replies of the turns so far; a resumed run begins with none.
+        chat_id: the conversation's id in a user interface, chosen by its client; part of signed approvals. "" if none.
+        abandoned: unanswered calls of the conversation, settled in the journal before the first request; or None.
+        messages: the conversation so far, with the model's turns and the results of its calls. It can always be sent
+            again: a call that did not finish has a result that says so.
+        replies: the replies of the turns so far; empty for a run that was just resumed.
     """
 
     def __init__(
-        self,
-        model: ChatModel,
-        messages: Iterable[Message],
-        tools: Iterable[ToolLike],
-        given: RunOptions,
-        *,
-        tool_choice: ToolChoice = "auto",
-        resumed: RunState | None = None,
+        self, model: ChatModel, messages: Iterable[Message], settings: RunSettings, resumed: RunState | None = None
     ) -> None:
-        options = given.copy()
-        outside = as_tools(options.pop("external", ()))
-        self._max_turns = options.pop("max_turns", MAX_TURNS)
-        self._on_tool_error = options.pop("on_tool_error", None)
-        self._approve = checked_approve(options.pop("approve", None))
-        self._journal = options.pop("journal", None)
-        self.owner = checked_owner(options.pop("owner", ""))
         self.id = (resumed and resumed.run_id) or secrets.token_hex(16)
+        self.owner = settings.owner
         self.chat_id = ""
         self.abandoned: AbandonedCalls | None = None
-        self._began = resumed.began if resumed and resumed.run_id else time()
-        self._options: ChatOptions = options  # what is left: those of the requests
-        if self._max_turns < 1:
-            raise ConfigError(f"max_turns must be at least 1, not {self._max_turns}")
-        if self._on_tool_error is not None and not callable(self._on_tool_error):
-            raise ConfigError(f"on_tool_error must be a function, not {type(self._on_tool_error).__name__}")
         self.messages: list[Message] = list(messages)
         self.replies: list[Reply] = []
         self._model = model
-        self._external = {tool.name for tool in outside}
-        self._tools = tools_by_name([*as_tools(tools), *outside], self._external)
-        self._turns = 0
-        self._tool_choice = tool_choice
-        self._pauses = 0  # turns that the model broke off, to go on
-        self._ended = self._answered = False  # answered: by a turn without calls
+        self._settings = settings
+        self._began = resumed.began if resumed and resumed.run_id else time()
+        self._status: _Status = "running"
+        self._turns = self._continuations = 0
         self._continued: set[str] = set()  # keys of signed approvals, and of the runs that had asked for them
-        self._read = False  # to its end
         self._turn = TurnCalls(())  # the calls of the last turn
         self._claimed = self._turn  # the turn whose answers to a provider's approvals this run may send
-        self._first = len(self.messages)  # where their results stand
+        self._first = len(self.messages)  # the index of the first result of the last turn
         self._results: deque[ToolResult] = deque()
         self._watched: list[tuple[str, Watcher, str | None]] = []
         self._stream: ChatStream | None = None
         if resumed is not None:
             self._restore(resumed)
-        if not self._turn.open and not self._ended:
-            self._stream = self._ask()  # sends nothing yet, and refuses what can't be sent
+        if not self._turn.open and self._status == "running":
+            self._stream = self._request()  # sends nothing yet, and refuses what can't be sent
 
     @property
     def reply(self) -> Reply:
-        """The reply of the last turn that has ended. Raises StreamfoldError before the first has."""
+        """The reply of the last complete turn. Raises StreamfoldError before the first one."""
         if not self.replies:
             raise StreamfoldError("there is no reply yet: read the run to its end first")
         return self.replies[-1]
@@ -162,17 +119,17 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     @property
     def cost(self) -> Cost | None:
-        """What all turns so far cost; None if that of one is not known, or if they were paid in several currencies."""
+        """The cost of all turns so far; None if one is unknown, or if the currencies differ."""
         return total_cost(self.replies)
 
     @property
     def finished(self) -> bool:
         """Whether the model has answered and calls no more tools."""
-        return self._answered and self._stream is None
+        return self._status == "read" or (self._status == "answered" and self._stream is None)
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        """The calls that the run waits for; empty unless it is paused."""
+        """The calls that a paused run waits for."""
         return self._turn.pending if self._stream is None else ()
 
     @property
@@ -184,7 +141,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         """Calls a function as a value grows that the model is writing, in any turn. See `ChatStream.watch`.
 
         Raises:
-            StreamfoldError: the run has been read to its end, or the turn under way is being read.
+            StreamfoldError: the run has been read to its end, or the current turn is being read.
         """
         self.check_unread()
         if self._stream is not None:
@@ -192,10 +149,10 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._watched.append((path, function, tool))
 
     def approve(self, call_id: str, *, nonce: str | None = None) -> None:
-        """Approves a pending call: it runs when the run is read again. Approving it twice changes nothing.
+        """Approves a pending call; it runs when the run is read again. Approving it twice has no effect.
 
         Args:
-            nonce: that of a signed approval, for a call that came with a conversation; see `approval_nonce`.
+            nonce: of a signed approval, for a call of a conversation that a client sent; see `approval_nonce`.
 
         Raises:
             ConfigError: no call with this id waits for an approval, or it was denied.
@@ -204,7 +161,7 @@ class ToolRun(AsyncIteration, AsyncContext):
             self._turn.decide(call_id, "approved", nonce=nonce)
 
     def deny(self, call_id: str, reason: str | None = None, *, nonce: str | None = None) -> None:
-        """Denies a pending call: it is never run, and the model is told so.
+        """Denies a pending call: it never runs, and the model is told so.
 
         Args:
             reason: for the model.
@@ -217,9 +174,9 @@ class ToolRun(AsyncIteration, AsyncContext):
             self._turn.decide(call_id, "denied", reason, nonce=nonce)
 
     def awaiting_approval(self, approval_id: str) -> ToolCall:
-        """Returns the call that an approval is about, by `PendingCall.approval_id`, whether it was decided or not.
+        """Returns the call with this `PendingCall.approval_id`, whether it is still pending or not.
 
-        A client that decides has to send this id: ids of calls may come again in later turns and in other runs.
+        Decisions of clients should name this id: the ids of calls may repeat in later turns and other runs.
 
         Raises:
             ConfigError: no call of the last turn has it.
@@ -227,18 +184,18 @@ class ToolRun(AsyncIteration, AsyncContext):
         return self._turn.awaiting_approval(approval_id)
 
     async def approval_nonce(self, waiting: PendingCall, shown: ToolCall) -> str | None:
-        """Returns a nonce for a signed approval of a pending call, which the journal keeps; see `approve`.
+        """Returns a nonce for a signed approval of a pending call, and stores it in the journal. See `approve`.
 
         Args:
             shown: the call as the client knows it.
 
         Returns:
-            None for a call that no model is known to have made: it came with the conversation.
+            None for a call of a conversation that a client sent: perhaps no model has made it.
 
         Raises:
             ConfigError: the run has no journal.
         """
-        journal, place = required_journal(self._journal), approval_key(self.owner, self.chat_id, shown)
+        journal, place = required_journal(self._settings.journal), approval_key(self.owner, self.chat_id, shown)
         if waiting.approval_id is None:
             known = await load_approval(journal, place)
             return None if known is None else known.nonce
@@ -246,11 +203,11 @@ class ToolRun(AsyncIteration, AsyncContext):
         return waiting.approval_id
 
     def answer(self, call_id: str, content: Any, *, error: bool = False) -> None:
-        """Gives the result of a pending call of an external tool. A second result for the same call is ignored.
+        """Sets the result of a pending call of an external tool. A second result of the same call is ignored.
 
         Args:
-            content: as a tool returns it: text, parts or JSON data.
-            error: the tool failed, and the content says how.
+            content: text, parts or JSON data, as a tool returns it.
+            error: whether the tool failed.
 
         Raises:
             ConfigError: no call with this id waits for a result, or the content can't be sent.
@@ -263,16 +220,16 @@ class ToolRun(AsyncIteration, AsyncContext):
     def dump(self) -> str:
         """Returns the state of the run as JSON text, from which `resume_tools` continues, in another process too.
 
-        It has the conversation and the decisions, but neither tools nor options. An answer that is being read is not
-        part of it: a run that is resumed asks for it again.
+        It has the conversation and the decisions, but neither tools nor options. An answer that is still being read
+        isn't part of it; a resumed run requests it again.
         """
         return RunState(
             self.id,
             tuple(self.messages),
-            self._max_turns,
+            self._settings.max_turns,
             self._turns,
             self._turn.dump(),
-            self._answered,
+            self._status in ("answered", "read"),
             self.owner,
             self._began,
         ).to_json()
@@ -285,7 +242,7 @@ class ToolRun(AsyncIteration, AsyncContext):
                     case StreamChunk(): print(event.delta, end="")
                     case ToolResult(): print(event.call.name, event.value)
 
-        The results of a turn come when all calls of the turn have ended that do not wait for somebody.
+        A turn's results follow once all its calls have ended, except those that are pending.
         """
         return RunEvents(self)
 
@@ -294,7 +251,7 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     async def _read_whole(self) -> Reply:
         async with self:
-            while await self.advance() is not None:
+            while await self.next_event() is not None:
                 pass
         return self.reply
 
@@ -304,103 +261,107 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     def check_unread(self) -> None:
         """Raises StreamfoldError if the run was read to its end."""
-        if self._read:
+        if self._status == "read":
             raise StreamfoldError(
-                "this run has been read to its end, and is read once: its `replies` and `messages` have what came of it"
+                "this run has been read to its end, and is read once: see its `replies` and `messages`"
             )
 
     async def __anext__(self) -> StreamChunk:
-        while (event := await self.advance()) is not None:
+        while (event := await self.next_event()) is not None:
             if isinstance(event, StreamChunk):
                 return event
         raise StopAsyncIteration
 
-    async def advance(self) -> StreamChunk | ToolResult | None:
-        """Returns what happens next; None if the run has ended or is paused."""
-        while not self._ended:
+    async def next_event(self) -> StreamChunk | ToolResult | None:
+        """Returns the next chunk or result; None if the run has ended or is paused."""
+        while self._status in ("running", "answered"):
             if self._results:
                 return self._results.popleft()
             try:
                 if self.abandoned is not None:
                     await self._settle_abandoned()
-                if self._stream is None and self._turn.open:
+                if self.finished:
+                    await self._end_runs()
+                    self._status = "read"
+                elif self._stream is None and self._turn.open:
                     if not await self._run_calls():
                         await self._end_runs()
                         return None
                 elif (chunk := await self._next_chunk()) is not None:
                     return chunk
             except BaseException:
-                self._ended = True
+                self._close()
                 raise
-        self._read = self.finished
         return None
 
     async def aclose(self) -> None:
         """Closes the connection and ends the iteration. `messages` and `replies` stay."""
-        self._ended = True
+        self._close()
         if self._stream is not None:
             await self._stream.aclose()
 
+    def _close(self) -> None:
+        self._status = "read" if self._status in ("answered", "read") else "closed"
+
     async def _settle_abandoned(self) -> None:
-        """Settles the calls that a person went on without, and replaces the request if its messages have changed."""
+        """Settles the abandoned calls, and prepares the request again if its messages have changed."""
         abandoned, self.abandoned = self.abandoned, None
-        if abandoned is None or self._journal is None:
+        if abandoned is None or self._settings.journal is None:
             return
         before = list(self.messages)
-        self._continued |= await abandoned.settle(self.messages, self._journal, self.owner, self.chat_id)
+        self._continued |= await abandoned.settle(self.messages, self._settings.journal, self.owner, self.chat_id)
         if self._stream is not None and self.messages != before:
-            self._stream = self._ask()
+            self._stream = self._request()
 
     async def _next_chunk(self) -> StreamChunk | None:
-        """Reads a chunk of the turn under way, or of a new one; None at its end."""
-        if self._journal is not None and self._claimed is not self._turn:
+        """Reads a chunk of the current turn, or of a new one; None at its end."""
+        if self._settings.journal is not None and self._claimed is not self._turn:
             for call in self._turn.having("done"):
-                if call.kind == "approval":  # its provider runs it each time that it gets the approval
+                if call.kind == "approval":  # the provider runs it each time that the approval is sent
                     key = CallKey(self._call_key(call), call, self._turn[call].unanswered)
-                    await claim_answer(self._journal, key)
+                    await claim_answer(self._settings.journal, key)
             self._claimed = self._turn
-        stream = self._stream = self._stream or self._ask()
+        stream = self._stream = self._stream or self._request()
         chunk = await anext(stream, None)
         if chunk is None:
             self._stream = None
-            self._ended = self._ended or self._answered
-            if self._answered:
-                await self._end_runs()
         elif chunk.finished:
-            self._note(stream.reply)
+            self._record_turn(stream.reply)
         return chunk
 
-    def _ask(self) -> ChatStream:
-        choice = "auto" if (self._turns or self._pauses) and self._tool_choice != "none" else self._tool_choice
-        tools = list(self._tools.values())
-        stream = self._model.chat_stream(self.messages, tools, tool_choice=choice, **self._options)
+    def _request(self) -> ChatStream:
+        settings, is_first = self._settings, not self._turns and not self._continuations
+        choice = settings.tool_choice if is_first or settings.tool_choice == "none" else "auto"
+        tools = list(settings.tools.values())
+        stream = self._model.chat_stream(self.messages, tools, tool_choice=choice, **settings.request_options)
         for path, function, tool in self._watched:
             stream.watch(path, function, tool=tool)
         return stream
 
-    def _note(self, reply: Reply) -> None:
-        """Adds the turn to the history, with results that hold until there are real ones."""
-        paused = reply.paused and not reply.tool_calls and self._pauses < _MOST_PAUSES
-        self._pauses, self._turns = self._pauses + paused, self._turns + (not paused)
+    def _record_turn(self, reply: Reply) -> None:
+        """Adds a turn to the history, with placeholders for the results of its calls."""
         self.replies.append(reply)
         self.messages.append(reply.message)
-        self._answered = not reply.tool_calls and not paused
+        if reply.paused and not reply.tool_calls and self._continuations < _MAX_CONTINUATIONS:
+            self._continuations += 1
+        else:
+            self._turns += 1
+            self._status = "running" if reply.tool_calls else "answered"
         self._turn = TurnCalls(reply.tool_calls) if self._turns_left else TurnCalls(reply.tool_calls, _NO_TURN_LEFT)
         self._first = len(self.messages)
         self.messages += self._turn.messages()
 
     @property
     def _turns_left(self) -> int:
-        return self._max_turns - self._turns
+        return self._settings.max_turns - self._turns
 
     def _restore(self, state: RunState) -> None:
-        """Continues where another run stopped. Raises ConfigError if its journal may have forgotten its calls."""
+        """Continues a saved run. Raises ConfigError if its journal may have forgotten its calls."""
         if state.run_id is not None:
-            check_age(self._journal, state.began)
-        waiting = {tool.name for tool in self._tools.values() if tool.needs_approval}
-        turn = take_open_calls(self.messages, waiting=waiting, external=self._external)
-        self._turns, self._answered = state.turns, state.ended
-        self._ended = state.ended
+            check_age(self._settings.journal, state.began)
+        waiting = {tool.name for tool in self._settings.tools.values() if tool.needs_approval}
+        turn = take_open_calls(self.messages, waiting=waiting, external=self._settings.external)
+        self._turns, self._status = state.turns, "answered" if state.ended else "running"
         if turn is None:
             if state.calls is None:
                 raise ConfigError("there is nothing to resume: the conversation does not end with calls")
@@ -411,16 +372,16 @@ class ToolRun(AsyncIteration, AsyncContext):
         self.messages += turn.messages()
 
     async def _run_calls(self) -> bool:
-        """Runs the calls that are ready, at once unless the options say otherwise. Returns False if all others wait."""
+        """Runs the calls that are ready, at the same time by default. Returns False if there are none."""
         for call in (new := self._turn.having("new")):
             if not self._turns_left:
                 names = ", ".join(call.name for call in new)
-                raise TurnLimitError(f"the model still asks for tools after {self._max_turns} turns: {names}")
-            wanted = await needs_approval(call, self._tools, self._external)
+                raise TurnLimitError(f"the model still asks for tools after {self._settings.max_turns} turns: {names}")
+            wanted = await needs_approval(call, self._settings.tools, self._settings.external)
             if wanted == "approval":
                 self._turn.wait_for_approval(call)
-                if self._approve is not None:
-                    self._turn.decide(call.id, await decide(self._approve, call))
+                if self._settings.approve is not None:
+                    self._turn.decide(call.id, await decide(self._settings.approve, call))
             else:
                 self._turn[call].status = wanted
         self._write_results()
@@ -434,14 +395,14 @@ class ToolRun(AsyncIteration, AsyncContext):
                 self._finish(result)
             except Exception as exc:  # raised below: the task group would wrap it
                 failures.append(exc)
-                if not isinstance(exc, NOT_RUN):  # then this call waits, and the others may run
+                if not isinstance(exc, NOT_RUN):  # a call that has not run can be resumed; the others continue
                     group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:
             for call in ready:
-                if self._journal is None:  # else it is started once it has been claimed
+                if self._settings.journal is None:  # otherwise it starts once it has been claimed
                     self._turn[call].status = "started"
-                if self._options.get("parallel_tool_calls") is not False:
+                if self._settings.request_options.get("parallel_tool_calls") is not False:
                     group.start_soon(run, call)
                 else:
                     await run(call)
@@ -453,22 +414,22 @@ class ToolRun(AsyncIteration, AsyncContext):
         return bool(ready)
 
     async def _result(self, call: ToolCall) -> ToolResult:
-        """Runs a call, or returns the result of the other run that has claimed it."""
+        """Runs a call, or returns the result of another run that has claimed it."""
         found = self._turn[call]
 
         async def run() -> ToolResult:
             found.status = "started"
             if found.decision == "denied":
                 return denied_result(call, found.reason)
-            return await run_call(call, self._tools, self._on_tool_error)
+            return await run_call(call, self._settings.tools, self._settings.on_tool_error)
 
-        if self._journal is None and found.nonce is None:
+        if self._settings.journal is None and found.nonce is None:
             return await run()
         key = CallKey(await self._approved_key(call, found.nonce), call, found.unanswered)
-        return await run_once(required_journal(self._journal), key, run)
+        return await run_once(required_journal(self._settings.journal), key, run)
 
     async def _approved_key(self, call: ToolCall, nonce: str | None) -> str:
-        """Returns the key of a call in the journal: the one that its signed approval is for, if it has a nonce.
+        """Returns the journal's key of a call: that of its signed approval, if it has a nonce.
 
         Raises:
             ConfigError: the journal has another nonce for this call, or none.
@@ -476,7 +437,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         if nonce is None:
             return self._call_key(call)
         place = approval_key(self.owner, self.chat_id, call)
-        known = await load_approval(required_journal(self._journal), place)
+        known = await load_approval(required_journal(self._settings.journal), place)
         if known is None or known.nonce != nonce:
             raise ConfigError(
                 f"the decision about the call {call.id!r} of {call.name} is not for the approval that was requested"
@@ -489,26 +450,43 @@ class ToolRun(AsyncIteration, AsyncContext):
         return call_key(self.owner, self.id, self._first, call)
 
     async def _end_runs(self) -> None:
-        """Lets the journal delete, some days later, what it keeps of runs that can't go on."""
-        if self._journal is None:
+        """Tells the journal which runs have ended, so that it can delete their calls some days later."""
+        if self._settings.journal is None:
             return
         ended = self._continued
-        if self._answered and self._turns > 1:
+        if self._status == "answered" and self._turns > 1:
             ended |= {run_key(self.owner, self.id)}
         self._continued = set()
-        await end_runs(self._journal, ended)
+        await end_runs(self._settings.journal, ended)
 
     def _finish(self, result: ToolResult) -> None:
         self._turn.finish(result)
         self._write_results()
 
     def _is_past(self, call_id: str) -> bool:
-        """Returns whether a call belongs to an earlier turn, so that nothing can change for it any more."""
+        """Whether a call belongs to an earlier turn and can't change any more."""
         earlier = (call.id for message in self.messages[: self._first - 1] for call in message.tool_calls)
         return call_id not in self._turn and call_id in earlier
 
     def _write_results(self) -> None:
         self.messages[self._first : self._first + len(self._turn)] = self._turn.messages()
+
+
+class RunEvents(AsyncIteration):
+    """The chunks and results of a tool run, in order. See `ToolRun.events`."""
+
+    def __init__(self, run: ToolRun) -> None:
+        self._run = run
+
+    def __aiter__(self) -> Self:
+        self._run.check_unread()
+        return self
+
+    async def __anext__(self) -> StreamChunk | ToolResult:
+        event = await self._run.next_event()
+        if event is None:
+            raise StopAsyncIteration
+        return event
 
 
 P = ParamSpec("P")
@@ -533,33 +511,32 @@ def run_tools(
 
         reply = await run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather])
 
-    All calls of a turn run at the same time; their results go back in the order of the calls. Unknown tools, arguments
-    that do not fit and tools that raise do not end the run: the model gets an error as the result. When a tool raises,
-    the log has the traceback, and the model gets the names of the tool and of the exception, but not the text of the
-    exception, which may hold secrets. Nothing is sent until the first chunk is asked for.
+    All calls of a turn run at the same time; their results are sent in the order of the calls. Unknown tools, invalid
+    arguments and tools that raise don't end the run: the model gets an error as the result. When a tool raises, its
+    traceback is logged; the model gets the names of the tool and the exception, but not the exception's text, which may
+    hold secrets. Nothing is sent until the first chunk is read.
 
-    A turn that the model only interrupts (`Reply.paused`) goes on by itself, ten times at most.
+    A turn that the model interrupts (`Reply.paused`) is continued, ten times at most.
 
-    The run pauses before calls of tools that need an approval or are external: `pending` has them, and the iteration
-    ends. After `approve`, `deny` or `answer` it goes on when it is read again, here or in another process
-    (`resume_tools`).
+    The run pauses at calls of tools that need approval or are external: the iteration ends, and `pending` has the
+    calls. After `approve`, `deny` or `answer`, read it again, here or in another process (`resume_tools`).
 
     Args:
         provider: a provider or any other `ChatModel`.
         messages: the conversation. A string is one user message.
         tools: functions as `tool` takes them, or `Tool`s that have one.
-        external: tools that somebody else runs, a browser for example; they need no function.
+        external: tools that run elsewhere, a browser for example; they need no function.
         max_turns: the maximum number of requests to the model; 10 by default.
-        tool_choice: for the first turn; the others use "auto", because a forced choice would never let the model end.
+        tool_choice: for the first turn; later turns use "auto", because a forced choice would never let the model end.
             "none" is used for all turns.
-        on_tool_error: called with the call and the exception when a tool raises; may be async. The text that it returns
-            is sent to the model; None sends the default text. What it raises ends the run.
-        approve: decides about calls that need an approval, so that the run does not pause for them: those of tools that
-            say so, and those that the provider asks about (`HostedMcpServer(require_approval=...)`). Plain or async.
-        journal: records which calls were started, so that no copy of this run's saved state starts them again.
-        owner: the user or tenant whose run it is, as your application knows them. It is part of everything that is kept
-            of the run, and of its saved state. By default all runs have one owner.
-        options: see `ChatOptions`; they are used for every turn.
+        on_tool_error: called with the call and the exception when a tool raises; plain or async. It returns the text
+            for the model, or None for the default text. An exception from it ends the run.
+        approve: called with each call that needs approval, also those of `HostedMcpServer(require_approval=...)`, so
+            that the run does not pause; plain or async. Returns whether the call may run.
+        journal: records which calls were started, so that each runs once even if the saved state is copied.
+        owner: the user or tenant whose run it is. Part of the saved state and of everything that the journal stores. By
+            default, all runs have one owner.
+        options: see `ChatOptions`; used for every turn.
 
     Returns:
         An async iterator of the chunks of all turns, which is also an async context manager. `await` reads it to its
@@ -571,7 +548,8 @@ def run_tools(
         TurnLimitError: while iterating: the model still asked for tools in the last turn.
         APIError: while iterating: a request failed.
     """
-    return ToolRun(provider, read_messages(messages), tools, options, tool_choice=tool_choice)
+    settings = RunSettings.from_options(tools, options, tool_choice=tool_choice)
+    return ToolRun(provider, read_messages(messages), settings)
 
 
 @scrubs_traceback
@@ -589,40 +567,37 @@ def resume_tools(
         run.approve("call_1")
         async for chunk in run: ...
 
-    A call that was started before is never started again; without a result it counts as not finished. The same state
-    can be resumed twice, by a button that is pressed twice: pass a `journal`, and each call still runs once.
+    A call that was started before is never started again; without a result it counts as not finished. If the same state
+    may be resumed twice (a button that is pressed twice), pass a `journal`: each call still runs once.
 
     Args:
         state: what `ToolRun.dump` returned, or a conversation that ends with calls, some of them without a result.
-            State decides what is run: don't accept it from a client that may not call the tools directly. A
-            conversation is a new run, for which no journal has results.
-        tools, external, on_tool_error, approve, journal, options: as for `run_tools`. They are not part of the state.
-        max_turns: for a conversation; a dumped state has its own.
+            The state decides what runs: don't accept it from a client that may not call the tools itself. A
+            conversation starts a new run; no journal has results for it.
+        tools, external, on_tool_error, approve, journal, options: as for `run_tools`. They aren't part of the state.
+        max_turns: for a conversation; a saved state has its own.
         owner: must be that of a dumped state, if it is given.
 
     Raises:
-        ConfigError: the state can't be read, belongs to another owner, or is of a run that began longer ago than its
-            journal keeps what was run; the conversation does not end with calls; and as for `run_tools`.
-        CallInDoubtError: while iterating: another run of the same state has started a call, and has no result yet.
-        StoreError: while iterating: the store of the journal can't be used. The tool has not run; resume what `dump`
-            returns now.
+        ConfigError: the state can't be read, belongs to another owner, or is older than what its journal keeps; the
+            conversation does not end with calls; and as for `run_tools`.
+        CallInDoubtError: while iterating: another run of the same state has started a call that has no result yet.
+        StoreError: while iterating: the journal's store can't be used. The tool has not run; resume from `dump()`.
     """
-    if isinstance(state, str):
-        saved = read_state(state)
-    else:
-        given = options.get("max_turns", MAX_TURNS)
-        saved = RunState(None, tuple(read_messages(state)), given, owner=options.get("owner", ""))
-    if checked_owner(options.setdefault("owner", saved.owner)) != saved.owner:
+    settings = RunSettings.from_options(tools, options)
+    if not isinstance(state, str):
+        saved = RunState(None, tuple(read_messages(state)), settings.max_turns, owner=settings.owner)
+    elif (saved := read_state(state)).owner != options.get("owner", saved.owner):
         raise ConfigError("the state belongs to another owner: it was not saved by a run with this owner=")
-    options["max_turns"] = saved.max_turns
-    return ToolRun(provider, saved.messages, tools, options, resumed=saved)
+    settings = replace(settings, owner=saved.owner, max_turns=saved.max_turns)
+    return ToolRun(provider, saved.messages, settings, saved)
 
 
 def in_thread(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
-    """Returns a blocking function (files, databases, `requests`) as an async one that runs in a worker thread.
+    """Returns an async function that runs a blocking one (files, databases, `requests`) in a worker thread.
 
-    `tool(in_thread(read_file))` is a tool that does not block the event loop. A cancellation waits for the function to
-    end, because a thread can't be stopped.
+    `tool(in_thread(read_file))` is a tool that doesn't block the event loop. Threads can't be stopped: a cancellation
+    waits until the function returns.
     """
 
     @wraps(function)

@@ -1,4 +1,4 @@
-"""Running one tool call: what its tool returned becomes a message for the model, and a value for anybody else."""
+"""Runs one tool call, and makes the message for the model from what its tool returned."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class ToolResult:
 
     Attributes:
         call: the call.
-        message: the result as the model gets it. `message.error` says whether the tool failed.
-        value: what the tool returned: text, JSON data, or a list of parts. For an error, the text of the message.
-        denied: the call was not run, because somebody refused it.
+        message: the message for the model; `message.error` says whether the tool failed.
+        value: what the tool returned: text, JSON data or a list of parts. For an error, the message's text.
+        denied: the call did not run, because it was not approved.
     """
 
     call: ToolCall
@@ -63,7 +63,7 @@ class ToolResult:
 
 
 async def run_call(call: ToolCall, tools: Mapping[str, Tool], on_tool_error: OnToolError | None) -> ToolResult:
-    """Runs a call. Errors that the model can mend or explain become the result.
+    """Runs a call. An error of the tool becomes the result.
 
     Raises:
         ConfigError: the tool returned something that can't be sent.
@@ -81,12 +81,12 @@ async def run_call(call: ToolCall, tools: Mapping[str, Tool], on_tool_error: OnT
     except asyncio.CancelledError as exc:
         if _is_cancelled():
             raise
-        # Nobody has cancelled this task: the tool awaited another one that was cancelled.
+        # This task isn't cancelled: the tool awaited another one that was.
         stopped = RuntimeError("the tool waited for something that was cancelled")
         stopped.__cause__ = exc
         return _error(call, await _explain(call, stopped, on_tool_error, "what it waited for was cancelled"))
     except Exception as exc:
-        if isinstance(exc, InvalidToolArgumentsError) and exc.call is call:  # its text is made for the model
+        if isinstance(exc, InvalidToolArgumentsError) and exc.call is call:  # its text is written for the model
             return _error(call, str(exc))
         return _error(call, await _explain(call, exc, on_tool_error))
     try:
@@ -96,7 +96,7 @@ async def run_call(call: ToolCall, tools: Mapping[str, Tool], on_tool_error: OnT
 
 
 def denied_result(call: ToolCall, reason: str | None) -> ToolResult:
-    """Returns the result of a call that somebody refused to approve."""
+    """Returns the result of a call that was not approved."""
     text = "not run: the call was denied" + (f": {reason}" if reason else "")
     return ToolResult(call, tool_result(call, text, error=True), text, denied=True)
 
@@ -126,11 +126,11 @@ def result_from_value(call: ToolCall, value: Any, *, error: bool = False) -> Too
 
 
 class _CyclicResultError(ConfigError):
-    """A result that has no end, or none that can be written."""
+    """A result that contains itself, or is nested too deeply."""
 
 
 def _is_cancelled() -> bool:
-    """Whether the current task of asyncio is to be cancelled. Of another event loop: no."""
+    """Whether asyncio is cancelling the current task; False on another event loop."""
     try:
         task = asyncio.current_task()
     except RuntimeError:
@@ -146,7 +146,7 @@ async def _explain(call: ToolCall, error: Exception, on_tool_error: OnToolError 
     """Returns the text for the model after a tool raised.
 
     Args:
-        why: what the model is told; default: the type of the error.
+        why: the reason to give; by default, the type of the error.
     """
     if on_tool_error is not None:
         text = on_tool_error(call, error)
@@ -158,25 +158,25 @@ async def _explain(call: ToolCall, error: Exception, on_tool_error: OnToolError 
 
 
 async def _value(tool: Tool, call: ToolCall) -> Any:
-    """Runs a call. A custom tool gets its text, and one in the provider's own words the call as it is."""
+    """Runs a call. A custom tool gets its text, a `HostedTool` the whole call."""
     if tool.hosted is None:
         return await tool.call(call)
     if tool.function is None:
-        raise InvalidToolArgumentsError(f"nobody here runs the tool {call.name!r}", call)
+        raise InvalidToolArgumentsError(f"the tool {call.name!r} has no function to run", call)
     result = tool.function(call.raw_arguments if call.kind == "custom" else call)
     return await result if isawaitable(result) else result
 
 
 def tools_by_name(tools: Iterable[Tool], external: Container[str]) -> dict[str, Tool]:
-    """Returns tools by their names. Raises ConfigError for a name that two have, or a tool that nobody can run."""
+    """Returns tools by name. Raises ConfigError for equal names, and for a tool without a function."""
     found: dict[str, Tool] = {}
     for tool in tools:
         if tool.name in found:
             raise ConfigError(f"two tools are called {tool.name!r}: names must be unique")
         if tool.function is None and tool.kind in ("function", "custom") and tool.name not in external:
             raise ConfigError(
-                f"the tool {tool.name!r} has no function to run: pass function=, or list it in external= if somebody"
-                " else runs it"
+                f"the tool {tool.name!r} has no function to run: pass function=, or list it in external= if it"
+                " runs elsewhere"
             )
         found[tool.name] = tool
     return found

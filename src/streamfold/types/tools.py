@@ -1,4 +1,4 @@
-"""Tool, tool(), tools from models, functions, MCP and dicts; tool choices."""
+"""Tool, tool(), tools from models, functions and dicts, and tool choices."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Tool(Generic[F]):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        # JSON has what the model sees of a tool, and whether it needs approval. It can't hold a function.
+        # JSON has what is sent of a tool, and whether it needs approval, but no function.
         def read(value: Any, inner: Callable[[Any], _ToolJSON]) -> Tool[Any]:
             if isinstance(value, cls):
                 return value
@@ -160,7 +160,7 @@ class Tool(Generic[F]):
         return cls(name, about or "", dict(schema), function=function, needs_approval=needs_approval)
 
     if TYPE_CHECKING:
-        # For type checkers, a decorated function keeps its signature.
+        # A decorated function keeps its signature for type checkers.
         @property
         def __call__(self) -> F: ...
     else:
