@@ -23,7 +23,7 @@ import httpx
 from streamfold import Provider, Reply, StreamChunk, StreamfoldError, tool, tool_result, user
 from streamfold.config.catalogue import catalogue_values, provider_files
 from streamfold.recording import Recording, RecordTransport
-from streamfold.recording.expectations import as_expectation, expected
+from streamfold.recording.expectations import as_expectation
 from streamfold.testing import assert_recording
 
 __all__ = ["Candidate", "candidates", "main", "record"]
@@ -131,7 +131,7 @@ def _described(path: Path, reply: Reply, provider: Provider) -> list[str]:
     """Completes the description of a recording. Returns what is wrong with it, also as to secrets."""
     profile = provider.profile
     made = replace(Recording.load(path), shows=_SHOWS, tools=(get_temperature.name,), dialect=profile.dialect or "")
-    made = replace(made, expect=expected(made))  # of what was written, without secrets
+    made = replace(made, expect=made.expectation())  # of what was written, without secrets
     made.save(path)
     got = as_expectation(reply)
     same = ("calls", "finish_reason", "usage")

@@ -33,7 +33,6 @@ from streamfold.recording import (
     RecordTransport,
     ReplayTransport,
     SentExchange,
-    expected,
     find_recording,
     split_body,
 )
@@ -177,7 +176,7 @@ async def test_expectations_are_what_the_decoder_says(tmp_path: Path) -> None:
         await post(RecordTransport(Scripted(body, status=code), tmp_path, name=f"x{number}"), url)
         recording = Recording.load(tmp_path / f"x{number}")
         assert recording.status == code
-        assert recording.expect == expect == expected(recording)
+        assert recording.expect == expect == recording.expectation()
         assert recording.complete
 
 
@@ -487,28 +486,6 @@ def test_killed_while_recording(tmp_path: Path, steps: int, old: bool) -> None:
     assert files(folder).keys() - {"x.sse", "x.toml"} == {
         name for name in files(folder) if name.startswith(".") and name.endswith(".tmp")
     }
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
-def test_what_a_killed_process_left_is_cleared_by_the_next_recording(tmp_path: Path) -> None:
-    """Hidden files and drafts of dead processes go; those of running ones and of other containers stay."""
-    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), "0"]
-    with subprocess.Popen(command) as process:
-        assert process.wait(60) == -signal.SIGKILL
-    (left, *_) = files(tmp_path)
-    assert left.startswith(".x.")
-    assert left.endswith(".tmp")
-    system = left.split(".")[-2].partition("-")[0]
-    draft = tmp_path / f".recording.{system}-{process.pid}-01234567.tmp"
-    (draft / "deep").mkdir(parents=True)
-    others = {f".x.sse.{system}-{os.getppid()}-01234567.tmp", ".notes.tmp", f".x.sse.{process.pid}.tmp"}
-    # Of another container on the same volume: whether that process runs can't be known here.
-    others |= {f".x.sse.{process.pid}-01234567.tmp", f".x.sse.0123456789ab-{process.pid}-01234567.tmp"}
-    for name in others:
-        (tmp_path / name).touch()
-    OLD.save(tmp_path / "y")
-    assert {path.name for path in tmp_path.iterdir()} == {"y.sse", "y.toml", *others}
 
 
 def test_a_draft_takes_the_place_of_a_whole_conversation(tmp_path: Path) -> None:

@@ -1,13 +1,9 @@
-"""Answers that were received once and can be received again.
-
-`files.py` defines recordings, reads and writes them; `record.py` makes them from live answers that pass through httpx;
-`replay.py` plays them as an httpx transport, `replay_server.py` over a socket.
-"""
+"""Recorded answers: made from live ones that pass through httpx (`record`), and replayed as a transport (`replay`)."""
 
 from __future__ import annotations
 
 from ..public_names import set_public_module
-from .expectations import as_expectation, expected
+from .expectations import as_expectation
 from .record import RecordingDraft, RecordTransport, cleaned_body, failure_in, recording_client
 from .recording import Cut, Recording, SentExchange, Speed, find_recording, open_recording, split_body, with_delays
 from .replay import (
@@ -20,7 +16,7 @@ from .replay import (
     answer_headers,
     load_source,
 )
-from .request_matching import RecordedRequest, ReplayMismatch, requested_model
+from .request_matching import RecordedRequest, ReplayMismatch
 
 __all__ = [
     "FaultTransport",

@@ -1,39 +1,66 @@
-"""The reply that a recording folds to, in the form of `[expect]`."""
+"""The `[expect]` table of a recording: its schema, and the one that an outcome has."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
 
+from pydantic import Field, PlainValidator
+
+from ..config import StrictTable
 from ..errors import StreamError, UpstreamError
-from ..types import Reply
-from .recording import Recording
+from ..types import FinishReason, Reply, WarningCode
 
-_COUNTED = (
-    "input_tokens", "output_tokens", "total_tokens", "cached_tokens", "reasoning_tokens", "cache_write_tokens",
-)  # fmt: skip
+_Error: TypeAlias = Literal[
+    "IncompleteStreamError", "UpstreamError", "ProtocolError", "EmptyResponseError",
+    "ContextLengthError", "ContentFilterError", "UnsupportedOptionError", "ModelNotFoundError",
+]  # fmt: skip
 
 
-def expected(recording: Recording) -> dict[str, Any]:
-    """Returns the reply that a recording folds to, in the form of `[expect]`, without empty members.
+class _ExpectedCall(StrictTable):
+    name: str
+    arguments: str | dict[str, Any]  # the model's text, or its parsed value
+    id: str | None = None
 
-    Raises:
-        ConfigError: unknown adapter.
-    """
-    try:
-        return as_expectation(recording.reply())
-    except StreamError as error:
-        return as_expectation(error)
+
+class _ExpectedUsage(StrictTable):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _Expected(StrictTable):
+    text: str = ""
+    reasoning: str = ""
+    refusal: str | None = None
+    finish_reason: FinishReason | None = None
+    raw_finish_reason: str | None = None
+    calls: list[_ExpectedCall] = Field(default=[])
+    usage: _ExpectedUsage | None = None
+    warnings: list[WarningCode] = Field(default=[])
+    error: _Error | None = None
+    message: str | None = None  # of the error
+
+
+def _read(value: Any) -> dict[str, Any]:
+    return _Expected.model_validate(value).model_dump(exclude_unset=True)
+
+
+Expected = Annotated[Mapping[str, Any], PlainValidator(_read)]
 
 
 def as_expectation(outcome: Reply | StreamError) -> dict[str, Any]:
-    """Returns the outcome of an answer in the form of `[expect]`."""
+    """Returns a reply or an error in the form of `[expect]`, without empty members."""
     if isinstance(outcome, StreamError):
         partial = _members(outcome.partial) if outcome.partial else {}
         found: dict[str, Any] = {"error": type(outcome).__name__, **partial}
         if isinstance(outcome, UpstreamError):  # the server's own words; ours may be reworded
             found["message"] = outcome.message
     else:
-        counts = {name: getattr(outcome.usage, name) for name in _COUNTED} if outcome.usage else {}
+        counts = {name: getattr(outcome.usage, name) for name in _ExpectedUsage.model_fields} if outcome.usage else {}
         found = {
             **_members(outcome),
             "finish_reason": outcome.finish_reason,

@@ -1,4 +1,8 @@
-"""RecordTransport: captures live answers, removes secrets, saves; drafts that replace older files."""
+"""RecordTransport: captures live answers, removes secrets, saves; drafts that replace older files.
+
+The files are written when an answer has ended, however it did: a key that the network cut in two can only be removed
+from the whole body, and no secret is ever on the disk.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import re
 import shutil
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import accumulate, count
 from pathlib import Path
@@ -29,9 +33,7 @@ from ..net import (
     secrets_in_headers,
     unpacked_pieces,
 )
-from ..stores import clear_leftovers, temporary_path
-from .expectations import expected
-from .recording import Cut, Recording, check_writer
+from .recording import Cut, Recording, check_writer, temporary_path
 from .replay import load_source
 from .request_matching import RecordedRequest
 
@@ -43,45 +45,76 @@ _KEPT = re.compile(
 )
 _NO_API = "none"
 _LONGEST_NAME = 100  # characters; file systems allow 255 bytes with all suffixes
+_SHORTEST = 4  # characters of a secret
+_LONGEST_PART = 180  # characters; with suffixes it must be a file name
+_NAME = re.compile(r"[A-Za-z0-9_][\w.+@-]*(/[A-Za-z0-9_][\w.+@-]*)*", re.ASCII)
 
 
-@dataclass(slots=True, eq=False)
-class Capture:
-    """A request and its answer, as they passed.
+class Capture(httpx.AsyncByteStream):
+    """The body of an answer, which is passed on and captured.
 
     Attributes:
         address: of the server.
         path: of the recording that it becomes, without a suffix.
-        write: called once, when the body has ended.
         pieces: of the body, as they came over the network, each with the seconds since the one before.
         ended: how the body ended; empty if it came to its end.
         broken: the network or the server ended it, not the reader.
     """
 
-    request: RecordedRequest
-    address: str
-    status: int
-    headers: httpx.Headers
-    conversation: str
-    path: Path
-    write: Callable[[Capture], None]
-    pieces: list[tuple[float, bytes]] = field(default_factory=list)
-    ended: str = ""
-    broken: bool = False
-    _last: float = field(default_factory=lambda: anyio.current_time())
-    _over: bool = False
+    def __init__(
+        self,
+        request: RecordedRequest,
+        address: str,
+        response: httpx.Response,
+        path: Path,
+        save: Callable[[Capture], None],
+    ) -> None:
+        if not isinstance(response.stream, httpx.AsyncByteStream):
+            raise ConfigError(f"{request.path}: the transport gave an answer that can't be read asynchronously")
+        self.request, self.address, self.path = request, address, path
+        self.status, self.headers = response.status_code, response.headers
+        self.pieces: list[tuple[float, bytes]] = []
+        self.ended, self.broken = "", False
+        self._stream = response.stream
+        self._chunks: AsyncIterator[bytes] | None = None
+        self._last = anyio.current_time()
+        self._save: Callable[[Capture], None] | None = save
 
-    def came(self, piece: bytes) -> None:
-        """Notes a piece of the body."""
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._chunks is None:
+            self._chunks = aiter(self._stream)
+        try:
+            piece = await anext(self._chunks)
+            await anyio.lowlevel.checkpoint_if_cancelled()  # a body in memory never waits
+        except StopAsyncIteration:
+            self.end()
+            raise
+        except Exception as exc:
+            self.end(": ".join(filter(None, (type(exc).__name__, str(exc)))), broken=True)
+            raise
+        except BaseException:
+            self.end("cancelled: the reader did not wait any longer")
+            raise
         now = anyio.current_time()
         self.pieces.append((now - self._last, piece))
         self._last = now
+        return piece
+
+    async def aclose(self) -> None:
+        try:
+            self.end("closed by the reader")
+        finally:
+            await self._stream.aclose()
 
     def end(self, how: str = "", *, broken: bool = False) -> None:
-        """The body has come to its end, or else `how` it ended. Only the first call counts."""
-        if not self._over:
-            self._over, self.ended, self.broken = True, how, broken
-            self.write(self)
+        """Saves the recording, the first time that this is called."""
+        save, self._save = self._save, None
+        if save is not None:
+            self.ended, self.broken = how, broken
+            save(self)
 
 
 def default_name(request: RecordedRequest) -> str:
@@ -90,20 +123,21 @@ def default_name(request: RecordedRequest) -> str:
     return re.sub(r"[^A-Za-z0-9_.]+", "-", text)[:_LONGEST_NAME].strip("-._") or "answer"
 
 
-def build_recording(capture: Capture, secrets: Sequence[str], adapter: str | None) -> Recording:
-    """Returns the recording of an exchange. `adapter` is used if the path is its own."""
-    request = capture.request
+def build_recording(capture: Capture, secrets: Sequence[str], adapter: str | None, conversation: str = "") -> Recording:
+    """Returns the recording of an exchange. `adapter` is used if it has the path."""
+    request, path = capture.request, capture.request.path.partition("?")[0]
     cookies = [("set-cookie", value) for value in capture.headers.get_list("set-cookie")]
     redactor = request.redactor.with_secrets([*secrets, *request.secrets(), *secrets_in_headers(cookies)], guess=True)
     pieces, encoding, problem = _decoded(capture)
     body, cuts = cleaned_body(b"".join(piece for _, piece in pieces), _cuts(pieces), redactor)
-    sent = request.sent(redactor)
+    if adapter is None or not find_adapter(adapter)().handles_path(path):
+        adapter = adapter_by_path(path) or _NO_API
     model = f" for the model {request.model!r}" if request.model else ""
     return _with_expectation(
         Recording(
             name="",
             body=body,
-            adapter=_adapter_of(request.path.partition("?")[0], adapter),
+            adapter=adapter,
             status=capture.status,
             headers={name: redactor.text(text) for name, text in capture.headers.items() if _KEPT.fullmatch(name)},
             cuts=tuple(Cut(size, round(wait, 6)) for size, wait in cuts),
@@ -114,8 +148,8 @@ def build_recording(capture: Capture, secrets: Sequence[str], adapter: str | Non
             request=redactor.text(f"{request.method} {request.path}{model}"),
             ended=redactor.text(problem or capture.ended),
             encoding=encoding,
-            conversation=capture.conversation,
-            sent=sent,
+            conversation=conversation,
+            sent=request.sent(redactor),
         )
     )
 
@@ -126,17 +160,11 @@ def _with_expectation(recording: Recording) -> Recording:
     if recording.adapter != _NO_API:
         decoder = StreamDecoder(recording.adapter, **recording.options())
         decoder.feed(recording.body)
-        said_so = decoder.done  # then it does not matter who closed it, and when
+        said_so = decoder.done  # then it does not matter how the connection ended
     complete = not ended or said_so
     broken = recording.broken or not complete
     recording = replace(recording, complete=complete, broken=broken, ended=ended if broken else "")
-    return recording if recording.adapter == _NO_API else replace(recording, expect=expected(recording))
-
-
-def _adapter_of(path: str, adapter: str | None) -> str:
-    if adapter and find_adapter(adapter)().handles_path(path):
-        return adapter
-    return adapter_by_path(path) or _NO_API
+    return recording if recording.adapter == _NO_API else replace(recording, expect=recording.expectation())
 
 
 def _cuts(pieces: Sequence[tuple[float, bytes]]) -> list[Cut]:
@@ -148,9 +176,6 @@ def _cuts(pieces: Sequence[tuple[float, bytes]]) -> list[Cut]:
             cuts.append(Cut(len(piece), waited))
             waited = 0.0
     return cuts
-
-
-# --- Compressed bodies -----------------------------------------------------------------------------------------------
 
 
 def _decoded(capture: Capture) -> tuple[list[tuple[float, bytes]], str, str]:
@@ -169,9 +194,6 @@ def _decoded(capture: Capture) -> tuple[list[tuple[float, bytes]], str, str]:
     except httpx.DecodingError as exc:
         return out, encoding, f"the body is not {encoding}: {exc}"
     return out, encoding, ""
-
-
-# --- Secrets ---------------------------------------------------------------------------------------------------------
 
 
 def cleaned_body(body: bytes, cuts: Sequence[Cut], redactor: Redactor) -> tuple[bytes, tuple[Cut, ...]]:
@@ -220,13 +242,12 @@ class RecordingDraft:
     """The recordings of one conversation, in a temporary folder beside their target.
 
     Attributes:
-        folder: where they are recorded meanwhile, under their own name. It is made when there is something to write.
+        folder: the temporary folder. It is created when there is something to write.
     """
 
     def __init__(self, directory: str | os.PathLike[str], name: str) -> None:
         self._directory = Path(directory)
         self._name = name
-        clear_leftovers(self._directory)
         self.folder = temporary_path(self._directory / "recording")
 
     @property
@@ -270,31 +291,21 @@ class RecordingDraft:
         return sorted(self.folder.rglob("*.sse"))
 
 
-# Live answers, recorded on their way through httpx.
-# Bytes are captured and passed on at once. The files are written when the answer has ended, however it did, because
-# a key that the network cut in two can be taken out only where the whole body is known: nothing with a secret in it
-# is on the disk at any time, not even for a moment.
-
-_SHORTEST = 4  # characters of a secret
-_LONGEST_PART = 180  # characters; with suffixes it must be a file name
-_NAME = re.compile(r"[A-Za-z0-9_][\w.+@-]*(/[A-Za-z0-9_][\w.+@-]*)*", re.ASCII)
-
-
 class RecordTransport(httpx.AsyncBaseTransport):
     """Records the answers that come through another transport, as `<name>.sse` and `<name>.toml`.
 
-    The first answer is `<name>`, the next ones `<name>-2`, `<name>-3` in the order in which they began. What is there
-    under these names is replaced. Incomplete answers are recorded as far as they came and are marked as incomplete.
+    The first answer is `<name>`, the next ones `<name>-2`, `<name>-3` in the order in which they began. Older files of
+    these names are replaced. What was received of an incomplete answer is recorded, and marked as incomplete.
 
-    Secrets are taken out: of the headers by naming those that are kept, of the bodies what the request sent as a key,
-    what is given here, and whatever looks like a key.
+    Only headers that are known to be harmless are recorded. Keys that the request sent, `secrets`, and everything that
+    looks like a key are removed from the bodies.
 
     Args:
         transport: sends the requests.
         directory: where the files go; it is created if needed.
-        name: of the recordings; a folder may stand before it. Without one it is the model's, and nothing is replaced.
-        secrets: texts that must not be in the files. Under a provider its own secrets are known.
-        adapter: the wire format of the answers; else it is found by the path of the request.
+        name: of the recordings; a folder may stand before it. Default: the name of the model; nothing is replaced then.
+        secrets: texts that must not be in the files. Those of a provider that sends the requests are known.
+        adapter: the wire format of the answers. Default: found by the path of the request.
 
     Attributes:
         written: the recordings so far, in the order in which they ended, without a suffix.
@@ -338,17 +349,12 @@ class RecordTransport(httpx.AsyncBaseTransport):
         self._make_folder(self._directory)
         await request.aread()
         response = await self._transport.handle_async_request(request)
-        if not isinstance(response.stream, httpx.AsyncByteStream):
-            raise ConfigError(f"{self._transport!r} gave an answer that can't be read asynchronously")
-        asked, address = RecordedRequest.of(request), f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
+        sent, address = RecordedRequest.of(request), f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
         self._conversation = self._conversation or datetime.now(UTC).isoformat()
-        path, status, headers = self._next_path(asked), response.status_code, response.headers
-        capture = Capture(asked, address, status, headers, self._conversation, path, self._write)
+        capture = Capture(sent, address, response, self._next_path(sent), self._write)
         self._open.add(capture)
         # A new one, because the content of one that was read already would never pass here.
-        return httpx.Response(
-            status, headers=headers, stream=_Tap(response.stream, capture), extensions=response.extensions
-        )
+        return httpx.Response(capture.status, headers=capture.headers, stream=capture, extensions=response.extensions)
 
     async def aclose(self) -> None:
         """Saves abandoned answers, and closes the transport."""
@@ -371,62 +377,22 @@ class RecordTransport(httpx.AsyncBaseTransport):
     def _write(self, capture: Capture) -> None:
         """Writes the files of an answer that has ended. Raises ConfigError if they can't be written."""
         self._open.discard(capture)
-        recording = build_recording(capture, self._secrets, self._adapter)
+        recording = build_recording(capture, self._secrets, self._adapter, self._conversation)
         self._make_folder(capture.path.parent)
-        try:  # without waiting, so that a reader who is being cancelled leaves a whole recording behind
-            self._save(recording, capture)
-        except OSError as exc:
-            raise ConfigError(f"the recording {capture.path} can't be written: {exc.strerror or exc}") from exc
-        self.written.append(capture.path)
-
-    def _save(self, recording: Recording, capture: Capture) -> None:
-        while True:
+        while capture.path not in self.written:  # no await: the task may be cancelled
             try:
-                return recording.save(capture.path, replace_older=self._name is not None)
+                recording.save(capture.path, replace_older=self._name is not None)
+                self.written.append(capture.path)
             except FileExistsError:  # another recorder has taken the name
                 capture.path = self._next_path(capture.request)
+            except OSError as exc:
+                raise ConfigError(f"the recording {capture.path} can't be written: {exc.strerror or exc}") from exc
 
     def _make_folder(self, folder: Path) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
             raise ConfigError(f"there can't be recordings in {folder}: {exc.strerror or exc}") from exc
-
-
-class _Tap(httpx.AsyncByteStream):
-    """Hands on a body, and notes what passes."""
-
-    def __init__(self, stream: httpx.AsyncByteStream, capture: Capture) -> None:
-        self._stream = stream
-        self._capture = capture
-        self._pieces: AsyncIterator[bytes] | None = None
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if self._pieces is None:
-            self._pieces = aiter(self._stream)
-        try:
-            piece = await anext(self._pieces)
-            await anyio.lowlevel.checkpoint_if_cancelled()  # a body in memory never waits
-        except StopAsyncIteration:
-            self._capture.end()
-            raise
-        except Exception as exc:
-            self._capture.end(": ".join(filter(None, (type(exc).__name__, str(exc)))), broken=True)
-            raise
-        except BaseException:
-            self._capture.end("cancelled: the reader did not wait any longer")
-            raise
-        self._capture.came(piece)
-        return piece
-
-    async def aclose(self) -> None:
-        try:
-            self._capture.end("closed by the reader")
-        finally:
-            await self._stream.aclose()
 
 
 def recording_client(
@@ -437,7 +403,7 @@ def recording_client(
     secrets: Iterable[str] = (),
     adapter: str | None = None,
 ) -> tuple[httpx.AsyncClient, RecordTransport]:
-    """A client that sends through another one, with all that that is set up with (proxies, certificates), and records.
+    """Returns a client that sends through another one, with its proxies and certificates, and records.
 
     Closing it closes the other one. The arguments, and what they raise, are those of `RecordTransport`.
     """
@@ -446,7 +412,7 @@ def recording_client(
 
 
 class _Through(httpx.AsyncBaseTransport):
-    """Sends by means of a client. A client with a transport of its own would not look for proxies."""
+    """Sends with a client. A client that is given a transport would not look for proxies."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client

@@ -1,71 +1,41 @@
-"""A recorded answer: the value, its two files (.sse, .toml), and how they are found."""
+"""A recorded answer: the value, its two files, and how they are found.
+
+`<case>.sse` is the body, byte for byte. `<case>.toml` describes it: where it comes from, how the network cut it, and
+the reply that it must give. Unknown keys are errors, because descriptions are written by hand.
+"""
 
 from __future__ import annotations
 
 import datetime
+import json
 import math
 import os
 import random
+import re
+import secrets
 import tomllib
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from importlib.util import find_spec
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from urllib.parse import unquote, urlsplit
 
-from pydantic import BeforeValidator, Field, PlainValidator, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
-from ..config import StrictTable, allowed_values_hint, read_table, table_field, toml_path, validation_errors
+from ..config import allowed_values_hint, read_table, table_field, toml_path, validation_errors
 from ..engine import StreamDecoder, event_ranges
-from ..errors import ConfigError
-from ..stores import clear_leftovers, locked, temporary_path
-from ..types import FinishReason, NamedTool, Reply, Tool, WarningCode
+from ..errors import ConfigError, StreamError
+from ..types import NamedTool, Reply, Tool
+from .expectations import Expected, as_expectation
 
-# The description of a recording, `<case>.toml`: its keys, and how it is read and written.
-# Descriptions are often written by hand, so unknown keys are errors: a misspelt expectation would always hold.
-
-T = TypeVar("T")
+Speed: TypeAlias = Literal["instant", "recorded"] | float
 
 _CUTS_PER_LINE = 8
-
-_Error: TypeAlias = Literal[
-    "IncompleteStreamError", "UpstreamError", "ProtocolError", "EmptyResponseError",
-    "ContextLengthError", "ContentFilterError", "UnsupportedOptionError", "ModelNotFoundError",
-]  # fmt: skip
-
-
-class _ExpectedCall(StrictTable):
-    name: str
-    arguments: str | dict[str, Any]  # the model's text, or what it means
-    id: str | None = None
-
-
-class _ExpectedUsage(StrictTable):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    total_tokens: int | None = None
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _Expected(StrictTable):
-    text: str = ""
-    reasoning: str = ""
-    refusal: str | None = None
-    finish_reason: FinishReason | None = None
-    raw_finish_reason: str | None = None
-    calls: list[_ExpectedCall] = Field(default=[])
-    usage: _ExpectedUsage | None = None
-    warnings: list[WarningCode] = Field(default=[])
-    error: _Error | None = None
-    message: str | None = None  # of the error
-
-
-def _read_expected(value: Any) -> dict[str, Any]:
-    return _Expected.model_validate(value).model_dump(exclude_unset=True)
+_MODEL_IN_PATH = re.compile(r"/models/(.+):\w+$")
 
 
 def _as_text(value: Any) -> Any:
@@ -74,26 +44,6 @@ def _as_text(value: Any) -> Any:
 
 Status = Annotated[int, Field(ge=100, le=599)]
 Day = Annotated[str, BeforeValidator(_as_text), Field(pattern=r"^(\d{4}-\d\d(-\d\d)?)?$")]
-Expected = Annotated[Mapping[str, Any], PlainValidator(_read_expected)]
-
-
-def read_description(path: Path, content: bytes | None, kind: type[T], **given: Any) -> T:
-    """Reads a value of which a file has all fields but the given ones. None stands for a file that is not there.
-
-    Raises:
-        ConfigError: with the file, the key and what is allowed.
-    """
-    try:
-        read: T = read_table(kind, tomllib.loads((content or b"").decode()), **given)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"{path} is not TOML: {exc}") from exc
-    except ValidationError as exc:
-        key, text = validation_errors(exc)[0]
-        raise ConfigError(f"{path}: {toml_path(key)}: {text}") from exc
-    return read
-
-
-# --- Writing ---------------------------------------------------------------------------------------------------------
 
 
 def check_writer() -> None:
@@ -131,13 +81,6 @@ def as_toml(values: Mapping[str, Any]) -> str:
     return f"{text}\n{tomli_w.dumps(tables, multiline_strings=lines)}" if tables else text
 
 
-# A recorded answer as a value, and as two files: its bytes, and a description of them.
-# `<case>.sse` is the body, byte for byte. `<case>.toml` beside it has its origin, the pieces in which the network
-# delivered it, and the reply that it must fold to.
-
-Speed: TypeAlias = Literal["instant", "recorded"] | float
-
-
 class Cut(NamedTuple):
     """One piece as the network delivered it: its length, and the seconds since the piece before (or the headers)."""
 
@@ -158,6 +101,28 @@ class SentExchange:
     path: str = ""
     body: str = field(default="", repr=False)
 
+    @property
+    def model(self) -> str | None:
+        """The requested model."""
+        return requested_model(self.path, parse_json(self.body))
+
+
+def requested_model(path: str, body: Any) -> str | None:
+    """Returns the model of a request: the one in its body, or in its path (Gemini, Vertex AI)."""
+    model = body.get("model") if isinstance(body, dict) else None
+    if isinstance(model, str):
+        return model
+    found = _MODEL_IN_PATH.search(unquote(urlsplit(path).path))
+    return found[1] if found else None
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Returns the value of a JSON text; None if it is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Recording:
@@ -165,23 +130,23 @@ class Recording:
 
     Attributes:
         name: the folder and the file name, as in `kimi/parallel_calls`.
-        body: the bytes as they came.
-        adapter: the wire format that reads them.
+        body: the bytes, without compression.
+        adapter: the wire format.
         status, headers: of the HTTP response; unneeded headers are left out.
         cuts: the pieces in which the network delivered the body; empty if they were not recorded.
-        broken: the connection broke off after the body, and playing it breaks off too.
+        broken: the connection broke off after the body, and replaying it breaks off too.
         complete: the answer was recorded to its end.
         ended: how the recording ended, if not in order.
-        encoding: the compression in which the server sent the body. It is kept without.
+        encoding: the compression in which the server sent the body.
         source: `recorded` from a running server, `documented` if it was written from a vendor's documentation,
             `synthesised` if it was made up; None if unknown.
-        shows: what is worth seeing in it, in one sentence.
+        shows: what it is an example of, in one sentence.
         origin, date, link, request, notes: where it came from, in words.
-        conversation: what recordings have in common that were made one after the other.
+        conversation: an id that the recordings of one conversation have in common.
         sent: the request, if it was recorded too.
         dialect, tools, tool_choice: how the model writes calls inside its text, the names of the tools that the request
             declared, and its tool choice: a word, or the name of a tool.
-        expect: what it must fold to. What is not named there must not be in the answer.
+        expect: the reply or error that it must give, without empty fields.
     """
 
     name: str
@@ -225,16 +190,23 @@ class Recording:
         return {"dialect": self.dialect or None, "tools": tools, "tool_choice": choice}
 
     def reply(self) -> Reply:
-        """Returns the reply that the body folds to.
+        """Decodes the body.
 
         Raises:
-            StreamError: it folds to an error.
+            StreamError: the answer has this error.
             ConfigError: unknown adapter.
         """
         decoder = StreamDecoder(self.adapter, **self.options())
         decoder.feed(self.body)
         decoder.close(interrupted=self.interrupted)
         return decoder.reply
+
+    def expectation(self) -> dict[str, Any]:
+        """Decodes the body, and returns the reply or the error in the form of `expect`."""
+        try:
+            return as_expectation(self.reply())
+        except StreamError as error:
+            return as_expectation(error)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recording:
@@ -258,13 +230,21 @@ class Recording:
             what = f"{base} is a folder, not a recording" if inside else f"there is no recording {body}"
             raise ConfigError(f"{what}{allowed_values_hint(base.name, near, 'Available') if near else ''}")
         description, content = _read_pair(body, described)
-        return read_description(described, description, cls, name=f"{base.parent.name}/{base.name}", body=content)
+        try:
+            values = tomllib.loads((description or b"").decode())
+            read: Recording = read_table(cls, values, name=f"{base.parent.name}/{base.name}", body=content)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+            raise ConfigError(f"{described} is not TOML: {exc}") from exc
+        except ValidationError as exc:
+            key, text = validation_errors(exc)[0]
+            raise ConfigError(f"{described}: {toml_path(key)}: {text}") from exc
+        return read
 
     def save(self, path: str | os.PathLike[str], *, replace_older: bool = True) -> None:
         """Writes `<path>.sse` and `<path>.toml`. Loading them gives an equal recording.
 
-        A reader at any moment, also after the process was killed in the middle, finds the old recording, the new one,
-        or one of the two that says that it is not complete. Processes that save at the same time wait for each other.
+        Readers find the old recording, the new one, or one of the two with `complete = false`, also after a crash.
+        Processes that save at the same time wait for each other.
 
         Args:
             replace_older: replace a recording of the same name. Else the name is taken atomically.
@@ -282,9 +262,8 @@ class Recording:
             self, cuts=(), expect={}, complete=False, ended="the process ended while this recording was being written"
         )
         steps = ((described, _encoded(between)), (body, self.body), (described, _encoded(self)))
-        clear_leftovers(base.parent)
         written: list[tuple[Path, Path]] = []
-        with locked(base.parent):
+        with _locked(base.parent):
             if not replace_older and (body.exists() or described.exists()):
                 raise FileExistsError(f"there is a recording {base}")
             try:
@@ -319,6 +298,28 @@ def _read_pair(body: Path, described: Path) -> tuple[bytes | None, bytes]:
         after = described.read_bytes() if described.is_file() else None
         if before == after:
             return before, content
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keeps other processes from saving into a folder. Does nothing where folders can't be locked (Windows)."""
+    try:
+        from fcntl import LOCK_EX, flock
+    except ImportError:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems have no locks
+            flock(handle, LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def temporary_path(target: Path) -> Path:
+    """Returns an unused, hidden name beside `target` that no recording can have."""
+    return target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
 
 
 def _encoded(recording: Recording) -> bytes:
@@ -359,9 +360,6 @@ def open_recording(source: str | os.PathLike[str]) -> Recording:
             raise problem from None
 
 
-# --- Playing ---------------------------------------------------------------------------------------------------------
-
-
 def split_body(recording: Recording, cuts: str = "recorded") -> list[bytes]:
     """Returns the body in pieces, none of them empty.
 
@@ -394,7 +392,7 @@ def with_delays(recording: Recording, cuts: str = "recorded", speed: Speed = "in
     """Returns the pieces, each with the seconds to wait before it.
 
     Args:
-        speed: "instant", "recorded" (each byte comes when it came then, however it is cut now), or pieces per second.
+        speed: "instant", "recorded" (each byte at its recorded time, however the body is cut), or pieces per second.
 
     Raises:
         ConfigError: `cuts` or `speed` is something else, or the times were not recorded.

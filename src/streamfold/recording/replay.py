@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from abc import abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,22 +25,23 @@ from .request_matching import RecordedRequest, ReplayMismatch, diff_requests, re
 Source: TypeAlias = Recording | str | os.PathLike[str] | Sequence[Recording | str | os.PathLike[str]]
 Match: TypeAlias = Literal["order", "request", "any"]
 
-# They describe the connection, or the encoding of the day of the recording, not the bytes that are played.
-_NOT_PLAYED = {"connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding", "set-cookie"}
+# They describe the recorded connection or encoding, not the bytes that are replayed.
+_NOT_REPLAYED = {"connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding", "set-cookie"}
 
 
 def answer_headers(recording: Recording) -> dict[str, str]:
     """Returns the recorded headers that still apply, and a content type in any case."""
-    kept = {name.lower(): value for name, value in recording.headers.items() if name.lower() not in _NOT_PLAYED}
+    kept = {name.lower(): value for name, value in recording.headers.items() if name.lower() not in _NOT_REPLAYED}
     return {"content-type": "text/event-stream", **kept}
 
 
 def load_source(source: Source) -> list[Recording]:
-    """Loads the recordings of a source.
+    """Loads recordings.
 
-    A list is what is in it. A folder is all recordings in it, by name, `hello-2` before `hello-10`. A path is that
-    recording, and those that were recorded after it in the same conversation (`hello`, `hello-2`, `hello-3`). What is
-    no path may be the name of one that comes with streamfold.
+    Args:
+        source: a recording; the path of one, which is followed by the later ones of the same conversation (`hello`,
+            `hello-2`, `hello-3`); the name of a bundled one; a folder, sorted by name (`hello-2` before `hello-10`); or
+            a list of recordings and paths, of which each is one recording.
 
     Raises:
         ConfigError: there is none, or one can't be read.
@@ -82,8 +84,8 @@ class ReplayedResponse:
 
     Attributes:
         delay: seconds before its head.
-        status, headers: its head; None and none if the connection is to be closed without one.
-        steps: its body. The last one is its ending.
+        status, headers: its head. Status None: the connection is closed without one.
+        steps: its body; the last one has the ending.
         broken: it was not played to its end.
     """
 
@@ -95,14 +97,7 @@ class ReplayedResponse:
 
 
 class RecordingSelector:
-    """Recordings, the choice among them, and the faults.
-
-    Args:
-        match: "order": one after the other, each for the request that was recorded with it (any request, if none was).
-            "request": each for its request, whenever and as often as that comes. "any": one after the other, whatever
-            is asked.
-
-        ignore: regular expressions of text in requests that may differ.
+    """Chooses the recording for a request, and injects faults. The arguments are those of `ReplayTransport`.
 
     Raises:
         ConfigError: an argument can't be used.
@@ -132,9 +127,7 @@ class RecordingSelector:
         self._spoiled: list[tuple[RecordedRequest, int, ReplayedResponse]] = []
 
     def answer(self, request: RecordedRequest) -> ReplayedResponse | None:
-        """Returns the recording for a request, as an answer; None if all were served.
-
-        A request that is sent again because a fault broke its answer off gets the same recording again.
+        """Returns the answer to a request; None if all recordings were served.
 
         Raises:
             ReplayMismatch: the request is not the one that was recorded.
@@ -156,10 +149,11 @@ class RecordingSelector:
     def named(self, name: str | None) -> ReplayedResponse | None:
         """Returns the recording with this name, or with this last part of its name, as an answer; else None.
 
-        It may be requested repeatedly. A model name that was recorded with a recording does not select it.
+        It may be requested repeatedly. The name of its own model doesn't select a recording.
         """
         for number, recording in enumerate(self.recordings):
-            if name in (recording.name, recording.name.rpartition("/")[2]) and name != _model(recording):
+            model = recording.sent.model if recording.sent else None
+            if name in (recording.name, recording.name.rpartition("/")[2]) and name != model:
                 injection = self._injector.next()
                 return _instead(injection) if injection.instead else self._injected(number, injection)
         return None
@@ -183,11 +177,11 @@ class RecordingSelector:
         if same:
             return next((number for number in same if not self._served[number]), same[-1])
         body = request.body.decode("utf-8", "replace")
-        likest = max(found, key=lambda number: _likeness(self.recordings[number], body))
+        nearest = max(found, key=lambda number: SequenceMatcher(None, sent[number].body, body).quick_ratio())
         names = ", ".join(recording.name for recording in self.recordings)
         raise ReplayMismatch(
-            f"none of {names} answers this request; {self.recordings[likest].name} comes nearest:\n{found[likest]}",
-            found[likest],
+            f"none of {names} answers this request; {self.recordings[nearest].name} comes nearest:\n{found[nearest]}",
+            found[nearest],
         )
 
     def _again(self, request: RecordedRequest) -> int | None:
@@ -222,36 +216,24 @@ def _instead(injection: Injection) -> ReplayedResponse:
     return ReplayedResponse(injection.delay, fault.code, fault.headers, steps)
 
 
-def _model(recording: Recording) -> str | None:
-    sent = recording.sent
-    return RecordedRequest(sent.method, sent.path, sent.body.encode("utf-8", "replace")).model if sent else None
-
-
-def _likeness(recording: Recording, body: str) -> float:
-    return SequenceMatcher(None, recording.sent.body if recording.sent else "", body).quick_ratio()
-
-
-# Plays recordings to httpx as if a server sent them.
-# A replayed answer takes the same path as a live one, through httpx and everything above it, without a network or a
-# key.
-
-
 class ReplayTransport(httpx.AsyncBaseTransport):
     """Answers requests with recordings: `httpx.AsyncClient(transport=ReplayTransport(...))`.
 
     Args:
-        source: a recording, the path of one (and of what followed it in the same conversation), a folder, or a list.
-        speed, cuts: as in `paced`.
-        faults: what goes wrong, of `testing.faults`. A request that is sent again because a fault broke its answer
-            off gets the same recording again.
-        match: "order": each recording once, in their order, for the request that was recorded with it, or for any
-            request if none was. "request": each for its request, whenever and as often as that comes. "any": in their
-            order, whatever is asked.
+        source: a recording; the path of one, which is followed by the later ones of the same conversation; the name of
+            a bundled one; a folder; or a list.
+        speed: "instant", "recorded" (each byte at its recorded time), or a number of pieces per second.
+        cuts: how the body is cut: "recorded", "whole", "events", "bytes:N" or "random:SEED".
+        faults: values of `streamfold.faults`. A request that is retried because a fault broke its answer off gets the
+            same recording again.
+        match: "order": the recordings in order, each once, for the request that was recorded with it, or for any
+            request if none was. "request": each for its own request, any number of times. "any": in order, for any
+            request.
         ignore: regular expressions. Text in a request that matches one may differ from the recorded request, as
             `r"\\d{4}-\\d\\d-\\d\\d"` for a date in the prompt.
 
     Attributes:
-        requests: the requests that came, bodies read.
+        requests: the requests that were received.
 
     Raises:
         ConfigError: an argument can't be used; or, when it happens, there are more requests than recordings.
@@ -269,7 +251,7 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         ignore: Iterable[str | re.Pattern[str]] = (),
     ) -> None:
         self._store = RecordingSelector(source, speed=speed, cuts=cuts, faults=faults, match=match, ignore=ignore)
-        self._bodies: list[_Body] = []
+        self._bodies: list[_ReplayedBody] = []
         self.requests: list[httpx.Request] = []
 
     @property
@@ -290,43 +272,57 @@ class ReplayTransport(httpx.AsyncBaseTransport):
             await pause(answer.delay)
         if answer.status is None:
             raise hung_up()
-        body = _Body(answer)
+        body = _ReplayedBody(answer)
         self._bodies.append(body)
         return httpx.Response(answer.status, headers=dict(answer.headers), stream=body, request=request)
 
 
-class _Body(httpx.AsyncByteStream):
-    """The bytes of one answer. Not a generator: trio complains of one that is dropped half-way."""
+class _StepBody(httpx.AsyncByteStream):
+    """A body that is made of steps. Not a generator: trio complains of one that is dropped half-way."""
 
-    def __init__(self, answer: ReplayedResponse) -> None:
-        self._answer = answer
-        self._ending: Ending | None = None
-        self._waiting: anyio.CancelScope | None = None
+    def __init__(self) -> None:
+        self.ending: Ending | None = None
         self.closed = False
+        self._waiting: anyio.CancelScope | None = None
+
+    @abstractmethod
+    async def next_step(self) -> BodyStep: ...
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
-        while not self._ending:
-            step = next(self._answer.steps)
+        while not self.ending:
+            step = await self.next_step()
             if not self.closed:
                 with anyio.CancelScope() as self._waiting:
                     await pause(step.delay)
             if self.closed:
                 raise httpx.ReadError("the answer was closed while it was being read")
-            self._ending = step.ending
+            self.ending = step.ending
             if step.data:
                 return step.data
-        if self._ending != "end":
-            raise broken_off(self._ending)
+        if self.ending != "end":
+            raise broken_off(self.ending)
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
         self.closed = True
-        self._answer.broken = self._answer.broken or self._ending is None
         if self._waiting is not None:  # wakes the task that waits for the next piece, as on a socket
             self._waiting.cancel()
+
+
+class _ReplayedBody(_StepBody):
+    def __init__(self, answer: ReplayedResponse) -> None:
+        super().__init__()
+        self._answer = answer
+
+    async def next_step(self) -> BodyStep:
+        return next(self._answer.steps)
+
+    async def aclose(self) -> None:
+        self._answer.broken = self._answer.broken or self.ending is None
+        await super().aclose()
 
 
 async def pause(seconds: float) -> None:
@@ -390,39 +386,25 @@ class FaultTransport(httpx.AsyncBaseTransport):
         await self._transport.aclose()
 
 
-class _FaultyBody(httpx.AsyncByteStream):
-    """A body that is broken on its way."""
-
+class _FaultyBody(_StepBody):
     def __init__(self, stream: httpx.AsyncByteStream, chain: Chain) -> None:
+        super().__init__()
         self._stream = stream
         self._chain = chain
         self._pieces: AsyncIterator[bytes] | None = None
         self._steps: deque[BodyStep] = deque()
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        while True:
-            while self._steps:
-                step = self._steps.popleft()
-                await pause(step.delay)
-                if step.ending in ("cut", "reset"):
-                    raise broken_off(step.ending)
-                if step.data:
-                    return step.data
-            if self._chain.ended:
-                raise StopAsyncIteration
-            self._steps.extend(self._chain.feed(await self._next()))
-
-    async def _next(self) -> BodyStep:
-        if self._pieces is None:
-            self._pieces = aiter(self._stream)
-            return BodyStep(0.0)  # what is to happen before the first byte
-        try:
-            return BodyStep(0.0, await anext(self._pieces))
-        except StopAsyncIteration:
-            return BodyStep(0.0, b"", "end")
+    async def next_step(self) -> BodyStep:
+        while not self._steps:
+            if self._pieces is None:
+                self._pieces = aiter(self._stream)
+                step = BodyStep(0.0)  # for faults before the first byte
+            else:
+                piece = await anext(self._pieces, None)
+                step = BodyStep(0.0, b"", "end") if piece is None else BodyStep(0.0, piece)
+            self._steps.extend(self._chain.feed(step))
+        return self._steps.popleft()
 
     async def aclose(self) -> None:
+        await super().aclose()
         await self._stream.aclose()

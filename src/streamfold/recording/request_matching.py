@@ -1,6 +1,6 @@
-"""Requests as they are sent, and as they are recorded: without secrets, and comparable.
+"""Requests as they are recorded, and how a new request differs from a recorded one.
 
-Secrets are removed from both sides before they are compared. `***` in a recorded text stands for anything.
+Secrets are removed from both before they are compared. `***` in a recorded text stands for anything.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import unified_diff
 from typing import Any
@@ -17,12 +18,11 @@ import httpx
 
 from ..errors import ConfigError
 from ..net import HIDDEN, Redactor, is_placeholder, secrets_in_headers, secrets_in_json
-from .recording import SentExchange
+from .recording import SentExchange, parse_json, requested_model
 
 # Headers that a client library sends by itself.
 _HARMLESS = {"user-agent", "traceparent", "tracestate", "anthropic-version", "anthropic-beta", "openai-beta"}
 _SECRET_QUERY = re.compile("auth|key|token(?!s)|secret|session|password|sig", re.IGNORECASE)
-_MODEL_IN_PATH = re.compile(r"/models/(.+):\w+$")
 _WIDEST = 160  # characters of a line of a difference
 
 
@@ -40,11 +40,11 @@ class ReplayMismatch(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """A request. Two are equal if they ask for the same; headers are not compared.
+    """A request. Headers are not compared.
 
     Attributes:
-        path: with its query, as it is sent.
-        redactor: what the provider that sends it knows to be secret.
+        path: with its query.
+        redactor: removes the secrets of the provider that sends it.
     """
 
     method: str
@@ -55,7 +55,7 @@ class RecordedRequest:
 
     @classmethod
     def of(cls, request: httpx.Request) -> RecordedRequest:
-        """The request, whose body has been read."""
+        """Reads a request whose body has been read."""
         path, headers = request.url.raw_path.decode("ascii"), list(request.headers.multi_items())
         if request.url.password:
             headers.append(("password", unquote(request.url.password)))
@@ -65,15 +65,15 @@ class RecordedRequest:
     @property
     def json(self) -> Any:
         """The body; None if it is not JSON."""
-        return _parsed(self.body)
+        return parse_json(self.body)
 
     @property
     def model(self) -> str | None:
-        """The model that it asks for: in the body, or in the path of Gemini's API."""
+        """The requested model."""
         return requested_model(self.path, self.json)
 
     def secrets(self) -> list[str]:
-        """Returns what it may send as a key: in headers, URL and body. Placeholders are none."""
+        """Returns what may be a key in headers, URL and body, without placeholders."""
         headers = [(name, value) for name, value in self.headers if name.lower() not in _HARMLESS]
         query = [(name, value) for name, value in parse_qsl(urlsplit(self.path).query) if _SECRET_QUERY.search(name)]
         found = [*secrets_in_headers([*headers, *query]), *secrets_in_json(self.json)]
@@ -81,32 +81,23 @@ class RecordedRequest:
 
     def sent(self, redactor: Redactor) -> SentExchange:
         """Returns the request as it is recorded. A body that is compressed or not text is left out."""
-        return SentExchange(self.method, redactor.text(self.path), self._text(redactor))
-
-    def _text(self, redactor: Redactor) -> str:
         coding = next((value for name, value in self.headers if name.lower() == "content-encoding"), "identity")
-        asked = self.json
-        if coding != "identity":
-            return ""
-        if asked is not None:
-            return _shown(redactor.value(asked))
-        try:
-            return redactor.text(self.body.decode())
-        except UnicodeDecodeError:
-            return ""
-
-
-def requested_model(path: str, body: Any) -> str | None:
-    """Returns the model of a request: the one in its body, or in its path (Gemini, Vertex AI)."""
-    model = body.get("model") if isinstance(body, dict) else None
-    if isinstance(model, str):
-        return model
-    found = _MODEL_IN_PATH.search(unquote(urlsplit(path).path))
-    return found[1] if found else None
+        text = ""
+        if coding == "identity" and (value := self.json) is not None:
+            value = redactor.value(value)
+            text = json.dumps(value, indent=2, ensure_ascii=False)
+            try:
+                text.encode()
+            except UnicodeEncodeError:  # half a surrogate pair
+                text = json.dumps(value, indent=2)
+        elif coding == "identity":
+            with suppress(UnicodeDecodeError):
+                text = redactor.text(self.body.decode())
+        return SentExchange(self.method, redactor.text(self.path), text)
 
 
 def diff_requests(recorded: SentExchange, request: RecordedRequest, ignore: Sequence[re.Pattern[str]] = ()) -> str:
-    """Returns how a request differs from the recorded one; empty if it asks for the same.
+    """Returns how a request differs from the recorded one; empty if it doesn't.
 
     The addresses of two servers may differ, so only the last part of the path counts.
 
@@ -117,15 +108,17 @@ def diff_requests(recorded: SentExchange, request: RecordedRequest, ignore: Sequ
     for pattern in ignore:
         recorded = replace(recorded, body=pattern.sub(HIDDEN, recorded.body))
         sent = replace(sent, body=pattern.sub(HIDDEN, sent.body))
-    before, after = (f"{each.method} .../{_last_part(each.path)}" for each in (recorded, sent))
+    paths = [each.path.partition("?")[0].rstrip("/").rpartition("/")[2] for each in (recorded, sent)]
+    before, after = f"{recorded.method} .../{paths[0]}", f"{sent.method} .../{paths[1]}"
     if before != after:
         return f"recorded was {before}, sent was {after}"
-    values = _parsed(recorded.body), _parsed(sent.body)
+    values = parse_json(recorded.body), parse_json(sent.body)
     if None in values:
         lines = recorded.body.splitlines(), str(_apply_wildcards(recorded.body, sent.body)).splitlines()
     else:
         lines = _lines(values[0]), _lines(_apply_wildcards(*values))
-    return "\n".join(map(_narrow, unified_diff(*lines, "recorded", "sent", lineterm="", n=2)))
+    diff = unified_diff(*lines, "recorded", "sent", lineterm="", n=2)
+    return "\n".join(line if len(line) <= _WIDEST else f"{line[:_WIDEST]}... ({len(line)} characters)" for line in diff)
 
 
 def read_patterns(patterns: Iterable[str | re.Pattern[str]]) -> list[re.Pattern[str]]:
@@ -144,9 +137,8 @@ def _apply_wildcards(recorded: Any, sent: Any) -> Any:
         case dict(), dict():
             return {key: _apply_wildcards(recorded.get(key), value) for key, value in sent.items()}
         case list(), list():
-            return [
-                _apply_wildcards(was, value) for was, value in zip(_padded(recorded, len(sent)), sent, strict=False)
-            ]
+            padded = [*recorded, *[None] * len(sent)]
+            return [_apply_wildcards(was, value) for was, value in zip(padded, sent, strict=False)]
         case _:
             return sent
 
@@ -165,33 +157,5 @@ def _fits(parts: list[str], text: str) -> bool:
     return True
 
 
-def _padded(items: list[Any], size: int) -> Iterable[Any]:
-    return [*items, *[None] * (size - len(items))]
-
-
-def _parsed(body: str | bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half a character, written as an escape
-        return json.dumps(value, indent=2)
-    return text
-
-
 def _lines(value: Any) -> list[str]:
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True).splitlines()
-
-
-def _narrow(line: str) -> str:
-    return line if len(line) <= _WIDEST else f"{line[:_WIDEST]}... ({len(line)} characters)"
-
-
-def _last_part(path: str) -> str:
-    return path.partition("?")[0].rstrip("/").rpartition("/")[2]

@@ -27,7 +27,6 @@ from ..recording import (
     Speed,
     load_source,
     recording_client,
-    requested_model,
 )
 from ..requests import Capabilities, ChatOptions, Options, Request
 from ..types import Message, Messages, ReadToolChoice, Tool, ToolChoice, ToolLike
@@ -212,7 +211,7 @@ class ReplayProvider(ProviderDouble):
         self._transport = ReplayTransport(read, speed=speed, cuts=cuts, faults=faults, match=match)
         first = read[0]
         own = {"dialect": first.dialect} if provider is None and first.dialect else {}
-        model = _recorded_model(first)
+        model = first.sent.model if first.sent else None
         profile = replaced_profile(provider, {**own, **overrides}, name="replay", adapter=first.adapter, model=model)
         super().__init__(profile, hooks=hooks)
 
@@ -261,15 +260,3 @@ class RecordingProvider(ProviderDouble):
 
     async def _respond(self, sent: SentRequest, asked: Request, request: httpx.Request) -> httpx.Response:
         return await self._transport.handle_async_request(request)
-
-
-def _recorded_model(recording: Recording) -> str | None:
-    """Returns the model of the recorded request, if the recording has one."""
-    sent = recording.sent
-    if sent is None:
-        return None
-    try:
-        body = json.loads(sent.body)
-    except ValueError:
-        body = None
-    return requested_model(sent.path, body)

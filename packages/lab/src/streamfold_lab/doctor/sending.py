@@ -29,7 +29,7 @@ from streamfold.errors import (
     UpstreamError,
 )
 from streamfold.net import Exchange, make_client
-from streamfold.recording import Recording, expected, recording_client
+from streamfold.recording import Recording, recording_client
 from streamfold.requests import Request
 from streamfold.types import Timeouts
 
@@ -186,7 +186,7 @@ class ExaminedEndpoint:
             shows=ask.special or ask.name,
         )
         if recording.status == HTTPStatus.OK:
-            recording = replace(recording, expect=expected(recording))
+            recording = replace(recording, expect=recording.expectation())
         if self.keep:
             recording.save(path)
         return recording

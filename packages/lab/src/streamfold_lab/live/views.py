@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from streamfold.adapters import find_adapter
 from streamfold.engine import StreamDecoder
 from streamfold.errors import StreamError
-from streamfold.recording import Cut, Recording, cleaned_body, expected
+from streamfold.recording import Cut, Recording, cleaned_body
 from streamfold.types import NamedTool
 
 from ..inspection import inspect_stream, render_page
@@ -132,7 +132,7 @@ def recording_of(watched: WatchedAnswer, name: str) -> Recording:
         tools=tuple(tool.name for tool in info.request.tools),
         tool_choice=choice.name if isinstance(choice, NamedTool) else choice if isinstance(choice, str) else "auto",
     )
-    return replace(made, expect=expected(made))
+    return replace(made, expect=made.expectation())
 
 
 def _clean(watched: WatchedAnswer) -> tuple[bytes, tuple[Cut, ...]]:
