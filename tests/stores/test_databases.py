@@ -38,7 +38,7 @@ async def test_a_database_that_could_not_be_opened_is_tried_again(
     kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first failure is reported, nothing stays open, and the next use finds the tables."""
-    monkeypatch.setattr(threaded, "_AGAIN", 0.0)
+    monkeypatch.setattr(threaded, "RETRY_SECONDS", 0.0)
     opened: list[sqlite3.Connection] = []
 
     class Broken(sqlite3.Connection):

@@ -205,7 +205,7 @@ async def test_a_file_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(store, "get_now", hangs)
     monkeypatch.setattr(threaded, "PATIENCE", 0.2)
-    monkeypatch.setattr(threaded, "_AGAIN", 0.0)
+    monkeypatch.setattr(threaded, "RETRY_SECONDS", 0.0)
     try:
         with pytest.raises(StoreError, match="did not answer within"):
             await store.get("me", ["a"])
@@ -227,7 +227,7 @@ async def test_a_file_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 async def test_a_file_that_is_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was broken may be replaced while the program runs."""
-    monkeypatch.setattr(threaded, "_AGAIN", 0.0)
+    monkeypatch.setattr(threaded, "RETRY_SECONDS", 0.0)
     path = tmp_path / "a.db"
     store = SQLiteStore(path)
     await store.put("me", {"a": b"x" * 20_000})

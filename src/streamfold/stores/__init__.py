@@ -1,9 +1,9 @@
-"""Where things are kept: values with an owner, an age and a size.
+"""Stores: values with an owner, an age and a size.
 
 store         the interface, and how much is kept
 memory        in this process; `sqlite` in a file, `valkey` on a server (`threaded`: calls of both run in threads)
-persistent    opens a store by its URL; what a store could not take is written when it is back
-shared_files  files of several processes: locks, and which processes run
+persistent    opens a store by its URL, and keeps writes in memory while it is down
+shared_files  locks on files, and which processes run
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """
@@ -11,7 +11,7 @@ Provisional: a minor version may change or remove a name without a deprecation.
 from ..public_names import set_public_module
 from .memory import MemoryStore
 from .persistent import WriteBehindStore, open_store, persistent_store
-from .shared_files import clear_leftovers, locked, locked_file, temporary_path
+from .shared_files import locked_file
 from .sqlite import PrivateDatabase, SQLiteStore
 from .store import Retention, Store, StoreError
 from .threaded import PATIENCE, ThreadedCalls, close_in_thread

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from time import time
 from uuid import uuid4
 
-from .store import Retention, by_record, full, split_key
+from .store import TIED, Retention, by_record, full, split_key
 
-_TIED = 50  # owners with equally much, among which the oldest record is looked for
-_PRUNED = 0.05  # after this part of the age, records that nobody asks for are looked through
+_PRUNED = 0.05  # part of the age after which old records are looked for
 
 
 @dataclass(slots=True)
@@ -19,6 +18,13 @@ class _Record:
     used: float
     parts: dict[str, bytes] = field(default_factory=dict)
     size: int = 0
+
+    def growth(self, parts: Mapping[str, bytes]) -> int:
+        """Returns by how many bytes these parts make it longer."""
+        known = self.parts
+        return sum(
+            len(value) - len(known[part]) if part in known else len(part) + len(value) for part, value in parts.items()
+        )
 
 
 @dataclass(slots=True)
@@ -34,11 +40,11 @@ class _Owner:
 
 
 class MemoryStore:
-    """Keeps values in this process, until it ends.
+    """A `Store` in this process, until it ends.
 
     Args:
         retention: how much is kept.
-        clock: what the age goes by, in seconds.
+        clock: seconds, for the age of records.
     """
 
     def __init__(self, retention: Retention | None = None, *, clock: Callable[[], float] = time) -> None:
@@ -50,7 +56,6 @@ class MemoryStore:
         self.name = uuid4().hex
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
-        """Returns the values of those keys that are known. Their records have been used then."""
         found: dict[str, bytes] = {}
         for key in keys:
             name, part = split_key(key)
@@ -60,7 +65,6 @@ class MemoryStore:
         return found
 
     async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
-        """Keeps values, all or none. Returns whether they are kept."""
         records = dict(by_record(values))
         for name, parts in records.items() if new else ():
             record = self._used(owner, name)
@@ -77,23 +81,20 @@ class MemoryStore:
         return all(self._record(owner, name) is not None for name in records)
 
     async def parts(self, owner: str, key: str, after: str = "") -> Mapping[str, bytes]:
-        """Returns the parts of a record whose names sort behind `after`, in the order of their names."""
         record = self._used(owner, key)
         return {part: record.parts[part] for part in sorted(record.parts) if part > after} if record else {}
 
     async def delete(self, owner: str, key: str) -> bool:
-        """Forgets a record. Returns whether there was one."""
         known = self._used(owner, key) is not None
         if known:
             self._drop(owner, key)
         return known
 
     async def runs(self, name: str) -> bool:
-        """Returns whether the opening of that name is still in use: no other one has what is kept here."""
         return name == self.name
 
     async def aclose(self) -> None:
-        """Forgets everything."""
+        """Deletes everything."""
         self._owners.clear()
         self._entries = self._size = 0
 
@@ -110,11 +111,7 @@ class MemoryStore:
         return dict(record.parts) if record else None
 
     def forget(self, owner: str, values: Mapping[str, bytes], *, unless_newer: bool = False) -> None:
-        """Forgets parts, and records of which nothing is left.
-
-        Args:
-            unless_newer: parts that have other values by now stay.
-        """
+        """Deletes parts, and records without any; with `unless_newer` no part that has another value by now."""
         for key in values:
             name, part = split_key(key)
             record = self._record(owner, name)
@@ -148,16 +145,14 @@ class MemoryStore:
     def _add(self, owner: str, name: str, parts: Mapping[str, bytes], used: float) -> None:
         kept = self._owners.setdefault(owner, _Owner())
         record = kept.records.get(name)
-        grown = 0
         if record is None:
-            record, grown = kept.records.setdefault(name, _Record(used)), len(name)
+            record = kept.records[name] = _Record(used)
             self._entries += 1
-        for part, value in parts.items():
-            grown += len(part) + len(value) if part not in record.parts else len(value) - len(record.parts[part])
-            record.parts[part] = value
+            self._count(owner, record, len(name))
+        self._count(owner, record, record.growth(parts))
+        record.parts.update(parts)
         record.used = used
         kept.records.move_to_end(name)
-        self._count(owner, record, grown)
 
     def _count(self, owner: str, record: _Record, grown: int) -> None:
         record.size += grown
@@ -177,15 +172,12 @@ class MemoryStore:
         entries, size = self._entries, self._size
         for name, parts in records.items():
             record = self._record(owner, name)
-            known = record.parts if record else {}
             entries += record is None
-            size += 0 if record else len(name)
-            for part, value in parts.items():
-                size += len(value) - len(known[part]) if part in known else len(part) + len(value)
+            size += (record or _Record(0.0)).growth(parts) + (0 if record else len(name))
         return entries > self._retention.entries or size > self._retention.size
 
     def _expire(self) -> None:
-        """Removes what is too old, from time to time."""
+        """Deletes old records, now and then."""
         now, age = self._clock(), self._retention.age
         if not 0 <= now - self._pruned < age * _PRUNED:
             self._pruned = now
@@ -194,19 +186,11 @@ class MemoryStore:
                     self._drop(owner, name)
 
     def _evict(self) -> None:
-        """Removes what is too much."""
         now, retention = self._clock(), self._retention
         while self._entries > retention.entries or self._size > retention.size:
-            self._drop(*self._next(now, by_size=self._entries <= retention.entries))
-
-    def _next(self, now: float, *, by_size: bool) -> tuple[str, str]:
-        """Returns the owner and the name of the record that is given up next."""
-
-        def much(kept: _Owner) -> int:
-            return kept.size if by_size else len(kept.records)
-
-        most = max(map(much, self._owners.values()))
-        tied = [owner for owner, kept in self._owners.items() if much(kept) == most][:_TIED]
-        oldest = [(self._owners[owner].oldest(now), owner) for owner in tied]
-        (_, name), owner = min(oldest)
-        return owner, name
+            by_size = self._entries <= retention.entries
+            shares = {owner: kept.size if by_size else len(kept.records) for owner, kept in self._owners.items()}
+            most = max(shares.values())
+            tied = [owner for owner, share in shares.items() if share == most][:TIED]
+            (_, name), owner = min((self._owners[owner].oldest(now), owner) for owner in tied)
+            self._drop(owner, name)

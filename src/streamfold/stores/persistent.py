@@ -15,23 +15,22 @@ from ..net import Interrupted, run_within
 from .memory import MemoryStore
 from .sqlite import SQLiteStore
 from .store import Retention, Store, StoreError, joined_key
-from .threaded import PATIENCE
+from .threaded import PATIENCE, RETRY_SECONDS
 from .valkey import ValkeyStore
 
-_AGAIN = 1.0  # seconds between two looks whether a store is back
-_PAUSE = 8.0  # seconds for which a record is not tried again, at most, that the store did not take
+_LONGEST_PAUSE = 8.0  # seconds until a record that the store didn't take is tried again
 
 _logger = logging.getLogger("streamfold.stores")
 
 
 class WriteBehindStore:
-    """A store that may be out of reach for a while.
+    """A `Store` that keeps values in this process while the real one is down, and writes them when it is back.
 
-    What can't be put there is kept in this process, where it is found too, and put there when the store is back: by
-    `keep_trying`, or with values that the store takes. What must be unique (`new`) is not: only the store can tell.
+    They are written by `keep_trying`, or after the next `put` that succeeds. A `put` with `new` never waits: only the
+    real store knows whether a key is new.
 
     Args:
-        store: the store.
+        store: the real store.
         retention: how much may wait.
     """
 
@@ -40,11 +39,10 @@ class WriteBehindStore:
         self.name = store.name
         self._waiting = MemoryStore(retention)
         self._waits = self._moving = False
-        self._next = 0.0  # when what waits is moved at the earliest
-        self._paused: dict[tuple[str, str], tuple[float, float]] = {}  # records that rest: until when, and how long
+        self._next = 0.0  # when waiting records are written at the earliest
+        self._paused: dict[tuple[str, str], tuple[float, float]] = {}  # of records: until when, for how long
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
-        """Returns the values of those keys that are known. What waits is among `found` of a StoreError too."""
         waiting = await self._waiting.get(owner, keys) if self._waits else {}
         missing = [key for key in keys if key not in waiting]
         if not missing:
@@ -55,7 +53,6 @@ class WriteBehindStore:
             raise StoreError(error.message, waiting) from error
 
     async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
-        """Keeps values, all or none. Returns whether they are kept."""
         if new:
             return await self.store.put(owner, values, new=True, ahead=ahead)
         if not self._moving:  # else an older value could be put behind this one
@@ -63,7 +60,7 @@ class WriteBehindStore:
                 kept = await self.store.put(owner, values, ahead=ahead)
             except StoreError as error:
                 if not self._waits:
-                    _logger.warning("%s; what is to be kept waits in this process until it is back", error.message)
+                    _logger.warning("%s; values wait in this process until it is back", error.message)
             else:
                 if self._waits:
                     self._waiting.forget(owner, values)
@@ -73,21 +70,18 @@ class WriteBehindStore:
         return await self._waiting.put(owner, values, ahead=ahead)
 
     async def parts(self, owner: str, key: str, after: str = "") -> Mapping[str, bytes]:
-        """Returns the parts of a record whose names sort behind `after`, in the order of their names."""
         waiting = await self._waiting.parts(owner, key, after) if self._waits else {}
         return dict(sorted({**await self.store.parts(owner, key, after), **waiting}.items()))
 
     async def delete(self, owner: str, key: str) -> bool:
-        """Forgets a record. Returns whether there was one."""
         waited = await self._waiting.delete(owner, key)
         return await self.store.delete(owner, key) or waited
 
     async def runs(self, name: str) -> bool:
-        """Returns whether the opening of that name is still in use."""
         return await self.store.runs(name)
 
     async def move(self) -> None:
-        """Puts what waits into the store, the smallest first. Raises StoreError if that can't be used yet."""
+        """Writes what waits to the store, the smallest record first. Raises StoreError if it is still down."""
         if self._moving or not self._waits:
             return
         self._moving = True
@@ -107,22 +101,22 @@ class WriteBehindStore:
         values = {joined_key(name, part): value for part, value in parts.items()}
         try:
             await self.store.put(owner, values)
-        except StoreError:  # it may be this record that the store can't take, and others are to go before it
-            pause = min(_PAUSE, 2 * self._paused.get((owner, name), (0.0, _AGAIN / 2))[1])
+        except StoreError:  # perhaps of this record alone: others come first then
+            pause = min(_LONGEST_PAUSE, 2 * self._paused.get((owner, name), (0.0, RETRY_SECONDS / 2))[1])
             self._paused[owner, name] = monotonic() + pause, pause
             raise
-        self._paused.clear()  # the store is back: others were refused because it was away
+        self._paused.clear()  # the store is back: others failed because it was down
         self._waiting.forget(owner, values, unless_newer=True)
 
     async def keep_trying(self) -> NoReturn:
-        """Puts what waits into the store as soon as that is back. For a task of its own."""
+        """Writes what waits as soon as the store is back. Runs until it is cancelled."""
         while True:
-            await anyio.sleep(_AGAIN)
+            await anyio.sleep(RETRY_SECONDS)
             with suppress(StoreError):  # it has been logged when it went away
                 await self.move()
 
     async def aclose(self) -> None:
-        """Closes the store. What could not be put there is lost, and logged."""
+        """Closes the store. What can't be written is lost, and logged."""
         self._paused.clear()
         try:
             with anyio.CancelScope(shield=True), suppress(Interrupted):
@@ -133,9 +127,9 @@ class WriteBehindStore:
             await self.store.aclose()
 
     async def _move_soon(self) -> None:
-        """Moves what waits, where nobody keeps trying; but no answer after the other waits for that."""
+        """Writes what waits, for programs without `keep_trying`; but not with each value, which would delay it."""
         if monotonic() >= self._next:
-            self._next = monotonic() + _AGAIN
+            self._next = monotonic() + RETRY_SECONDS
             with suppress(StoreError, Interrupted):
                 await run_within(self.move, PATIENCE)
 
@@ -144,17 +138,17 @@ class WriteBehindStore:
 
 
 def open_store(where: str, retention: Retention | None = None, *, table: str = "kept", present: bool = False) -> Store:
-    """Returns a store by its name.
+    """Opens a store.
 
     Args:
         where: "memory"; `sqlite:///PATH`, relative to the working directory, with a fourth slash an absolute path; or
             the URL of a Valkey or Redis server, `valkey://HOST:PORT/DATABASE`, with TLS `valkeys://`.
         retention: how much is kept.
-        table: what is kept. In one file or database, stores with other tables have other records and sizes.
+        table: what is kept. In one file or database, stores with different tables share nothing.
         present: let other processes know that this one runs, for `Store.runs`.
 
     Raises:
-        ConfigError: it is none of them.
+        ConfigError: `where` is none of these.
     """
     scheme, rest = store_place(where, f"the store of {table}")
     if scheme == "memory":
@@ -165,6 +159,6 @@ def open_store(where: str, retention: Retention | None = None, *, table: str = "
 
 
 def persistent_store(where: str, retention: Retention | None = None, *, table: str, present: bool = False) -> Store:
-    """Returns a store by its name, as `open_store`. While it can't be used, what is put there waits in this process."""
+    """Opens a store as `open_store`. While it is down, values wait in this process."""
     store = open_store(where, retention, table=table, present=present)
     return store if isinstance(store, MemoryStore) else WriteBehindStore(store, retention)

@@ -1,7 +1,4 @@
-"""Values in an SQLite file: they are there again when the process is started again, and other processes share them.
-
-SQLite files of others are opened here too.
-"""
+"""Values in an SQLite file, and SQLite files that only this user may read."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
 from .shared_files import ProcessLiveness
-from .store import Retention, by_record, full, split_key
+from .store import TIED, Retention, by_record, full, split_key
 from .threaded import ThreadedStore
 
 if TYPE_CHECKING:
@@ -24,8 +21,8 @@ if TYPE_CHECKING:
 
 _PATIENCE = 10  # seconds to wait for another process
 _SHORTLY = 1.0  # the same, where an answer waits
-_creating = Lock()  # nobody here opens a file before whoever makes it has closed it
-# NAME_total and NAME_owners are kept by triggers, so that nothing is counted twice, whoever is killed when.
+_creating = Lock()  # a thread must not open a file that another one is just creating
+# Triggers update NAME_total and NAME_owners, so that a process that is killed leaves no wrong counts.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS {name}_records (
     owner TEXT NOT NULL, key TEXT NOT NULL, used REAL NOT NULL, size INTEGER NOT NULL, PRIMARY KEY (owner, key)
@@ -58,18 +55,16 @@ CREATE TRIGGER IF NOT EXISTS {name}_removed AFTER DELETE ON {name}_records BEGIN
     UPDATE {name}_total SET entries = entries - 1, size = size - OLD.size;
 END;
 """
-_TIED = 50  # owners with equally much, among which the oldest record is looked for
-_TOUCHED = 0.05  # a use is written down when this part of the age has passed since the last one
+_TOUCHED = 0.05  # part of the age after which another use of a record is written
 
 
 class PrivateDatabase:
-    """An SQLite file that only this user may read, for several threads and processes. It is opened when it is needed.
+    """An SQLite file that only this user may read, for several threads and processes. It is opened at its first use.
 
     Args:
-        path: the file.
-        schema: the statements that make its tables, where they are not there yet.
-        patience: seconds to wait for another process, or for another thread of this one.
-        durable: what was committed survives a power cut, for a write to the disk with each transaction.
+        schema: statements that create missing tables.
+        patience: seconds to wait for another process or thread.
+        durable: what was committed survives a power cut.
 
     Raises:
         ConfigError: there is no folder for the file.
@@ -92,10 +87,10 @@ class PrivateDatabase:
 
     @contextmanager
     def transaction(self, *, reads: bool = False) -> Iterator[sqlite3.Connection]:
-        """Begins a transaction, and commits it, or takes it back if the block raises.
+        """Begins a transaction, and commits it, or rolls it back if the block raises.
 
         Args:
-            reads: the block only reads: then it does not wait for who writes.
+            reads: the block only reads, so it does not wait for writers.
 
         Raises:
             ConfigError: the file can't be opened, or is not a database.
@@ -103,9 +98,7 @@ class PrivateDatabase:
         """
         with self.lock:
             if self._open is None:
-                self._open = private_database(self.path, self._schema, self._patience)
-                if self._durable:
-                    self._open.execute("PRAGMA synchronous = FULL")
+                self._open = self._connect()
             database = self._open
             database.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
             try:
@@ -123,62 +116,51 @@ class PrivateDatabase:
                 self._open.close()
                 self._open = None
 
+    def _connect(self) -> sqlite3.Connection:
+        import sqlite3  # most programs need none
 
-def _create_private(path: str | os.PathLike[str]) -> None:
-    """Makes an empty file that only this user may read, unless there is one. Raises OSError.
+        with ExitStack() as stack:
+            try:
+                # A file that exists is not opened here: to close it would drop the locks that SQLite holds on it for
+                # this process, and another one could delete its journal (https://www.sqlite.org/howtocorrupt.html).
+                with _creating, suppress(FileExistsError):
+                    os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+                database = sqlite3.connect(
+                    self.path, timeout=self._patience, isolation_level=None, check_same_thread=False
+                )
+                stack.callback(database.close)
+                self._write_ahead(database)
+                # With NORMAL a kill loses nothing, a power cut the last moment.
+                database.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
+            except (OSError, sqlite3.Error) as exc:
+                raise ConfigError(f"the database {str(self.path)!r} can't be used: {exc}") from exc
+            database.executescript(self._schema)
+            stack.pop_all()  # the caller closes it
+        return database
 
-    One that is there is not opened: to close it again would drop the locks that SQLite holds on it for this process,
-    and another process could delete its journal (https://www.sqlite.org/howtocorrupt.html, 2.2).
-    """
-    with _creating, suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    def _write_ahead(self, database: sqlite3.Connection) -> None:
+        """Switches the journal. SQLite refuses that without any wait to some processes that do it at the same time."""
+        import sqlite3
 
-
-def private_database(path: str | os.PathLike[str], schema: str = "", patience: float = _PATIENCE) -> sqlite3.Connection:
-    """Opens an SQLite file that only this user may read, for use by several threads, one at a time.
-
-    Raises:
-        ConfigError: it can't be opened, or is not a database.
-    """
-    import sqlite3  # most programs need none
-
-    with ExitStack() as stack:
-        try:
-            _create_private(path)
-            database = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
-            stack.callback(database.close)
-            _write_ahead(database, patience)
-            database.execute("PRAGMA synchronous = NORMAL")  # a kill loses nothing, a power cut the last moment
-        except (OSError, sqlite3.Error) as exc:
-            raise ConfigError(f"the database {str(path)!r} can't be used: {exc}") from exc
-        database.executescript(schema)
-        stack.pop_all()  # from here on it is the caller's to close
-    return database
-
-
-def _write_ahead(database: sqlite3.Connection, patience: float) -> None:
-    """Switches the journal. Of processes that do so at once with a new file, SQLite refuses some without any wait."""
-    import sqlite3
-
-    given_up = monotonic() + patience
-    while True:
-        try:
-            database.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as exc:
-            if exc.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() > given_up:
-                raise
-        sleep(random() * 0.02)  # noqa: S311 - not all at once again
+        given_up = monotonic() + self._patience
+        while True:
+            try:
+                database.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as exc:
+                if exc.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() > given_up:
+                    raise
+            sleep(random() * 0.02)  # noqa: S311 - the others try again too
 
 
 class SQLiteStore(ThreadedStore):
-    """Keeps values in an SQLite file. The file is opened when it is first needed.
+    """A `Store` in an SQLite file that only this user may read. It is opened at its first use.
 
     Args:
-        path: the file. Only this user may read it.
+        path: the file.
         retention: how much is kept.
-        clock: what the age goes by, in seconds since 1970.
-        table: what its tables are named after. Stores with other ones have other records and sizes.
+        clock: seconds since 1970, for the age of records.
+        table: prefix of its tables. Stores with different ones share nothing.
         present: let other processes know that this one runs, for `runs`: by a file beside the database.
 
     Raises:
@@ -198,19 +180,17 @@ class SQLiteStore(ThreadedStore):
         schema = _SCHEMA.format(name=table)
         durable = not self._retention.evicts
         self._database = PrivateDatabase(path, schema, patience=_SHORTLY, durable=durable)
-        self._reader = PrivateDatabase(path, schema, patience=_SHORTLY)  # it need not wait for who writes
+        self._reader = PrivateDatabase(path, schema, patience=_SHORTLY)  # doesn't wait for writers
         self._table = table
         self._present = present
         self._presence: ProcessLiveness | None = None  # while it is open
 
     def failures(self) -> tuple[type[Exception], ...]:
-        """Returns what its calls raise when it can't be used."""
         import sqlite3
 
         return (sqlite3.Error, OSError, ConfigError)
 
     def get_now(self, owner: str, keys: list[str]) -> Mapping[str, bytes]:
-        """Returns the values of those keys that are known."""
         names = dict.fromkeys(split_key(key)[0] for key in keys)
         with self._open(reads=True) as database:
             used = {name: at for name in names if (at := self._used(database, owner, name)) is not None}
@@ -219,7 +199,6 @@ class SQLiteStore(ThreadedStore):
         return found
 
     def put_now(self, owner: str, values: dict[str, bytes], new: bool, ahead: float) -> bool:
-        """Keeps values, all or none."""
         records = dict(by_record(values))
         now = self._clock()
         with self._open() as database:
@@ -231,7 +210,6 @@ class SQLiteStore(ThreadedStore):
             return all(self._used(database, owner, name) is not None for name in records)
 
     def parts_now(self, owner: str, key: str, after: str) -> Mapping[str, bytes]:
-        """Returns the parts of a record whose names sort behind `after`."""
         found = f"SELECT part, value FROM {self._table}_values WHERE owner = ? AND key = ? AND part > ? ORDER BY part"  # noqa: S608
         with self._open(reads=True) as database:
             used = self._used(database, owner, key)
@@ -241,18 +219,15 @@ class SQLiteStore(ThreadedStore):
         return parts
 
     def delete_now(self, owner: str, key: str) -> bool:
-        """Forgets a record. Returns whether there was one."""
         with self._open() as database:
             known = self._used(database, owner, key) is not None
             database.execute(f"DELETE FROM {self._table}_records WHERE owner = ? AND key = ?", (owner, key))  # noqa: S608
             return known
 
     def runs_now(self, name: str) -> bool:
-        """Returns whether the process of that opening still runs."""
         return ProcessLiveness.runs(self._database.path, name)
 
     def close_now(self) -> None:
-        """Closes the file."""
         self._reader.close()
         with self._database.lock:
             self._database.close()
@@ -278,13 +253,12 @@ class SQLiteStore(ThreadedStore):
             raise
 
     def _used(self, database: sqlite3.Connection, owner: str, key: str) -> float | None:
-        """Returns when a record was used; None if it is not known, or too old."""
+        """Returns when a record was last used; None if it is unknown or too old."""
         found = f"SELECT used FROM {self._table}_records WHERE owner = ? AND key = ? AND used >= ?"  # noqa: S608
         row = database.execute(found, (owner, key, self._clock() - self._retention.age)).fetchone()
         return None if row is None else float(row[0])
 
     def _found(self, database: sqlite3.Connection, owner: str, keys: list[str]) -> dict[str, bytes]:
-        """Returns the values of those keys that are known and not too old."""
         found: dict[str, bytes] = {}
         value = f"SELECT value FROM {self._table}_values WHERE owner = ? AND key = ? AND part = ?"  # noqa: S608
         for key in keys:
@@ -296,7 +270,7 @@ class SQLiteStore(ThreadedStore):
         return found
 
     def _touch(self, owner: str, used: Mapping[str, float]) -> None:
-        """Notes that records were used, if that was not noted for a while."""
+        """Writes when records were used, if the last time is some while ago."""
         now, seldom = self._clock(), self._retention.age * _TOUCHED
         late = [name for name, at in used.items() if at < now - seldom]
         if late:
@@ -319,7 +293,7 @@ class SQLiteStore(ThreadedStore):
         database.execute(grows, (used, grown, owner, name))
 
     def _forget(self, database: sqlite3.Connection, now: float) -> None:
-        """Gives up what is too much or too old."""
+        """Deletes what is too much or too old."""
         table, retention = self._table, self._retention
         database.execute(f"DELETE FROM {table}_records WHERE used < ?", (now - retention.age,))  # noqa: S608
         while True:
@@ -327,11 +301,11 @@ class SQLiteStore(ThreadedStore):
             entries, size = total or (0, 0)
             if entries <= retention.entries and size <= retention.size:
                 return
-            if not retention.evicts:  # the transaction is taken back
+            if not retention.evicts:  # the transaction is rolled back
                 raise full(self)
             much = "entries" if entries > retention.entries else "size"
             most = f"SELECT owner FROM {table}_owners WHERE {much} = (SELECT max({much}) FROM {table}_owners) LIMIT ?"  # noqa: S608
             oldest = f"SELECT used, owner, key FROM {table}_records WHERE owner = ? ORDER BY used LIMIT 1"  # noqa: S608
-            tied = database.execute(most, (_TIED,)).fetchall()
+            tied = database.execute(most, (TIED,)).fetchall()
             _, owner, key = min(database.execute(oldest, row).fetchone() for row in tied)
             database.execute(f"DELETE FROM {table}_records WHERE owner = ? AND key = ?", (owner, key))  # noqa: S608

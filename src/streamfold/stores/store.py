@@ -1,4 +1,4 @@
-"""The one interface of everything that is kept: values with an owner, an age and a size."""
+"""The interface of all stores: values with an owner, an age and a size."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Protocol
 
 from ..errors import ConfigError, StreamfoldError
 
+TIED = 50  # owners with equally much, among which the oldest record is looked for
+
 
 class StoreError(StreamfoldError):
-    """A store could not do what it was asked.
+    """A store can't be used, or is full.
 
     Attributes:
-        found: values that are known all the same.
+        found: values that could be read nevertheless.
     """
 
     def __init__(self, message: str, found: Mapping[str, bytes] | None = None) -> None:
@@ -24,9 +26,9 @@ class StoreError(StreamfoldError):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much a store keeps. When it is full, the owner who has most of it gives up what it used longest ago.
+    """How much a store keeps. When it is full, the owner with the most records or bytes loses its oldest record.
 
-    So each owner has a share, and none can push out what another keeps within its own.
+    So no owner can evict another one that stays within its share.
 
     Attributes:
         entries: how many records.
@@ -54,8 +56,9 @@ class Retention:
 class Store(Protocol):
     """Keeps values by keys, apart for each owner.
 
-    A key is the name of a record, `"a"`, or of a part of one, `"a/b"`. A record is used, counted and forgotten as a
-    whole. All methods but `aclose` raise StoreError if they can't do what they are asked, after a bounded time.
+    A key is the name of a record, `"a"`, or of a part of one, `"a/b"`. A record is counted and evicted as a whole; its
+    age starts anew when it is read or written. All methods but `aclose` raise StoreError, after a bounded time, if the
+    store can't be used.
 
     Attributes:
         name: of this opening of the store, for `runs`.
@@ -64,18 +67,18 @@ class Store(Protocol):
     name: str
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
-        """Returns the values of those keys that are known. Their records have been used then."""
+        """Returns the values of those keys that are known."""
         ...
 
     async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
-        """Keeps values, all or none. A key that is known gets the new value.
+        """Stores values, all or none. A key that is known gets the new value.
 
         Args:
-            new: only if none of the keys is known. Of several that ask at once, one succeeds.
-            ahead: seconds for which the records count as used from now on: others are given up before them.
+            new: only if none of the keys is known. Of several such calls at the same time, one succeeds.
+            ahead: seconds for which the records count as in use: others are evicted before them.
 
         Returns:
-            Whether they are kept. Values that are larger than the store are not.
+            Whether they are stored. Values that are larger than the store are not.
 
         Raises:
             StoreError: also if the store is full, and its retention evicts nothing.
@@ -83,11 +86,11 @@ class Store(Protocol):
         ...
 
     async def parts(self, owner: str, key: str, after: str = "") -> Mapping[str, bytes]:
-        """Returns the parts of a record whose names sort behind `after`, in the order of their names."""
+        """Returns the parts of a record whose names sort after `after`, sorted."""
         ...
 
     async def delete(self, owner: str, key: str) -> bool:
-        """Forgets a record. Returns whether there was one."""
+        """Deletes a record. Returns whether there was one."""
         ...
 
     async def runs(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What stores outside of this process have in common: their calls block, so they run in threads, for a bounded time."""
+"""Base of stores whose calls block: threads, a timeout, and a pause after a failure."""
 
 from __future__ import annotations
 
@@ -20,35 +20,65 @@ from .store import Retention, StoreError
 
 T = TypeVar("T")
 
-PATIENCE = 1.5  # seconds for which anything waits for a store
-_AGAIN = 1.0  # seconds until a store that failed is tried again
+PATIENCE = 1.5  # seconds that a call may take
+RETRY_SECONDS = 1.0  # until a store that failed is tried again
 
 _limiters: RunVar[WeakKeyDictionary[ThreadedCalls, anyio.CapacityLimiter]] = RunVar("streamfold-stores")
 
 
-class ThreadedCalls:
-    """Calls of a store, in threads of their own, so that nobody else waits for one.
+class Availability:
+    """Whether a store may be asked: not for a second after it failed.
 
-    Nobody waits longer than a second and a half. A call that takes longer is given up, but goes on in its thread; the
-    store is not asked again before that has ended. After a failure, calls fail at once for a second.
+    Attributes:
+        failure: why the last call failed; None if it didn't.
+        failures: how many calls failed.
+    """
+
+    def __init__(self) -> None:
+        self.failure: str | None = None
+        self.failures = 0
+        self._retry_at = 0.0
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the store failed less than a second ago."""
+        return self.failure is not None and monotonic() < self._retry_at
+
+    def check(self) -> None:
+        """Raises StoreError during the pause. After it, one caller may try; the others wait for the outcome."""
+        if self.failure is not None:
+            if self.is_paused:
+                raise StoreError(self.failure)
+            self._retry_at = monotonic() + RETRY_SECONDS
+
+    def failed(self, why: str) -> StoreError:
+        """Begins a pause. Returns the error to raise."""
+        self.failure, self._retry_at = why, monotonic() + RETRY_SECONDS
+        self.failures += 1
+        return StoreError(why)
+
+    def recovered(self) -> None:
+        """Ends the pause."""
+        self.failure = None
+
+
+class ThreadedCalls:
+    """Blocking calls of a store, in threads of their own, for at most a second and a half each.
+
+    A call that takes longer is abandoned, but continues in its thread; as many of those as there are threads keep the
+    store from being called.
 
     Args:
         store: what errors call it.
         failures: returns what calls raise when the store can't be used.
         threads: how many calls run at once.
-
-    Attributes:
-        why: why the last call failed; None if it did not.
-        failures: how many calls failed.
     """
 
     def __init__(self, store: object, failures: Callable[[], tuple[type[Exception], ...]], threads: int = 1) -> None:
         self._store = store
         self._raised = failures
         self._threads = threads
-        self.why: str | None = None
-        self._again = 0.0
-        self.failures = 0
+        self.availability = Availability()
         self._given_up: list[_Call[Any]] = []  # those that may still run
 
     async def ask(self, ask: Callable[[], T]) -> T:
@@ -56,8 +86,8 @@ class ThreadedCalls:
         self._given_up = [call for call in self._given_up if not call.ended]
         if len(self._given_up) >= self._threads:
             raise StoreError(f"{self._store!r} does not answer")
-        self.check()
-        call = _Call(self, ask)
+        self.availability.check()
+        call = _Call(self.availability, ask)
         try:
             limiter = self._limiter()
             with suppress(Interrupted):
@@ -65,35 +95,14 @@ class ThreadedCalls:
                     partial(anyio.to_thread.run_sync, call.run, abandon_on_cancel=True, limiter=limiter), PATIENCE
                 )
         except self._raised() as error:
-            raise self._failed(f"{self._store!r} can't be used: {error}") from error
+            raise self.availability.failed(f"{self._store!r} can't be used: {error}") from error
         if call.found:  # in time, or while the event loop was too busy to see it
-            self.why = None
+            self.availability.recovered()
             return call.found[0]
         if not call.began:
             raise StoreError(f"{self._store!r} has too much to do")
         self._given_up.append(call)
-        raise self._failed(f"{self._store!r} did not answer within {PATIENCE:g} seconds")
-
-    def check(self) -> None:
-        """Raises StoreError while the store is not to be asked."""
-        if self.why is not None:
-            if monotonic() < self._again:
-                raise StoreError(self.why)
-            self._again = monotonic() + _AGAIN  # the others wait for how this one fares
-
-    @property
-    def is_resting(self) -> bool:
-        """Whether the store failed less than a second ago, so that it is not to be asked."""
-        return self.why is not None and monotonic() < self._again
-
-    def recovered(self) -> None:
-        """Notes that the store can be used."""
-        self.why = None
-
-    def _failed(self, why: str) -> StoreError:
-        self.why, self._again = why, monotonic() + _AGAIN
-        self.failures += 1
-        return StoreError(why)
+        raise self.availability.failed(f"{self._store!r} did not answer within {PATIENCE:g} seconds")
 
     def _limiter(self) -> anyio.CapacityLimiter:
         try:
@@ -107,22 +116,23 @@ class ThreadedCalls:
 
 
 class _Call(Generic[T]):
-    """A call that may be given up while it runs in its thread.
+    """A call that may be abandoned while it runs in its thread.
 
     Attributes:
         began, ended: whether its thread has begun with it, and is done.
-        found: what it has returned, in a list; empty before, and if it has failed.
+        found: a list with what it has returned; empty before, and if it has failed.
     """
 
-    def __init__(self, calls: ThreadedCalls, call: Callable[[], T]) -> None:
-        self._calls, self._call = calls, call
-        self._failures = calls.failures
+    def __init__(self, availability: Availability, call: Callable[[], T]) -> None:
+        self._availability, self._call = availability, call
+        self._failures = availability.failures
         self.began = self.ended = False
         self.found: list[T] = []
 
     def run(self) -> None:
-        if self._calls.failures != self._failures and self._calls.why:  # while it waited for its thread
-            raise StoreError(self._calls.why)
+        known = self._availability
+        if known.failures != self._failures and known.failure:  # while it waited for its thread
+            raise StoreError(known.failure)
         self.began = True
         try:
             self.found.append(self._call())
@@ -131,14 +141,13 @@ class _Call(Generic[T]):
 
 
 class ThreadedStore(ABC):
-    """A store whose calls block: see `ThreadedCalls`.
+    """A `Store` whose calls block: see `ThreadedCalls`.
 
-    Reading and writing have threads of their own: a disk that is full can be read, and nobody who reads waits for who
-    writes.
+    Reads and writes have separate threads: reads don't wait for writes, and a full disk can still be read.
 
     Args:
         retention: how much is kept.
-        clock: what the age goes by, in seconds since 1970.
+        clock: seconds since 1970, for the age of records.
     """
 
     threads: ClassVar[int] = 1
@@ -151,56 +160,39 @@ class ThreadedStore(ABC):
         self.name = uuid4().hex
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
-        """Returns the values of those keys that are known. Their records have been used then."""
         return await self._reading.ask(partial(self.get_now, owner, list(keys)))
 
     async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
-        """Keeps values, all or none. Returns whether they are kept."""
         return await self._writing.ask(partial(self.put_now, owner, dict(values), new, ahead))
 
     async def parts(self, owner: str, key: str, after: str = "") -> Mapping[str, bytes]:
-        """Returns the parts of a record whose names sort behind `after`, in the order of their names."""
         return await self._reading.ask(partial(self.parts_now, owner, key, after))
 
     async def delete(self, owner: str, key: str) -> bool:
-        """Forgets a record. Returns whether there was one."""
         return await self._writing.ask(partial(self.delete_now, owner, key))
 
     async def runs(self, name: str) -> bool:
-        """Returns whether the opening of that name is still in use: its process runs, and has not closed it."""
         return name == self.name or await self._reading.ask(partial(self.runs_now, name))
 
     async def aclose(self) -> None:
-        """Closes files and connections. They are opened again when they are needed again."""
         await close_in_thread(self.close_now)
 
     @abstractmethod
     def failures(self) -> tuple[type[Exception], ...]:
-        """Returns what its calls raise when it can't be used."""
+        """Returns what the calls below raise when the store can't be used. Each blocks, and does what its name says."""
 
     @abstractmethod
-    def get_now(self, owner: str, keys: list[str]) -> Mapping[str, bytes]:
-        """As `get`, blocking."""
-
+    def get_now(self, owner: str, keys: list[str]) -> Mapping[str, bytes]: ...
     @abstractmethod
-    def put_now(self, owner: str, values: dict[str, bytes], new: bool, ahead: float) -> bool:
-        """As `put`, blocking."""
-
+    def put_now(self, owner: str, values: dict[str, bytes], new: bool, ahead: float) -> bool: ...
     @abstractmethod
-    def parts_now(self, owner: str, key: str, after: str) -> Mapping[str, bytes]:
-        """As `parts`, blocking."""
-
+    def parts_now(self, owner: str, key: str, after: str) -> Mapping[str, bytes]: ...
     @abstractmethod
-    def delete_now(self, owner: str, key: str) -> bool:
-        """As `delete`, blocking."""
-
+    def delete_now(self, owner: str, key: str) -> bool: ...
     @abstractmethod
-    def runs_now(self, name: str) -> bool:
-        """As `runs`, blocking, for the name of another opening."""
-
+    def runs_now(self, name: str) -> bool: ...  # for the name of another opening
     @abstractmethod
-    def close_now(self) -> None:
-        """As `aclose`, blocking."""
+    def close_now(self) -> None: ...
 
 
 async def close_in_thread(close: Callable[[], None]) -> None:

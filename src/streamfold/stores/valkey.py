@@ -152,12 +152,12 @@ _RUNS = "return redis.call('EXISTS', P .. 'open:' .. ARGV[5])"
 
 
 class ValkeyStore(ThreadedStore):
-    """Keeps values on a Valkey or Redis server. Connections are opened when they are first needed.
+    """A `Store` on a Valkey or Redis server. Connections are opened at the first use.
 
     Args:
         url: `valkey://` or `redis://`, with TLS `valkeys://` or `rediss://`. Never shown: it may have a password.
         retention: how much is kept, by all that use the same database together.
-        table: what the names of its keys have in common. Stores with other ones have other records and sizes.
+        table: prefix of its keys. Stores with different ones share nothing.
         present: let other processes know that this one runs, for `runs`. It counts as running for 15 seconds since it
             has last asked the store something.
 
@@ -186,18 +186,15 @@ class ValkeyStore(ThreadedStore):
         self._checked = evicts  # whether the server's policy is known to leave the records alone
 
     def failures(self) -> tuple[type[Exception], ...]:
-        """Returns what its calls raise when it can't be used."""
         import valkey
 
         return (valkey.ValkeyError, OSError)
 
     def get_now(self, owner: str, keys: list[str]) -> Mapping[str, bytes]:
-        """Returns the values of those keys that are known."""
         values = self._get([], self._arguments(owner, *[name for key in keys for name in split_key(key)]))
         return {key: value for key, value in zip(keys, values, strict=False) if value is not None}
 
     def put_now(self, owner: str, values: dict[str, bytes], new: bool, ahead: float) -> bool:
-        """Keeps values, all or none."""
         if not self._checked:
             refuse_eviction(self._client, self._server)
             self._checked = True
@@ -209,20 +206,16 @@ class ValkeyStore(ThreadedStore):
         return kept > 0
 
     def parts_now(self, owner: str, key: str, after: str) -> Mapping[str, bytes]:
-        """Returns the parts of a record whose names sort behind `after`."""
         words = self._parts([], self._arguments(owner, key, after))
         return dict(sorted(zip((name.decode() for name in words[::2]), words[1::2], strict=True)))
 
     def delete_now(self, owner: str, key: str) -> bool:
-        """Forgets a record. Returns whether there was one."""
         return bool(self._delete([], self._arguments(owner, key)))
 
     def runs_now(self, name: str) -> bool:
-        """Returns whether the process of that opening still runs."""
         return bool(self._runs([], self._arguments("", name)))
 
     def close_now(self) -> None:
-        """Closes the connections."""
         self._client.close()  # type: ignore[no-untyped-call]
 
     def __repr__(self) -> str:
