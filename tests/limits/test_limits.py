@@ -720,7 +720,7 @@ def spent_in(store: LimitStore, name: str = "a") -> Decimal:
 def try_again(limiter: RateLimiter) -> None:
     """The second for which a store that failed is left alone has passed."""
     assert isinstance(limiter.store, SharedLimitStore)
-    limiter.store._calls._again = 0.0
+    limiter.store.availability.recovered()
 
 
 async def _spend(limiter: RateLimiter, cost: str) -> None:
@@ -990,7 +990,7 @@ async def test_a_file_that_another_process_locks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(pick(60, 12)))
 async def test_nothing_that_was_spent_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """With "local", whenever the store is away or answers are lost, and whatever is in flight then."""
-    monkeypatch.setattr("streamfold.stores.threaded._AGAIN", 0.0)
+    monkeypatch.setattr("streamfold.stores.threaded.RETRY_SECONDS", 0.0)
     dice, store = random.Random(seed), LeavingStore(tmp_path / "x.db")
     limiters = [
         RateLimiter("a", max_cost_per_day=1000, max_concurrent=20, store=store, replicas=dice.choice([1, 2]))

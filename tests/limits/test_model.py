@@ -367,8 +367,7 @@ def impatient() -> Iterator[None]:
     """A store that failed is tried again at once, and a locked file is waited for only shortly."""
     with pytest.MonkeyPatch.context() as patch:
         for name, constant, value in (
-            ("streamfold.stores.threaded", "_AGAIN", 0.0),
-            ("streamfold.limits.guard", "_AGAIN", 0.0),
+            ("streamfold.stores.threaded", "RETRY_SECONDS", 0.0),
             ("streamfold.limits.sqlite", "_SHORTLY", 0.005),
         ):
             with suppress(ImportError):

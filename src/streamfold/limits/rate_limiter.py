@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -171,12 +172,14 @@ class RateLimiter:
         self._accepted = 0  # requests that the server accepted since the last reservation
         self._freed: anyio.Event | None = None  # of those who wait for a slot or for money that is reserved
 
-    def reserve(self, *, max_wait: float | None = None) -> _ReservationBlock:
+    @asynccontextmanager
+    async def reserve(self, *, max_wait: float | None = None) -> AsyncIterator[Reservation]:
         """Waits until a request may be sent; the block sends it. See `acquire`.
 
-        If the block asks a provider that has this limiter, its first request uses this reservation.
+        If the block calls a provider that has this limiter, its first request uses this reservation.
         """
-        return _ReservationBlock(self, max_wait)
+        async with await self.acquire(max_wait=max_wait) as reservation:
+            yield reservation
 
     async def acquire(self, *, max_wait: float | None = None, cost: Decimal | None = None) -> Reservation:
         """Waits until a request may be sent. The reservation must be closed; `async with` does.
@@ -340,7 +343,7 @@ class RateLimiter:
     async def charge(self, charge: Charge, local: LimitStore | None) -> None:
         """Hands the charge of a reservation to the store."""
         try:
-            await self._session.charge(charge, local)
+            await self._session.send(charge, local)
         finally:
             if self._freed is not None:
                 self._freed.set()
@@ -353,7 +356,7 @@ class RateLimiter:
         self._note_stated(limit)
         if retry_after or grant.rate:
             pause = PauseSending(retry_after or 0.0, grant.rate, self._rate or self._stated)
-            await self._session.pause(pause, local)
+            await self._session.send(pause, local)
 
     def _note_stated(self, limit: RateLimit | None) -> None:
         rate, token_rate = rates_from_headers(limit)
@@ -487,22 +490,6 @@ class Reservation:
             day=grant.day if limits_cost else 0,
             slots=1 if grant.slots else 0,
         )
-
-
-class _ReservationBlock:
-    """The block of a reservation that is still to be made. A class, for a generator would cost as much as the rest."""
-
-    def __init__(self, limiter: RateLimiter, max_wait: float | None) -> None:
-        self._limiter, self._max_wait = limiter, max_wait
-
-    async def __aenter__(self) -> Reservation:
-        self._reservation = await self._limiter.acquire(max_wait=self._max_wait)
-        return await self._reservation.__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._reservation.__aexit__(kind, error, traceback)
 
 
 def millionths(amount: Decimal, rounding: str = ROUND_CEILING) -> int:

@@ -1,6 +1,6 @@
-"""Between a limiter and the store that counts for it: what is sent again, and what happens while the store is away.
+"""Sends the operations of a limiter to its store, once each, and counts locally while the store is down.
 
-A store outside of this process may act on a batch although its answer is lost. So a limiter sends its operations in
+A store outside of this process may apply a batch although its answer is lost. So a limiter sends its operations in
 numbered batches, one at a time, and sends the last one again until it is answered; the store applies each number once.
 """
 
@@ -11,7 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from threading import Event, Lock, Thread
@@ -29,14 +29,14 @@ from .errors import LimitStoreError
 from .limit_state import DAY, Batch, BatchAnswer, Charge, Grant, Operation, PauseSending, Reserve
 from .stores import LimitStore, MemoryLimitStore
 
-_MOST_QUEUED = 10_000  # charges that are kept one by one for a store that is away; more are added up
+_MOST_QUEUED = 10_000  # charges that are queued one by one for a store that is down; more are added up
 _MOST_SENT = 100  # operations of one batch
 
 _logger = logging.getLogger("streamfold.limits")
 
 
 class LimitSession(Protocol):
-    """What a limiter says to its store.
+    """A limiter's connection to its store.
 
     Attributes:
         prefetch_seconds: for which several moments may be reserved at once.
@@ -45,7 +45,7 @@ class LimitSession(Protocol):
     prefetch_seconds: float
 
     async def reserve(self, ask: Reserve) -> tuple[Grant, LimitStore | None]:
-        """Reserves moments for requests. Returns the store too, if it stands in for one that is away.
+        """Reserves moments for requests. Returns the local store too, if it counts in place of one that is down.
 
         Raises:
             LimitStoreError: the store can't be used, and `on_store_error` is "refuse".
@@ -53,12 +53,12 @@ class LimitSession(Protocol):
         """
         ...
 
-    async def charge(self, charge: Charge, local: LimitStore | None = None) -> None:
-        """Corrects what was reserved by what was used; later, if the store is away."""
-        ...
+    async def send(self, operation: Charge | PauseSending, local: LimitStore | None = None) -> None:
+        """Applies an operation; a charge is queued while the store is down.
 
-    async def pause(self, pause: PauseSending, local: LimitStore | None = None) -> None:
-        """Sends nothing for a while, or lowers a rate."""
+        Args:
+            local: the store that counted the reservation in its place.
+        """
         ...
 
     async def aclose(self) -> None:
@@ -67,7 +67,7 @@ class LimitSession(Protocol):
 
 
 class LocalSession:
-    """The session of a limiter that is counted in this process: its calls don't block, and no answer is lost.
+    """The session of a limiter whose store is in this process: no call blocks, and no answer is lost.
 
     Args:
         leased: whether something is held until it is released.
@@ -81,27 +81,23 @@ class LocalSession:
         self._lease, self._budgeted = inf if leased else 0.0, budgeted
 
     async def reserve(self, ask: Reserve) -> tuple[Grant, LimitStore | None]:
-        """Reserves moments for requests."""
-        answer = self._store.apply(self._name, Batch((ask,), self._holder, 0, self._lease, self._budgeted))
-        return answer.grants[0] or Grant(), None
+        return self._apply(ask).grants[0] or Grant(), None
 
-    async def charge(self, charge: Charge, local: LimitStore | None = None) -> None:
-        """Corrects what was reserved by what was used."""
-        self._store.apply(self._name, Batch((charge,), self._holder, 0, self._lease, self._budgeted))
-
-    async def pause(self, pause: PauseSending, local: LimitStore | None = None) -> None:
-        """Sends nothing for a while, or lowers a rate."""
-        self._store.apply(self._name, Batch((pause,), self._holder, 0, self._lease, self._budgeted))
+    async def send(self, operation: Charge | PauseSending, local: LimitStore | None = None) -> None:
+        self._apply(operation)
 
     async def aclose(self) -> None:
-        """Does nothing."""
+        pass
+
+    def _apply(self, operation: Operation) -> BatchAnswer:
+        return self._store.apply(self._name, Batch((operation,), self._holder, 0, self._lease, self._budgeted))
 
 
 class SharedLimitStore:
-    """A store outside of this process, which may be away for a while. Limiters of one program share it.
+    """A store outside of this process, which may be down for a while. Limiters of one program share it.
 
     Args:
-        local: count in this process meanwhile, with the limits divided by `replicas`; else nothing is sent.
+        local: while it is down, count in this process, with the limits divided by `replicas`; else nothing is sent.
     """
 
     def __init__(self, store: LimitStore, *, local: bool, replicas: int) -> None:
@@ -109,6 +105,7 @@ class SharedLimitStore:
         self._counts_locally = local
         self._local: MemoryLimitStore | None = None
         self._calls = ThreadedCalls(self, lambda: (LimitStoreError,), store.threads)
+        self.availability = self._calls.availability
         self._failure: LimitStoreError | None = None
         self._guard = Lock()
         self._active: set[SharedSession] = set()
@@ -117,8 +114,8 @@ class SharedLimitStore:
 
     @property
     def failure(self) -> LimitStoreError | None:
-        """Why the store isn't asked now: it failed less than a second ago."""
-        return self._failure if self._calls.is_resting else None
+        """Why the store isn't called now: it failed less than a second ago."""
+        return self._failure if self.availability.is_paused else None
 
     async def run(self, call: Callable[[], None]) -> None:
         """Runs a call in a thread, for a bounded time. Raises LimitStoreError, ConfigError."""
@@ -143,16 +140,16 @@ class SharedLimitStore:
         if self._failure is not None:
             _logger.warning("%r can be used again", self.store)
             self._failure = self._local = None
-            self._calls.recovered()
+            self.availability.recovered()
 
     def local_store(self) -> MemoryLimitStore | None:
-        """Returns the store that counts while this one is away; None if nothing is sent then."""
+        """Returns the store that counts while this one is down; None if nothing is sent then."""
         if self._counts_locally and self._local is None:
             self._local = MemoryLimitStore()
         return self._local
 
     def watch(self, session: SharedSession) -> None:
-        """Renews the leases of a session, and sends what it has queued, in a thread, as long as it has something."""
+        """Renews the leases of a session and sends its queue, in a thread, as long as there are any."""
         if session in self._active and self._thread is not None and self._thread.is_alive():
             return
         with self._guard:
@@ -183,7 +180,7 @@ class SharedLimitStore:
                         self._active.discard(session)
                 except LimitStoreError as error:
                     self.note_failure(error)
-                except Exception as error:  # it goes on, whatever happens: slots depend on it
+                except Exception as error:  # slots depend on this thread
                     _logger.warning("the limits of %r can't be renewed: %s", session.name, error)
             with self._guard:
                 if not self._active and not stop.is_set():
@@ -193,25 +190,24 @@ class SharedLimitStore:
             self.store.close_idle()
 
 
+@dataclass(slots=True, eq=False)
 class _Call:
-    """An operation on its way to the store.
+    """An operation that is queued or sent.
 
     Attributes:
         grant: the answer to a `Reserve`.
         done: whether it was answered.
-        abandoned: whether its caller has gone: what is granted goes back.
+        abandoned: whether its caller was cancelled: what is granted goes back.
     """
 
-    __slots__ = ("abandoned", "done", "grant", "operation")
-
-    def __init__(self, operation: Operation) -> None:
-        self.operation = operation
-        self.grant: Grant | None = None
-        self.done = self.abandoned = False
+    operation: Operation
+    grant: Grant | None = None
+    done: bool = False
+    abandoned: bool = False
 
 
 class SharedSession:
-    """The session of a limiter that is counted outside of this process.
+    """The session of a limiter whose store is outside of this process.
 
     Args:
         leased: whether something is held until it is released.
@@ -225,7 +221,7 @@ class SharedSession:
         self._lease = shared.store.lease_seconds if leased else 0.0
         self._budgeted = budgeted
         self._turn = anyio.Lock(fast_acquire=True)
-        self._away: tuple[MemoryLimitStore, int] | None = None  # what had been spent when the store went away
+        self._away: tuple[MemoryLimitStore, int] | None = None  # what was spent when the store went down
         self._begin()
 
     def _begin(self) -> None:
@@ -239,7 +235,6 @@ class SharedSession:
         self._held = Batch()  # slots and money as the store has them; `born`, `day` and `spent` of its last answer
 
     async def reserve(self, ask: Reserve) -> tuple[Grant, LimitStore | None]:
-        """Reserves moments for requests. A wait that is cancelled reserves nothing."""
         failure = self._shared.failure
         if failure is None:
             call = _Call(ask)
@@ -257,25 +252,26 @@ class SharedSession:
             raise LimitStoreError(failure.message, retryable=True)
         return self._reserve_locally(local, ask), local
 
-    async def charge(self, charge: Charge, local: LimitStore | None = None) -> None:
-        """Corrects what was reserved by what was used; later, if the store is away."""
+    async def send(self, operation: Charge | PauseSending, local: LimitStore | None = None) -> None:
         if local is not None:
-            local.apply(self.name, self._local_batch(charge))
-            charge = Charge(
-                tokens=charge.tokens, cost=charge.cost, money=charge.money, day=charge.day, requests=0
-            )  # of what the shared store hasn't reserved, it has to know what was spent
-            if charge == Charge(requests=0, day=charge.day):
-                return
-        await self._tell(charge)
-
-    async def pause(self, pause: PauseSending, local: LimitStore | None = None) -> None:
-        """Sends nothing for a while, or lowers a rate."""
-        if local is not None:
-            local.apply(self.name, self._local_batch(pause))
-        await self._tell(pause)
+            local.apply(self.name, self._local_batch(operation))
+            if isinstance(operation, Charge):  # the shared store has reserved nothing, and must know what was spent
+                operation = replace(operation, request_seconds=0, token_seconds=0, reserved=0, slots=0, requests=0)
+                if operation == Charge(requests=0, day=operation.day):
+                    return
+        if self._shared.failure is None:
+            try:
+                await self._exchange(_Call(operation))
+            except LimitStoreError:
+                pass  # it has been logged; it stays in the queue
+            except ConfigError as error:  # of a password that was changed meanwhile: the answer is there all the same
+                _logger.warning("limits could not be charged yet: %s", error)
+        elif isinstance(operation, Charge):
+            self._enqueue(operation)
+            self._shared.watch(self)
 
     async def aclose(self) -> None:
-        """Sends what is queued, and gives up the lease if nothing is held. What can't be sent is lost, and logged."""
+        """Sends what is queued, and releases the lease if nothing is held. What can't be sent is lost, and logged."""
         self._check_process()
         leave = partial(anyio.to_thread.run_sync, self._leave, abandon_on_cancel=True)
         with anyio.CancelScope(shield=True), suppress(LimitStoreError, ConfigError, Interrupted):
@@ -286,7 +282,7 @@ class SharedSession:
             _logger.error("%d charges (%s of money) of %r could not be counted", len(lost), money, self.name)
 
     def beat(self) -> bool:
-        """Renews the lease, and sends what is queued. Returns whether there was anything to do."""
+        """Renews the lease and sends the queue. Returns whether there was anything to do."""
         held = self._held
         if not (held.slots or held.reserved or self._queue or self._sent):
             return False
@@ -295,7 +291,7 @@ class SharedSession:
         return True
 
     def flush(self, call: _Call | None = None, *, leaves: bool = False) -> None:
-        """Sends what is queued, up to a call if it is given. Blocks.
+        """Sends the queue, up to a call if it is given. Blocks.
 
         Raises:
             LimitStoreError, ConfigError: the store can't be used. What was sent is sent again by the next flush.
@@ -330,23 +326,9 @@ class SharedSession:
         self._check_process()
         self._queue.append(call)
         self._shared.watch(self)
-        async with self._turn:  # one sends, also for those who wait
+        async with self._turn:  # one task sends, also for those that wait
             if not call.done:
                 await self._shared.run(partial(self.flush, call))
-
-    async def _tell(self, operation: Operation) -> None:
-        """Sends an operation whose answer isn't needed; later, if the store is away."""
-        if self._shared.failure is None:
-            try:
-                await self._exchange(_Call(operation))
-            except LimitStoreError:
-                pass  # it has been logged; it stays in the queue
-            except ConfigError as error:  # of a password that was changed meanwhile: the answer is there all the same
-                _logger.warning("limits could not be charged yet: %s", error)
-            return
-        if isinstance(operation, Charge):
-            self._enqueue(operation)
-            self._shared.watch(self)
 
     def _enqueue(self, charge: Charge) -> None:
         if len(self._queue) >= _MOST_QUEUED:
@@ -377,7 +359,7 @@ class SharedSession:
         with suppress(IndexError):
             while len(calls) < _MOST_SENT:
                 calls.append(self._queue.popleft())
-        calls.sort(key=lambda call: isinstance(call.operation, Reserve))  # first what makes room
+        calls.sort(key=lambda call: isinstance(call.operation, Reserve))  # charges first: they free slots
         self._number += 1
         batch = replace(
             self._held,
@@ -391,7 +373,7 @@ class SharedSession:
         return batch, calls
 
     def _take(self, batch: Batch, calls: list[_Call], answer: BatchAnswer) -> None:
-        """Notes what is held now, and tells those who wait."""
+        """Notes what is held now, and completes the calls."""
         slots, money, reserved = batch.slots, batch.money, batch.reserved
         if answer.day != batch.day:  # the money of another day isn't reserved any more
             money = reserved = 0
@@ -426,7 +408,7 @@ class SharedSession:
             self._begin()
 
     def _local_batch(self, operation: Operation, spent: int = 0) -> Batch:
-        # A state that was never asked counts as one that has lost what was spent.
+        # `born` is before any state: the local one then takes over what was spent.
         return Batch(
             (operation,), self._holder, lease=inf, budgeted=self._budgeted, born=-1.0, day=self._held.day, spent=spent
         )
