@@ -1,4 +1,7 @@
-"""Recorded answers: made from live ones that pass through httpx (`record`), and replayed as a transport (`replay`)."""
+"""Recorded answers: made from live ones, and replayed.
+
+`record` captures answers that pass through httpx; `replay` is a transport of httpx that answers with recordings.
+"""
 
 from __future__ import annotations
 
