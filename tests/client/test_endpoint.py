@@ -28,7 +28,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Endpoint:
 
 def sent(endpoint: Endpoint, headers: dict[str, str] | None = None) -> HTTPRequest:
     """A request to the endpoint."""
-    return endpoint.request(find_adapter("chat")(), EndpointRequest.get("/chat"), None, headers, own_client=True)
+    return endpoint.http_request(find_adapter("chat")(), EndpointRequest.get("/chat"), None, headers)
 
 
 def test_once(endpoint: Endpoint) -> None:
@@ -73,4 +73,4 @@ def test_many_paths(endpoint: Endpoint) -> None:
     """Not all of them are kept."""
     for number in range(1000):
         assert endpoint.urls(f"/files/{number}").sent.endswith(f"/v1/files/{number}")
-    assert len(endpoint._last.urls) <= 64
+    assert len(endpoint._cache.urls) <= 64

@@ -626,11 +626,11 @@ async def test_providers_of_its_own_are_closed() -> None:
     given = Provider.from_config("ollama:qwen3")
     async with gateway({"given": given, "own": "ollama:qwen3"}) as app:
         for served in app.models._providers.values():
-            served.model._connections.client(event_loop())
+            served.model._endpoint.connections.client(event_loop())
         own = app.models._providers["own"].model
-        assert own._connections._bound is not None
-    assert own._connections._bound is None
-    assert given._connections._bound is not None
+        assert own._endpoint.connections._bound is not None
+    assert own._endpoint.connections._bound is None
+    assert given._endpoint.connections._bound is not None
     await given.aclose()
 
 

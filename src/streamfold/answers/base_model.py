@@ -75,7 +75,7 @@ class BaseChatModel(AsyncContext, ABC):
         Raises:
             ConfigError: the request can't be sent as it is.
         """
-        return self._stream(ChatParams(request, repair_history, partial_tool_calls, many=True))
+        return self._stream(ChatParams(request, repair_history, partial_tool_calls, many_conversations=True))
 
     @scrubs_traceback
     async def chat(

@@ -21,7 +21,7 @@ class ChatParams:
     Attributes:
         request: conversation, tools and options; its model is empty where the provider's own is meant.
         repair_history, partial_tool_calls, coalesce, timeouts, extra_headers: see `ChatOptions`.
-        many: requests of many conversations come this way, so that one says nothing about the next one's cache.
+        many_conversations: requests of many conversations come this way, so that none is compared with the one before.
         fail_fast: another model can answer, so that waiting for a limit of the server is an error instead.
     """
 
@@ -31,7 +31,7 @@ class ChatParams:
     coalesce: bool | None = None
     timeouts: Timeouts | TimeoutOptions | None = None
     extra_headers: Mapping[str, str] | None = field(default=None, repr=False)  # their values are often secrets
-    many: bool = False
+    many_conversations: bool = False
     fail_fast: bool = False
 
     @classmethod

@@ -64,6 +64,7 @@ class ChunkSource(Protocol):
         reply: the whole answer, once its last chunks have been yielded.
         warnings: the warnings so far.
         partial_tool_calls: the tool calls that the model is writing.
+        context_window: how many tokens the model takes, conversation and answer together; None if unknown.
         yields_call_deltas: whether chunks of fragments are wanted; may be set until `batches` is called.
     """
 
@@ -77,6 +78,9 @@ class ChunkSource(Protocol):
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]: ...
+
+    @property
+    def context_window(self) -> int | None: ...
 
     def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
         """Yields the chunks, grouped by network read. Called once."""
@@ -390,9 +394,9 @@ class WrappedAnswer(ABC):
         return self._source.partial_tool_calls
 
     @property
-    def window(self) -> int | None:
+    def context_window(self) -> int | None:
         """How many tokens the model takes, conversation and answer together; None if unknown."""
-        return context_window(self._source)
+        return self._source.context_window
 
     @abstractmethod
     def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
@@ -407,9 +411,3 @@ class WrappedAnswer(ABC):
         """Returns the chunks of the source, for an `async with`."""
         self._source.yields_call_deltas = self._source.yields_call_deltas or self.yields_call_deltas
         return aclosing(self._source.batches())
-
-
-def context_window(source: ChunkSource) -> int | None:
-    """Returns how many tokens the model behind an answer takes; None if unknown, as it is of other people's models."""
-    window: int | None = getattr(source, "window", None)
-    return window

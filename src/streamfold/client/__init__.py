@@ -4,16 +4,14 @@ Provisional: a minor version may change or remove a name without a deprecation.
 """
 
 from ..public_names import set_public_module
-from .api_calls import BatchRequest, json_reader
-from .batches import BatchClient
+from .api_calls import call_api, json_reader
+from .batches import BatchClient, BatchRequest
 from .endpoint import Endpoint
 from .fallback import Fallback
 from .hooks import Hooks, RequestInfo, read_hooks
-from .loop_bound_client import LoopBoundClient
 from .prepared_call import Preview
 from .provider import Provider
 from .rejected_options import LearnedRestriction, requests_of, restriction_from_error, with_restrictions
-from .requester import Requester
 
 __all__ = ["read_hooks", "requests_of"]
 

@@ -1,65 +1,79 @@
-"""Calls whose answer isn't a chat stream: token counts and requests of the batch API."""
+"""Calls whose answer isn't a chat stream: token counts, the batch API, file downloads."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from ..adapters import Adapter, PreparedRequest
-from ..adapters.batches import BatchAPI, BatchResult
-from ..engine import NonStreamBody, StreamDecoder
-from ..errors import APIError, ProtocolError, StreamError, status_error, upstream_error
-from ..net import Exchange, HTTPRequest, Redactor, redact_error
-from ..types import Limits, Reply, ReplyWarning, Timeouts
-from .costs import ProfilePricing
-from .hooks import Notifier
-from .loop_bound_client import LoopBoundClient
+from ..adapters.batches import EndpointRequest
+from ..answers import ChatParams
+from ..engine import NonStreamBody
+from ..errors import APIError, ConfigError, ProtocolError, StreamError
+from ..net import Exchange, HTTPRequest
+from ..requests import Request
+from ..types import GeneratedFile, Limits, Reply, Timeouts
+from .endpoint import Endpoint
+from .hooks import Notifier, RequestInfo
 from .retrying import RetryLoop
 
 T = TypeVar("T")
 
-_WHOLE_ANSWER = 600.0  # seconds, as the clients of OpenAI and Anthropic have it
 
-
-class APICall(Generic[T]):
-    """A request that has been prepared.
+async def call_api(
+    endpoint: Endpoint,
+    call: EndpointRequest,
+    read: Callable[[Exchange], Awaitable[T]],
+    *,
+    timeouts: Timeouts | None = None,
+    limits: Limits | None = None,
+    max_retries: int | None = None,
+) -> T:
+    """Sends a request to an endpoint and returns what `read` makes of the response.
 
     Args:
-        connections: gives out the HTTP client for each attempt.
-        max_retries: how often a request that failed is sent again.
-        read: reads the response of an attempt.
+        timeouts, limits, max_retries: None: as configured.
+
+    Raises:
+        ConfigError: the request can't be sent.
+        APIError: it failed.
     """
+    model = endpoint.profile.sent_model() or ""
+    request = endpoint.http_request(endpoint.model(model).adapter, call, timeouts)
+    if limits is not None:
+        request = request._replace(limits=limits)
+    return await _send(endpoint, request, endpoint.request_info(call.path, Request(model, ())), read, max_retries)
 
-    def __init__(
-        self,
-        request: HTTPRequest,
-        notifier: Notifier,
-        connections: LoopBoundClient,
-        *,
-        max_retries: int,
-        read: Callable[[Exchange], Awaitable[T]],
-    ) -> None:
-        self._notifier = notifier
-        self._read = read
-        self._attempts = RetryLoop(request, notifier, connections, max_retries=max_retries)
 
-    async def send(self) -> T:
-        """Returns what the response says. Called once.
+async def count_tokens(endpoint: Endpoint, params: ChatParams) -> int:
+    """Returns how many tokens a prompt has. See `Provider.count_tokens`."""
+    request = endpoint.request(params.request)
+    adapter = endpoint.model(request.model).adapter
+    ready = adapter.prepare_count(request, repair_history=params.repair_history, endpoint=endpoint.profile)
+    http_request = endpoint.http_request(adapter, ready, params.timeouts, params.extra_headers)
+    read = json_reader("a count of tokens", adapter.read_count, endpoint.profile.limits)
+    return await _send(endpoint, http_request, endpoint.request_info(ready.path, request), read)
 
-        Raises:
-            APIError: the request failed, or the response can't be read.
-        """
-        try:
-            return await self._attempts.run(lambda: self._read)
-        except APIError as error:
-            if isinstance(error, StreamError):
-                error.partial = error.partial or Reply()
-            self._notifier.notify("on_error", self._attempts.signed(error))
-            raise
-        finally:
-            await self._attempts.aclose()
+
+async def fetch_file(endpoint: Endpoint, file: GeneratedFile, max_bytes: int) -> bytes:
+    """Returns the bytes of a file. See `Provider.fetch_file`."""
+    if file.data is not None:
+        return file.data
+    profile = endpoint.profile
+    if file.file_id is None:
+        where = f": it is at {file.url}" if file.url else ""
+        raise ConfigError(f"the file has no id under which {profile.name!r} keeps it{where}")
+    path, headers = profile.make_adapter(profile.sent_model()).file_request(file)
+
+    async def read(exchange: Exchange) -> bytes:
+        pieces, size = list[bytes](), 0
+        while (data := await exchange.read()) is not None:
+            size += len(data)
+            if size > max_bytes:
+                raise ProtocolError(f"the file is larger than {max_bytes} bytes (max_bytes)")
+            pieces.append(data)
+        return b"".join(pieces)
+
+    return await call_api(endpoint, EndpointRequest("GET", path, {**headers, "Accept": "*/*"}), read)
 
 
 def json_reader(what: str, read: Callable[[Any], T], limits: Limits) -> Callable[[Exchange], Awaitable[T]]:
@@ -83,67 +97,23 @@ def json_reader(what: str, read: Callable[[Any], T], limits: Limits) -> Callable
     return read_json
 
 
-def non_streaming_timeouts(timeouts: Timeouts) -> Timeouts:
-    """Returns the configured timeouts as a whole reply has them: all of it comes when a stream would be at its end."""
-    first = timeouts.first_event
-    return timeouts if first is None else replace(timeouts, first_event=max(first, _WHOLE_ANSWER))
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRequest:
-    """One request of a batch, and how its answer is read.
-
-    Attributes:
-        group: requests with the same one may be in one batch.
-    """
-
-    prepared: PreparedRequest
-    group: str
-    provider: str
-    _api: BatchAPI
-    _adapter: Adapter
-    _decoder: Callable[[], StreamDecoder]
-    _pricing: ProfilePricing
-    _secrets: Callable[[], list[str]]
-
-    def line(self, name: str) -> bytes:
-        """Returns the request as a line of the batch."""
-        return self._api.line(name, self.prepared)
-
-    def reply(self, result: BatchResult) -> Reply:
-        """Returns the reply, read by the same engine as a streamed one.
-
-        Raises:
-            APIError: the request was not answered, or the answer is not complete.
-        """
-        try:
-            return self._reply(result)
-        except APIError as error:
-            error.provider, error.request_id = self.provider, error.request_id or result.request_id
-            if error.partial is not None:
-                error.partial = replace(error.partial, pricing=replace(self._pricing, partial=True))
-            redact_error(error, Redactor(self._secrets()))
-            raise
-
-    def _reply(self, result: BatchResult) -> Reply:
-        if result.answer is None:
-            raise self._error(result)
-        decoder = self._decoder()
-        decoder.feed(json.dumps(result.answer).encode())
-        decoder.close()
-        reply = decoder.reply
-        warnings: list[ReplyWarning] = [*self.prepared.warnings, *reply.warnings]
-        return replace(
-            reply,
-            request_id=result.request_id,
-            warnings=warnings,
-            provider=self.provider,
-            origin=self.prepared.request.origin,
-            pricing=self._pricing,
-        )
-
-    def _error(self, result: BatchResult) -> APIError:
-        info = self._adapter.read_error(result.problem, result.status)
-        if result.status is not None:
-            return status_error(info, body=result.problem)
-        return upstream_error(info, body=result.problem)
+async def _send(
+    endpoint: Endpoint,
+    request: HTTPRequest,
+    info: RequestInfo,
+    read: Callable[[Exchange], Awaitable[T]],
+    max_retries: int | None = None,
+) -> T:
+    notifier = Notifier(info, ())  # hooks are called for answers alone
+    retries = endpoint.profile.max_retries if max_retries is None else max_retries
+    attempts = RetryLoop(request, notifier, endpoint.connections, max_retries=retries)
+    try:
+        return await attempts.run(lambda: read)
+    except APIError as error:
+        if isinstance(error, StreamError):
+            error.partial = error.partial or Reply()
+        attempts.complete_error(error)
+        notifier.notify("on_error", error)
+        raise
+    finally:
+        await attempts.aclose()

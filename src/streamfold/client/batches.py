@@ -1,58 +1,78 @@
-"""The batch API of a provider, and the files that its tools made."""
+"""The batch API of a provider."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
-from ..adapters.batches import EndpointRequest
-from ..config import Profile
-from ..errors import ConfigError, ProtocolError
+from ..adapters import PreparedRequest
+from ..adapters.batches import BatchAPI, BatchResult, EndpointRequest
+from ..answers import ChatParams
+from ..errors import APIError, ConfigError, status_error, upstream_error
 from ..limits import account_digest
-from ..net import Exchange
-from ..types import GeneratedFile
-from .api_calls import BatchRequest, json_reader
-from .requester import Requester
-
-if TYPE_CHECKING:
-    from ..answers import ChatParams
-    from ..config import Profile
-    from .requester import Requester
-
-
-async def fetch_file(profile: Profile, requester: Requester, file: GeneratedFile, max_bytes: int) -> bytes:
-    """Returns the bytes of a file. See `Provider.fetch_file`."""
-    if file.data is not None:
-        return file.data
-    if file.file_id is None:
-        where = f": it is at {file.url}" if file.url else ""
-        raise ConfigError(f"the file has no id under which {profile.name!r} keeps it{where}")
-    path, headers = profile.make_adapter(profile.sent_model()).file_request(file)
-
-    async def read(exchange: Exchange) -> bytes:
-        pieces, size = list[bytes](), 0
-        while (data := await exchange.read()) is not None:
-            size += len(data)
-            if size > max_bytes:
-                raise ProtocolError(f"the file is larger than {max_bytes} bytes (max_bytes)")
-            pieces.append(data)
-        return b"".join(pieces)
-
-    call = EndpointRequest("GET", path, {**headers, "Accept": "*/*"})
-    return await requester.call(call, read, profile.timeouts, profile.limits, None).send()
-
+from ..net import Exchange, Redactor, redact_error, whole_answer_timeouts
+from ..types import Reply
+from .api_calls import call_api, json_reader
+from .endpoint import Endpoint
+from .prepared_call import PreparedCall
 
 T = TypeVar("T")
 
-_MIB = 2**20
-_BODY = 256 * _MIB  # an operation of Gemini has all results in it
-# A batch is checked, line by line, before the answer to the call comes.
-_FIRST_BYTES = 600.0
+_BODY = 2**28  # bytes: an operation of Gemini has all results in it
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRequest:
+    """One request of a batch, and how its answer is read.
+
+    Attributes:
+        group: requests with the same one may be in one batch.
+    """
+
+    group: str
+    _call: PreparedCall
+    _api: BatchAPI
+
+    @property
+    def prepared(self) -> PreparedRequest:
+        """The request in the form of its API."""
+        return self._call.sent
+
+    def line(self, name: str) -> bytes:
+        """Returns the request as a line of the batch."""
+        return self._api.line(name, self._call.sent)
+
+    def reply(self, result: BatchResult) -> Reply:
+        """Returns the reply, read by the same engine as a streamed one.
+
+        Raises:
+            APIError: the request was not answered, or the answer is not complete.
+        """
+        call = self._call
+        try:
+            if result.answer is None:
+                info = call.adapter.read_error(result.problem, result.status)
+                if result.status is None:
+                    raise upstream_error(info, body=result.problem)
+                raise status_error(info, body=result.problem)
+            decoder = call.new_decoder()
+            decoder.feed(json.dumps(result.answer).encode())
+            decoder.close()
+        except APIError as error:
+            error.provider, error.request_id = call.endpoint.profile.name, error.request_id or result.request_id
+            call.complete_partial(error)
+            redact_error(error, Redactor(call.endpoint.profile.secrets()))
+            raise
+        reply = decoder.reply
+        call.complete(reply)
+        reply.request_id = result.request_id
+        return reply
 
 
 class BatchClient:
@@ -66,16 +86,22 @@ class BatchClient:
         ConfigError: the provider's wire format has no batches, or the key is not set.
     """
 
-    def __init__(self, profile: Profile, requester: Requester) -> None:
-        self._requester = requester
-        self._timeouts = replace(profile.timeouts, first_event=_FIRST_BYTES)
+    def __init__(self, endpoint: Endpoint) -> None:
+        profile = endpoint.profile
+        self._endpoint = endpoint
+        # A batch is checked, line by line, before the answer to the call comes.
+        self._timeouts = whole_answer_timeouts(profile.timeouts)
         self._limits = replace(profile.limits, event_bytes=max(profile.limits.event_bytes, _BODY))
         self.api = profile.make_adapter(profile.sent_model()).batch_api(profile.batches)
         self.account = account_digest(profile)
 
-    def request(self, arguments: ChatParams) -> BatchRequest:
+    def request(self, params: ChatParams) -> BatchRequest:
         """Returns a request of a batch. Raises ConfigError if it can't be sent as it is."""
-        return self._requester.batched(arguments, self.api)
+        if params.extra_headers:
+            raise ConfigError("extra_headers: a request of a batch has no headers of its own")
+        call = PreparedCall.of(self._endpoint, replace(params, many_conversations=True))
+        call = replace(call, pricing=replace(call.pricing, batched=True))
+        return BatchRequest(self.api.group(call.sent), call, self.api)
 
     async def ask(
         self, call: EndpointRequest, what: str, read: Callable[[Any], T], *, max_retries: int | None = None
@@ -91,11 +117,13 @@ class BatchClient:
             APIError: the call failed.
         """
         reader = json_reader(what, read, self._limits)
-        return await self._requester.call(call, reader, self._timeouts, self._limits, max_retries).send()
+        return await call_api(
+            self._endpoint, call, reader, timeouts=self._timeouts, limits=self._limits, max_retries=max_retries
+        )
 
     async def save(self, call: EndpointRequest, path: Path) -> None:
         """Writes the answer to a call into a file. Raises APIError if the call failed."""
-        await self._requester.call(call, partial(_save, path), self._timeouts, self._limits, None).send()
+        await call_api(self._endpoint, call, partial(_save, path), timeouts=self._timeouts, limits=self._limits)
 
 
 async def _save(path: Path, exchange: Exchange) -> None:

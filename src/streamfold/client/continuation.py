@@ -1,4 +1,4 @@
-"""An answer that goes on where another one broke off: with the text so far as the beginning of the model's message."""
+"""Continues an answer that broke off: the text so far is sent as the beginning of the model's message."""
 
 from __future__ import annotations
 
@@ -10,12 +10,8 @@ from ..errors import APIError, StreamfoldError
 from ..types import Message, Reply, StreamChunk
 
 
-def continued_arguments(arguments: ChatParams, error: APIError) -> ChatParams:
-    """Returns the request that continues an answer.
-
-    Raises:
-        StreamfoldError: it has nothing that could be continued.
-    """
+def continued_params(params: ChatParams, error: APIError) -> ChatParams:
+    """Returns the request that continues an answer. Raises StreamfoldError if that can't be done."""
     partial = error.partial or Reply()
     writing = getattr(error, "partial_tool_calls", ())
     if writing:
@@ -28,12 +24,12 @@ def continued_arguments(arguments: ChatParams, error: APIError) -> ChatParams:
         raise StreamfoldError(f"resume(): {what}: send the request again")
     reasoning = partial.reasoning if partial.reasoned else None
     begun = Message("assistant", partial.text, reasoning=reasoning, partial=True)
-    earlier = arguments.request.messages
+    earlier = params.request.messages
     if earlier[-1].partial:  # it was a continuation itself
         begun = replace(begun, content=f"{earlier[-1].content or ''}{partial.text}")
         earlier = earlier[:-1]
-    request = replace(arguments.request, messages=(*earlier, begun))
-    return replace(arguments, request=request, fail_fast=False)  # no other provider takes it over
+    request = replace(params.request, messages=(*earlier, begun))
+    return replace(params, request=request, fail_fast=False)  # no other provider takes it over
 
 
 class ContinuedAnswer(WrappedAnswer):

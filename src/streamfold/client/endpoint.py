@@ -1,27 +1,38 @@
-"""Requests as they are sent. What they share (URLs, headers, secrets) is worked out anew when a variable changes."""
+"""The endpoint of a provider: everything that outlives a call."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import httpx
 
 from ..adapters import Adapter, PreparedRequest
 from ..adapters.batches import EndpointRequest
 from ..config import Profile, timeouts_over, variable_values
-from ..net import HTTPRequest, Redactor, Signer
-from ..requests import read_headers
+from ..errors import ConfigError
+from ..limits import RateLimiter, is_limited, provider_limiter
+from ..net import HIDDEN, HTTPRequest, Redactor, Signer, whole_answer_timeouts
+from ..requests import NO_FAMILY, Family, PromptCacheMonitor, Request, read_headers, with_endpoint_defaults
 from ..types import Timeouts
-from ..urls import variable_names
+from ..urls import shown_url, variable_names
+from .costs import ModelPrices
+from .hooks import Hooks, RequestInfo
+from .loop_bound_client import LoopBoundClient
+from .rejected_options import RestrictionCache, current_owner
 
 if TYPE_CHECKING:
     from ..requests import TimeoutOptions
 
-COMMON_HEADERS = {
+_COMMON_HEADERS = {
     "Accept-Encoding": "identity",  # a proxy that compresses a stream also holds it back
     "Cache-Control": "no-store",
 }
-_MOST_PATHS = 64  # whose URLs are kept; a path may hold the id of an answer or of a file
+_MOST_PATHS = 64  # a path may hold the id of an answer or of a file
+_MOST_MODELS = 100  # their names come from callers, those of a gateway included
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +52,10 @@ class URLs:
 
 @dataclass(frozen=True, slots=True)
 class EndpointHeaders:
-    """The headers of requests, and what removes their secrets.
+    """The configured headers of requests, and the redactor of their secrets.
 
     Attributes:
-        headers: the configured ones, the key included.
+        headers: includes the key.
         has_key: whether a key is among them.
     """
 
@@ -55,92 +66,188 @@ class EndpointHeaders:
 
 @dataclass(slots=True)
 class _VariableCache:
-    """What follows from the values of the variables."""
+    """URLs and headers, as long as the environment variables in them keep these values."""
 
     values: list[str | None] = field(repr=False)
     urls: dict[str, URLs] = field(default_factory=dict, repr=False)
-    sent: EndpointHeaders | None = None
+    headers: EndpointHeaders | None = None
+
+
+class ServedModel(NamedTuple):
+    """What is known about a model at an endpoint. Models with the same quirks share an adapter."""
+
+    api: str
+    adapter: Adapter
+    family: Family
+    origin: str
+    prices: ModelPrices
 
 
 class Endpoint:
-    """Where the requests of one provider go, and with which headers.
+    """Where the requests of one provider go, and what they share.
 
-    Variables are read for each request, as documented. What follows from them is kept while they stay the same.
+    Environment variables are read for each request; what depends on them is computed again when one has changed.
+
+    Args:
+        http_client: the caller's own client, which is not closed.
+
+    Attributes:
+        connections: the HTTP client for each attempt.
+        restrictions: what the server has rejected.
+        prompt_cache: the last requests with a cache mark.
+        patient: whether to wait and send again when the server has too many requests; else that is an error.
     """
 
-    def __init__(self, profile: Profile) -> None:
-        self._profile = profile
-        self._variables = _variables(profile)
-        self._last = _VariableCache([])
+    def __init__(
+        self, profile: Profile, http_client: httpx.AsyncClient | None = None, hooks: Iterable[Hooks] = ()
+    ) -> None:
+        self.profile = profile
+        self.connections = LoopBoundClient(profile, http_client)
+        self.hooks = tuple(hooks)
+        self.restrictions = RestrictionCache()
+        self.prompt_cache = PromptCacheMonitor()
+        self.patient = True
+        self._limiter: RateLimiter | None = None
+        self._owns_limiter = is_limited(profile)
+        self._defaults = profile.default_options()
+        self._adapters: dict[str, Adapter] = {}  # by the quirks of models
+        self._models: dict[str, ServedModel] = {}
+        texts = [profile.base_url, profile.model or "", *profile.headers.values()]
+        variables = [*profile.keys_set(), *(name for text in texts for name in variable_names(text))]
+        self._variables = list(dict.fromkeys(variables))
+        self._cache = _VariableCache([])
         self._signer: Signer | None = None
+
+    def with_limiter(self, limiter: RateLimiter, *, patient: bool) -> Self:
+        """Returns this endpoint with another limiter, which remains the caller's. All else is shared."""
+        limited = copy(self)
+        limited._limiter, limited._owns_limiter, limited.patient = limiter, False, patient
+        return limited
+
+    def limiter(self) -> RateLimiter | None:
+        """Returns the limiter of all requests; None if nothing is limited. Raises ConfigError."""
+        if self._limiter is None and self._owns_limiter:
+            self._limiter = provider_limiter(self.profile)
+        return self._limiter
+
+    async def aclose(self) -> None:
+        """Closes the connections and the store of the limits, as far as they were opened here."""
+        try:
+            await self.connections.aclose()
+        finally:
+            if self._limiter is not None and self._owns_limiter:
+                await self._limiter.aclose()
+
+    def model(self, name: str | None) -> ServedModel:
+        """Returns what is known about a model."""
+        name = name or ""
+        if (model := self._models.get(name)) is None:
+            if len(self._models) >= _MOST_MODELS:
+                self._models.clear()
+            profile, api = self.profile, self.profile.adapter_of(name)
+            quirks = f"{api} {sorted(profile.quirks_of(name).items())}"
+            made = profile.make_adapter(name)
+            family, made.family = made.family, NO_FAMILY  # it is shared: each request says what its model is
+            adapter = self._adapters.setdefault(quirks, made)
+            origin = profile.issuer or f"{api} {shown_url(profile.base_url)}"
+            model = self._models[name] = ServedModel(api, adapter, family, origin, ModelPrices.of(profile, name))
+        return model
+
+    def request(self, request: Request) -> Request:
+        """Returns a request with the configured model if it names none, the default options, and facts of the model.
+
+        Raises:
+            ConfigError: no model is known.
+        """
+        name = request.model or self.profile.sent_model()
+        if not name:
+            provider = self.profile.name
+            raise ConfigError(f'no model for "{provider}": write "{provider}:MODEL", or pass model=')
+        model = self.model(name)
+        return with_endpoint_defaults(request, name, self._defaults, model.origin, model.family)
+
+    def owner(self) -> str:
+        """Returns for whom refusals are remembered: the owner that was named, else that of the API key."""
+        if owner := current_owner():
+            return owner
+        try:
+            key = self.profile.key()
+        except ConfigError:  # sending the request says so
+            key = None
+        return sha256((key or "").encode()).hexdigest()
+
+    def request_info(self, path: str, request: Request) -> RequestInfo:
+        """Returns what hooks get for a request to a path."""
+        profile, url = self.profile, self.urls(path).named
+        return RequestInfo(profile.name, self.model(request.model).api, url, request, profile.dialect)
 
     def urls(self, path: str) -> URLs:
         """Returns the URLs of a path. Raises ConfigError."""
-        return self._urls(self._kept(), path)
+        cache = self._current_cache()
+        if (urls := cache.urls.get(path)) is None:
+            sent = self.profile.sent_url(path)
+            if len(cache.urls) >= _MOST_PATHS:
+                cache.urls.clear()
+            urls = cache.urls[path] = URLs(sent, self.profile.shown_url(sent), self.profile.url_of(path))
+        return urls
 
-    def request(
+    def http_request(
         self,
         adapter: Adapter,
         ready: PreparedRequest | EndpointRequest,
         timeouts: Timeouts | TimeoutOptions | None = None,
         extra_headers: Mapping[str, str] | None = None,
         *,
-        own_client: bool,
+        whole: bool = False,
     ) -> HTTPRequest:
         """Returns a request as it is sent, with URL, key and headers. Raises ConfigError.
 
         Args:
-            extra_headers: those of this request alone.
-            own_client: for `HTTPRequest`.
+            timeouts, extra_headers: those of this request alone.
+            whole: the answer comes in one piece.
         """
-        kept = self._kept()
-        urls = self._urls(kept, ready.path)
+        urls = self.urls(ready.path)
         if extra_headers is not None:
-            sent = self._made(extra_headers)
+            own = self._headers(extra_headers)
         else:
-            sent = kept.sent = kept.sent or self._made(None)
+            cache = self._current_cache()
+            own = cache.headers = cache.headers or self._headers(None)
+        if not own.has_key and self._signer is None:
+            self._signer = self.profile.make_signer()
+        configured = self.profile.timeouts
         return HTTPRequest(
             method=ready.method,
             read_error=adapter.read_error,
             url=urls.sent,
-            headers={**COMMON_HEADERS, **ready.headers, **sent.headers},
+            headers=_merged(ready.headers, own.headers),
             body=ready.body,
-            timeouts=timeouts_over(self._profile.timeouts, timeouts),
-            limits=self._profile.limits,
+            timeouts=timeouts_over(whole_answer_timeouts(configured) if whole else configured, timeouts),
+            limits=self.profile.limits,
             shown_url=urls.shown,
-            own_client=own_client,
-            redactor=sent.redactor,
-            signer=None if sent.has_key else self._credentials(),
+            own_client=self.connections.owned,
+            redactor=own.redactor,
+            signer=None if own.has_key else self._signer,
         )
 
-    def _credentials(self) -> Signer | None:
-        """Returns what authenticates requests without a key; the same one always, which keeps what it was given."""
-        if self._signer is None:
-            self._signer = self._profile.make_signer()
-        return self._signer
+    def shown_headers(self, headers: Mapping[str, str], extra: Mapping[str, str] | None) -> dict[str, str]:
+        """Returns the headers of a request with `***` for all values that may be secrets. Needs no key."""
+        profile = self.profile
+        hidden = [*profile.headers, *read_headers(extra)]
+        if profile.api_key is not None or profile.api_key_env or profile.auth != "key":
+            hidden.append(profile.key_header)
+        return _merged(headers, dict.fromkeys(hidden, HIDDEN))
 
-    def _urls(self, kept: _VariableCache, path: str) -> URLs:
-        if (urls := kept.urls.get(path)) is None:
-            sent = self._profile.sent_url(path)
-            urls = URLs(sent, self._profile.shown_url(sent), self._profile.url_of(path))
-            if len(kept.urls) >= _MOST_PATHS:
-                kept.urls = {}
-            kept.urls[path] = urls
-        return urls
-
-    def _made(self, extra: Mapping[str, str] | None) -> EndpointHeaders:
-        profile, key = self._profile, self._profile.key_headers()
+    def _headers(self, extra: Mapping[str, str] | None) -> EndpointHeaders:
+        profile, key = self.profile, self.profile.key_headers()
         headers = key | profile.sent_headers(read_headers(extra))
         return EndpointHeaders(headers, bool(key), Redactor(profile.secrets(extra)))
 
-    def _kept(self) -> _VariableCache:
+    def _current_cache(self) -> _VariableCache:
         values = variable_values(self._variables) if self._variables else []
-        if values != self._last.values:
-            self._last = _VariableCache(values)
-        return self._last
+        if values != self._cache.values:
+            self._cache = _VariableCache(values)
+        return self._cache
 
 
-def _variables(profile: Profile) -> list[str]:
-    """Returns the names of all variables that are read when a request is made."""
-    texts = [profile.base_url, profile.model or "", *profile.headers.values()]
-    return list(dict.fromkeys([*profile.keys_set(), *(name for text in texts for name in variable_names(text))]))
+def _merged(headers: Mapping[str, str], configured: Mapping[str, str]) -> dict[str, str]:
+    return {**_COMMON_HEADERS, **headers, **configured}

@@ -5,48 +5,44 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
+from ..answers import ChatParams, ChatStream
 from ..engine import StreamDecoder
-from ..errors import APIConnectionError, APIError, APITimeoutError, IncompleteStreamError, StreamError
-from ..limits import RateLimiter
+from ..errors import APIConnectionError, APIError, APITimeoutError, IncompleteStreamError, StreamError, StreamfoldError
 from ..net import Exchange, HTTPRequest
-from ..requests import Request, estimated_tokens, least_text_tokens, text_tokens
+from ..requests import estimated_tokens, text_tokens
 from ..types import PartialToolCall, Reply, ReplyWarning, StreamChunk, Timing, Usage
+from .continuation import ContinuedAnswer, continued_params
+from .endpoint import Endpoint
 from .hooks import Notifier
-from .loop_bound_client import LoopBoundClient
 from .prepared_call import PreparedCall
-from .rejected_options import DowngradeRetry
 from .retrying import RetryLoop
 
 
 class AnswerReader:
-    """Reads one answer. What comes after a broken connection goes on where it broke off: nobody notices.
+    """Reads one answer. After a broken connection it continues on another one, where the provider keeps the answer.
 
     Args:
-        reconnect: given the id of the answer and the number of its last event, returns the request for the rest; None
-            if the provider does not keep the answer.
-        tap: called with each piece of the body; None: nobody wants them.
-        whole: nothing is handed out before the end.
+        tap: called with each piece of the body, if there is one.
     """
 
     def __init__(
         self,
+        call: PreparedCall,
         exchange: Exchange,
         decoder: StreamDecoder,
         attempts: RetryLoop,
-        reconnect: Callable[[str, int], HTTPRequest | None],
-        tap: Callable[[bytes], None] | None = None,
-        whole: bool = False,
+        tap: Callable[[bytes], None] | None,
     ) -> None:
-        self._tap = tap
-        self._whole = whole
-        self._attempts = attempts
-        self._reconnect = reconnect
-        self._reconnected_after = -1
-        self._reconnects = 0  # since the last event
+        self._call = call
         self._exchange = exchange
         self._decoder = decoder
-        self._shown = False  # a batch has been handed out
+        self._attempts = attempts
+        self._tap = tap
+        self._reconnected_after = -1
+        self._reconnects = 0  # since the last event
+        self._has_delivered = False
         self._broke: APIConnectionError | None = None
 
     @property
@@ -57,8 +53,8 @@ class AnswerReader:
     async def next_batch(self) -> list[StreamChunk]:
         """Reads until there are chunks. Returns none if the stream was closed on our side.
 
-        Text that is left when an answer breaks off is a batch of its own, before the error. If nothing has been handed
-        out before, it is dropped: the request may still be sent again.
+        Text that is left when an answer breaks off is a batch of its own, before the error. If nothing was delivered
+        before, it is dropped: the request may still be sent again.
 
         Raises:
             APIError: the connection broke, a timeout ran out, or the answer went wrong.
@@ -85,7 +81,7 @@ class AnswerReader:
             if self._tap is not None:
                 self._tap(data)
             if chunks := decoder.feed(data):
-                self._shown = True
+                self._has_delivered = True
                 return chunks
         return self._rest()
 
@@ -98,17 +94,19 @@ class AnswerReader:
         return batch
 
     async def drain(self) -> None:
-        """Reads the rest behind the end of the answer. One that was ended here has more, which nobody wants."""
+        """Reads the rest behind the end of the answer, unless the answer was ended on our side."""
         if not self._decoder.stopped:
             await self._exchange.drain()
 
     async def _reconnected(self, error: APIConnectionError) -> bool:
         """Continues on another connection, if that is possible."""
         place = self._decoder.broken_off_at
-        request = place and self._reconnect(*place)
-        if place is None or request is None:
+        if place is None:
             return False
         after = place[1]
+        request = self._call.resume_request(*place)
+        if request is None:
+            return False
         self._reconnects = 0 if after > self._reconnected_after else self._reconnects + 1
         self._reconnected_after = after
         exchange = await self._attempts.reconnect(request, error, after, self._reconnects)
@@ -122,7 +120,8 @@ class AnswerReader:
         """Returns what is left of an answer that has come to its end, or raises the error in which it ends."""
         decoder, error = self._decoder, self._broke
         interrupted = error.message if error else None
-        if (self._shown or self._whole) and not decoder.done and (chunks := decoder.end(interrupted=interrupted)):
+        delivers = self._has_delivered or self._call.is_whole
+        if delivers and not decoder.done and (chunks := decoder.end(interrupted=interrupted)):
             return chunks
         try:
             return decoder.close(interrupted=interrupted)
@@ -135,53 +134,22 @@ class AnswerReader:
             raise incomplete from error
 
 
-_UNMET = "several calls came, though parallel_tool_calls=False was asked for: run_tools() runs them one by one"
-
-
-_LONG_INPUT = 2_000  # tokens: those of a short input are counted in too many ways
-
-
-def _input_warnings(request: Request, usage: Usage | None) -> list[ReplyWarning]:
-    """Returns a warning if the provider counted less than half of the tokens that the request's texts have.
-
-    Servers with a small window cut a long input without an error: Ollama at 4,096 tokens, its default
-    (https://github.com/ollama/ollama/issues/2963).
-    """
-    counted, estimated = usage.input_tokens if usage else None, least_text_tokens(request)
-    if counted is None or estimated < _LONG_INPUT or 2 * counted >= estimated:
-        return []
-    detail = f"the messages have about {estimated:,} tokens, and the provider counted {counted:,}"
-    return [ReplyWarning("input_maybe_truncated", f"{detail}: it may have read only a part of them")]
-
-
 class NetworkStream:
-    """Gets one answer: attempts up to its first chunk, then the rest of that attempt.
+    """Gets one answer: attempts up to its first chunk, then the rest of that attempt. Raises ConfigError."""
 
-    Args:
-        connections: gives out the HTTP client for each attempt.
-        max_retries: how often a request that failed before its first chunk is sent again.
-        milder: decides how the request is sent again after a part of it was refused.
-        continuation: given the error of an answer that has begun, returns the rest of it: `error.resume()`.
-        limiter: each attempt needs a permit of it; None: nothing is limited.
-    """
-
-    def __init__(
-        self,
-        plan: PreparedCall,
-        notifier: Notifier,
-        connections: LoopBoundClient,
-        *,
-        max_retries: int,
-        milder: DowngradeRetry,
-        continuation: Callable[[APIError], object] | None = None,
-        limiter: RateLimiter | None = None,
-    ) -> None:
+    def __init__(self, call: PreparedCall) -> None:
+        endpoint = call.endpoint
         self.yields_call_deltas = False
-        self._plan = plan
-        self._notifier = notifier
-        self._milder = milder
-        self._continuation = continuation
-        self._attempts = RetryLoop(plan.request, notifier, connections, max_retries=max_retries, limiter=limiter)
+        self._call = call
+        self._notifier = Notifier(endpoint.request_info(call.sent.path, call.request), endpoint.hooks)
+        self._attempts = RetryLoop(
+            call.http_request(),
+            self._notifier,
+            endpoint.connections,
+            max_retries=endpoint.profile.max_retries,
+            limiter=endpoint.limiter(),
+            waits=endpoint.patient and not call.params.fail_fast,
+        )
         self._decoder: StreamDecoder | None = None
         self.reply: Reply | None = None
         self._failed = self._over = False
@@ -193,31 +161,27 @@ class NetworkStream:
             return tuple(self.reply.warnings)
         exchange = self._attempts.exchange
         return (
-            *self._plan.warnings,
+            *self._call.warnings,
             *(exchange.warnings if exchange else ()),
             *(self._decoder.warnings if self._decoder else ()),
         )
 
     @property
-    def window(self) -> int | None:
-        """How many tokens the model takes, conversation and answer together; None: unknown."""
-        return self._plan.sent.family.context_tokens
+    def context_window(self) -> int | None:
+        """How many tokens the model takes, conversation and answer together; None if unknown."""
+        return self._call.sent.request.family.context_tokens
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
         """The tool calls that the model is writing."""
         return self._decoder.partial_tool_calls if self._decoder else ()
 
-    def fail_fast(self) -> None:
-        """Must be called if the caller knows better what to do than to wait when the server has too many requests."""
-        self._attempts.waits = False
-
     async def aclose(self) -> None:
         """Closes the connection and wakes the task that waits for it."""
         if self._over:
             return
         if self.reply is None and not self._failed:
-            self._attempts.settle_left(self._used)
+            self._attempts.settle_left(self._estimated_usage)
         await self._attempts.aclose()
 
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
@@ -228,14 +192,13 @@ class NetworkStream:
             exchange, reader, batch = await self._attempts.run(self._attempt, self._without)
             first_chunk = self._attempts.elapsed()
             if batch:
-                self._milder.succeeded()
-                del self._milder  # nothing is sent again: what that would be made of is freed
+                self._call.accepted()
                 self._notifier.notify("on_first_chunk", first_chunk)
             while batch and not batch[-1].finished:
                 yield batch
                 batch = await reader.next_batch()
             if batch:
-                self.reply = self._reply(reader.reply, exchange, first_chunk)
+                self.reply = self._complete(reader.reply, exchange, first_chunk)
                 self._settle(self.reply)
                 self._notifier.notify("on_finish", self.reply)
                 yield batch
@@ -243,7 +206,11 @@ class NetworkStream:
         except APIError as error:
             self._failed = True
             if not self._attempts.closed:  # after aclose() the broken connection is our own doing
-                self._notifier.notify("on_error", self._signed(error))
+                error.warnings = self.warnings
+                error.continuation = partial(resume_answer, self._call.endpoint, self._call.params)
+                self._call.complete_partial(error)
+                self._attempts.complete_error(error)
+                self._notifier.notify("on_error", error)
                 raise
         finally:
             try:
@@ -252,67 +219,70 @@ class NetworkStream:
             finally:
                 self._notifier.notify("on_close")
 
-    def _reply(self, reply: Reply, exchange: Exchange, first_chunk: float) -> Reply:
-        unmet = [ReplyWarning("parallel_calls_unmet", _UNMET)] if self._plan.one_call and reply.tool_calls[1:] else []
+    def _complete(self, reply: Reply, exchange: Exchange, first_chunk: float) -> Reply:
+        self._call.complete(reply, exchange.warnings)
         reply.request_id, reply.rate_limit = exchange.request_id, exchange.rate_limit
         reply.timing = Timing(self._attempts.headers_after, first_chunk, self._attempts.elapsed())
-        cut = _input_warnings(self._plan.sent, reply.usage)
-        reply.warnings = [*self._plan.warnings, *exchange.warnings, *reply.warnings, *unmet, *cut]
         reply.attempts = tuple(self._attempts.failed)
-        reply.provider, reply.origin, reply.pricing = (
-            self._notifier.info.provider,
-            self._plan.origin,
-            self._plan.pricing,
-        )
         return reply
 
     def _settle(self, reply: Reply) -> None:
         """Notes what the answer has used, for the limits: an estimate where its usage and its cost can't be counted."""
         if any(warning.code == "usage_invalid" for warning in reply.warnings) and reply.cost is None:
-            self._attempts.settle_left(self._used)
+            self._attempts.settle_left(self._estimated_usage)
         else:
             self._attempts.charge(reply)
 
-    def _used(self) -> Reply:
+    def _estimated_usage(self) -> Reply:
         """Returns what an answer has used: by the provider's counts as far as there are any, else by what was read."""
-        if self._decoder is not None and self._plan.whole:
+        if self._decoder is not None and self._call.is_whole:
             with suppress(StreamError):  # only at its end is a body in one piece looked at
                 self._decoder.end(interrupted="the answer was left")
         reply = self._decoder.partial() if self._decoder else Reply()
-        told, texts = (
-            reply.usage,
-            [reply.text, reply.reasoning or "", *(call.raw_arguments for call in reply.tool_calls)],
-        )
+        usage = reply.usage or Usage()
+        texts = [reply.text, reply.reasoning or "", *(call.raw_arguments for call in reply.tool_calls)]
         written = sum(map(text_tokens, (*texts, *(call.text for call in self.partial_tool_calls))))
-        written = max(written, (told and told.output_tokens) or 0)
-        read = told.input_tokens if told is not None and told.input_tokens is not None else None
-        read = estimated_tokens(self._plan.sent) if read is None else read
-        pricing = self._plan.pricing and replace(self._plan.pricing, partial=True)
+        written = max(written, usage.output_tokens or 0)
+        read = estimated_tokens(self._call.sent.request) if usage.input_tokens is None else usage.input_tokens
+        pricing = replace(self._call.pricing, partial=True)
         return Reply(usage=Usage(read, written, read + written), model=reply.model, pricing=pricing)
 
     def _attempt(self) -> Callable[[Exchange], Awaitable[tuple[Exchange, AnswerReader, list[StreamChunk]]]]:
         """Returns the reader of a new attempt, which brings its first chunks."""
-        plan = self._plan
-        decoder = self._decoder = plan.decoder(self.yields_call_deltas)
+        call = self._call
+        decoder = self._decoder = call.new_decoder(partial_tool_calls=self.yields_call_deltas)
 
         async def read(exchange: Exchange) -> tuple[Exchange, AnswerReader, list[StreamChunk]]:
             self._notifier.info.redactor = exchange.redactor
-            reader = AnswerReader(exchange, decoder, self._attempts, plan.reconnect, self._notifier.tap, plan.whole)
-            return exchange, reader, await (reader.whole_batch() if plan.whole else reader.next_batch())
+            reader = AnswerReader(call, exchange, decoder, self._attempts, self._notifier.tap)
+            return exchange, reader, await (reader.whole_batch() if call.is_whole else reader.next_batch())
 
         return read
 
-    def _signed(self, error: APIError) -> APIError:
-        error.warnings = self.warnings
-        error.continuation = self._continuation
-        if error.partial is not None and self._plan.pricing is not None:
-            error.partial = replace(error.partial, pricing=replace(self._plan.pricing, partial=True))
-        return self._attempts.signed(error)
-
     def _without(self, error: APIError) -> HTTPRequest | None:
-        """Returns the request without the optional part of it that the server rejected; None if there is none."""
-        plan = self._milder.after(self._plan, error)
-        if plan is None:
+        """Returns the request without the part of it that the server rejected; None if that can't be left out."""
+        call = self._call.without(error)
+        if call is None:
             return None
-        self._plan = plan
-        return plan.request
+        self._call = call
+        return call.http_request()
+
+
+def open_answer(endpoint: Endpoint, params: ChatParams) -> NetworkStream:
+    """Returns an answer before anything is sent. Raises ConfigError."""
+    return NetworkStream(PreparedCall.of(endpoint, params))
+
+
+def resume_answer(endpoint: Endpoint, params: ChatParams, error: APIError) -> ChatStream:
+    """Returns the rest of an answer that broke off. Raises StreamfoldError if the endpoint can't continue it."""
+    params = continued_params(params, error)
+    request = endpoint.request(params.request)
+    how = endpoint.model(request.model).adapter.continues(request)
+    if how is None or error.partial is None:
+        raise StreamfoldError(
+            f'resume(): provider "{endpoint.profile.name}" can\'t continue a text (see ChatQuirks.continues): send the'
+            " request again"
+        )
+    again = partial(resume_answer, endpoint, params)
+    source = open_answer(endpoint, params)
+    return ChatStream(ContinuedAnswer(source, error.partial, echo=how == "with_echo", again=again))

@@ -1,49 +1,27 @@
-"""One request in the form in which it is sent, and how its answer is read."""
+"""One call in the form in which it is sent, how its answer is read, and how it is sent again."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from ..adapters import Adapter
-from ..engine import StreamDecoder
+from ..adapters import Adapter, PreparedRequest
+from ..answers import ChatParams
+from ..engine import StreamDecoder, ToolNameMap
+from ..engine.dialects import special_tokens
+from ..errors import APIError
 from ..net import HTTPRequest
-from ..requests import Request
-from ..types import ReplyWarning
+from ..requests import Request, escape_special_tokens, has_cache_marks, least_text_tokens, raw_tools
+from ..types import Reply, ReplyWarning, Usage
 from .costs import ProfilePricing
+from .endpoint import Endpoint
+from .rejected_options import NO_RESTRICTIONS, Restrictions, combination_of, restrictions_from_error, with_restrictions
 
-
-class PreparedCall(NamedTuple):  # half as dear to make as a frozen dataclass, and each request needs one
-    """One request in the form in which it is sent, and how its answer is read.
-
-    Attributes:
-        adapter: the adapter that wrote it.
-        sent: what it was written from.
-        decoder: makes a new decoder, given whether it is to return chunks of fragments; each attempt needs one.
-        reconnect: given the id of an answer and the number of its last event, returns the request for the rest of it;
-            None if the provider does not keep it.
-        warnings: what had to be changed in the request.
-        origin: the `origin` of the message that the answer becomes.
-        one_call: one call at a time was asked for, and the server could not be told.
-        pricing: finds out what the answer cost; None: nobody can.
-        whole: the caller wants nothing of the answer before its end, whether it is streamed or not.
-    """
-
-    adapter: Adapter
-    sent: Request
-    request: HTTPRequest
-    decoder: Callable[[bool], StreamDecoder]
-    reconnect: Callable[[str, int], HTTPRequest | None]
-    warnings: Sequence[ReplyWarning] = ()
-    origin: str | None = None
-    pricing: ProfilePricing | None = None
-    one_call: bool = False
-    whole: bool = False
-
-
-HIDDEN = "***"
+_MOST_REJECTIONS = 3  # of one call, after each of which it is sent in another form
+_LONG_INPUT = 2_000  # tokens: those of a short input are counted in too many ways
+_UNMET = "several calls came, though parallel_tool_calls=False was asked for: run_tools() runs them one by one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +44,170 @@ class Preview:
     def json(self) -> Any:
         """Returns the body as JSON data."""
         return json.loads(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """One call in the form in which it is sent.
+
+    Attributes:
+        request: what is asked for, with the endpoint's defaults, before anything was left out.
+        owner: for whom rejections are remembered.
+        known: restrictions that earlier calls have taught.
+        learned: those that rejections of this call have taught.
+        rejections: how often the server rejected a part of it.
+        sent: the request in the form of its API.
+        prefix_warnings: about the prompt cache.
+        pricing: computes the cost of the answer.
+    """
+
+    endpoint: Endpoint
+    params: ChatParams
+    request: Request
+    owner: str
+    known: Restrictions
+    adapter: Adapter
+    sent: PreparedRequest
+    pricing: ProfilePricing
+    prefix_warnings: tuple[ReplyWarning, ...] = ()
+    learned: Restrictions = NO_RESTRICTIONS
+    rejections: int = 0
+
+    @classmethod
+    def of(cls, endpoint: Endpoint, params: ChatParams) -> PreparedCall:
+        """Returns the call for the arguments of `chat`. Raises ConfigError."""
+        request, owner = endpoint.request(params.request), endpoint.owner()
+        known = endpoint.restrictions.find(request.model, owner, request)
+        adapter, sent = _prepared(endpoint, params, request, known)
+        pricing = ProfilePricing.of(endpoint.model(sent.request.model).prices)
+        changed: list[ReplyWarning] = []
+        if not params.many_conversations and has_cache_marks(request):
+            changed = endpoint.prompt_cache.changed(request)
+        return cls(endpoint, params, request, owner, known, adapter, sent, pricing, tuple(changed))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the caller wants nothing of the answer before its end, even if it is streamed."""
+        return not self.request.stream
+
+    @property
+    def warnings(self) -> tuple[ReplyWarning, ...]:
+        """What had to be changed in the request, or is doubtful in it."""
+        return (*self.sent.warnings, *self.prefix_warnings)
+
+    def http_request(self) -> HTTPRequest:
+        """Returns the request with URL, key and headers. Raises ConfigError."""
+        params, whole = self.params, not self.sent.request.stream
+        return self.endpoint.http_request(self.adapter, self.sent, params.timeouts, params.extra_headers, whole=whole)
+
+    def resume_request(self, answer_id: str, after: int) -> HTTPRequest | None:
+        """Returns the request for the rest of an answer that broke off; None if the provider doesn't keep it.
+
+        Args:
+            after: the number of the last event that arrived.
+        """
+        adapter, request = self.adapter, self.sent.request
+        path = adapter.resume_path(request, answer_id, after)
+        if path is None:
+            return None
+        headers = {name: value for name, value in adapter.headers(request).items() if name.lower() != "content-type"}
+        rest = PreparedRequest(request, "GET", path, headers, b"")
+        return self.endpoint.http_request(adapter, rest, self.params.timeouts, self.params.extra_headers)
+
+    def new_decoder(self, *, partial_tool_calls: bool = False) -> StreamDecoder:
+        """Returns a decoder for one attempt.
+
+        Args:
+            partial_tool_calls: whether it returns chunks of calls that the model is still writing.
+        """
+        profile, request, coalesce = self.endpoint.profile, self.sent.request, self.params.coalesce
+        return StreamDecoder(
+            self.adapter,
+            dialect=profile.dialect,
+            tools=(*request.tools, *raw_tools(request.options)),
+            tool_choice=request.tool_choice,
+            limits=profile.limits,
+            stop=request.options.cut_at or (),
+            names=ToolNameMap(request.names, request.answer_tool),
+            partial_tool_calls=partial_tool_calls,
+            coalesce=profile.coalesce if coalesce is None else coalesce,
+        )
+
+    def without(self, error: APIError) -> PreparedCall | None:
+        """Returns the call without the part of it that the server rejected; None if that can't be left out."""
+        if self.rejections >= _MOST_REJECTIONS:
+            return None
+        new = restrictions_from_error(error, self.adapter, self.sent)
+        if new is None or any(
+            lesson.option == known.option for lesson in new.lessons for known in self.learned.lessons
+        ):
+            return None
+        learned = self.learned + new
+        adapter, sent = _prepared(self.endpoint, self.params, self.request, self.known + learned)
+        if new.lessons and sent.body == self.sent.body:
+            return None
+        return replace(self, adapter=adapter, sent=sent, learned=learned, rejections=self.rejections + 1)
+
+    def accepted(self) -> None:
+        """Notes that the server accepted this form of the call, for the calls after it."""
+        endpoint, learned, model = self.endpoint, self.learned, self.request.model
+        if learned.adapter is not None:  # what no option asked for is refused whatever the options are
+            endpoint.restrictions.add(model, self.owner, frozenset(), Restrictions(adapter=learned.adapter))
+        if learned.lessons or learned.only_streams:
+            options = Restrictions(learned.lessons, only_streams=learned.only_streams)
+            endpoint.restrictions.add(model, self.owner, combination_of(self.request), options)
+        if not self.params.many_conversations and has_cache_marks(self.request):
+            endpoint.prompt_cache.remember(self.request)
+
+    def complete(self, reply: Reply, response_warnings: tuple[ReplyWarning, ...] = ()) -> None:
+        """Adds provider, origin, pricing and warnings to a reply."""
+        found = [*self.warnings, *response_warnings, *reply.warnings]
+        asked, could_ask = self.request.options.parallel_tool_calls, self.sent.request.options.parallel_tool_calls
+        if asked is False and could_ask is None and len(reply.tool_calls) > 1:
+            found.append(ReplyWarning("parallel_calls_unmet", _UNMET))
+        reply.warnings = [*found, *_input_warnings(self.sent.request, reply.usage)]
+        reply.provider, reply.origin = self.endpoint.profile.name, self.sent.request.origin
+        reply.pricing = self.pricing
+
+    def complete_partial(self, error: APIError) -> None:
+        """Adds the pricing to the partial reply of an error."""
+        if error.partial is not None:
+            error.partial = replace(error.partial, pricing=replace(self.pricing, partial=True))
+
+    def preview(self) -> Preview:
+        """Returns the request without secrets, and without needing any."""
+        sent, endpoint = self.sent, self.endpoint
+        headers = endpoint.shown_headers(sent.headers, self.params.extra_headers)
+        return Preview(sent.method, endpoint.profile.url_of(sent.path), headers, sent.body, self.warnings)
+
+
+def _prepared(
+    endpoint: Endpoint, params: ChatParams, request: Request, restrictions: Restrictions
+) -> tuple[Adapter, PreparedRequest]:
+    """Returns the request in the form of its API, as it is sent with restrictions, and its adapter."""
+    profile, changes = endpoint.profile, list[ReplyWarning]()
+    if restrictions.only_streams and not request.stream:
+        request = replace(request, stream=True)
+    if profile.escape_special_tokens:
+        model = (profile.model_family or request.model) if profile.renders_templates else None
+        if tokens := special_tokens(profile.dialect, model):
+            request, changes = escape_special_tokens(request, tokens.text, tokens.history)
+    if restrictions.lessons and request.options.unsupported_options != "strict":
+        request, taught = with_restrictions(request, restrictions.lessons)
+        changes = [*changes, *taught]
+    adapter = restrictions.adapter or endpoint.model(request.model).adapter
+    sent = adapter.prepare(request, repair_history=params.repair_history, endpoint=profile)
+    return adapter, replace(sent, warnings=(*changes, *sent.warnings)) if changes else sent
+
+
+def _input_warnings(request: Request, usage: Usage | None) -> list[ReplyWarning]:
+    """Returns a warning if the provider counted less than half of the tokens that the request's texts have.
+
+    Servers with a small window cut a long input without an error: Ollama at 4,096 tokens, its default
+    (https://github.com/ollama/ollama/issues/2963).
+    """
+    counted, estimated = usage.input_tokens if usage else None, least_text_tokens(request)
+    if counted is None or estimated < _LONG_INPUT or 2 * counted >= estimated:
+        return []
+    detail = f"the messages have about {estimated:,} tokens, and the provider counted {counted:,}"
+    return [ReplyWarning("input_maybe_truncated", f"{detail}: it may have read only a part of them")]

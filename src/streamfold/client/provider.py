@@ -1,4 +1,4 @@
-"""Providers: the join of configuration, the pure path and the network."""
+"""`Provider`: a model at a configured endpoint, its fallbacks and its turn cache."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import httpx
 
 from ..adapters import find_adapter
-from ..answers import BackendInfo, BaseChatModel, ChatParams, ChatStream, ChunkSource, ModelInfo, get_model_info
+from ..answers import BackendInfo, BaseChatModel, ChatParams, ChatStream, ModelInfo, forward_source
 from ..config import Config, Profile, load_profiles
 from ..limits import RateLimiter
 from ..net import scrubs_traceback
@@ -21,13 +21,14 @@ from ..requests import Capabilities, ChatOptions, Request
 from ..turn_cache import CachingAnswer, TurnCache, TurnStore, read_turn_cache
 from ..types import GeneratedFile, Messages, Timeouts, ToolChoice, ToolLike
 from ..urls import shown_url
-from .batches import BatchClient, fetch_file
+from .api_calls import count_tokens, fetch_file
+from .batches import BatchClient
 from .costs import ModelPrices, ProfilePricing
-from .fallback import Candidate, FallbackPolicy, candidates
+from .endpoint import Endpoint
+from .fallback import Fallback
 from .hooks import Hooks, read_hooks
-from .loop_bound_client import LoopBoundClient
-from .prepared_call import Preview
-from .requester import Requester
+from .network_stream import open_answer
+from .prepared_call import PreparedCall, Preview
 
 if TYPE_CHECKING:
     from ..answers import ChatModel
@@ -66,9 +67,9 @@ class Provider(BaseChatModel):
         self._owns_turn_cache = isinstance(turn_cache, str | bool | None)
         self.hooks = read_hooks(hooks)
         self.fallbacks = tuple(fallbacks)
-        self._failover = FallbackPolicy()
-        self._connections = LoopBoundClient(profile, http_client)
-        self._requester = Requester(profile, self._connections, self.hooks)
+        self._endpoint = Endpoint(profile, http_client, self.hooks)
+        self._own = _OwnModel(self._endpoint)
+        self._fallback = Fallback(self._own, *self.fallbacks) if self.fallbacks else None
 
     @classmethod
     @scrubs_traceback
@@ -119,10 +120,9 @@ class Provider(BaseChatModel):
             patient: wait and send a request again when the server has too many; else that is an error.
         """
         limited = copy(self)
-        restrictions = self._requester.restrictions
-        limited._requester = Requester(
-            self.profile, self._connections, self.hooks, limiter, patient=patient, restrictions=restrictions
-        )
+        limited._endpoint = self._endpoint.with_limiter(limiter, patient=patient)
+        limited._own = _OwnModel(limited._endpoint)
+        limited._fallback = self._fallback and self._fallback.with_first(limited._own)
         return limited
 
     def prefer_aiohttp(self) -> Self:
@@ -131,7 +131,7 @@ class Provider(BaseChatModel):
         aiohttp needs asyncio, HTTP/1.1, and no proxy or an `http://` one; elsewhere httpx sends. The log says which of
         them does. It holds for the fallbacks too, and must be called before the first request.
         """
-        self._connections.prefers_aiohttp = True
+        self._endpoint.connections.prefers_aiohttp = True
         for model in self.fallbacks:
             if isinstance(model, Provider):
                 model.prefer_aiohttp()
@@ -140,7 +140,7 @@ class Provider(BaseChatModel):
     @property
     def limiter(self) -> RateLimiter | None:
         """What requests wait for; None if nothing is limited. Raises ConfigError if the key or the store is missing."""
-        return self._requester.limiter()
+        return self._endpoint.limiter()
 
     @property
     def name(self) -> str:
@@ -173,7 +173,8 @@ class Provider(BaseChatModel):
         Raises:
             ConfigError: the request can't be sent as it is.
         """
-        return self._requester.preview(ChatParams.read(messages, tools, tool_choice, options, stream=stream))
+        params = ChatParams.read(messages, tools, tool_choice, options, stream=stream)
+        return PreparedCall.of(self._endpoint, params).preview()
 
     @scrubs_traceback
     async def count_tokens(
@@ -195,37 +196,12 @@ class Provider(BaseChatModel):
             ConfigError: the request can't be sent as it is, or the provider's API can't count tokens.
             APIError: the request failed.
         """
-        return await self._requester.count(ChatParams.read(messages, tools, tool_choice, options)).send()
-
-    async def _count_request(self, request: Request, timeouts: Timeouts | TimeoutOptions | None = None) -> int:
-        return await self._requester.count(ChatParams(request, timeouts=timeouts)).send()
+        return await count_tokens(self._endpoint, ChatParams.read(messages, tools, tool_choice, options))
 
     def facts(self) -> ModelInfo:
         """Returns what stands behind the provider: its endpoint and those of its fallbacks, without secrets."""
-        profile = self.profile
-        problem = profile.problem()
-        adapter = profile.adapter_of(profile.model)
-        url, prices = shown_url(profile.base_url), partial(_pricing, profile)
-        refused = tuple(profile.quirks_of(profile.model).get("refused_members", ()))
-        own = BackendInfo(
-            profile.name,
-            adapter,
-            url,
-            profile.model,
-            problem,
-            profile.adapter_of,
-            prices,
-            refused,
-            profile.default_options().extra_body,
-            partial(_output_limits, profile),
-        )
-        others = [facts for model in self.fallbacks if (facts := get_model_info(model)) is not None]
-        return ModelInfo(
-            (own, *(endpoint for facts in others for endpoint in facts.endpoints)),
-            len(others) < len(self.fallbacks) or any(facts.changed for facts in others),
-            self._count_request if find_adapter(adapter).counts_tokens else None,
-            self,
-        )
+        own = self._own.facts()
+        return replace((self._fallback and self._fallback.facts()) or own, direct=self)
 
     def batches(self) -> BatchClient:
         """Returns the provider's batch API, which answers within hours and often for half the price. See `batch`.
@@ -233,7 +209,7 @@ class Provider(BaseChatModel):
         Raises:
             ConfigError: the provider's wire format has no batches, or the key is not set.
         """
-        return BatchClient(self.profile, self._requester)
+        return BatchClient(self._endpoint)
 
     async def fetch_file(self, file: GeneratedFile, *, max_bytes: int = 64 * 2**20) -> bytes:
         """Returns the bytes of a file that a tool of the provider made: one of `reply.files`.
@@ -246,7 +222,7 @@ class Provider(BaseChatModel):
             ConfigError: the provider keeps no file under an id of this one, or can't be asked for it.
             APIError: the request failed, or the file is larger.
         """
-        return await fetch_file(self.profile, self._requester, file, max_bytes)
+        return await fetch_file(self._endpoint, file, max_bytes)
 
     async def aclose(self) -> None:
         """Closes the connections, unless they belong to a client that was passed in, and the fallbacks."""
@@ -255,8 +231,7 @@ class Provider(BaseChatModel):
                 stack.push_async_callback(model.aclose)
             if self.turn_cache is not None and self._owns_turn_cache:
                 stack.push_async_callback(self.turn_cache.aclose)
-            stack.push_async_callback(self._requester.aclose)
-            await self._connections.aclose()
+            await self._endpoint.aclose()
 
     def __repr__(self) -> str:
         profile, others = self.profile, ", ".join(model.name for model in self.fallbacks)
@@ -265,16 +240,49 @@ class Provider(BaseChatModel):
         return f"<Provider {self.name} {api} {url} model={profile.model!r}{more}>"
 
     def _stream(self, arguments: ChatParams) -> ChatStream:
-        cache = self.turn_cache
-        source = self._source(arguments) if cache is None else CachingAnswer(cache, arguments, self._source)
-        return ChatStream(source, yields_call_deltas=arguments.partial_tool_calls)
+        if self.turn_cache is None:
+            return (self._fallback or self._own)._stream(arguments)
+        return ChatStream(
+            CachingAnswer(self.turn_cache, arguments, partial(forward_source, self._fallback or self._own)),
+            yields_call_deltas=arguments.partial_tool_calls,
+        )
 
-    def _source(self, arguments: ChatParams) -> ChunkSource:
-        """Returns the answer of this provider, or of the first fallback that can give one. Raises ConfigError."""
-        if not self.fallbacks:
-            return self._requester.answer(arguments)
-        own = Candidate(self.name, partial(self._requester.answer, replace(arguments, fail_fast=True)))
-        return self._failover.answer([own, *candidates(self.fallbacks, arguments)])
+
+class _OwnModel(BaseChatModel):
+    """The model at an endpoint, without fallbacks and turn cache."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    @property
+    def name(self) -> str:
+        return self._endpoint.profile.name
+
+    def facts(self) -> ModelInfo:
+        profile = self._endpoint.profile
+        adapter = profile.adapter_of(profile.model)
+        backend = BackendInfo(
+            profile.name,
+            adapter,
+            shown_url(profile.base_url),
+            profile.model,
+            profile.problem(),
+            profile.adapter_of,
+            partial(_pricing, profile),
+            tuple(profile.quirks_of(profile.model).get("refused_members", ())),
+            profile.default_options().extra_body,
+            partial(_output_limits, profile),
+        )
+        return ModelInfo((backend,), count=self._count if find_adapter(adapter).counts_tokens else None)
+
+    async def _count(self, request: Request, timeouts: Timeouts | TimeoutOptions | None = None) -> int:
+        return await count_tokens(self._endpoint, ChatParams(request, timeouts=timeouts))
+
+    def _stream(self, arguments: ChatParams) -> ChatStream:
+        return ChatStream(open_answer(self._endpoint, arguments), yields_call_deltas=arguments.partial_tool_calls)
+
+    async def aclose(self) -> None:
+        await self._endpoint.aclose()
 
 
 def _output_limits(profile: Profile, model: str) -> tuple[int | None, int | None]:

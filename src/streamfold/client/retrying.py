@@ -10,18 +10,14 @@ import anyio
 
 from ..errors import APIError, QuotaExceededError, failed_before_answer
 from ..limits import LimitReachedError, RateLimiter, Reservation
-from ..net import Exchange, HTTPRequest, StreamTimeouts, event_loop, redact_error, retry_delay
+from ..net import Exchange, HTTPRequest, Redactor, StreamTimeouts, event_loop, redact_error, retry_delay
 from ..types import Attempt, RateLimit, Reply
 from .hooks import Notifier
 from .loop_bound_client import LoopBoundClient
 
 
 class RateLimitLease:
-    """Waits for the reservation of each attempt, and closes it.
-
-    Args:
-        limiter: what the request waits for.
-    """
+    """Waits for the reservation of each attempt, and closes it."""
 
     def __init__(self, limiter: RateLimiter) -> None:
         self._limiter = limiter
@@ -55,17 +51,11 @@ class RateLimitLease:
         reservation = self._reservation
         if reservation is None:
             return
-        if self.refuses(error):
-            retry_after, rate_limit = getattr(error, "retry_after", None), getattr(error, "rate_limit", None)
-            reservation.refused(retry_after, rate_limit)
+        if is_rate_limit(error):
+            reservation.refused(error.retry_after, error.rate_limit)
         elif not self._answered and failed_before_answer(error):
             reservation.failed()
         await self.aclose()
-
-    def refuses(self, error: APIError) -> bool:
-        """Whether an error is the server's word for too many requests."""
-        status = getattr(error, "status_code", None)
-        return status == 429 and not isinstance(error, QuotaExceededError | LimitReachedError)
 
     async def aclose(self) -> None:
         """Ends the reservation that is left. From any task, repeatedly."""
@@ -75,23 +65,23 @@ class RateLimitLease:
 
 T = TypeVar("T")
 
-_PATIENCE = 300.0  # seconds for which a request is sent again after being told to wait
+_MAX_RATE_LIMIT_WAIT = 300.0  # seconds for which a request is sent again after 429s
 
 
 class RetryLoop:
-    """Sends a request, and sends it again after errors that a retry may mend.
+    """Sends a request, and sends it again after errors that a retry may fix.
 
     Args:
-        connections: gives out the HTTP client for each attempt.
+        connections: has the HTTP client for each attempt.
         max_retries: how often a request that failed is sent again.
-        limiter: each attempt needs a permit of it; None: nothing is limited.
+        limiter: each attempt needs a reservation of it; None: nothing is limited.
+        waits: whether to wait when the server has too many requests, where they are limited; else that is an error.
 
     Attributes:
-        exchange: the attempt that is under way, or the last one.
+        exchange: the attempt in flight, or the last one.
         failed: the attempts that failed.
         closed: whether `aclose` was called.
-        waits: whether to wait when the server has too many requests, where they are limited; else that is an error.
-        headers_after: seconds until the head of the last response came; None before.
+        headers_after: seconds until the head of the last response arrived; None before.
     """
 
     def __init__(
@@ -102,19 +92,20 @@ class RetryLoop:
         *,
         max_retries: int,
         limiter: RateLimiter | None = None,
+        waits: bool = True,
     ) -> None:
         self._request = request
         self._notifier = notifier
         self._connections = connections
         self._max_retries = max_retries
-        self._permit = None if limiter is None else RateLimitLease(limiter)
-        self.waits = True
+        self._lease = None if limiter is None else RateLimitLease(limiter)
+        self._waits = waits
         self._loop: asyncio.AbstractEventLoop | None = None
         self._now = anyio.current_time
         self._began = 0.0
-        self._clocks: StreamTimeouts | None = None
-        self._retries = self._refusals = 0
-        self._renewed = False  # whether the credentials have been looked up anew
+        self._timeouts: StreamTimeouts | None = None
+        self._retries = self._rate_limit_retries = 0
+        self._has_new_credentials = False
         self.exchange: Exchange | None = None
         self.failed: list[Attempt] = []
         self.closed = False
@@ -125,9 +116,7 @@ class RetryLoop:
         attempt: Callable[[], Callable[[Exchange], Awaitable[T]]],
         without: Callable[[APIError], HTTPRequest | None] = lambda error: None,
     ) -> T:
-        """Returns what the first attempt that succeeds brings.
-
-        Nothing has been shown before, so nothing can be shown twice.
+        """Returns the result of the first attempt that succeeds.
 
         Args:
             attempt: called for each attempt; returns the function that reads its response.
@@ -140,29 +129,29 @@ class RetryLoop:
         loop = self._loop = event_loop()
         self._now = anyio.current_time if loop is None else loop.time
         self._began = self._now()
-        clocks = self._clocks = StreamTimeouts(self._request.timeouts, self._began)
+        timeouts = self._timeouts = StreamTimeouts(self._request.timeouts, self._began)
         pause = 0.0
         while True:
-            exchange = self.exchange = Exchange(self._connections.client(loop), self._request, clocks, loop)
+            exchange = self.exchange = Exchange(self._connections.client(loop), self._request, timeouts, loop)
             read = attempt()
             if pause:
                 await exchange.pause(pause)
             try:
-                if self._permit is not None:
-                    await exchange.wait_for(self._permit.begin)
+                if self._lease is not None:
+                    await exchange.wait_for(self._lease.begin)
                 if not self.closed:
                     self._notifier.notify("on_request")
                 with self._notifier.sending():
                     await exchange.open()
                 self.headers_after = self.elapsed()
-                if self._permit is not None:
-                    self._permit.answered(exchange.rate_limit)
+                if self._lease is not None:
+                    self._lease.answered(exchange.rate_limit)
                 return await read(exchange)
             except APIError as error:
-                await self.exchange.aclose()
-                if self._permit is not None:
-                    await self._permit.failed(error)
-                if self.closed or (wanted := self._next_pause(error, clocks, without)) is None:
+                await exchange.aclose()
+                if self._lease is not None:
+                    await self._lease.failed(error)
+                if self.closed or (wanted := self._next_pause(error, exchange, timeouts, without)) is None:
                     raise
                 pause = wanted
 
@@ -173,20 +162,21 @@ class RetryLoop:
             request: asks for the rest.
             error: how it broke off.
             after: the number of the last event.
-            reconnects: how often the rest has been asked for, without an event since.
+            reconnects: how often the rest was requested, without an event since.
 
         Returns:
-            None if the rest can't be had; nothing more can be done then.
+            None if the rest isn't available.
         """
-        while reconnects < self._max_retries and self._clocks is not None:
+        while reconnects < self._max_retries and self._timeouts is not None:
             pause = retry_delay(error, reconnects - 1) if reconnects else 0.0
-            if pause is None or self._now() + pause >= self._clocks.ends:
+            if pause is None or self._now() + pause >= self._timeouts.ends:
                 return None
             reconnects += 1
-            self._failed(error, pause, after)
+            self._note_failure(error, pause, after)
             if self.exchange is not None:
                 await self.exchange.aclose()
-            exchange = self.exchange = Exchange(self._connections.client(self._loop), request, self._clocks, self._loop)
+            client = self._connections.client(self._loop)
+            exchange = self.exchange = Exchange(client, request, self._timeouts, self._loop)
             if self.closed:
                 await exchange.aclose()
             try:
@@ -201,66 +191,78 @@ class RetryLoop:
 
     def charge(self, reply: Reply) -> None:
         """Notes what the answer has used, for the limits."""
-        if self._permit is not None:
-            self._permit.charge(reply)
+        if self._lease is not None:
+            self._lease.charge(reply)
 
     def settle_left(self, used: Callable[[], Reply]) -> None:
-        """Notes what an answer has used that nobody reads to its end.
+        """Notes what an abandoned answer has used.
 
         Args:
-            used: returns the best count there is.
+            used: returns the best estimate.
         """
-        if self._permit is not None and self._permit.is_answered:
-            self._permit.charge(used(), partial=True)
+        if self._lease is not None and self._lease.is_answered:
+            self._lease.charge(used(), partial=True)
 
     async def aclose(self) -> None:
         """Closes the connection and wakes the task that waits for it."""
         self.closed = True
         if self.exchange is not None:
             await self.exchange.aclose()
-        if self._permit is not None:
-            await self._permit.aclose()
+        if self._lease is not None:
+            await self._lease.aclose()
 
     def elapsed(self) -> float:
         """Returns the seconds since the request was first sent."""
         return self._now() - self._began
 
-    def signed(self, error: APIError) -> APIError:
-        """Returns the error with provider, attempts and request id, and without secrets."""
+    def complete_error(self, error: APIError) -> None:
+        """Adds provider, attempts, URL and request id to the error that the caller gets, and removes secrets."""
         error.provider = self._notifier.info.provider
         error.attempts = tuple(self.failed)
         error.url = self._request.shown_url
         if self.exchange is not None:
             error.request_id = error.request_id or self.exchange.request_id
             error.warnings = error.warnings or self.exchange.warnings
-        redact_error(error, self.exchange.redactor if self.exchange else self._request.redactor)
-        return error
+        redact_error(error, self._redactor())
+
+    def _redactor(self) -> Redactor:
+        return self._request.redactor if self.exchange is None else self.exchange.redactor
 
     def _next_pause(
-        self, error: APIError, clocks: StreamTimeouts, without: Callable[[APIError], HTTPRequest | None]
+        self,
+        error: APIError,
+        exchange: Exchange,
+        timeouts: StreamTimeouts,
+        without: Callable[[APIError], HTTPRequest | None],
     ) -> float | None:
         """Returns the seconds to wait before the next attempt, or None if there is none."""
-        self.signed(error)  # what is learned from it is shown
-        if (milder := without(error)) is not None:
-            self._request, pause = milder, 0.0
-        elif not self._renewed and self.exchange is not None and self.exchange.discard_credentials(error):
-            self._renewed, pause = True, 0.0
-        elif self._permit is not None and self._permit.refuses(error):
-            rest = retry_delay(error, self._refusals)
-            if not self.waits or rest is None or self.elapsed() >= _PATIENCE:
+        redact_error(error, exchange.redactor)  # the reason of a restriction is shown in warnings
+        if (changed := without(error)) is not None:
+            self._request, pause = changed, 0.0
+        elif not self._has_new_credentials and exchange.discard_credentials(error):
+            self._has_new_credentials, pause = True, 0.0
+        elif self._lease is not None and is_rate_limit(error):
+            delay = retry_delay(error, self._rate_limit_retries)
+            if not self._waits or delay is None or self.elapsed() >= _MAX_RATE_LIMIT_WAIT:
                 return None
-            said = getattr(error, "retry_after", None) is not None  # then all rest, and the limiter knows for how long
-            self._refusals, pause = self._refusals + 1, 0.0 if said else rest
+            self._rate_limit_retries += 1
+            pause = delay if error.retry_after is None else 0.0  # else the limiter makes all requests wait
         else:
             wanted = retry_delay(error, self._retries) if self._retries < self._max_retries else None
-            if wanted is None or self._now() + wanted >= clocks.ends:
+            if wanted is None or self._now() + wanted >= timeouts.ends:
                 return None
             self._retries, pause = self._retries + 1, wanted
-        self._failed(error, pause)
+        self._note_failure(error, pause)
         return pause
 
-    def _failed(self, error: APIError, pause: float, resumed_after: int | None = None) -> None:
-        name, problem = self._notifier.info.provider, self.signed(error).message
-        failed = Attempt(name, problem, type(error).__name__, pause, resumed_after)
+    def _note_failure(self, error: APIError, pause: float, resumed_after: int | None = None) -> None:
+        redact_error(error, self._redactor())
+        failed = Attempt(self._notifier.info.provider, error.message, type(error).__name__, pause, resumed_after)
         self._notifier.notify("on_retry", failed)
         self.failed.append(failed)
+
+
+def is_rate_limit(error: APIError) -> bool:
+    """Returns whether the server has too many requests. False for limits of our own."""
+    status = getattr(error, "status_code", None)
+    return status == 429 and not isinstance(error, QuotaExceededError | LimitReachedError)

@@ -102,6 +102,8 @@ class APIError(StreamfoldError):
         partial: what had arrived, without tool calls; None before the first chunk.
         partial_tool_calls: the tool calls that the model was writing, for showing.
         attempts: earlier failed attempts, and skipped providers.
+        retry_after: seconds to wait before the next try, if the server says so.
+        rate_limit: the provider's rate limits, from the response headers.
         warnings: changes of the request and oddities of the answer.
         url: the address of the request, without secrets, if one was sent.
         hint: what to check; shown with the address at the end of the text.
@@ -110,6 +112,8 @@ class APIError(StreamfoldError):
     attempts: Sequence[Attempt] = ()
     _local = frozenset({"continuation"})  # it holds the provider
     continuation: Callable[[APIError], Any] | None = None  # made by the client; see `resume`
+    retry_after: float | None = None
+    rate_limit: RateLimit | None = None
     warnings: Sequence[ReplyWarning] = ()
     partial_tool_calls: tuple[PartialToolCall, ...] = ()
     url: str | None = None
@@ -172,8 +176,6 @@ class APIStatusError(APIError):
 
     Attributes:
         code: the server's code for the error, else its type.
-        retry_after: seconds to wait before the next try, if the server says so.
-        rate_limit: the provider's rate limits, from the response headers.
     """
 
     def __init__(

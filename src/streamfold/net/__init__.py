@@ -22,7 +22,7 @@ from .redaction import (
     secrets_in_json,
     secrets_in_url,
 )
-from .timeouts import Interrupted, StreamTimeouts, event_loop, run_within
+from .timeouts import Interrupted, StreamTimeouts, event_loop, run_within, whole_answer_timeouts
 from .transport import Exchange, HTTPRequest
 
 __all__ = ["Backoff", "Redactor", "is_loopback", "make_client", "retry_delay", "secrets_in_headers"]

@@ -53,7 +53,7 @@ def retry_delay(error: APIError, attempt: int) -> float | None:
     """
     if not error.retryable:
         return None
-    asked: float | None = getattr(error, "retry_after", None)
+    asked = error.retry_after
     if asked is not None:
         return asked if asked <= _LONGEST_ASKED else None
     return _BACKOFF.delay(attempt)

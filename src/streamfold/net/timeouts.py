@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from math import inf
 from typing import Any, Protocol, TypeVar
 
@@ -26,6 +27,14 @@ _WHAT: dict[TimeoutPhase, str] = {
     "stall": "the server sent bytes, but nothing of the answer",
     "total": "the answer was not finished",
 }
+
+_WHOLE_ANSWER = 600.0  # seconds, as the clients of OpenAI and Anthropic have it
+
+
+def whole_answer_timeouts(timeouts: Timeouts) -> Timeouts:
+    """Returns configured timeouts for an answer in one piece: nothing arrives before a stream would be at its end."""
+    first = timeouts.first_event
+    return timeouts if first is None else replace(timeouts, first_event=max(first, _WHOLE_ANSWER))
 
 
 class StreamTimeouts:

@@ -267,7 +267,7 @@ class RowRequests:
             except (BudgetExceededError, ConfigError) as error:
                 raise _paused(error) from error
             except (LimitReachedError, LimitStoreError) as error:
-                await self._wait(min(getattr(error, "retry_after", _BACKOFF.first), _BACKOFF.longest))
+                await self._wait(min(error.retry_after or _BACKOFF.first, _BACKOFF.longest))
         return None
 
     async def _wait(self, seconds: float) -> bool:

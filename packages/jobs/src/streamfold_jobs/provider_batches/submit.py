@@ -270,7 +270,7 @@ class BatchSubmitter:
                     return await self._found(batch, found)
                 if pause is None or not error.retryable:
                     raise
-                await anyio.sleep(max(pause, getattr(error, "retry_after", None) or 0.0))
+                await anyio.sleep(max(pause, error.retry_after or 0.0))
         raise AssertionError("unreachable")
 
     async def _found(self, batch: ProviderBatch, status: BatchStatus) -> ProviderBatch:

@@ -15,7 +15,7 @@ import httpx
 
 from streamfold.adapters import Adapter, PreparedRequest
 from streamfold.adapters.batches import EndpointRequest
-from streamfold.client import LoopBoundClient, Requester, json_reader
+from streamfold.client import Endpoint, call_api, json_reader
 from streamfold.config import Profile
 from streamfold.engine import StreamDecoder, ToolNameMap
 from streamfold.errors import (
@@ -153,14 +153,13 @@ class ExaminedEndpoint:
         timeouts = replace(self._timeouts, total=min(left, self._timeouts.total or left))
         if whole:  # the first byte comes when a stream would be at its end
             timeouts = replace(timeouts, first_event=timeouts.total)
-        connections = LoopBoundClient(self.profile, httpx.AsyncClient(transport=network, timeout=None))
-        requester = Requester(self.profile, connections, ())
+        endpoint = Endpoint(self.profile, httpx.AsyncClient(transport=network, timeout=None))
         try:
-            await requester.call(call, reader.read, timeouts, self.profile.limits, 0).send()
+            await call_api(endpoint, call, reader.read, timeouts=timeouts, max_retries=0)
         except APIError as error:
             return error
         finally:
-            await connections.aclose()
+            await endpoint.aclose()
         return None
 
     def _decoder(self, adapter: Adapter, request: Request) -> StreamDecoder:
@@ -224,12 +223,12 @@ async def fetched(profile: Profile, path: str, timeouts: Timeouts, http_client: 
     asked = Request.read(profile.model or "any", "any", None, "auto", {})
     call = EndpointRequest.get(path, profile.make_adapter().headers(asked))
     limits = replace(profile.limits, event_bytes=_MOST_BYTES)
-    connections = LoopBoundClient(profile, http_client)
+    endpoint = Endpoint(profile, http_client)
     read = json_reader("JSON", lambda value: value, limits)
     try:
-        return await Requester(profile, connections, ()).call(call, read, timeouts, limits, None).send()
+        return await call_api(endpoint, call, read, timeouts=timeouts, limits=limits)
     finally:
-        await connections.aclose()
+        await endpoint.aclose()
 
 
 class _Network(httpx.AsyncBaseTransport):
