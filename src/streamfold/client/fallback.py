@@ -258,7 +258,7 @@ class Fallback(BaseChatModel):
         count = first.count if first else None
         return ModelInfo(endpoints, len(known) < len(self.models) or any(facts.changed for facts in known), count)
 
-    def with_first(self, model: ChatModel) -> Self:
+    def _with_first(self, model: ChatModel) -> Self:
         """Returns the same models with another first one. They share what is known about failures."""
         other = copy(self)
         other.models = (model, *self.models[1:])

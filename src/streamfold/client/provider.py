@@ -122,7 +122,7 @@ class Provider(BaseChatModel):
         limited = copy(self)
         limited._endpoint = self._endpoint.with_limiter(limiter, patient=patient)
         limited._own = _OwnModel(limited._endpoint)
-        limited._fallback = self._fallback and self._fallback.with_first(limited._own)
+        limited._fallback = self._fallback and self._fallback._with_first(limited._own)
         return limited
 
     def prefer_aiohttp(self) -> Self:
