@@ -28,7 +28,7 @@ from streamfold import (
     tool_result,
     user,
 )
-from streamfold.adapters import Adapter, find_adapter
+from streamfold.adapters import Adapter, EncodingReport, find_adapter
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.requests.request import Request
 from tables import each_row
@@ -43,7 +43,9 @@ def write(
     """The body of a request, for the hosted Kimi unless another adapter is given, and the codes of what was changed."""
     adapter = adapter or KimiAdapter()
     request, changes = adapter.rewrite(Request.read(model, messages, tools, "auto", rest))
-    return adapter.encode(request), [change.code for change in changes]
+    report = EncodingReport()
+    body = adapter.encode(request, report)
+    return body, [change.code for change in (*changes, *report.warnings())]
 
 
 def turns(*messages: Any, adapter: Adapter | None = None) -> list[dict[str, Any]]:

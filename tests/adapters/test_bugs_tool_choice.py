@@ -22,7 +22,7 @@ from streamfold import (
     tool_result,
     user,
 )
-from streamfold.adapters import Adapter, find_adapter
+from streamfold.adapters import Adapter, EncodingReport, find_adapter
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.requests.request import Request
 from tables import each_row
@@ -43,7 +43,7 @@ def write(
     """The body of a request."""
     adapter = find_adapter(adapter)() if isinstance(adapter, str) else adapter
     request, _ = adapter.rewrite(Request.read("kimi-k2.6", messages, tools, choice, options))
-    return adapter.encode(request)
+    return adapter.encode(request, EncodingReport())
 
 
 def read(*events: bytes, choice: Any = "auto", tools: Any = (), **decoder: Any) -> Reply:

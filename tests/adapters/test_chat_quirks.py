@@ -13,6 +13,7 @@ import pytest
 
 from streamfold import AllowedTools, Message, NamedTool, Provider, Tool, ToolCall, assistant, tool_result
 from streamfold import user as user_says
+from streamfold.adapters import EncodingReport
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.recording import ReplayTransport
 from streamfold.requests.request import Request
@@ -28,7 +29,9 @@ def sent(
     """The body, without what is always the same, and the warnings."""
     adapter = ChatAdapter(quirks)
     request, warnings = adapter.rewrite(Request.read("m", messages, tools, choice, options))
-    body = adapter.encode(request)
+    report = EncodingReport()
+    body = adapter.encode(request, report)
+    warnings += report.warnings()
     for name in ("model", "stream", "stream_options"):
         body.pop(name, None)
     if isinstance(messages, str):

@@ -20,6 +20,7 @@ from streamfold import (
     tool_result,
     user,
 )
+from streamfold.adapters import EncodingReport
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.requests.request import Request
 from tables import each_row
@@ -38,7 +39,7 @@ WEATHER_API = {
 def encode(
     messages: Any, tools: Any = None, tool_choice: Any = "auto", quirks: ChatQuirks | None = None, **options: Any
 ):
-    return ChatAdapter(quirks).encode(Request.read("m", messages, tools, tool_choice, options))
+    return ChatAdapter(quirks).encode(Request.read("m", messages, tools, tool_choice, options), EncodingReport())
 
 
 def test_a_conversation() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mirror import check_response_events, emit, emitter, openai_response, payloads
 from scale import examples
 from streamfold import ConfigError, NamedTool
+from streamfold.adapters import EncodingReport
 from streamfold.adapters.chat import ChatAdapter
 from streamfold.deltas import Finish, TextDelta, ToolCallDelta
 from streamfold.serving.responses import (
@@ -45,7 +46,7 @@ def parsed(*tools: Any, **members: Any) -> FunctionRequest:
 def conversation(*items: Any, tools: Any = ()) -> list[dict[str, Any]]:
     """The messages that another provider gets, after the question."""
     asked = parsed(*tools, input=[{"role": "user", "content": "Hi"}, *items])
-    messages: list[dict[str, Any]] = ChatAdapter().encode(asked.request)["messages"]
+    messages: list[dict[str, Any]] = ChatAdapter().encode(asked.request, EncodingReport())["messages"]
     return messages[1:]
 
 

@@ -14,7 +14,7 @@ import pytest
 from httpx_sse import ServerSentEvent
 
 from streamfold import ConfigError, StreamDecoder
-from streamfold.adapters import Adapter, PreparedRequest
+from streamfold.adapters import Adapter, EncodingReport, PreparedRequest
 from streamfold.deltas import Delta, TextDelta
 from streamfold.requests import Request
 from tables import each_row
@@ -79,7 +79,7 @@ class Spare(Adapter):
     name = "spare"
     path = "/spare"
 
-    def encode(self, request: Request) -> dict[str, Any]:
+    def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         return {"words": [message.content for message in request.messages]}
 
     def decode(self, event: ServerSentEvent) -> Iterator[Delta]:
@@ -94,10 +94,10 @@ class Full(Spare):
         "response_format", "tools", "tool_choice",
     )  # fmt: skip
 
-    def encode(self, request: Request) -> dict[str, Any]:
+    def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         options = replace(request.options, extra_body={})
         sent = {"tools": [tool.name for tool in request.tools], "choice": repr(request.tool_choice)}
-        return super().encode(request) | sent | {member.name: repr(member) for member in fields(options)}
+        return super().encode(request, report) | sent | {member.name: repr(member) for member in fields(options)}
 
 
 def look() -> str:
@@ -139,7 +139,7 @@ def test_a_choice_that_is_not_sent() -> None:
     class Choiceless(Spare):
         sends = ("tools",)
 
-        def encode(self, request: Request) -> dict[str, Any]:
+        def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
             return {"tools": [tool.name for tool in request.tools]}
 
     made = prepared(Choiceless(), [look], "required", parallel_tool_calls=False)

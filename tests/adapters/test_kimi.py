@@ -11,6 +11,7 @@ import pytest
 import corpus
 from folding import DONE, chunk, entry, fold
 from streamfold import ConfigError, NamedTool, Tool, ToolCall, assistant, tool_result, user
+from streamfold.adapters import EncodingReport
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.config.file import read_profile
 from streamfold.engine import ToolNameMap
@@ -36,7 +37,9 @@ def encode(
     """The body of a request without what is the same in each, and the codes of the warnings."""
     adapter = adapter_for(model, quirks)
     request, warnings = adapter.rewrite(Request.read(model, messages, tools, tool_choice, options))
-    body = adapter.encode(request)
+    report = EncodingReport()
+    body = adapter.encode(request, report)
+    warnings += report.warnings()
     assert (body.pop("model"), body.pop("stream"), body.pop("stream_options")) == (model, True, {"include_usage": True})
     if messages == "Hello":
         assert body.pop("messages") == [{"role": "user", "content": "Hello"}]
@@ -163,11 +166,12 @@ def test_h6_names_that_would_be_refused(name: str, sent: str) -> None:
         Request.read("kimi-k2", [user("x"), assistant(tool_calls=[ToolCall("i", name, {}, "")]), tool_result(
             ToolCall("i", name, {}, ""), "y")], [Tool(name), CLOCK], NamedTool(name), {})
     )  # fmt: skip
-    body = adapter_for("kimi-k2").encode(request)
+    report = EncodingReport()
+    body = adapter_for("kimi-k2").encode(request, report)
     assert (names(body), body["tool_choice"]["function"]["name"]) == ([sent, "get_time"], sent)
     assert body["messages"][1]["tool_calls"][0]["function"]["name"] == sent
     assert body["messages"][1]["tool_calls"][0]["id"] == f"functions.{sent}:0"
-    assert [warning.code for warning in warnings] == ["tool_renamed", "ids_renumbered"]
+    assert [warning.code for warning in (*warnings, *report.warnings())] == ["tool_renamed", "ids_renumbered"]
     stream = chunk({"tool_calls": [entry(0, "i", sent, "{}"), entry(1, "j", "get_time", "{}")]}) + chunk({}, "stop")
     reply = fold(stream + DONE, tools=request.tools, tool_choice=request.tool_choice, names=ToolNameMap(request.names))
     assert ([call.name for call in reply.tool_calls], reply.warnings) == ([name, "get_time"], [])
@@ -240,7 +244,7 @@ def test_assistant_turns() -> None:
 def test_histories_of_the_corpus(history: dict[str, Any]) -> None:
     """Ids are renumbered in the model's own style, on a copy."""
     before = json.dumps(history["messages"])
-    body, _ = encode(history["messages"], model="kimi-k2", quirks=ENGINE)
+    body, _ = encode(history["messages"], quirks=ENGINE)
     assert body["messages"] == history["expect_messages"]
     assert json.dumps(history["messages"]) == before
 

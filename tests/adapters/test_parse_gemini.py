@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from conversation_strategies import conversation
 from scale import examples, pick
 from streamfold import AllowedTools, ConfigError, NamedTool
+from streamfold.adapters import EncodingReport
 from streamfold.adapters.gemini import GeminiAdapter, GeminiQuirks
 from streamfold.requests import Request, ResponseFormat
 from streamfold.requests.schema import from_openapi, openapi_subset
@@ -89,7 +90,7 @@ def test_signatures_go_back_as_they_came() -> None:
     assert "_" in sent
     turn = said({"text": "Hm", "thought": True}, {"text": ""}, SIGNED | {"thoughtSignature": sent}, {"text": "b"})
     request = read(*HI["contents"], turn, said(result(id="a"), role="user"))
-    body = GeminiAdapter().encode(request)
+    body = GeminiAdapter().encode(request, EncodingReport())
     assert body["contents"][1]["parts"] == [SIGNED | {"thoughtSignature": "+//+"}, {"text": "b"}]
     assert body["contents"][2]["parts"] == [result(id="a")]
 
@@ -142,7 +143,9 @@ def test_results(response: Any, content: str, error: bool) -> None:
     """`output` and `error` are Google's words for a result; any other object is the result itself."""
     message = read(*HI["contents"], said(SIGNED), said(result(response=response), role="user")).messages[-1]
     assert (message.content, message.error) == (content, error)
-    back = GeminiAdapter().encode(read(*HI["contents"], said(SIGNED), said(result(response=response), role="user")))
+    back = GeminiAdapter().encode(
+        read(*HI["contents"], said(SIGNED), said(result(response=response), role="user")), EncodingReport()
+    )
     sent = back["contents"][-1]["parts"][0]["functionResponse"]["response"]
     output = response.get("output")
     assert sent == ({"error": content} if error else output if isinstance(output, dict) else response)

@@ -24,6 +24,7 @@ from streamfold import (
     tool_result,
     user,
 )
+from streamfold.adapters import EncodingReport
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
 from streamfold.requests import Options, Request, ResponseFormat
@@ -148,7 +149,7 @@ def requests(draw: st.DrawFn, api: str) -> Request:
 def test_what_was_encoded_is_parsed(api: str, data: st.DataObject) -> None:
     """Messages, images, files, results, tools, choice and options, equal to what they were."""
     request = data.draw(requests(api))
-    body = json.loads(json.dumps(ADAPTER[api].encode(request)))
+    body = json.loads(json.dumps(ADAPTER[api].encode(request, EncodingReport())))
     assert PARSE[api](body) == request
     assert wants_stream(body)
 
@@ -158,8 +159,8 @@ def test_what_was_encoded_is_parsed(api: str, data: st.DataObject) -> None:
 @given(st.data())
 def test_what_was_parsed_is_encoded(api: str, data: st.DataObject) -> None:
     """The other way round: a body that was read is written as it was."""
-    body = json.loads(json.dumps(ADAPTER[api].encode(data.draw(requests(api)))))
-    assert json.loads(json.dumps(ADAPTER[api].encode(PARSE[api](body)))) == body
+    body = json.loads(json.dumps(ADAPTER[api].encode(data.draw(requests(api)), EncodingReport())))
+    assert json.loads(json.dumps(ADAPTER[api].encode(PARSE[api](body), EncodingReport()))) == body
 
 
 # --- Chat Completions -------------------------------------------------------------------------------------------------
@@ -238,7 +239,7 @@ def test_what_has_no_place_in_ours_is_kept() -> None:
         Message("assistant", "x", extras={"audio": {"id": "audio_1"}}),
         Message("assistant", extras={"function_call": {"name": "f", "arguments": "{}"}}),
     )
-    assert ChatAdapter().encode(request)["messages"] == [cached, spoken, legacy]
+    assert ChatAdapter().encode(request, EncodingReport())["messages"] == [cached, spoken, legacy]
 
 
 @each_row(
@@ -374,8 +375,8 @@ def test_a_turn_that_no_message_holds_keeps_its_items() -> None:
     request = parse_responses({"model": "m", "input": [{"role": "user", "content": "Hi"}, *items, result]})
     turn = request.messages[1]
     assert turn == replace(assistant("After.", tool_calls=[CALL], reasoning="Hm."), extras={"output": items})
-    assert ADAPTER["responses"].encode(request)["input"][1:] == [*items, result]
-    written = ADAPTER["chat"].encode(request)["messages"][1]
+    assert ADAPTER["responses"].encode(request, EncodingReport())["input"][1:] == [*items, result]
+    written = ADAPTER["chat"].encode(request, EncodingReport())["messages"][1]
     assert (written["content"], written["reasoning_content"], len(written["tool_calls"])) == ("After.", "Hm.", 1)
 
 
@@ -384,7 +385,7 @@ def test_items_of_other_kinds_stay_what_they_are() -> None:
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
     request = parse_responses({"model": "m", "input": [{"role": "user", "content": "Hi"}, search]})
     assert request.messages == (user("Hi"), Message("assistant", extras={"output": [search]}))
-    assert ADAPTER["responses"].encode(request)["input"][1] == search
+    assert ADAPTER["responses"].encode(request, EncodingReport())["input"][1] == search
     with pytest.raises(ConfigError, match=r"messages\[1\] has only items of the Responses API \(web_search_call\)"):
         ChatAdapter().prepare(request)
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from folding import event, fold
 from sdks import TypeOf, openai
 from streamfold import ConfigError, Message, NamedTool, Provider, Tool, ToolCall, assistant, system, tool_result, user
+from streamfold.adapters import EncodingReport
 from streamfold.adapters.responses import ResponsesAdapter, ResponsesQuirks
 from streamfold.requests.request import Request
 from streamfold.types.tools import AllowedTools
@@ -48,7 +49,7 @@ def write(
     **options: Any,
 ) -> dict[str, Any]:
     """The body of a request. `documented`: OpenAI's own types know all of it and miss nothing."""
-    body = ResponsesAdapter(quirks).encode(Request.read("m", messages, tools, tool_choice, options))
+    body = ResponsesAdapter(quirks).encode(Request.read("m", messages, tools, tool_choice, options), EncodingReport())
     assert json.loads(json.dumps(body)) == body
     if documented:
         assert plain(BODY.validate_python(body)) == body

@@ -10,7 +10,7 @@ from typing import Any
 
 import scale
 from streamfold import ConfigError, Tool
-from streamfold.adapters import find_adapter
+from streamfold.adapters import EncodingReport, find_adapter
 from streamfold.config.catalogue import provider_files
 from streamfold.config.file import read_profile
 from streamfold.requests import NO_OPTIONS, Request, with_endpoint_defaults
@@ -50,7 +50,8 @@ def test_the_declaration_is_what_encode_writes(name: str) -> None:
     adapter = find_adapter(name)()
     family = adapter.prepare(both("tools", "any")[0]).request.family
     bodies = {
-        option: [adapter.encode(replace(each, family=family)) for each in both(option, "any")] for option in OPTIONS
+        option: [adapter.encode(replace(each, family=family), EncodingReport()) for each in both(option, "any")]
+        for option in OPTIONS
     }
     assert {option for option, (without, having) in bodies.items() if without != having} == set(adapter.sends)
 

@@ -22,6 +22,7 @@ from streamfold import (
     system,
     user,
 )
+from streamfold.adapters import EncodingReport
 from streamfold.adapters.anthropic import AnthropicAdapter
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.gemini import GeminiAdapter
@@ -57,7 +58,9 @@ def prepared(adapter: Any, *, messages: Any = "x", tools: Any = None, choice: An
     """The body, the prepared request, and the codes of the warnings."""
     asked = Request.read("kimi-k2", messages, tools, choice, {"response_format": wanted})
     request, warnings = adapter.rewrite(asked)
-    return adapter.encode(request), request, [warning.code for warning in warnings]
+    report = EncodingReport()
+    body = adapter.encode(request, report)
+    return body, request, [warning.code for warning in (*warnings, *report.warnings())]
 
 
 # --- asking -----------------------------------------------------------------------------------------------------------
@@ -105,7 +108,7 @@ class Prices(BaseModel):
 def test_what_strict_mode_can_not_say() -> None:
     """The schema is sent without it, and the reply says why. A schema that the caller wrote is not touched."""
     request, warnings = ResponsesAdapter().rewrite(Request.read("m", "x", None, "auto", {"response_format": Prices}))
-    written = ResponsesAdapter().encode(request)["text"]["format"]
+    written = ResponsesAdapter().encode(request, EncodingReport())["text"]["format"]
     assert (written["schema"], written["strict"]) == (Prices.model_json_schema(), False)
     (warning,) = warnings
     assert warning.detail.startswith(
@@ -431,7 +434,7 @@ DESCRIBED = {"type": "object", "description": "One river."}
 def test_name_and_description_of_a_form(adapter: Any, place: list[Any], expected: Any, details: list[str]) -> None:
     """They are sent where the API has them; elsewhere a warning says what became of them."""
     request, warnings = adapter.rewrite(Request.read("m", "x", None, "auto", {"response_format": FORM}))
-    found = adapter.encode(request)
+    found = adapter.encode(request, EncodingReport())
     for step in place:
         found = found[step]
     said = [one.detail for one in warnings if one.code == "response_format_changed"]
@@ -442,4 +445,6 @@ def test_a_description_in_an_instruction() -> None:
     """A server without schemas reads it before the schema."""
     adapter = ChatAdapter(ChatQuirks(response_format="json_object"))
     request, _ = adapter.rewrite(Request.read("m", "x", None, "auto", {"response_format": FORM}))
-    assert adapter.encode(request)["messages"][0]["content"].startswith("One river.\n\nAnswer with one JSON object")
+    assert adapter.encode(request, EncodingReport())["messages"][0]["content"].startswith(
+        "One river.\n\nAnswer with one JSON object"
+    )

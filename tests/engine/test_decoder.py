@@ -39,7 +39,7 @@ from streamfold import (
     StreamfoldError,
     UpstreamError,
 )
-from streamfold.adapters import Adapter
+from streamfold.adapters import Adapter, EncodingReport
 from streamfold.deltas import Delta, Finish, TextDelta
 from tables import each_row
 
@@ -534,7 +534,7 @@ class Lines(Adapter):
     name = "lines"
     path = "/lines"
 
-    def encode(self, request: Any) -> dict[str, Any]:
+    def encode(self, request: Any, report: EncodingReport) -> dict[str, Any]:
         return {}
 
     def decode(self, event: ServerSentEvent) -> Iterator[Delta]:

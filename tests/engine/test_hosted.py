@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamfold import HostedPart, Message, PartialToolCall, Reply, StreamDecoder, ToolCall, Usage
-from streamfold.adapters import find_adapter
+from streamfold.adapters import EncodingReport, find_adapter
 from streamfold.requests import Request
 from streamfold.types import CallKind
 from tables import each_row
@@ -173,7 +173,7 @@ def test_a_custom_call_of_chat_completions(place: int, cut: int) -> None:
     assert (reply.tool_calls[place], len(reply.tool_calls)) == (CUSTOM, 3)
     assert (reply.warnings, reply.extras, reply.finish_reason) == ([], {}, "tool_calls")
     request = Request("m", (Message("user", "Hi"), reply.message))
-    sent = find_adapter("chat")().encode(request)["messages"][1]["tool_calls"]
+    sent = find_adapter("chat")().encode(request, EncodingReport())["messages"][1]["tool_calls"]
     assert sent[place] == {"id": "x", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
 
 

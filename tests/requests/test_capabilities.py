@@ -29,7 +29,7 @@ from streamfold import (
     tool_result,
     user,
 )
-from streamfold.adapters import Adapter
+from streamfold.adapters import Adapter, EncodingReport
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.config import catalogue as catalogue_module
 from streamfold.config import file as file_module
@@ -485,7 +485,7 @@ def test_json_mode_is_no_schema() -> None:
 def test_encrypted_reasoning_of_models_that_reason(model: str, known: Any, asked: bool) -> None:
     """What is known counts; where nothing is, the name of the model."""
     wanted = replace(request(), model=model, capabilities=Capabilities(reasoning=known))
-    assert ("include" in ResponsesAdapter().encode(wanted)) is asked
+    assert ("include" in ResponsesAdapter().encode(wanted, EncodingReport())) is asked
 
 
 def test_adapter_that_makes_up_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -497,7 +497,7 @@ def test_adapter_that_makes_up_for_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         def emulated_capabilities(self, request: Request) -> tuple[str, ...]:
             return ()
 
-        def encode(self, request: Request) -> dict[str, Any]:
+        def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
             return {}
 
         def decode(self, event: Any) -> list[Any]:

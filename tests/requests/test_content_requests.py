@@ -13,6 +13,7 @@ import scale
 from folding import DONE, chunk, entry, event, fin, fold
 from sdks import TypeOf, openai
 from streamfold import ConfigError, Message, StreamError, ToolCall, assistant, audio, file, image, tool_result, user
+from streamfold.adapters import EncodingReport
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.adapters.responses import ResponsesAdapter
@@ -39,7 +40,9 @@ def sent(api: Any, *messages: Any, origin: str | None = None) -> tuple[list[Any]
     adapter = APIS[api] if isinstance(api, str) else api
     request = replace(Request.read("kimi-k2.6", list(messages), None, "auto", {}), origin=origin)
     request, warnings = adapter.rewrite(request)
-    body = adapter.encode(request)
+    report = EncodingReport()
+    body = adapter.encode(request, report)
+    warnings += report.warnings()
     return body.get("messages") or body["input"], [f"{warning.code}: {warning.detail}" for warning in warnings]
 
 

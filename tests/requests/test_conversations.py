@@ -35,7 +35,7 @@ from streamfold import (
     tool_result,
     user,
 )
-from streamfold.adapters import Adapter
+from streamfold.adapters import Adapter, EncodingReport
 from streamfold.config import read_profile
 from streamfold.requests.request import Request
 from tables import each_row
@@ -397,12 +397,14 @@ def prepare(api: str, row: Conversation, messages: list[Any] | None = None) -> t
     """A row's request as the API's endpoint takes it, and the codes of what was changed for that."""
     asked = Request.read(MODELS[api], messages or row.messages, list(row.tools), row.tool_choice, row.options)
     request, changes = adapter_for(api).rewrite(asked)
-    return request, [change.code for change in changes]
+    report = EncodingReport()
+    adapter_for(api).encode(request, report)
+    return request, [change.code for change in (*changes, *report.warnings())]
 
 
 def encode(api: str, row: Conversation, messages: list[Any] | None = None) -> dict[str, Any]:
     """A row's body, or that of other messages under the same conditions."""
-    return adapter_for(api).encode(prepare(api, row, messages)[0])
+    return adapter_for(api).encode(prepare(api, row, messages)[0], EncodingReport())
 
 
 def plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ import respx
 
 from folding import DONE, fin, text
 from streamfold import ConfigError, Message, Provider, ToolCall, assistant, system, tool_result, user
+from streamfold.adapters import EncodingReport
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.adapters.responses import ResponsesAdapter
@@ -154,7 +155,7 @@ def test_custom_calls() -> None:
     """A custom tool's input is text, and its result is an item of another type; both OpenAI APIs have them."""
     item = {"type": "custom_tool_call", "call_id": "a", "name": "grep", "input": "x"}
     sent, _ = mended("responses", [user("Hi"), item])
-    made = APIS["responses"].encode(Request.read("m", sent, None, "auto", {}))["input"]
+    made = APIS["responses"].encode(Request.read("m", sent, None, "auto", {}), EncodingReport())["input"]
     assert made[1:] == [
         item, {"type": "custom_tool_call_output", "call_id": "a", "output": "Error: this call was not answered"}
     ]  # fmt: skip
@@ -238,7 +239,7 @@ def test_fresh_ids_in_dicts() -> None:
     item = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "a", "output": "18"}
     sent, _ = mended("responses", [item, output, item, output])
-    body = APIS["responses"].encode(Request.read("m", sent, None, "auto", {}))
+    body = APIS["responses"].encode(Request.read("m", sent, None, "auto", {}), EncodingReport())
     assert [made["call_id"] for made in body["input"]] == ["a", "a", "call_2_0", "call_2_0"]
 
 
@@ -248,7 +249,7 @@ def test_fresh_ids_in_the_items_of_an_answer() -> None:
     item = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "get_weather", "arguments": "{}"}
     turn = Message("assistant", tool_calls=(A,), extras={"output": [reasoning, item]})
     sent, _ = mended("responses", [user("Hi"), turn, RESULTS[0], turn, RESULTS[0]])
-    body = APIS["responses"].encode(Request.read("m", sent, None, "auto", {}))
+    body = APIS["responses"].encode(Request.read("m", sent, None, "auto", {}), EncodingReport())
     assert body["input"][4:6] == [reasoning, {**item, "call_id": "call_3_0"}]
     assert turn.extras["output"][1]["call_id"] == "a"
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from streamfold import ConfigError, Tool
+from streamfold.adapters import EncodingReport
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.kimi import KimiAdapter
 from streamfold.adapters.responses import ResponsesAdapter
@@ -278,7 +279,7 @@ def test_moonshot_on_the_hosted_api() -> None:
     wanted = {"$schema": "x", "type": "object", "properties": {"a": {"minimum": 1}}}
     tools = [Tool("pick", parameters=of(a={"enum": ["x"]}))]
     request, warnings = KimiAdapter().rewrite(Request.read("kimi-k2", "x", tools, "auto", {"response_format": wanted}))
-    body = KimiAdapter().encode(request)
+    body = KimiAdapter().encode(request, EncodingReport())
     assert body["tools"][0]["function"]["parameters"] == of(a={"type": "string", "enum": ["x"]})
     assert body["response_format"]["json_schema"]["schema"] == of(a={"type": "number", "minimum": 1})
     number = f'response_format.properties.a: "type": "number" {_TYPED}'
@@ -404,7 +405,7 @@ def test_passes_by_quirk() -> None:
     quirks = ChatQuirks(inline_refs=True, unsupported_keywords=("title", "default"))
     options = {"response_format": Home}
     request, warnings = ChatAdapter(quirks).rewrite(Request.read("m", "x", [Tool.from_model(Home)], "auto", options))
-    body = str(ChatAdapter(quirks).encode(request))
+    body = str(ChatAdapter(quirks).encode(request, EncodingReport()))
     assert ("$ref" in body, "'title'" in body, "'default'" in body, "$defs" in body) == (False,) * 4
     assert [warning.code for warning in warnings] == ["schema_changed", "schema_changed"]
     assert (

@@ -12,6 +12,7 @@ import pytest
 import scale
 from conversation_strategies import conversation
 from streamfold import Message, ToolCall, assistant, image, tool_result, user
+from streamfold.adapters import EncodingReport
 from streamfold.adapters.anthropic import AnthropicAdapter
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.gemini import GeminiAdapter
@@ -87,7 +88,9 @@ def test_nothing_is_lost_without_a_warning(name: str) -> None:
         messages = made["messages"]
         if number % 3 == 0:  # as somebody has them who has always used Chat Completions
             request = Request.read("m", messages, None, "auto", {})
-            messages = ChatAdapter(ChatQuirks(reasoning_field="reasoning_content")).encode(request)["messages"]
+            messages = ChatAdapter(ChatQuirks(reasoning_field="reasoning_content")).encode(request, EncodingReport())[
+                "messages"
+            ]
         asked = Conversation(tuple(messages), tuple(made["tools"]), made["tool_choice"], made["options"])
         outcome = check_swap(profile(name), asked)
         assert silent(outcome) == [], (number, outcome.warnings)
@@ -242,8 +245,8 @@ def test_every_damage_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     encode = adapter.encode
     for place in [*places(intact.body[member], (member,)), *places(intact.body["tools"], ("tools",))]:
 
-        def damaged(self: Any, request: Request, place: tuple[Any, ...] = place) -> dict[str, Any]:
-            body = json.loads(json.dumps(encode(self, request)))
+        def damaged(self: Any, request: Request, report: Any, place: tuple[Any, ...] = place) -> dict[str, Any]:
+            body = json.loads(json.dumps(encode(self, request, report)))
             inside = body
             for step in place[:-1]:
                 inside = inside[step]
@@ -266,8 +269,8 @@ def test_a_missing_message_is_seen(name: str, at: int, monkeypatch: pytest.Monke
     adapter, member = ADAPTERS[name]
     encode = adapter.encode
 
-    def forgetful(self: Any, request: Request) -> dict[str, Any]:
-        body: dict[str, Any] = encode(self, request)
+    def forgetful(self: Any, request: Request, report: Any) -> dict[str, Any]:
+        body: dict[str, Any] = encode(self, request, report)
         gone = at % len(body[member])
         return {**body, member: body[member][:gone] + body[member][gone + 1 :]}
 
@@ -280,8 +283,8 @@ def test_a_missing_option_is_seen(key: str, monkeypatch: pytest.MonkeyPatch) -> 
     """Every option, the choice and the tools."""
     encode = ChatAdapter.encode
 
-    def forgetful(self: Any, request: Request) -> dict[str, Any]:
-        body = encode(self, request)
+    def forgetful(self: Any, request: Request, report: Any) -> dict[str, Any]:
+        body = encode(self, request, report)
         body.pop(key)
         return body
 
@@ -294,8 +297,8 @@ def test_the_same_text_twice_is_two_texts(monkeypatch: pytest.MonkeyPatch) -> No
     encode = ChatAdapter.encode
     asked = Conversation((user("Hi."), assistant("Yes?"), user("Hi.")))
     assert states(check_swap(profile("vllm"), asked)) == {}
-    monkeypatch.setattr(ChatAdapter, "encode", lambda self, request: {
-        **encode(self, request), "messages": encode(self, request)["messages"][:2]
+    monkeypatch.setattr(ChatAdapter, "encode", lambda self, request, report: {
+        **encode(self, request, report), "messages": encode(self, request, report)["messages"][:2]
     })  # fmt: skip
     assert silent(check_swap(profile("vllm"), asked)) == ["messages[2].content Hi. lost "]
 
@@ -304,8 +307,8 @@ def test_results_that_changed_places_are_seen(monkeypatch: pytest.MonkeyPatch) -
     """Both texts and both ids are there, and each answers the other call."""
     encode = ChatAdapter.encode
 
-    def crossed(self: Any, request: Request) -> dict[str, Any]:
-        body = encode(self, request)
+    def crossed(self: Any, request: Request, report: Any) -> dict[str, Any]:
+        body = encode(self, request, report)
         one, two = body["messages"][3], body["messages"][4]
         one["tool_call_id"], two["tool_call_id"] = two["tool_call_id"], one["tool_call_id"]
         return body

@@ -28,6 +28,7 @@ from streamfold import (
     tool_result,
     user,
 )
+from streamfold.adapters import EncodingReport
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.engine import ToolNameMap
@@ -459,7 +460,7 @@ def test_names_that_no_api_takes(adapter: type[ChatAdapter], name: str) -> None:
     history.append({"role": "tool", "tool_call_id": "j", "content": "z"})
     tools = [Tool(name), Tool("a_b_c"), Tool("fine")]
     request, warnings = adapter().rewrite(Request.read("m", history, tools, NamedTool(name), {}))
-    body = str(adapter().encode(request))
+    body = str(adapter().encode(request, EncodingReport()))
     assert name not in body
     assert body.count("'tool_a_b_c'") == 4  # `a_b_c` is another tool: the declaration, the choice, two calls
     assert [warning.code for warning in warnings] == ["tool_renamed"]

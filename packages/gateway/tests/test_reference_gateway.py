@@ -10,6 +10,7 @@ from folding import DONE, call, chunk, entry, fin
 from mirror import check_response_events, emit, emit_chunks, payloads, read, types
 from mirror import whole as whole_body
 from streamfold import ConfigError, NamedTool, StreamDecoder, Tool
+from streamfold.adapters import EncodingReport
 from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.deltas import Delta, Finish, TextDelta, ToolCallDelta
 from streamfold.serving.chat.request import parse_chat_request as parse_chat
@@ -67,9 +68,9 @@ def items(*ids: str) -> list[dict[str, Any]]:
 
 def kimi_ids(given: Any) -> list[str]:
     """The ids of the calls of a Responses request, as an engine that serves Kimi gets them."""
-    messages = KimiAdapter(KimiQuirks(hosted=False)).encode(parse_responses({"model": "kimi-k2", "input": given}))[
-        "messages"
-    ]
+    messages = KimiAdapter(KimiQuirks(hosted=False)).encode(
+        parse_responses({"model": "kimi-k2", "input": given}), EncodingReport()
+    )["messages"]
     return [made["id"] for message in messages for made in message.get("tool_calls") or ()]
 
 

@@ -26,6 +26,7 @@ from ..public_names import set_public_module
 from ..requests import HistoryRules, Request, Rules
 from ..types import ExtraPart, ToolCallDelta
 from .base import Adapter, EndpointInfo, Framing, adapter_by_path, find_adapter
+from .encoding_report import EncodingReport
 from .prepared_request import PreparedRequest
 
 __all__ = [  # what an adapter of another package is written with
@@ -35,6 +36,7 @@ __all__ = [  # what an adapter of another package is written with
     "BlockPiece",
     "CallSummary",
     "Delta",
+    "EncodingReport",
     "EndpointInfo",
     "ExtraPart",
     "Failure",

@@ -27,6 +27,7 @@ from ..requests import (
     fit_options,
     missing_capabilities,
 )
+from .encoding_report import EncodingReport
 from .prepared_request import PreparedRequest, encode_utf8, rename_members, report_unsent, write_body
 
 if TYPE_CHECKING:
@@ -144,11 +145,12 @@ class Adapter(ABC):
         """
         ready, changes = self._ready(request, repair_history, endpoint)
         changes += report_unsent(ready, self.sends, self.name)
-        body, replaced = encode_utf8(
-            write_body(rename_members(self.encode(ready), ready.renames), ready.options.extra_body)
-        )
+        report = EncodingReport()
+        members = rename_members(self.encode(ready, report), ready.renames)
+        body, replaced = encode_utf8(write_body(members, ready.options.extra_body))
         path, headers = self.request_path(ready), self.headers(ready)
-        return PreparedRequest(ready, self.method, path, headers, body, (*changes, *replaced, *self.refused))
+        warnings = (*changes, *report.warnings(), *replaced, *self.refused)
+        return PreparedRequest(ready, self.method, path, headers, body, warnings)
 
     def prepare_count(
         self, request: Request, *, repair_history: bool = False, endpoint: EndpointInfo | None = None
@@ -159,9 +161,11 @@ class Adapter(ABC):
             ConfigError: the wire format has no such request, or the prompt can't be sent to this endpoint.
         """
         ready, changes = self._ready(request, repair_history, endpoint)
-        body, replaced = encode_utf8(write_body(self.encode_count(ready), ready.options.extra_body))
+        report = EncodingReport()
+        body, replaced = encode_utf8(write_body(self.encode_count(ready, report), ready.options.extra_body))
         headers = {**self.headers(ready), "Accept": "application/json"}
-        return PreparedRequest(ready, self.method, self.count_path(ready), headers, body, (*changes, *replaced))
+        warnings = (*changes, *report.warnings(), *replaced)
+        return PreparedRequest(ready, self.method, self.count_path(ready), headers, body, warnings)
 
     def _ready(
         self, request: Request, repair_history: bool, endpoint: EndpointInfo | None
@@ -222,8 +226,12 @@ class Adapter(ABC):
         return request, [*fitted, *changes]
 
     @abstractmethod
-    def encode(self, request: Request) -> dict[str, Any]:
+    def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         """Returns the JSON body of a request for an answer: streamed, unless `request.stream` is false.
+
+        Args:
+            request: as `rewrite` returned it.
+            report: collects what is left out or sent differently; each becomes a warning.
 
         Raises:
             ConfigError: the wire format has no place for something in the request.
@@ -233,8 +241,8 @@ class Adapter(ABC):
         """Returns the path of this request below the base URL. It may have a query."""
         return self.path
 
-    def encode_count(self, request: Request) -> dict[str, Any]:
-        """Returns the JSON body of a request for the number of tokens.
+    def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
+        """Returns the JSON body of a request for the number of tokens. Takes the arguments of `encode`.
 
         Raises:
             ConfigError: the wire format has no such request.

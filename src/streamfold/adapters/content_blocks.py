@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ConfigError
 from ..requests import read_part
 from ..types import CacheMark, ImagePart, Message, TextPart, ToolCall, read_cache_control
-from .unsupported_parts import UnsupportedParts, dropped_extra, has_unmodelled_blocks
+from .encoding_report import EncodingReport, has_unmodelled_blocks
 
 if TYPE_CHECKING:
     from ..requests import Request
@@ -70,34 +70,27 @@ def cache_mark(message: Message, where: str) -> CacheMark:
     return message.cache or read_cache_control(message.extras.get("cache_control"), f"{where}.cache_control")
 
 
-def find_dropped(
-    request: Request,
-    came_as: Callable[[Message], Any],
-    loses_reasoning: Callable[[Message], bool],
-    knows_extra: Callable[[ToolCall], bool],
-) -> UnsupportedParts:
-    """Returns what can't be sent, or only another provider can read.
+def report_unsent(
+    message: Message, where: str, request: Request, report: EncodingReport, call_extras: Callable[[ToolCall], bool]
+) -> None:
+    """Reports the members of a message that an API of blocks has no place for.
 
     Args:
-        came_as: returns the blocks of a message that goes back as it came, else None.
-        loses_reasoning: whether the reasoning of a message is not sent.
-        knows_extra: whether the extras of a call are members of this API.
+        call_extras: whether the extras of a call are members of this API.
     """
-    found = UnsupportedParts()
-    for at, message in enumerate(request.messages):
-        where = f"messages[{at}]"
-        if loses_reasoning(message):
-            found.reasoning.append(where)
-        if came_as(message) is None:
-            extras = {name: value for name, value in message.extras.items() if name != "cache_control"}
-            names = (name for name, value in extras.items() if name != "blocks" or has_unmodelled_blocks(value))
-            found.members += [dropped_extra(where, name, extras[name]) for name in names]
-            here, calls = request.came_from_here(message), enumerate(message.tool_calls)
-            lost = (number for number, call in calls if call.extra and not (here and knows_extra(call)))
-            found.members += [f"{where}.tool_calls[{number}].extra" for number in lost]
-        if message.name and message.role != "tool":
-            found.members.append(f"{where}.name")
-        if not isinstance(message.content, str | None):
-            images = (part for part in message.content if isinstance(part, ImagePart) and part.detail is not None)
-            found.members += [f"{where}: detail of an image" for _ in images]
-    return found
+    here, calls = request.came_from_here(message), enumerate(message.tool_calls)
+    lost = (number for number, call in calls if call.extra and not (here and call_extras(call)))
+    report.members += [f"{where}.tool_calls[{number}].extra" for number in lost]
+    unread = {name: value for name, value in message.extras.items() if name != "cache_control"}
+    if not has_unmodelled_blocks(unread.get("blocks")):
+        unread.pop("blocks", None)
+    report.add_extras(where, unread)
+
+
+def report_members(message: Message, where: str, report: EncodingReport) -> None:
+    """Reports the name of a message and the detail of its images, which no API of blocks has."""
+    if message.name and message.role != "tool":
+        report.members.append(f"{where}.name")
+    for part in message.content if isinstance(message.content, tuple) else ():
+        if isinstance(part, ImagePart) and part.detail is not None:
+            report.members.append(f"{where}: detail of an image")

@@ -241,13 +241,11 @@ def _with_format(request: Request, wanted: ResponseFormat | None) -> Request:
 
 def _instructed(request: Request, text: str) -> Request:
     """Returns the request with another instruction to the model."""
-    messages = list(request.messages)
-    first = messages[0]
+    first, *rest = request.messages
     if first.role in ("system", "developer") and isinstance(first.content, str):  # some templates take only one
-        messages[0] = replace(first, content=f"{first.content}\n\n{text}")
-    else:
-        messages.insert(0, system(text))
-    return replace(request, messages=tuple(messages))
+        return replace(request, messages=(replace(first, content=f"{first.content}\n\n{text}"), *rest))
+    positions = (0, *(at for at, _ in request.numbered))
+    return replace(request, messages=(system(text), *request.messages), positions=positions)
 
 
 def _by_tool(request: Request, wanted: ResponseFormat, warnings: list[ReplyWarning]) -> Request:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,7 @@ class Request:
         capabilities: what the model can do at this endpoint.
         family: what else is known of it there.
         stream: False: the answer comes in one piece, where the wire format has that.
+        positions: of the messages in the caller's list, for errors and warnings. None: the messages are that list.
     """
 
     model: str
@@ -50,6 +51,12 @@ class Request:
     capabilities: Capabilities = field(default_factory=lambda: NO_FAMILY.capabilities)
     family: Family = NO_FAMILY
     stream: bool = True
+    positions: tuple[int, ...] | None = None
+
+    @property
+    def numbered(self) -> Iterator[tuple[int, Message]]:
+        """The messages, each with its position in the caller's list."""
+        return enumerate(self.messages) if self.positions is None else zip(self.positions, self.messages, strict=True)
 
     def came_from_here(self, message: Message) -> bool:
         """Returns whether this endpoint can read the parts of a message that only its author can. True if unknown."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ..adapters import EncodingReport
 from ..errors import ConfigError, join_limited
 from ..requests import GO_ON_MESSAGE, Request, check_history, read_messages
 from ..types import Message, Messages, ReplyWarning
@@ -41,12 +42,13 @@ def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
     rules = replace(rules, begins_with_user=False, ends_with_user=False, empty_turn="left_out", reads_items=True)
     checked, found = check_history(request.messages, rules, open_calls=True)
     ready, changes = form.adapter.rewrite(replace(request, messages=checked))
-    written = form.adapter.encode(ready)
+    report = EncodingReport()
+    written = form.adapter.encode(ready, report)
     names = (form.instructions, form.items)
     body = {name: written[name] for name in names if name is not None and name in written}
     if added:
         _remove_last(body[form.items], form.content)
-    return Serialized(body, (*found, *changes, *_changed_ids(given, body[form.items], form)))
+    return Serialized(body, (*found, *changes, *report.warnings(), *_changed_ids(given, body[form.items], form)))
 
 
 def parse_messages(items: str | Mapping[str, Any] | Iterable[Mapping[str, Any]], api: ApiFormat) -> list[Message]:

@@ -15,6 +15,7 @@ from streamfold import ConfigError, Message
 from streamfold.adapters import (
     Adapter,
     Delta,
+    EncodingReport,
     Failure,
     Finish,
     Request,
@@ -37,7 +38,7 @@ class AcmeAdapter(Adapter):
     def request_path(self, request: Request) -> str:
         return f"/models/{request.model}/talk"
 
-    def encode(self, request: Request) -> dict[str, Any]:
+    def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         messages = [
             {"by": message.role, "words": self._words(message, f"messages[{at}]")}
             for at, message in enumerate(request.messages)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from streamfold.adapters import Adapter, Delta, parse_event
+from streamfold.adapters import Adapter, Delta, EncodingReport, parse_event
 
 from .passthrough import Passthrough
 
@@ -58,8 +58,8 @@ class ObservedAdapter(Adapter):
         self.name, self.path, self.framing = adapter.name, adapter.path, adapter.framing
         self.kind_follows_text = adapter.kind_follows_text
 
-    def encode(self, request: Request) -> dict[str, Any]:
-        return self._adapter.encode(request)
+    def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
+        return self._adapter.encode(request, report)
 
     def decode(self, event: ServerSentEvent) -> Iterable[Delta]:
         try:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from ...errors import ConfigError, join_limited
+from ...errors import ConfigError
 from ...requests import (
     Family,
     HistoryRules,
@@ -25,27 +24,16 @@ from ...requests import (
     with_raw_tools,
     written_hosted,
 )
-from ...types import GeneratedFile, Message, NamedTool, ReplyWarning, Tool, ToolCall
+from ...types import GeneratedFile, NamedTool, ReplyWarning, Tool
 from ..base import Adapter
 from ..batches.anthropic import AnthropicBatchAPI
 from ..batches.base import BatchAPI, BatchSettings
 from ..chat.reasoning import only_allowed_tools
-from ..content_blocks import find_dropped
+from ..encoding_report import EncodingReport
 from ..prepared_request import encode_utf8, required_count, write_body
-from ..unsupported_parts import dropped_media_members
 from .aws_event_stream import AWSEventStream
 from .decode import AnthropicEventReader
-from .encode import (
-    CALL_EXTRAS,
-    changed_ids,
-    content_blocks,
-    encode_turns,
-    inline_system_positions,
-    is_system,
-    lacks_signature,
-    original_payload,
-    split_system,
-)
+from .encode import content_blocks, encode_turns, is_system
 from .prompt_caching import limit_cache_breakpoints, with_cache_control
 from .quirks import AnthropicQuirks
 from .reasoning import fit_thinking, output_limit, thinking_details, thinking_members
@@ -111,38 +99,12 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
-        dropped = self._dropped(request)
         request, changes = super().rewrite(request)
         request, only = only_allowed_tools(request)
         request, fitted = fit_thinking(request, self.quirks)
         request, marks = limit_cache_breakpoints(request)
         request, loose = limit_strict_tools(request)
-        warnings = [*dropped, *changes, *only, *fitted, *marks, *loose]
-        if ids := changed_ids(request.messages):
-            detail = f"ids of calls were sent as the API accepts them: {join_limited(ids)}"
-            warnings.append(ReplyWarning("ids_renumbered", detail))
-        rest = split_system(request.messages)[1]
-        inline = inline_system_positions(rest) if self.quirks.inline_system else ()
-        if late := [f"messages[{at}]" for at, message in rest if is_system(message) and at not in inline]:
-            detail = f"{', '.join(late)}: a system message inside the conversation was sent as text of the user"
-            warnings.append(ReplyWarning("history_mismatch", detail))
-        return request, warnings
-
-    def _dropped(self, request: Request) -> list[ReplyWarning]:
-        def loses_reasoning(message: Message) -> bool:
-            if self.quirks.thinking_history == "required":
-                return False
-            came_as = original_payload(message, request)
-            return bool(message.reasoning) if came_as is None else any(map(lacks_signature, came_as))
-
-        def knows_extra(call: ToolCall) -> bool:
-            return set(call.extra or ()) <= {*CALL_EXTRAS}
-
-        came_as = partial(original_payload, request=request)
-        dropped = find_dropped(request, came_as, loses_reasoning, knows_extra)
-        for at, message in enumerate(request.messages):
-            dropped.members += dropped_media_members(message, f"messages[{at}]", names=False)
-        return dropped.warnings()
+        return request, [*changes, *only, *fitted, *marks, *loose]
 
     # --- how it is written --------------------------------------------------------------------------------------------
 
@@ -179,17 +141,21 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         mcp = [MCP_BETA] if uses_mcp(request.tools) else []
         return list(dict.fromkeys([*self.quirks.betas, *mcp, *(asked if isinstance(asked, list) else ())]))
 
-    def encode(self, request: Request) -> dict[str, Any]:
+    def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         """Returns the JSON body. Raises ConfigError for what this API can't carry."""
-        options = request.options
-        opening, rest = split_system(request.messages)
+        options, numbered = request.options, list(request.numbered)
+        start = next((n for n, message in enumerate(request.messages) if not is_system(message)), len(numbered))
         max_tokens = output_limit(request, self.quirks)
         body: dict[str, Any] = {"model": request.model, "max_tokens": max_tokens}
-        if system := [
-            block for at, message in enumerate(opening) for block in content_blocks(message, f"messages[{at}]")
-        ]:
+        system = [
+            block
+            for at, message in numbered[:start]
+            for block in content_blocks(message, f"messages[{at}]", request, report)
+        ]
+        if system:
             body["system"] = system
-        body |= {"messages": encode_turns(rest, request, self.quirks), "stream": request.stream}
+        turns = encode_turns(numbered[start:], request, self.quirks, report)
+        body |= {"messages": turns, "stream": request.stream}
         add_hosted_members(body, request)
         if request.tools:
             body["tools"] = [self._tool(tool) for tool in request.tools]
@@ -252,9 +218,9 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
                 return "/models/count-tokens:rawPredict"
         return f"{self.path}/count_tokens"
 
-    def encode_count(self, request: Request) -> dict[str, Any]:
+    def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         """Returns the JSON body of a request for the number of tokens: what of a request belongs to its prompt."""
-        body = self.encode(request)
+        body = self.encode(request, report)
         if self.quirks.platform == "bedrock":  # takes the whole body of a request, as text
             return {"input": {"invokeModel": {"body": b64encode(encode_utf8(write_body(body, {}))[0]).decode()}}}
         return {"model": request.model, **{name: body[name] for name in _COUNTED if name in body}}

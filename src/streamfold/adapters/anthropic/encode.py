@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError
 from ...types import AudioPart, FilePart, ImagePart, Message, TextPart, to_base64, tool_result_content
-from ..content_blocks import arguments_object, blocks_of, cache_mark, readable_part, text_of_message, tool_name_of
+from ..content_blocks import (
+    arguments_object,
+    blocks_of,
+    cache_mark,
+    readable_part,
+    report_members,
+    report_unsent,
+    text_of_message,
+    tool_name_of,
+)
+from ..encoding_report import EncodingReport
 from .prompt_caching import cache_last_block, with_cache_control
 from .quirks import AnthropicQuirks
 
@@ -22,13 +33,23 @@ if TYPE_CHECKING:
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
-def content_blocks(message: Message, where: str) -> list[dict[str, Any]]:
-    """Returns the blocks of a message's content; empty texts are left out, because the API refuses them.
+def content_blocks(message: Message, where: str, request: Request, report: EncodingReport) -> list[dict[str, Any]]:
+    """Returns the blocks of a message of the system or the user; empty texts, which the API refuses, are left out.
 
     Raises:
         ConfigError: the API has no block for a part.
     """
+    _report(message, where, request, report)
     return cache_last_block(list(_blocks(message, where)), cache_mark(message, where))
+
+
+def _report(message: Message, where: str, request: Request, report: EncodingReport) -> None:
+    """Reports what isn't sent of a message that is written from its content and calls."""
+    if message.reasoning:
+        report.reasoning.append(where)
+    report_unsent(message, where, request, report, lambda call: set(call.extra or ()) <= {*CALL_EXTRAS})
+    report_members(message, where, report)
+    report.add_media_members(message, where, names=False)
 
 
 def _blocks(message: Message, where: str) -> Iterator[dict[str, Any]]:
@@ -119,16 +140,6 @@ def is_system(message: Message) -> bool:
     return message.role in ("system", "developer")
 
 
-def split_system(messages: Sequence[Message]) -> tuple[list[Message], list[tuple[int, Message]]]:
-    """Returns the system messages that open the conversation, and the other messages with their positions."""
-    opening: list[Message] = []
-    for message in messages:
-        if not is_system(message):
-            break
-        opening.append(message)
-    return opening, list(enumerate(messages))[len(opening) :]
-
-
 def inline_system_positions(messages: Sequence[tuple[int, Message]]) -> frozenset[int]:
     """Returns the positions of late system messages that may stay: behind a user's turn, and with no other behind it.
 
@@ -144,33 +155,51 @@ def inline_system_positions(messages: Sequence[tuple[int, Message]]) -> frozense
 
 
 def encode_turns(
-    messages: Sequence[tuple[int, Message]], request: Request, quirks: AnthropicQuirks
+    messages: Sequence[tuple[int, Message]], request: Request, quirks: AnthropicQuirks, report: EncodingReport
 ) -> list[dict[str, Any]]:
     """Returns the turns. Neighbours of one role are one turn: several servers refuse two user turns in a row.
+
+    Args:
+        messages: those behind the opening system messages, with their positions.
 
     Raises:
         ConfigError: the API would refuse the conversation.
     """
     turns: list[dict[str, Any]] = []
     inline = inline_system_positions(messages) if quirks.inline_system else ()
+    late = [f"messages[{at}]" for at, message in messages if is_system(message) and at not in inline]
     order: dict[str, int] = {}
     for (at, message), ids in zip(messages, _api_ids([message for _, message in messages]), strict=True):
         order |= {ids[call.id]: len(order) + nth for nth, call in enumerate(message.tool_calls)}
-        role, blocks = _turn(message, f"messages[{at}]", request, quirks, ids)
-        role = "system" if at in inline else role
+        report.ids |= {call.id: ids[call.id] for call in message.tool_calls}
+        where = f"messages[{at}]"
+        match message.role:
+            case "assistant":
+                blocks = list(assistant_blocks(message, where, request, quirks, ids, report))
+                role, blocks = "assistant", cache_last_block(blocks, cache_mark(message, where))
+            case "tool":
+                _report(message, where, request, report)
+                role, blocks = "user", [result_block(message, ids[message.tool_call_id or ""], where)]
+            case _:
+                role = "system" if at in inline else "user"
+                blocks = content_blocks(message, where, request, report)
         if not blocks:
             continue
         if turns and turns[-1]["role"] == role != "system":
             turns[-1]["content"] += blocks
         else:
             turns.append({"role": role, "content": blocks})
+    if late:
+        detail = f"{', '.join(late)}: a system message inside the conversation was sent as text of the user"
+        report.warn("history_mismatch", detail)
     for turn in turns:
         if turn["role"] == "user":
             turn["content"] = _results_first(turn["content"], order)
     if not turns:
         raise ConfigError("messages: the Messages API needs a conversation that begins with a user message")
-    if not messages[-1][1].paused:
-        _trim_end(turns[-1])
+    last = turns[-1]["content"][-1]
+    if turns[-1]["role"] == "assistant" and last.get("type") == "text" and not messages[-1][1].paused:
+        last["text"] = last["text"].rstrip()  # "final assistant content cannot end with trailing whitespace"
     return turns
 
 
@@ -181,39 +210,30 @@ def _results_first(blocks: list[dict[str, Any]], order: Mapping[str, int]) -> li
     return [*sorted(results, key=lambda block: order.get(block["tool_use_id"], len(order))), *others]
 
 
-def _turn(
-    message: Message, where: str, request: Request, quirks: AnthropicQuirks, ids: Mapping[str, str]
-) -> tuple[str, list[dict[str, Any]]]:
-    match message.role:
-        case "assistant":
-            blocks = list(assistant_blocks(message, where, request, quirks, ids))
-            return "assistant", cache_last_block(blocks, cache_mark(message, where))
-        case "tool":
-            return "user", [result_block(message, ids[message.tool_call_id or ""], where)]
-    return "user", content_blocks(message, where)
-
-
-def _trim_end(last: dict[str, Any]) -> None:
-    """Trims a text that is to be continued: "final assistant content cannot end with trailing whitespace"."""
-    text = last["content"][-1]
-    if last["role"] == "assistant" and text.get("type") == "text":
-        text["text"] = text["text"].rstrip()
-
-
 # --- the assistant's turns --------------------------------------------------------------------------------------------
 
 
 def assistant_blocks(
-    message: Message, where: str, request: Request, quirks: AnthropicQuirks, ids: Mapping[str, str]
+    message: Message,
+    where: str,
+    request: Request,
+    quirks: AnthropicQuirks,
+    ids: Mapping[str, str],
+    report: EncodingReport,
 ) -> Iterator[dict[str, Any]]:
-    """Yields the blocks of an assistant's turn: those that it came as, if it came from here, else new ones."""
-    came_as = original_payload(message, request)
-    if came_as is not None:
-        yield from _sent(came_as, message, quirks, ids)
+    """Yields the blocks of an assistant's turn: those of the answer, if it came from here, else new ones."""
+    required = quirks.thinking_history == "required"
+    original = original_payload(message, request)
+    if original is not None:
+        report_members(message, where, report)
+        if not required and any(map(_lacks_signature, original)):
+            report.reasoning.append(where)
+        yield from _sent(original, message, quirks, ids)
         return
-    if quirks.thinking_history == "required" and (message.tool_calls or message.reasoning):
+    _report(replace(message, reasoning=None) if required else message, where, request, report)
+    if required and (message.tool_calls or message.reasoning):
         yield {"type": "thinking", "thinking": message.reasoning or "", "signature": ""}
-    yield from content_blocks(message, where)
+    yield from cache_last_block(list(_blocks(message, where)), cache_mark(message, where))
     for call in message.tool_calls:
         extra = {name: value for name, value in (call.extra or {}).items() if name in CALL_EXTRAS}
         extra = extra if request.came_from_here(message) else {}
@@ -231,7 +251,7 @@ def original_payload(message: Message, request: Request) -> list[dict[str, Any]]
     return blocks if (text, called) == (text_of_message(message), calls) else None
 
 
-def lacks_signature(block: Mapping[str, Any]) -> bool:
+def _lacks_signature(block: Mapping[str, Any]) -> bool:
     """Returns whether a block is thinking without its signature, which is worth nothing to Anthropic."""
     return block.get("type") == "thinking" and not block.get("signature")
 
@@ -249,7 +269,7 @@ def _sent(
             case "text" if not block.get("text"):
                 continue
             case "thinking":
-                if not lacks_signature(block) or quirks.thinking_history == "required":
+                if not _lacks_signature(block) or quirks.thinking_history == "required":
                     yield {**block, "thinking": block.get("thinking", ""), "signature": block.get("signature") or ""}
             case "tool_use":
                 yield {**block, **_call_members(next(calls), ids)}
@@ -297,9 +317,3 @@ def _api_ids(messages: Sequence[Message]) -> list[dict[str, str]]:
                 ids[call.id] = sent
         found.append(ids)
     return found
-
-
-def changed_ids(messages: Sequence[Message]) -> list[str]:
-    """Returns the ids of calls that are sent in another form."""
-    pairs = [pair for ids in _api_ids(messages) for pair in ids.items()]
-    return [call_id for call_id, sent in dict.fromkeys(pairs) if sent != call_id]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...requests import drop_forced_tool_choice, is_forced, is_reasoning_enabled, refuse_if_strict
 from ...types import Message, ReplyWarning
 from ..chat.reasoning import disable_reasoning
+from ..encoding_report import EncodingReport
 from .encode import assistant_blocks
 from .quirks import AnthropicQuirks
 
@@ -108,7 +109,8 @@ def _open_loop(messages: tuple[Message, ...]) -> list[Message]:
 
 def _begins_with_thinking(message: Message, request: Request, quirks: AnthropicQuirks) -> bool:
     ids = {call.id: call.id for call in message.tool_calls}
-    return next(assistant_blocks(message, "messages", request, quirks, ids), {}).get("type") in _THINKING
+    blocks = assistant_blocks(message, "messages", request, quirks, ids, EncodingReport())
+    return next(blocks, {}).get("type") in _THINKING
 
 
 def _possible_choice(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 from urllib.parse import quote
 
 from ...errors import APIError, BadRequestError
@@ -18,18 +18,10 @@ from ...types import ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.openai import OpenAIBatchAPI
-from ..thought_signatures import sign_open_calls
 from .decode import ChatEventReader
-from .encode import ChatRequestWriter, ids_changed, move_result_media, shorten_call_ids
+from .encode import ChatRequestWriter
 from .quirks import ChatQuirks
-from .reasoning import (
-    fit_forced_choice,
-    may_reason,
-    only_allowed_tools,
-    should_resend_reasoning,
-    with_reasoning_to_send,
-)
-from .unsupported_parts import dropped_by_chat
+from .reasoning import fit_forced_choice, may_reason, only_allowed_tools
 
 
 class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
@@ -42,7 +34,6 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
         "temperature", "top_p", "max_output_tokens", "stop", "seed", "parallel_tool_calls", "reasoning_effort",
         "response_format", "tools", "tool_choice",
     )  # fmt: skip
-    keeps_reasoning: ClassVar[bool] = False  # of finished turns too, whatever is known of the model
 
     def __init__(self, quirks: ChatQuirks | None = None) -> None:
         self.quirks = quirks or ChatQuirks()
@@ -92,26 +83,12 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
-        back = should_resend_reasoning(request, self.quirks, finished=self.keeps_reasoning)
-        dropped = dropped_by_chat(request, self.quirks, back).warnings()
-        request = with_reasoning_to_send(request, back)
-        unsigned: list[ReplyWarning] = []
-        if self.quirks.call_signatures:  # before images of results become user messages, which would end the turn
-            request, unsigned = sign_open_calls(request)
-        moved: list[ReplyWarning] = []
-        if not self.quirks.result_images:
-            messages, moved = move_result_media(request.messages)
-            if moved:  # errors name the positions that the caller knows
-                self._messages(request)
-                request = replace(request, messages=messages)
         request, changes = super().rewrite(request)
         only: list[ReplyWarning] = []
         if not self.quirks.allowed_tools:
             request, only = only_allowed_tools(request)
         request, free = self._forced_choice(request)
-        if self.quirks.call_ids == "nine_alphanumeric":
-            free = [*free, *ids_changed(request.messages, shorten_call_ids)]
-        return request, [*dropped, *moved, *changes, *only, *free, *unsigned]
+        return request, [*changes, *only, *free]
 
     def _forced_choice(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         return fit_forced_choice(request, self.quirks)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from string import ascii_letters, digits
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...errors import ConfigError, join_limited
-from ...requests import HostedForm, is_custom, read_response_format, with_raw_tools, written_hosted
+from ...errors import ConfigError
+from ...requests import ITEM_EXTRAS, HostedForm, is_custom, read_response_format, with_raw_tools, written_hosted
 from ...types import (
     AllowedTools,
     AudioPart,
@@ -23,7 +23,6 @@ from ...types import (
     Message,
     NamedTool,
     ReadToolChoice,
-    ReplyWarning,
     TextPart,
     Tool,
     ToolCall,
@@ -31,9 +30,10 @@ from ...types import (
     to_base64,
     tool_result_content,
 )
+from ..encoding_report import EncodingReport, has_unmodelled_blocks
+from ..thought_signatures import PLACEHOLDER, unsigned_calls
 from .quirks import ChatQuirks
-from .reasoning import effort_members, keep_reasoning_members, reasoning_members
-from .unsupported_parts import returned_members, sent_extras
+from .reasoning import effort_members, keep_reasoning_members, reasoning_members, should_resend_reasoning
 
 if TYPE_CHECKING:
     from ...requests import Request
@@ -93,11 +93,6 @@ def _by(part: MediaPart) -> str:
     return "URL" if part.url is not None else "file_id"
 
 
-def _what(part: ContentPart) -> str:
-    """Returns what error messages call a part."""
-    return _WORDS.get(type(part), "text")
-
-
 def check_media_roles(message: Message, where: str) -> None:
     """Raises ConfigError for an image, file or sound in what the system or the assistant says.
 
@@ -108,50 +103,39 @@ def check_media_roles(message: Message, where: str) -> None:
     for at, part in enumerate(message.content):
         if isinstance(part, _MEDIA):
             raise ConfigError(
-                f"{where}.content[{at}] is {_what(part)} in a message of the role {message.role!r}: on this API only"
-                " users send such"
+                f"{where}.content[{at}] is {_WORDS[type(part)]} in a message of the role {message.role!r}: on this"
+                " API only users send such"
             )
 
 
-def move_result_media(messages: Sequence[Message]) -> tuple[tuple[Message, ...], list[ReplyWarning]]:
-    """Moves images in tool results into a user message after them. Returns the messages and the warnings.
+def move_result_media(numbered: Iterable[tuple[int, Message]], report: EncodingReport) -> Iterator[tuple[int, Message]]:
+    """Yields the messages, with images of tool results in a user message after them.
 
     "Image URLs are only allowed for messages with role 'user', but this message with role 'tool' contains an image URL"
     (OpenHands/OpenHands#7700), and models that take it do not see it (openai/openai-openapi#523). Between the results
     of one turn nothing may stand, so the images follow the last of them.
     """
-    warnings: list[ReplyWarning] = []
-    return tuple(_moved(messages, warnings)), warnings
-
-
-def _moved(messages: Sequence[Message], warnings: list[ReplyWarning]) -> Iterator[Message]:
     waiting: list[ContentPart] = []
-    for at, message in enumerate(messages):
+    last = 0
+    for at, message in numbered:
         is_result = message.role == "tool"
         if waiting and not is_result:
-            yield Message("user", tuple(waiting))
+            yield last, Message("user", tuple(waiting))
             waiting = []
-        media = [part for part in _parts(message) if isinstance(part, _MEDIA)] if is_result else []
+        last = at
+        parts = message.content if is_result and isinstance(message.content, tuple) else ()
+        media = [part for part in parts if isinstance(part, _MEDIA)]
         if not media:
-            yield message
+            yield at, message
             continue
+        count = ", ".join(_WORDS[type(part)] for part in media)
         texts = [part.text for part in tool_result_content(message) or () if isinstance(part, TextPart)]
         which = f"of the result of {message.tool_call_id}"
-        waiting += [TextPart(f"{_count(media)} {which}:"), *media]
-        text = "\n".join([*texts, f"({_count(media)}: see the next user message)"])
-        yield replace(message, content=text, error=False)
-        detail = f"messages[{at}]: {_count(media)} {which} went into a user message"
-        warnings.append(ReplyWarning("tool_images_moved", detail))
+        waiting += [TextPart(f"{count} {which}:"), *media]
+        yield at, replace(message, content="\n".join([*texts, f"({count}: see the next user message)"]), error=False)
+        report.warn("tool_images_moved", f"messages[{at}]: {count} {which} went into a user message")
     if waiting:
-        yield Message("user", tuple(waiting))
-
-
-def _parts(message: Message) -> Sequence[Any]:
-    return message.content if isinstance(message.content, tuple) else ()
-
-
-def _count(media: list[MediaPart]) -> str:
-    return ", ".join(_what(part) for part in media)
+        yield last, Message("user", tuple(waiting))
 
 
 _SHORT = re.compile(r"[A-Za-z0-9]{9}")
@@ -159,44 +143,16 @@ _ALPHABET = digits + ascii_letters
 _TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}  # what is encrypted comes whole
 
 
-def ids_changed(
-    messages: Iterable[Message], rename: Callable[[list[dict[str, Any]]], Iterable[Mapping[str, Any]]]
-) -> list[ReplyWarning]:
-    """Returns a warning that lists the ids of calls that `rename` changes in the written messages, if any."""
-    before = [_with_ids(message) for message in messages]
-    changed: dict[str, str] = {}
-    for old, new in zip(before, rename(before), strict=True):
-        pairs = zip(old["tool_calls"], new["tool_calls"], strict=True)
-        changed.update({call["id"]: made["id"] for call, made in pairs if call["id"] != made["id"]})
-    if not changed:
-        return []
-    shown = join_limited([f"{old!r} as {new!r}" for old, new in changed.items()])
-    detail = f"ids of calls are sent in the provider's own style: {shown}"
-    return [ReplyWarning("ids_renumbered", detail)]
-
-
-def _with_ids(message: Message) -> dict[str, Any]:
-    """Returns the part of a message that its ids depend on."""
-    calls = [{"id": call.id, "function": {"name": call.name}} for call in message.tool_calls]
-    return {"role": message.role, "tool_call_id": message.tool_call_id, "tool_calls": calls}
-
-
-def shorten_call_ids(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def shorten_call_ids(messages: list[dict[str, Any]], report: EncodingReport) -> None:
     """Replaces ids of calls by ids of nine letters and digits. Ids in that form stay.
 
     Mistral refuses others: "Tool call id was turn1_0 but must be a-z, A-Z, 0-9, with a length of 9". A new id depends
     on the old one alone, so that a conversation that grows keeps its beginning, by which prompts are cached.
     """
-    return [_with_short_id(message) for message in messages]
-
-
-def _with_short_id(message: Mapping[str, Any]) -> dict[str, Any]:
-    out = dict(message)
-    if isinstance(calls := out.get("tool_calls"), list):
-        out["tool_calls"] = [{**call, "id": _short(call["id"])} if call.get("id") else call for call in calls]
-    if out.get("tool_call_id"):
-        out["tool_call_id"] = _short(out["tool_call_id"])
-    return out
+    for message in messages:
+        for holder, name in [*((call, "id") for call in message.get("tool_calls") or ()), (message, "tool_call_id")]:
+            if old := holder.get(name):
+                holder[name] = report.ids[old] = _short(old)
 
 
 def _short(call_id: str) -> str:
@@ -263,18 +219,26 @@ class ChatRequestWriter:
         """Whether the last message may be a text that is to be continued."""
         return self.quirks.continues is not None
 
-    def encode(self, request: Request) -> dict[str, Any]:
+    keeps_reasoning: ClassVar[bool] = False  # of finished turns too, whatever is known of the model
+
+    def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         """Returns the JSON body. Raises ConfigError for what this wire format can't carry."""
         options = request.options
-        messages = self._messages(request)
+        back = should_resend_reasoning(request, self.quirks, finished=self.keeps_reasoning)
+        messages = self._messages(request, back, report)
         if self.quirks.call_ids == "nine_alphanumeric":
-            messages = shorten_call_ids(messages)
+            shorten_call_ids(messages, report)
         body: dict[str, Any] = {"model": request.model, "messages": messages, "stream": request.stream}
         if request.stream and self.quirks.stream_usage:
             body["stream_options"] = {"include_usage": True}
         if request.tools:  # an empty list is refused by vLLM
             body["tools"] = [self._tool(tool) for tool in request.tools]
             body["tool_choice"] = self._tool_choice(request.tool_choice)
+        for tool in request.tools:
+            if tool.kind != "function" and tool.description:  # declared by its name alone
+                report.members.append(f"the description of the tool {tool.name}")
+            if tool.kind != "function" and tool.parameters.get("properties"):
+                report.members.append(f"the parameters of the tool {tool.name}")
         said = {
             "temperature": options.temperature,
             "top_p": options.top_p,
@@ -289,12 +253,51 @@ class ChatRequestWriter:
         body.update({name: value for name, value in said.items() if value is not None})
         if self.quirks.continues == "continue_final_message" and request.messages[-1].partial:
             body |= {"continue_final_message": True, "add_generation_prompt": False}
-        body.update(keep_reasoning_members(request, body))
+        body.update(keep_reasoning_members(request, back, body))
         body.update(with_raw_tools(body, options.extra_body))
         return body
 
-    def _messages(self, request: Request) -> list[dict[str, Any]]:
-        return [self._message(message, f"messages[{at}]", request) for at, message in enumerate(request.messages)]
+    def _messages(self, request: Request, back: list[bool], report: EncodingReport) -> list[dict[str, Any]]:
+        unsigned = unsigned_calls(request) if self.quirks.call_signatures else frozenset()
+        placeholders = list[str]()
+        prepared: list[tuple[int, Message]] = []
+        for number, (at, message) in enumerate(request.numbered):
+            self._report_unsent(message, f"messages[{at}]", request, back[number], report)
+            if not back[number]:
+                message = replace(message, reasoning=None)
+            if number in unsigned:
+                placeholders.append(f"messages[{at}]")
+                message = _with_placeholder(message, request)
+            prepared.append((at, message))
+        if placeholders:
+            detail = (
+                f"{', '.join(placeholders)}: calls without the thought signature of this model: a placeholder was sent"
+            )
+            report.warn("lost_reasoning", detail)
+        numbered = prepared if self.quirks.result_images else move_result_media(prepared, report)
+        return [self._message(message, f"messages[{at}]", request) for at, message in numbered]
+
+    def _report_unsent(
+        self, message: Message, where: str, request: Request, back: bool, report: EncodingReport
+    ) -> None:
+        """Reports what isn't sent of a message. `back`: its reasoning is sent as a text, if it has any."""
+        if message.name and not self.quirks.message_names:
+            report.members.append(f"{where}.name")
+        here = request.came_from_here(message)
+        details = message.extras.get("reasoning_details") if self.quirks.reasoning_details and here else None
+        if message.reasoning and not (_says(details, message.reasoning) if details else back):
+            report.reasoning.append(where)
+        sent = {*sent_extras(message), *returned_members(message, request, self.quirks)}
+        if details:
+            sent.add("reasoning_details")
+        if self.quirks.reasoning_field == "reasoning_part" and here:
+            sent.add("reasoning_parts")  # with the reasoning, or dropped as reasoning
+        extras = message.extras.items()
+        report.add_extras(where, {k: value for k, value in extras if k not in sent and says_more(k, message)})
+        report.add_media_members(message, where)
+        if not here:
+            calls = enumerate(message.tool_calls)
+            report.members += [f"{where}.tool_calls[{number}].extra" for number, call in calls if call.extra]
 
     def _message(self, message: Message, where: str, request: Request) -> dict[str, Any]:
         if message.partial and not self.takes_partial:
@@ -384,3 +387,65 @@ def _call(call: ToolCall, extra: Mapping[str, Any] | None) -> dict[str, Any]:
     # Servers parse this text for their chat template, and no text at all does not parse.
     function = {"name": call.name, "arguments": call.raw_arguments or "{}", **extra.pop("function", {})}
     return {"id": call.id, "type": "function", "function": function, **extra}
+
+
+def _with_placeholder(message: Message, request: Request) -> Message:
+    """Returns a message whose first call has the placeholder for a lost signature."""
+    first, *others = message.tool_calls
+    if not request.came_from_here(message):  # its own extras can only be read elsewhere
+        first, others = replace(first, extra=None), [replace(call, extra=None) for call in others]
+    extra = {**(first.extra or {}), "extra_content": {"google": {"thought_signature": PLACEHOLDER}}}
+    return replace(message, tool_calls=(replace(first, extra=extra), *others), origin=message.origin and request.origin)
+
+
+# --- members of messages ----------------------------------------------------------------------------------------------
+
+# The extras of answers, and of items. No request has them unless a quirk says so.
+_NOT_SENT = (
+    "annotations", "blocks", "citations", "content", "custom_tool_calls", "output", "reasoning_details",
+    "reasoning_opaque", "reasoning_parts", "search_results", *ITEM_EXTRAS,
+)  # fmt: skip
+
+
+def sent_extras(message: Message) -> dict[str, Any]:
+    """Returns the extras that are sent as they are: members that the caller wrote, not those of an answer."""
+    if message.origin is not None:
+        return {}
+    extras = {name: value for name, value in message.extras.items() if name not in _NOT_SENT}
+    if isinstance(extras.get("audio"), list):  # the pieces of an answer
+        del extras["audio"]
+    return extras
+
+
+def returned_members(message: Message, request: Request, quirks: ChatQuirks) -> list[str]:
+    """Returns which members of an earlier answer are sent back: those that the endpoint wants, and made itself."""
+    if not quirks.returned_members or not request.came_from_here(message):
+        return []
+    return [name for name in quirks.returned_members if isinstance(message.extras.get(name), list)]
+
+
+def _says(details: Any, reasoning: str) -> bool:
+    """Returns whether reasoning details, sent instead of the reasoning's text, hold all of it."""
+    pieces = [piece for piece in details if isinstance(piece, Mapping)]
+    said = "".join(str(piece.get("text") or piece.get("summary") or "") for piece in pieces)
+    return "".join(reasoning.split()) in "".join(said.split())
+
+
+def says_more(name: str, message: Message) -> bool:
+    """Returns whether an extra says something that is not also in the text and the calls of the message.
+
+    The items that an answer of the Responses API came as often say nothing more.
+    """
+    value = message.extras[name]
+    if name == "blocks":
+        return has_unmodelled_blocks(value)
+    if name != "output" or not isinstance(value, list):
+        return True
+    known = ("message", "function_call", *(("custom_tool_call",) if any(map(is_custom, message.tool_calls)) else ()))
+    for item in value:
+        if not isinstance(item, Mapping) or item.get("type") not in known:
+            return True
+        parts = item.get("content")
+        if isinstance(parts, list) and any(isinstance(part, Mapping) and part.get("annotations") for part in parts):
+            return True
+    return False

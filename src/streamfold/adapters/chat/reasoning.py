@@ -114,17 +114,6 @@ def _open_turn(messages: tuple[Message, ...]) -> int:
     return 0
 
 
-def with_reasoning_to_send(request: Request, sent: list[bool]) -> Request:
-    """Returns the request without the reasoning that does not go back."""
-    stays = [at for at, message in enumerate(request.messages) if message.reasoning is not None and not sent[at]]
-    if not stays:
-        return request
-    messages = list(request.messages)
-    for at in stays:
-        messages[at] = replace(messages[at], reasoning=None)
-    return replace(request, messages=tuple(messages))
-
-
 def reasoning_members(
     message: Message, reasoning: str, content: Any, quirks: ChatQuirks, parts: Any = None
 ) -> dict[str, Any]:
@@ -170,13 +159,17 @@ def merge_summaries(parts: Iterable[Any]) -> list[dict[str, Any]]:
     return out
 
 
-def keep_reasoning_members(request: Request, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the members that ask the server to keep the reasoning of finished turns, where some is sent."""
+def keep_reasoning_members(request: Request, back: list[bool], body: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the members that ask the server to keep the reasoning of finished turns, where some is sent.
+
+    Args:
+        back: see `should_resend_reasoning`.
+    """
     keep = request.family.keep
     start = _open_turn(request.messages)
     if not keep or request.family.reasoning_back != "all" or not may_reason(request):
         return {}
-    if not any(message.reasoning for message in request.messages[:start]):
+    if not any(message.reasoning and back[at] for at, message in enumerate(request.messages[:start])):
         return {}
     out: dict[str, Any] = {}
     for path, value in keep.items():

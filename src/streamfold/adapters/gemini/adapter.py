@@ -1,14 +1,13 @@
 """Gemini's own API, on AI Studio and on Vertex AI: https://ai.google.dev/api/generate-content.
 
-`encode_contents.py` writes the conversation, `decode.py` reads answers. Differences in what may be sent are
+`encode.py` writes the conversation, `decode.py` reads answers. Differences in what may be sent are
 `GeminiQuirks`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -24,17 +23,16 @@ from ...requests import (
     with_raw_tools,
 )
 from ...requests.schema import openapi_subset
-from ...types import AllowedTools, FilePart, Message, NamedTool, ReplyWarning, Tool
+from ...types import AllowedTools, Message, NamedTool, ReplyWarning, Tool
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..batches.gemini import GeminiBatchAPI
 from ..chat.encode import move_result_media
 from ..chat.reasoning import only_allowed_tools
-from ..content_blocks import find_dropped
+from ..encoding_report import EncodingReport
 from ..prepared_request import required_count
-from ..thought_signatures import signature_of
 from .decode import GeminiEventReader
-from .encode import content_parts, encode_contents, original_payload, sign_open_calls, thinking_config
+from .encode import content_parts, encode_contents, report_unsent, sign_open_calls, thinking_config
 from .errors import read_google_error
 from .quirks import GeminiQuirks
 from .tools import FORMS, mixes_tools, tool_entries
@@ -82,24 +80,15 @@ class GeminiAdapter(GeminiEventReader, Adapter):
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
-        dropped = find_dropped(
-            request,
-            lambda message: original_payload(message, request),
-            lambda message: bool(message.reasoning) and original_payload(message, request) is None,
-            lambda call: signature_of(call.extra) is not None,
-        )
-        for at, message in enumerate(request.messages):
-            dropped.members += _file_names(message, f"messages[{at}]")
-        warnings = dropped.warnings()
-        if not self.quirks.result_images:
-            messages, moved = move_result_media(request.messages)
-            request = replace(request, messages=messages)
-            warnings += moved
         request, changes = super().rewrite(request)
         if isinstance(request.tool_choice, AllowedTools) and request.tool_choice.mode == "auto":
             request, only = only_allowed_tools(request)
             changes += only
-        return request, [*warnings, *changes, *self._doubts(request)]
+        strict = [tool.name for tool in request.tools if tool.strict]
+        if strict and not self.quirks.validated and request.tool_choice == "auto":  # a forced call is always held to it
+            detail = f"strict was not sent for {', '.join(strict)}: the endpoint has no such mode"
+            changes.append(ReplyWarning("option_dropped", detail))
+        return request, changes
 
     def option_rules(self, request: Request) -> OptionRules:
         """Returns which options the API has a place for."""
@@ -108,24 +97,6 @@ class GeminiAdapter(GeminiEventReader, Adapter):
     def known_family(self, family: Family) -> Family:
         """Returns what is known of a model. One of which nothing is known is treated like the newest ones."""
         return family.filled(_NEWEST).over(self.quirks.facts())
-
-    def _doubts(self, request: Request) -> list[ReplyWarning]:
-        """What is sent otherwise than it was written: late system messages, and calls whose signature is lost."""
-        found = []
-        strict = [tool.name for tool in request.tools if tool.strict]
-        if strict and not self.quirks.validated and request.tool_choice == "auto":  # a forced call is always held to it
-            detail = f"strict was not sent for {', '.join(strict)}: the endpoint has no such mode"
-            found.append(ReplyWarning("option_dropped", detail))
-        opening = next((at for at, message in enumerate(request.messages) if message.role not in _SYSTEM), 0)
-        late = [f"messages[{at}]" for at, m in enumerate(request.messages) if m.role in _SYSTEM and at > opening]
-        if late:
-            detail = f"{', '.join(late)}: a system message inside the conversation was sent with those before it"
-            found.append(ReplyWarning("history_mismatch", detail))
-        has_calls = any(message.tool_calls or message.extras for message in request.messages)
-        if has_calls and self.quirks.signatures == "required" and sign_open_calls(self._contents(request)):
-            detail = "calls of this turn have no thought signature of this model: a placeholder was sent"
-            found.append(ReplyWarning("lost_reasoning", detail))
-        return found
 
     def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
         """Reads the error object of a response whose status is not 2xx."""
@@ -141,15 +112,30 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         """Returns whether requests of this wire format go to URLs with this path."""
         return path.endswith((":streamGenerateContent", ":generateContent"))
 
-    def encode(self, request: Request) -> dict[str, Any]:
+    def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         """Returns the JSON body. Raises ConfigError for what this API can't carry."""
-        options = request.options
-        contents = self._contents(request)
-        if self.quirks.signatures == "required":
-            sign_open_calls(contents)
+        options, quirks = request.options, self.quirks
+        opening = next((n for n, message in enumerate(request.messages) if message.role not in _SYSTEM), 0)
+        talk, system, late = list[tuple[int, Message]](), list[dict[str, Any]](), list[str]()
+        for number, (at, message) in enumerate(request.numbered):
+            report_unsent(message, f"messages[{at}]", request, quirks, report)
+            if message.role not in _SYSTEM:
+                talk.append((at, message))
+                continue
+            system += [part for part in content_parts(message, f"messages[{at}]") if part.get("text") != ""]
+            if number > opening:
+                late.append(f"messages[{at}]")
+        if late:
+            detail = f"{', '.join(late)}: a system message inside the conversation was sent with those before it"
+            report.warn("history_mismatch", detail)
+        if not quirks.result_images:
+            talk = list(move_result_media(talk, report))
+        contents = encode_contents(talk, request, quirks)
+        if quirks.signatures == "required" and sign_open_calls(contents):
+            report.warn(
+                "lost_reasoning", "calls of this turn lack the thought signature of this model: a placeholder was sent"
+            )
         body: dict[str, Any] = {"contents": contents}
-        system = [part for at, m in enumerate(request.messages) if m.role in _SYSTEM
-                  for part in content_parts(m, f"messages[{at}]") if part.get("text") != ""]  # fmt: skip
         if system and self.quirks.system_instruction:
             body["systemInstruction"] = {"parts": system}
         elif system:
@@ -178,9 +164,9 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         """Returns the path of a request for the number of tokens: https://ai.google.dev/api/tokens."""
         return f"/{_place(request.model)}:countTokens"
 
-    def encode_count(self, request: Request) -> dict[str, Any]:
+    def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         """Returns the JSON body of a request for the number of tokens."""
-        body = self.encode(request)
+        body = self.encode(request, report)
         if self.quirks.count_form == "members":
             return {name: body[name] for name in _COUNTED if name in body}
         return {"generateContentRequest": {"model": _place(request.model), **body}}
@@ -188,10 +174,6 @@ class GeminiAdapter(GeminiEventReader, Adapter):
     def read_count(self, body: Any) -> int:
         """Returns the number of tokens in the answer to `encode_count`. Raises ValueError if it has none."""
         return required_count(body, "totalTokens")
-
-    def _contents(self, request: Request) -> list[dict[str, Any]]:
-        talk = [(at, message) for at, message in enumerate(request.messages) if message.role not in _SYSTEM]
-        return encode_contents(talk, request, self.quirks)
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
         if tool.kind != "function":
@@ -224,13 +206,6 @@ class GeminiAdapter(GeminiEventReader, Adapter):
 def _place(model: str) -> str:
     """The model as it stands in a path."""
     return model if _PLACE.fullmatch(model) else f"models/{quote(model, safe='')}"
-
-
-def _file_names(message: Message, where: str) -> Iterator[str]:
-    """Yields the names of files: parts have none here, but on Vertex AI."""
-    for at, part in enumerate(() if isinstance(message.content, str | None) else message.content):
-        if isinstance(part, FilePart) and part.name is not None:
-            yield f"{where}.content[{at}].name"
 
 
 def _calling(request: Request, quirks: GeminiQuirks) -> dict[str, Any] | None:

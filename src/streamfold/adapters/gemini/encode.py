@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ConfigError
 from ...jsontext import parse_object
 from ...types import AudioPart, FilePart, ImagePart, MediaPart, Message, TextPart, to_base64, tool_result_content
+from .. import content_blocks
 from ..content_blocks import arguments_object, blocks_of, readable_part, text_of_message, tool_name_of
-from ..thought_signatures import SIGNATURE, signature_of
+from ..encoding_report import EncodingReport
+from ..thought_signatures import PLACEHOLDER, SIGNATURE, signature_of
 from .quirks import GeminiQuirks
 
 if TYPE_CHECKING:
@@ -42,8 +44,6 @@ def thinking_config(request: Request) -> dict[str, Any] | None:
 # https://ai.google.dev/gemini-api/docs/function-calling.
 
 _RESULT_KEYS = ("output", "error")  # they have a meaning: https://ai.google.dev/api/caching#FunctionResponse
-# Accepted where the real signature is not at hand: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
-_PLACEHOLDER = "skip_thought_signature_validator"
 
 
 def encode_contents(
@@ -153,6 +153,19 @@ def original_payload(message: Message, request: Request) -> list[dict[str, Any]]
     return parts if (text, called) == (text_of_message(message), calls) else None
 
 
+def report_unsent(message: Message, where: str, request: Request, quirks: GeminiQuirks, report: EncodingReport) -> None:
+    """Reports what isn't sent of a message."""
+    if original_payload(message, request) is None:
+        if message.reasoning:
+            report.reasoning.append(where)
+        signed = lambda call: signature_of(call.extra) is not None  # noqa: E731
+        content_blocks.report_unsent(message, where, request, report, signed)
+    content_blocks.report_members(message, where, report)
+    for at, part in enumerate(message.content if isinstance(message.content, tuple) else ()):
+        if isinstance(part, FilePart) and part.name is not None:
+            report.members.append(f"{where}.content[{at}].name")
+
+
 def _calls_for_client(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The calls among the parts without those that Google ran itself: their results are among the parts too."""
     calls = [part for part in parts if isinstance(part.get("functionCall"), dict)]
@@ -180,7 +193,7 @@ def sign_open_calls(contents: list[dict[str, Any]]) -> list[int]:
             continue
         first = next((i for i, part in enumerate(content["parts"]) if "functionCall" in part), None)
         if first is not None and not content["parts"][first].get(SIGNATURE):
-            content["parts"][first] = {**content["parts"][first], SIGNATURE: _PLACEHOLDER}
+            content["parts"][first] = {**content["parts"][first], SIGNATURE: PLACEHOLDER}
             changed.append(at)
     return changed
 

@@ -17,9 +17,9 @@ from ...requests import Family, HistoryRules, ModelFacts, OptionRules, Rules, dr
 from ...requests.schema import moonshot, moonshot_problems
 from ...types import AudioPart, FilePart, Message, NamedTool, ReplyWarning, Tool
 from ..chat import ChatAdapter, ChatQuirks
-from ..chat.encode import ids_changed
 from ..chat.quirks import ReasoningField
 from ..chat.reasoning import disable_reasoning, keep_only_tools, may_reason
+from ..encoding_report import EncodingReport
 
 if TYPE_CHECKING:
     from ...requests import Request
@@ -83,8 +83,7 @@ class KimiAdapter(ChatAdapter):
             self._check_tools(request.tools)
             if request.messages[-1].partial and request.options.response_format == "json":
                 raise ConfigError('Kimi refuses partial mode with response_format="json": leave one of them out')
-        request, changes = super().rewrite(request)
-        return request, [*changes, *ids_changed(request.messages, _renumbered)]
+        return super().rewrite(request)
 
     def option_rules(self, request: Request) -> OptionRules:
         """Returns which options the endpoint has a place for."""
@@ -126,11 +125,11 @@ class KimiAdapter(ChatAdapter):
 
     # --- how it is written --------------------------------------------------------------------------------------------
 
-    def encode(self, request: Request) -> dict[str, Any]:
+    def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         """Returns the JSON body for a streamed answer. Raises ConfigError for what this wire format can't carry."""
         effort = request.options.reasoning_effort
-        body = super().encode(replace(request, options=replace(request.options, reasoning_effort=None)))
-        body["messages"] = list(_renumbered(body["messages"]))
+        body = super().encode(replace(request, options=replace(request.options, reasoning_effort=None)), report)
+        body["messages"] = list(_renumbered(body["messages"], report))
         if self.hosted and may_reason(request):
             _mark_reasoning(body["messages"])
         if effort is not None:
@@ -183,7 +182,7 @@ class KimiAdapter(ChatAdapter):
         return super()._tool(tool)
 
 
-def _renumbered(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _renumbered(messages: Iterable[dict[str, Any]], report: EncodingReport) -> Iterator[dict[str, Any]]:
     """Renumbers calls with the ids that the model itself would have given them.
 
     The chat template prints ids as they are, and the model copies their style into its next call: in a foreign style
@@ -204,6 +203,7 @@ def _renumbered(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 name = call.get("function", {}).get("name", "")
                 made.append({**call, "id": f"functions.{name}:{number}"})
                 renamed.setdefault(call.get("id", ""), deque()).append(made[-1]["id"])
+                report.ids[call.get("id", "")] = made[-1]["id"]
                 number += 1
             yield {**message, "tool_calls": made}
         elif message.get("role") == "tool" and (ids := renamed.get(message.get("tool_call_id", ""))):

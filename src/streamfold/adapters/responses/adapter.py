@@ -20,7 +20,6 @@ from ..batches.openai import OpenAIBatchAPI
 from ..chat.reasoning import only_allowed_tools
 from .decode import ResponsesEventReader
 from .encode import ResponsesQuirks, ResponsesRequestWriter
-from .unsupported_parts import dropped_by_responses
 
 
 class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
@@ -57,13 +56,11 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         """Returns the request as the endpoint accepts it, and a warning for each change."""
         if not request.stream and request.options.extra_body.get("background"):
             request = replace(request, stream=True)  # whole, it would be an answer that has only begun
-        plain = self.quirks.returned_items == "plain"
-        dropped = dropped_by_responses(request, stored=self.stores(request), plain=plain).warnings()
         request, changes = super().rewrite(request)
         only: list[ReplyWarning] = []
         if not self.quirks.tool_choice:
             request, only = only_allowed_tools(request)
-        return request, [*dropped, *changes, *only]
+        return request, [*changes, *only]
 
     def resume_path(self, request: Request, answer_id: str, after: int) -> str | None:
         """Returns where the rest of a stored response is: `store` or `background` must have been asked for."""

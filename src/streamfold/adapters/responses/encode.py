@@ -32,6 +32,8 @@ from ...types import (
     ToolCall,
     tool_result_content,
 )
+from ..chat.encode import says_more
+from ..encoding_report import EncodingReport, has_unmodelled_blocks
 from .tools import HOSTED_FORMS
 
 if TYPE_CHECKING:
@@ -395,14 +397,19 @@ class ResponsesRequestWriter:
 
     quirks: ResponsesQuirks
 
-    def encode(self, request: Request) -> dict[str, Any]:
+    def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         """Returns the JSON body. Raises ConfigError for what this wire format can't carry."""
         options = request.options
         store = self._store(options)
         stored = store is not False
-        instructions, messages = self._instructions(request.messages)
+        instructions, messages = self._instructions(list(request.numbered))
         calls = [call for message in request.messages for call in message.tool_calls]
         others = {call.id: call for call in calls if call.kind != "function"}
+        for at, message in request.numbered:
+            self._report_unsent(message, f"messages[{at}]", request, stored, report)
+            answered = others.get(message.tool_call_id or "")
+            if ACKNOWLEDGED in message.extras and not (answered and answered.kind == "computer"):
+                report.members.append(f"messages[{at}].{ACKNOWLEDGED}")
         body: dict[str, Any] = {
             "model": request.model,
             "input": [item for at, message in messages for item in self._message(message, at, request, stored, others)],
@@ -432,10 +439,6 @@ class ResponsesRequestWriter:
             body[name] = {**body[name], **value} if mix else value
         return body
 
-    def stores(self, request: Request) -> bool:
-        """Whether the provider may look up items by their ids."""
-        return self._store(request.options) is not False
-
     def _encrypts(self, request: Request) -> bool:
         known = request.capabilities.reasoning
         reasons = not _NEVER_REASONS.match(request.model) if known == "unknown" else known == "yes"
@@ -448,9 +451,8 @@ class ResponsesRequestWriter:
             return wanted
         return None if extra and any(extra.get(name) for name in _NEED_STORE) else self.quirks.store
 
-    def _instructions(self, messages: Sequence[Message]) -> tuple[str | None, list[tuple[int, Message]]]:
+    def _instructions(self, numbered: list[tuple[int, Message]]) -> tuple[str | None, list[tuple[int, Message]]]:
         """Returns the text of `instructions`, and the other messages, each with its position."""
-        numbered = list(enumerate(messages))
         if not self.quirks.system_as_instructions:
             return None, numbered
         texts = list(_opening_texts(numbered))
@@ -464,6 +466,32 @@ class ResponsesRequestWriter:
         if self.quirks.returned_items == "plain":
             return plain_items(message, position, came_from_here=here)
         return message_items(message, position, stored=stored, came_from_here=here, others=others)
+
+    def _report_unsent(
+        self, message: Message, where: str, request: Request, stored: bool, report: EncodingReport
+    ) -> None:
+        """Reports what isn't sent of a message: reasoning of others, and members that no item has."""
+        here, plain = request.came_from_here(message), self.quirks.returned_items == "plain"
+        items = original_payload(message, stored=stored) if here and not plain else None
+        if message.reasoning and not any(item.get("type") == "reasoning" for item in items or ()):
+            report.reasoning.append(where)
+        sent = {ACKNOWLEDGED}
+        if here and message.role != "assistant":
+            sent |= {*ITEM_EXTRAS}
+        if items is not None:
+            sent |= {"output", "annotations"}  # the items have the citations, too
+        if plain and "output" in message.extras and not says_more("output", message):
+            sent.add("output")
+        if not has_unmodelled_blocks(message.extras.get("blocks")):
+            sent.add("blocks")
+        report.add_extras(where, {name: value for name, value in message.extras.items() if name not in sent})
+        if message.name:
+            report.members.append(f"{where}.name")
+        report.add_media_members(message, where)
+        for number, call in enumerate(message.tool_calls):
+            extra = (call.extra or {}).keys()
+            if extra and (not here or not extra <= {*CALL_EXTRAS, "pending_safety_checks"}):
+                report.members.append(f"{where}.tool_calls[{number}].extra")
 
     @property
     def hosted_forms(self) -> Mapping[str, HostedForm]:

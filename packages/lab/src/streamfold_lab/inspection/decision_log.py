@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streamfold.adapters import Adapter
+from streamfold.adapters import Adapter, EncodingReport
 from streamfold.deltas import Delta
 from streamfold.engine import CallMatch, IncomingCall
 from streamfold.types import ReplyWarning
@@ -32,8 +32,8 @@ class TracedAdapter(Adapter):
         self.name, self.path, self.framing = adapter.name, adapter.path, adapter.framing
         self.read: list[Reading] = []
 
-    def encode(self, request: Request) -> dict[str, Any]:
-        return self._adapter.encode(request)
+    def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
+        return self._adapter.encode(request, report)
 
     def decode(self, event: ServerSentEvent) -> Iterable[Delta]:
         return self._keep(event, lambda: self._adapter.decode(event))

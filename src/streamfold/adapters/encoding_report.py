@@ -1,0 +1,97 @@
+"""What `encode` changed or left out of a request, reported where it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import join_limited
+from ..types import AudioPart, FilePart, ImagePart, Message, ReplyWarning, WarningCode, hosted_kind
+
+
+@dataclass(slots=True)
+class EncodingReport:
+    """Collects what isn't sent as the caller wrote it.
+
+    Attributes:
+        reasoning: places of messages whose reasoning isn't sent.
+        members: places of members of messages, calls, parts and tools that aren't sent.
+        ids: ids of calls, and the ids that were sent instead.
+        changes: other changes.
+    """
+
+    reasoning: list[str] = field(default_factory=list)
+    members: list[str] = field(default_factory=list)
+    ids: dict[str, str] = field(default_factory=dict)
+    changes: list[ReplyWarning] = field(default_factory=list)
+
+    def warn(self, code: WarningCode, detail: str) -> None:
+        """Adds a change."""
+        self.changes.append(ReplyWarning(code, detail))
+
+    def warnings(self) -> list[ReplyWarning]:
+        """Returns the changes, and one warning each for reasoning, members and ids, with the places."""
+        found = []
+        if self.reasoning:
+            detail = f"{join_limited(self.reasoning)}: the reasoning was not sent, this provider takes none back"
+            found.append(ReplyWarning("reasoning_dropped", detail))
+        if self.members:
+            detail = f"{join_limited(self.members)}: not sent, this provider has no place for it or can't read it"
+            found.append(ReplyWarning("provider_data_dropped", detail))
+        if changed := [f"{old!r} as {new!r}" for old, new in self.ids.items() if old != new]:
+            detail = f"ids of calls are sent in the provider's own style: {join_limited(changed)}"
+            found.append(ReplyWarning("ids_renumbered", detail))
+        return [*found, *self.changes]
+
+    def add_extras(self, where: str, extras: Mapping[str, Any]) -> None:
+        """Adds extras of a message that aren't sent, with the kinds of hosted tools whose steps are in them."""
+        for name, value in extras.items():
+            steps = value if name in ("output", "blocks") and isinstance(value, list | tuple) else ()
+            kinds = dict.fromkeys(kind for step in steps if (kind := hosted_kind(step)))
+            self.members.append(f"{where}.{name}" + (f" ({', '.join(kinds)})" if kinds else ""))
+
+    def add_media_members(self, message: Message, where: str, *, names: bool = True) -> None:
+        """Adds the media types and names of media sent as a URL or an id, for which few APIs have a place.
+
+        Args:
+            names: whether names of files aren't sent either.
+        """
+        for at, part in enumerate(message.content if isinstance(message.content, tuple) else ()):
+            if isinstance(part, ImagePart | FilePart | AudioPart) and part.data is None:
+                if part.media_type is not None:
+                    self.members.append(f"{where}.content[{at}].media_type")
+                if names and isinstance(part, FilePart) and part.name is not None:
+                    self.members.append(f"{where}.content[{at}].name")
+
+
+def has_unmodelled_blocks(blocks: Any) -> bool:
+    """Returns whether the blocks of a turn hold anything beside its text, reasoning and calls.
+
+    Reads the blocks of Anthropic, which have a type, and those of Gemini.
+
+    >>> has_unmodelled_blocks([{"type": "text", "text": "Hi"}, {"type": "thinking", "thinking": "Hm", "signature": ""}])
+    False
+    >>> has_unmodelled_blocks([{"type": "thinking", "thinking": "Hm", "signature": "c2lnbmVk"}])
+    True
+    """
+    if not isinstance(blocks, list):
+        return bool(blocks)
+    for block in blocks:
+        if not isinstance(block, Mapping):
+            return True
+        kind = block.get("type")
+        modelled = _MODELLED.get(kind, set()) if isinstance(kind, str | None) else set()
+        if {name for name, value in block.items() if value not in _EMPTY} - modelled:
+            return True
+    return False
+
+
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+# The members of a block that are also in the message's own text, reasoning and calls, by its type.
+_MODELLED: dict[Any, set[str]] = {
+    None: {"text", "thought", "functionCall"},
+    "text": {"type", "cache_control", "text"},
+    "thinking": {"type", "cache_control", "thinking"},
+    "tool_use": {"type", "cache_control", "id", "name", "input", "caller"},  # the last one is also an extra of the call
+}
