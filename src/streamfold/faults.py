@@ -19,7 +19,7 @@ from pydantic import Field
 
 from .config import Count, PositiveCount, Seconds, check_members
 from .engine import EventScanner, event_ranges
-from .errors import ConfigError, did_you_mean
+from .errors import ConfigError, allowed_values_hint, did_you_mean
 from .public_names import set_public_module
 
 __all__ = [
@@ -489,7 +489,7 @@ def read_fault(text: str) -> Fault:
         raise ConfigError(f"a fault is written as in Python, as status(429, times=2), not as {text!r}") from exc
     name = call.func.id
     if name not in FAULTS:
-        raise ConfigError(f"unknown fault {name!r}{did_you_mean(name, FAULTS)}. Allowed: {', '.join(FAULTS)}")
+        raise ConfigError(f"unknown fault {name!r}{allowed_values_hint(name, FAULTS)}")
     kind: Callable[..., Fault] = FAULTS[name]
     try:
         return kind(*arguments, **options)

@@ -17,6 +17,7 @@ from .answers import (
     ChatStream,
     ModelInfo,
     WrappedAnswer,
+    check_model,
     forward,
     forward_source,
     get_model_info,
@@ -30,6 +31,7 @@ __all__ = [
     "BaseChatModel",
     "Middleware",
     "WrappedAnswer",
+    "check_model",
     "forward",
     "forward_source",
     "get_model_info",
@@ -56,6 +58,7 @@ class Middleware(BaseChatModel):
     """
 
     def __init__(self, model: ChatModel) -> None:
+        check_model(model, f"{type(self).__name__}()")
         self.model = model
 
     async def change_request(self, request: Request) -> Request:

@@ -110,7 +110,7 @@ def test_check_without_a_file(tmp_path: Path) -> None:
     assert done.stdout.startswith("no file: only the catalogue is used")
     done = run(tmp_path, "config", "check", STREAMFOLD_PROVIDER="kimmi")
     assert done.returncode == 1
-    assert done.stdout.startswith("STREAMFOLD_PROVIDER: unknown provider 'kimmi' (did you mean 'kimi'?). ")
+    assert done.stdout.startswith("STREAMFOLD_PROVIDER: unknown provider 'kimmi' (did you mean 'kimi'?)")
 
 
 def test_path(folder: Path) -> None:
@@ -139,7 +139,7 @@ def test_chat_uses_the_default(folder: Path) -> None:
     assert "local" in done.stderr
     done = run(folder, "chat", "Hello", "--config", os.devnull)
     assert done.returncode == 2
-    assert "no provider was named: write default = " in done.stderr
+    assert "no provider was named: pass one (commands: -p kimi:kimi-k2.6), write default = " in done.stderr
 
 
 def test_providers_lists_the_file_too(folder: Path) -> None:

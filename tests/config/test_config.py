@@ -157,14 +157,16 @@ def test_no_default_says_what_to_write(here: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         Provider.from_config()
     assert str(caught.value) == (
-        f'no provider was named: write default = "kimi:kimi-k2.6" into streamfold.toml or {user}, '
+        f'no provider was named: pass one (commands: -p kimi:kimi-k2.6), write default = "kimi:kimi-k2.6" into'
+        f" streamfold.toml or {user}, "
         "or set STREAMFOLD_PROVIDER=kimi:kimi-k2.6"
     )
     write('[providers.main]\nprofile = "kimi"\n')
     with pytest.raises(ConfigError) as caught:
         Provider.from_config()
     assert str(caught.value) == (
-        'no provider was named: write default = "main" into streamfold.toml, or set STREAMFOLD_PROVIDER=main'
+        'no provider was named: pass one (commands: -p main), write default = "main" into streamfold.toml, or'
+        " set STREAMFOLD_PROVIDER=main"
     )
 
 
@@ -225,9 +227,7 @@ def test_overrides_may_mend_a_table() -> None:
     write('[providers.main]\nadapter = "chatt"\nmodel = "m"\n')
     overrides = {"adapter": "chat", "base_url": "http://test/v1"}
     assert Provider.from_config("main", **overrides).profile.base_url == "http://test/v1"
-    with pytest.raises(
-        ConfigError, match=r"^provider 'main': modell: unknown key \(did you mean 'model'\?\)\. Allowed: "
-    ):
+    with pytest.raises(ConfigError, match=r"^provider 'main': modell: unknown key \(did you mean 'model'\?\)$"):
         Provider.from_config("main", **overrides, modell="x")
     with pytest.raises(ConfigError, match=r"^provider 'main': fallback\[0\]: unknown provider 'x'"):
         Provider.from_config("main", **overrides, fallback=["x"])
@@ -328,18 +328,11 @@ URL = 'base_url = "http://x/v1"\n'
         ),
         (
             PROVIDER + URL + 'modell = "x"',
-            (
-                ":3: providers.a.modell: unknown key (did you mean 'model'?). Allowed: profile, adapter, "
-                "base_url, api_key, api_key_env, key_header, auth, auth_scope, api, issuer, model, model_family, "
-                "families, dialect, escape_special_tokens, renders_templates, quirks, headers, options, "
-                "unsupported_options, extra_body, timeouts, max_retries, limits, coalesce, transport, http2, rpm, tpm, "
-                "max_concurrent, max_cost_per_day, rate_limits, fallback, turn_cache, capabilities, hosted, prices, "
-                "batches, models"
-            ),
+            ":3: providers.a.modell: unknown key (did you mean 'model'?)",
         ),
         (
             PROVIDER + 'profile = "kimmi"',
-            f":2: providers.a.profile: unknown profile 'kimmi' (did you mean 'kimi'?). Allowed: {NAMES}",
+            ":2: providers.a.profile: unknown profile 'kimmi' (did you mean 'kimi'?)",
         ),
         (
             PROVIDER + 'model = "m"',
@@ -380,11 +373,11 @@ URL = 'base_url = "http://x/v1"\n'
         (PROVIDER + URL + "timeouts = 5", ":3: providers.a.timeouts: must be a table"),
         (
             PROVIDER + URL + "limits = { event_bytes = 1, events = 2 }",
-            ":3: providers.a.limits.events: unknown key (did you mean 'event_bytes'?). Allowed: event_bytes, ",
+            ":3: providers.a.limits.events: unknown key (did you mean 'event_bytes'?)",
         ),
         (
             PROVIDER + URL + "quirks.max_token_field = 1",
-            ":3: providers.a.quirks.max_token_field: unknown key (did you mean 'max_tokens_field'?). Allowed: ",
+            ":3: providers.a.quirks.max_token_field: unknown key (did you mean 'max_tokens_field'?)",
         ),
         (PROVIDER + URL + 'quirks = { stream_usage = "x" }', ":3: providers.a.quirks.stream_usage: must be true or "),
         (
@@ -398,10 +391,7 @@ URL = 'base_url = "http://x/v1"\n'
         ),
         (
             PROVIDER + URL + 'fallback = [\n  "kimi",\n  "kimmi",\n]',
-            (
-                ":5: providers.a.fallback[1]: unknown provider 'kimmi' (did you mean 'kimi'?). streamfold.toml has: a; "
-                f"the catalogue has: {NAMES}"
-            ),
+            (":5: providers.a.fallback[1]: unknown provider 'kimmi' (did you mean 'kimi'?)"),
         ),
         (PROVIDER + URL + 'fallback = ["a:m"]', ":3: providers.a.fallback[0]: the chain comes to 'a' twice: a -> a"),
         (
@@ -469,9 +459,7 @@ def read_keys() -> list[str]:
 
 def test_unknown_names_say_who_wrote_them(monkeypatch: pytest.MonkeyPatch) -> None:
     write(MAIN.replace('"main"', '"mian"', 1))
-    known = (
-        f"unknown provider 'mian' (did you mean 'main'?). streamfold.toml has: main, local; the catalogue has: {NAMES}"
-    )
+    known = "unknown provider 'mian' (did you mean 'main'?)"
     for message in (known, f"streamfold.toml:1: default: {known}", f"STREAMFOLD_PROVIDER: {known}"):
         with pytest.raises(ConfigError) as caught:
             Provider.from_config("mian" if message == known else None)

@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 from streamfold import (
     AllowedTools,
     ConfigError,
-    Limits,
     Message,
     NamedTool,
     Provider,
@@ -32,7 +31,6 @@ from streamfold import (
     tool_result,
     user,
 )
-from streamfold.adapters.chat import ChatQuirks
 from streamfold.cli.app import app
 from streamfold.config.catalogue import provider_files
 from streamfold.config.profile import Profile
@@ -230,7 +228,7 @@ TOOLS: list[Row] = [
 
 OPTIONS: list[Row] = [
     (lambda: ask(temprature=1), "unknown option 'temprature': did you mean 'temperature'?"),
-    (lambda: ask(max_tokens=5), "unknown option 'max_tokens': did you mean 'max_output_tokens'?"),
+    (lambda: ask(max_tokens=5), "unknown option 'max_tokens': pass max_output_tokens="),
     (
         lambda: ask(stream=True),
         "unknown option 'stream': only chat(), which returns the whole answer, takes it",
@@ -316,11 +314,11 @@ OPTIONS: list[Row] = [
 PROFILES: list[Row] = [
     (
         lambda: Provider.from_config("opnai:gpt-5"),
-        f"unknown provider 'opnai' (did you mean 'openai'?). The catalogue has: {NAMES}",
+        "unknown provider 'opnai' (did you mean 'openai'?)",
     ),
     (
         lambda: Provider.from_config("openai/gpt-5"),
-        f"unknown provider 'openai/gpt-5' (did you mean 'openai:gpt-5'?). The catalogue has: {NAMES}",
+        "unknown provider 'openai/gpt-5' (did you mean 'openai:gpt-5'?)",
     ),
     (
         lambda: Provider.from_config("gpt-5"),
@@ -349,7 +347,7 @@ PROFILES: list[Row] = [
     ),
     (
         lambda: configured(apikey="secret"),
-        f"provider 'custom': apikey: unknown key (did you mean 'api_key'?). Allowed: {KEYS}",
+        "provider 'custom': apikey: unknown key (did you mean 'api_key'?)",
     ),
     (lambda: configured(zzz=1), f"provider 'custom': zzz: unknown key. Allowed: {KEYS}"),
     (
@@ -371,8 +369,7 @@ PROFILES: list[Row] = [
     (lambda: configured(timeouts={"read": "fast"}), "provider 'custom': timeouts.read: must be a number"),
     (
         lambda: configured(limits={"events": 5}),
-        "provider 'custom': limits.events: unknown key (did you mean 'event_bytes'?). Allowed: "
-        + ", ".join(Limits.__dataclass_fields__),
+        "provider 'custom': limits.events: unknown key (did you mean 'event_bytes'?)",
     ),
     (lambda: configured(max_retries=-1), "provider 'custom': max_retries: must not be less than 0"),
     (
@@ -400,8 +397,7 @@ PROFILES: list[Row] = [
     (lambda: configured(headers={"X-Team": 5}), "provider 'custom': headers.X-Team: must be a string"),
     (
         lambda: configured(quirks={"max_token_field": "max_tokens"}),
-        "provider 'custom': quirks.max_token_field: unknown key (did you mean 'max_tokens_field'?). Allowed: "
-        + ", ".join(ChatQuirks.__dataclass_fields__),
+        "provider 'custom': quirks.max_token_field: unknown key (did you mean 'max_tokens_field'?)",
     ),
     (
         lambda: configured(quirks={"max_tokens_field": "max"}),
@@ -409,7 +405,7 @@ PROFILES: list[Row] = [
     ),
     (
         lambda: configured(fallback=["kimmi"]),
-        f"provider 'custom': fallback[0]: unknown provider 'kimmi' (did you mean 'kimi'?). The catalogue has: {NAMES}",
+        "provider 'custom': fallback[0]: unknown provider 'kimmi' (did you mean 'kimi'?)",
     ),
     (
         lambda: Provider.from_config(ENDPOINT, config="streamfold.toml"),
@@ -474,7 +470,10 @@ FILES = [
     ),
     (
         '[providers.own]\nprofile = "kimi"',
-        'no provider was named: write default = "own" into FILE, or set STREAMFOLD_PROVIDER=own',
+        (
+            'no provider was named: pass one (commands: -p own), write default = "own" into FILE, or set'
+            " STREAMFOLD_PROVIDER=own"
+        ),
     ),
     (
         'default = "own"\n\n[provider.own]\nprofile = "kimi"',
@@ -493,7 +492,7 @@ FILES = [
     ('default = "own"\n[providers]\nown = "kimi"', "FILE:3: providers.own: must be a table"),
     (
         'default = "onw"\n[providers.own]\nprofile = "kimi"',
-        f"FILE:1: default: unknown provider 'onw' (did you mean 'own'?). FILE has: own; the catalogue has: {NAMES}",
+        "FILE:1: default: unknown provider 'onw' (did you mean 'own'?)",
     ),
     (
         'default = "own"\n[providers.own]\nmodel = "m"',
@@ -501,11 +500,11 @@ FILES = [
     ),
     (
         'default = "own"\n[providers.own]\nprofile = "kimmi"',
-        f"FILE:3: providers.own.profile: unknown profile 'kimmi' (did you mean 'kimi'?). Allowed: {NAMES}",
+        "FILE:3: providers.own.profile: unknown profile 'kimmi' (did you mean 'kimi'?)",
     ),
     (
         OWN + 'base_ulr = "http://x"',
-        f"FILE:4: providers.own.base_ulr: unknown key (did you mean 'base_url'?). Allowed: {KEYS}",
+        "FILE:4: providers.own.base_ulr: unknown key (did you mean 'base_url'?)",
     ),
     (OWN + 'base_url = "ftp://x"', "FILE:4: providers.own.base_url: must begin with http:// or https://"),
     (
@@ -559,7 +558,7 @@ def test_what_a_file_is_told(text: str, wanted: str, tmp_path: Path) -> None:
 # --- the command line -------------------------------------------------------------------------------------------------
 
 COMMANDS: list[tuple[str, str]] = [
-    ("chat Hi -p kimmi", f"unknown provider 'kimmi' (did you mean 'kimi'?). The catalogue has: {NAMES}"),
+    ("chat Hi -p kimmi", "unknown provider 'kimmi' (did you mean 'kimi'?)"),
     ("chat Hi -p openai", 'no model for "openai": write "openai:MODEL", or pass model='),
     (
         "chat Hi -p ollama:m --base-url localhost:11434",
@@ -592,7 +591,7 @@ COMMANDS: list[tuple[str, str]] = [
         "replay FOLDER/a.sse --dialect hermess",
         f"unknown dialect 'hermess' (did you mean 'hermes'?). {DIALECTS}",
     ),
-    ("config show kimmi", f"unknown provider 'kimmi' (did you mean 'kimi'?). The catalogue has: {NAMES}"),
+    ("config show kimmi", "unknown provider 'kimmi' (did you mean 'kimi'?)"),
 ]
 
 

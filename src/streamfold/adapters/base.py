@@ -13,7 +13,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from ..errors import APIError, ConfigError, ErrorInfo, did_you_mean, error_info
+from ..errors import APIError, ConfigError, ErrorInfo, allowed_values_hint, error_info
 from ..requests import (
     NO_FAMILY,
     HistoryRules,
@@ -371,7 +371,7 @@ def find_adapter(name: str) -> type[Adapter]:
             raise ConfigError(f"adapter {name!r} ({others[name].value}) can't be imported: {exc!r}") from exc
         return loaded
     known = sorted({*_BUILT_IN, *others})
-    raise ConfigError(f"unknown adapter {name!r}{did_you_mean(name, known)}. Allowed: {', '.join(known)}")
+    raise ConfigError(f"unknown adapter {name!r}{allowed_values_hint(name, known)}")
 
 
 def adapter_by_path(path: str) -> str | None:

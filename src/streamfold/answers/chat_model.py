@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, cast
 
 from ..config import timeouts_over
+from ..errors import ConfigError
 from ..requests import ChatOptions, Options, Request, TimeoutOptions, check_stream, read_headers
 from ..types import Messages, Reply, Timeouts, ToolChoice, ToolLike
 
@@ -124,3 +125,24 @@ class ChatModel(Protocol):
     async def aclose(self) -> None:
         """Closes the connections."""
         ...
+
+
+def check_model(model: object, function: str) -> None:
+    """Raises ConfigError for an argument that isn't a `ChatModel`, with what to write instead.
+
+    Args:
+        model: the argument. A name is quoted in the message unless it may be a key.
+        function: the name of the caller's function, for the message.
+    """
+    is_synchronous = hasattr(model, "close") and not hasattr(model, "aclose")
+    if callable(getattr(model, "chat_stream", None)) and not isinstance(model, type) and not is_synchronous:
+        return
+    if isinstance(model, str):
+        spec = repr(model) if ":" in model or len(model) < 20 else "..."
+        raise ConfigError(f"{function} takes a model, not a name: write Provider.from_config({spec})")
+    if isinstance(model, Mapping):
+        raise ConfigError(f"{function} takes a model, not settings: write Provider.from_config({{...}})")
+    if hasattr(model, "chat_stream") and not isinstance(model, type):
+        raise ConfigError(f"{function} takes an asynchronous model: for {model!r}, use the one of streamfold.sync")
+    kind = model.__name__ if isinstance(model, type) else type(model).__name__
+    raise ConfigError(f"{function} takes a model, not {kind}: make one with Provider.from_config(...)")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar, Unpack
 from ..errors import ConfigError
 from ..requests import ChatOptions, read_messages
 from ..types import InvalidReplyError, Message, Messages, ToolLike, user
+from .chat_model import check_model
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -47,6 +48,7 @@ async def extract(
         ConfigError: an argument is wrong, or the model can't take the request.
         APIError: a request failed.
     """
+    check_model(model, "extract()")
     if attempts < 1:
         raise ConfigError(f"extract(): attempts is at least 1, not {attempts}")
     conversation: list[Message] = [*read_messages(messages)]

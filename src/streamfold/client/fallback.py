@@ -18,6 +18,7 @@ from ..answers import (
     ChunkSource,
     ModelInfo,
     WrappedAnswer,
+    check_model,
     forward_source,
     get_model_info,
 )
@@ -233,7 +234,7 @@ class Fallback(BaseChatModel):
         models: the models.
 
     Raises:
-        ConfigError: no model was given.
+        ConfigError: no model was given, or something that isn't one.
     """
 
     def __init__(
@@ -241,6 +242,8 @@ class Fallback(BaseChatModel):
     ) -> None:
         if not models:
             raise ConfigError("Fallback() needs at least one model")
+        for model in models:
+            check_model(model, "Fallback()")
         self.models = models
         self._policy = FallbackPolicy(on, cooldown)
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import httpx
 
 from ..adapters import find_adapter
-from ..answers import BackendInfo, BaseChatModel, ChatParams, ChatStream, ModelInfo, forward_source
+from ..answers import BackendInfo, BaseChatModel, ChatParams, ChatStream, ModelInfo, check_model, forward_source
 from ..config import Config, Profile, load_profiles
+from ..errors import ConfigError
 from ..limits import RateLimiter
 from ..net import scrubs_traceback
 from ..requests import Capabilities, ChatOptions, Request
@@ -62,6 +63,9 @@ class Provider(BaseChatModel):
         fallbacks: Iterable[ChatModel] = (),
         turn_cache: TurnCache | TurnStore | str | bool | None = None,
     ) -> None:
+        if not isinstance(profile, Profile):
+            check_model(profile, "Provider()")
+            raise ConfigError(f"Provider() takes a Profile, not {type(profile).__name__}")
         self.profile = profile
         self.turn_cache = read_turn_cache(profile.sent_turn_cache() if turn_cache is None else turn_cache)
         self._owns_turn_cache = isinstance(turn_cache, str | bool | None)

@@ -9,7 +9,7 @@ What is public is the kit with which packages read tables of their own in `strea
 Provisional: a minor version may change or remove a name without a deprecation.
 """
 
-from ..errors import did_you_mean
+from ..errors import allowed_values_hint, did_you_mean
 from ..public_names import set_public_module
 from ..urls import variable_names
 from .catalogue import catalogue_folder, provider_files
@@ -40,7 +40,6 @@ from .tables import (
     Seconds,
     StrictTable,
     Table,
-    allowed_values_hint,
     check_members,
     read_table,
     table_field,
@@ -63,6 +62,7 @@ __all__ = [
     "StoreName",
     "StrictTable",
     "Table",
+    "allowed_values_hint",
     "did_you_mean",
     "read_config",
     "read_settings",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..catalogue_path import catalogue_folder
-from ..errors import ConfigError, did_you_mean
+from ..errors import ConfigError, allowed_values_hint
 from .layers import Layer, TomlFile, merge
 
 FAMILIES_FILE = "families.toml"
@@ -37,9 +37,7 @@ def catalogue_layers(name: str) -> list[Layer]:
     """
     files = provider_files()
     if name not in files:
-        raise ConfigError(
-            f"unknown provider {name!r}{did_you_mean(name, files)}. The catalogue has: {', '.join(files)}"
-        )
+        raise ConfigError(f"unknown provider {name!r}{allowed_values_hint(name, files, 'The catalogue has')}")
     layer = Layer.of_file(_read(files[name]))
     base = layer.values.get("profile")
     if not base:  # a tool that a file does not name, the endpoint does not run

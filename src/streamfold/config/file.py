@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationError, create_model
 
-from ..errors import ConfigError, did_you_mean
+from ..errors import ConfigError, allowed_values_hint, did_you_mean
 from ..urls import variable_names
 from .catalogue import catalogue_layers, provider_files
 from .environment import variable_is_set
@@ -26,7 +26,7 @@ from .package_tables import PackageTable, find_table, package_of_table, table_na
 from .profile import Profile, same_origin, untrusted
 from .search_path import PROVIDER_VARIABLE, Location, read_file, search_locations
 from .store_settings import RateLimitSettings
-from .tables import Table, allowed_values_hint, validated_by
+from .tables import Table, validated_by
 from .toml_positions import KeyPath, toml_path
 
 P = TypeVar("P", bound=PackageTable)
@@ -269,7 +269,10 @@ class Config:
     def _no_default(self) -> str:
         example = next(iter(self.names), "kimi:kimi-k2.6")
         file = self.path or " or ".join(str(place.path) for place in self.looked_in)
-        return f'no provider was named: write default = "{example}" into {file}, or set {PROVIDER_VARIABLE}={example}'
+        return (
+            f'no provider was named: pass one (commands: -p {example}), write default = "{example}" into {file}, or set'
+            f" {PROVIDER_VARIABLE}={example}"
+        )
 
     def unknown(self, spec: str) -> str | None:
         """Returns the error for a provider that neither the file nor the catalogue has; None if one of them has it."""
@@ -287,8 +290,9 @@ class Config:
         if slash and (vendor in files or vendor in self.tables):
             hint = f" (did you mean '{vendor}:{model}'?)"
         elif not hint and re.search(r"\d", name):
-            hint = f" (is it a model? Its provider goes before it: PROVIDER:{name})"
-        return f"unknown provider {name!r}{hint}. {known}"
+            known = f"(is it a model? Its provider goes before it: PROVIDER:{name}). {known}"
+            return f"unknown provider {name!r} {known}"
+        return f"unknown provider {name!r}{hint or f'. {known}'}"
 
 
 def build_profile(layers: Sequence[Layer]) -> Profile:

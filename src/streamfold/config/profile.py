@@ -27,9 +27,19 @@ from pydantic import (
 from ..adapters import find_adapter
 from ..adapters.batches import BatchSettings
 from ..engine.dialects import DialectContext, find_dialect
-from ..errors import ConfigError, NotConfiguredError, did_you_mean
+from ..errors import ConfigError, NotConfiguredError, allowed_values_hint
 from ..net import Redactor, Signer, make_signer, secrets_in_headers, secrets_in_url
-from ..requests import HEADER_NAME, NO_OPTIONS, Capabilities, ModelTable, Options, header_name_problem, header_problem
+from ..requests import (
+    HEADER_NAME,
+    NO_OPTIONS,
+    OPTION_SYNONYMS,
+    Capabilities,
+    ChatOptions,
+    ModelTable,
+    Options,
+    header_name_problem,
+    header_problem,
+)
 from ..types import Limits, Timeouts
 from ..urls import check_references, expand_variables, shown_url, variable_names
 from .catalogue import provider_files
@@ -54,7 +64,7 @@ from .toml_positions import toml_path
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from ..requests import ChatOptions, ReasoningEffort, Support, Thinking, TimeoutOptions
+    from ..requests import ReasoningEffort, Support, Thinking, TimeoutOptions
 
 
 POSITIVE = Field(gt=0)
@@ -262,13 +272,26 @@ class ProviderConfig(TypedDict, total=False):
     models: Sequence[ModelConfig] | None
 
 
+# Names that other libraries have for a key.
+_SYNONYMS = {
+    **dict.fromkeys(("api_base", "api_url", "url", "endpoint", "azure_endpoint", "base_uri", "host"), "base_url"),
+    **dict.fromkeys(("token", "apikey", "openai_api_key"), "api_key"),
+    **dict.fromkeys(("default_headers", "extra_headers"), "headers"),
+    **dict.fromkeys(("num_retries", "retries", "max_attempts"), "max_retries"),
+    **dict.fromkeys(("max_concurrency", "concurrency", "max_parallel"), "max_concurrent"),
+    **dict.fromkeys(("fallbacks", "fallback_models"), "fallback"),
+    **dict.fromkeys(("model_id", "deployment", "azure_deployment"), "model"),
+    **dict.fromkeys(("provider", "type"), "profile"),
+    **dict.fromkeys(("wire_format", "protocol", "api_type"), "adapter"),
+    "max_budget": "max_cost_per_day",
+}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # as a name it would be printed
 
 
 def _check_profile_name(name: str) -> None:
     if name not in (files := provider_files()):
-        raise ValueError(f"unknown profile {name!r}{did_you_mean(name, files)}. Allowed: {', '.join(files)}")
+        raise ValueError(f"unknown profile {name!r}{allowed_values_hint(name, files)}")
 
 
 def _is_url(url: str) -> None:
@@ -416,6 +439,18 @@ class Profile(EndpointModels, Table):
 
     unlisted = ("name", "docs", "checked", "evidence", "untrusted_file")
     required = {"base_url": 'required, unless the settings start from the catalogue, as with profile = "kimi"'}  # noqa: RUF012
+
+    @classmethod
+    def unknown_key(cls, key: str, value: Any) -> str:
+        """Returns the error for an unknown key: what to write for an option of calls, or another library's word."""
+        if key in _SYNONYMS:
+            return f"unknown key (did you mean {_SYNONYMS[key]!r}?)"
+        option = OPTION_SYNONYMS.get(key, key)
+        if option in cls.model_fields:
+            return f"unknown key (did you mean {option!r}?)"
+        if option in ChatOptions.__annotations__:
+            return f'an option of calls: write options = {{"{option}": ...}}'
+        return super().unknown_key(key, value)
 
     name: str = "custom"
     profile: Annotated[str, validated_by(_check_profile_name)] | None = None

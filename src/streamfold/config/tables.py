@@ -28,7 +28,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from ..errors import ConfigError, did_you_mean
+from ..errors import ConfigError, allowed_values_hint
 from .toml_positions import KeyPath
 
 _TEXTS = {
@@ -217,9 +217,3 @@ def _text(error: Any) -> str:
             return _TEXTS[kind].format(**error.get("ctx", {}))
         case _:
             return str(error["msg"])
-
-
-def allowed_values_hint(word: str, words: Iterable[str], label: str = "Allowed") -> str:
-    """Returns the end of a message about a word that is not one of these."""
-    words = list(words)
-    return f"{did_you_mean(word, words)}. {label}: {', '.join(words) or 'none'}"

@@ -28,6 +28,7 @@ from .exceptions import (
     TurnLimitError,
     UnsupportedOptionError,
     UpstreamError,
+    allowed_values_hint,
     did_you_mean,
     failed_before_answer,
     join_limited,

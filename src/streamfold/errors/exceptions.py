@@ -40,6 +40,22 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
     return f" (did you mean {close!r}?)" if close else ""
 
 
+_FEW = 8  # words that are all listed beside a guess
+
+
+def allowed_values_hint(word: str, words: Iterable[str], label: str = "Allowed") -> str:
+    """Returns the end of a message about a word that is not one of these: a guess, and the list unless it is long.
+
+    >>> allowed_values_hint("chatt", ["chat", "kimi"])
+    " (did you mean 'chat'?). Allowed: chat, kimi"
+    >>> allowed_values_hint("c1", [f"c{number}x" for number in range(9)])
+    " (did you mean 'c1x'?)"
+    """
+    words = list(words)
+    guess = did_you_mean(word, words)
+    return guess if guess and len(words) > _FEW else f"{guess}. {label}: {', '.join(words) or 'none'}"
+
+
 class StreamfoldError(PicklableError, Exception):
     """Base class of all errors of this library. They and their subclasses can be pickled and copied."""
 

@@ -24,6 +24,7 @@ from .option_fitting import OptionRules, fit_options, nearest_effort, refuse_if_
 from .options import (
     HEADER_NAME,
     NO_OPTIONS,
+    OPTION_SYNONYMS,
     ChatOptions,
     Options,
     ReasoningEffort,

@@ -204,8 +204,10 @@ _VALUES = attrgetter(*(each.name for each in fields(Options)))
 
 
 def _hint(name: str, known: list[str]) -> str:
-    if name in _FOREIGN:
-        return _FOREIGN[name]
+    if name in OPTION_SYNONYMS:
+        return f"pass {OPTION_SYNONYMS[name]}="
+    if hint := next((hint for names, hint in _ELSEWHERE.items() if name in names.split()), None):
+        return hint
     if name in _EXTRA_BODY:
         return f"pass extra_body={{{name!r}: ...}}"
     others = [*known, *(key for key in ChatOptions.__annotations__ if key not in known)]
@@ -237,18 +239,44 @@ def _effort(name: str, value: Any) -> str:
     return f"{did_you_mean(str(value), get_args(ReasoningEffort))}. Other values of a provider go into extra_body"
 
 
-# Names that other libraries use, and what to write here.
-_FOREIGN = {
+OPTION_SYNONYMS = {
+    **dict.fromkeys(("max_tokens", "max_completion_tokens", "max_new_tokens", "num_predict"), "max_output_tokens"),
+    **dict.fromkeys(("stop_sequences", "stop_sequence", "stop_words"), "stop"),
+    **dict.fromkeys(("timeout", "request_timeout", "read_timeout"), "timeouts"),
+    **dict.fromkeys(("headers", "default_headers"), "extra_headers"),
+    **dict.fromkeys(("thinking", "reasoning", "effort", "thinking_budget", "budget_tokens"), "reasoning_effort"),
+    **dict.fromkeys(("response_model", "response_schema", "output_schema", "output_format"), "response_format"),
+    **dict.fromkeys(("text_format", "json_schema", "json_mode", "format"), "response_format"),
+    "random_seed": "seed",
+    "model_name": "model",
+    "drop_params": "unsupported_options",
+}
+"""Names that other libraries have for an option."""
+# What is written elsewhere, by its names here and in other libraries.
+_ELSEWHERE = {
     "stream": "only chat(), which returns the whole answer, takes it",
     "functions": "pass tools=",
     "function_call": "pass tool_choice=",
-    "system": "put system(...) at the start of the messages",
-    "timeout": "pass timeouts=",
-    "headers": "pass extra_headers=",
-    "max_completion_tokens": "pass max_output_tokens=",
+    "system system_prompt system_message instructions": "put system(...) at the start of the messages",
+    "prompt input contents": "pass messages=",
+    "max_steps max_iterations max_tool_rounds max_rounds recursion_limit": "run_tools() has max_turns=",
+    "max_turns external on_tool_error approve journal owner": "only run_tools() takes it",
+    "output_type result_type": "pass response_format=, or call extract()",
+    "max_concurrency max_workers parallelism": "batch() has concurrency=",
+    "concurrency tries max_cost check ledger": "only batch() takes it",
+    "attempts": "only extract() takes it",
+    "api_base api_url endpoint azure_endpoint": "Provider.from_config() has base_url=",
+    "num_retries retries max_attempts": "Provider.from_config() has max_retries=",
+    "callbacks": "Provider.from_config() has hooks=",
+    "api_key base_url adapter dialect max_retries http_client hooks fallback prices rpm tpm turn_cache": (
+        "Provider.from_config() takes it"
+    ),
 }
 # Parameters of providers that are no options here and look like ones that are.
-_EXTRA_BODY = {"top_k", "min_p", "top_a", "frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias"}
+_EXTRA_BODY = {
+    "top_k", "min_p", "top_a", "frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias", "logprobs",
+    "top_logprobs", "user", "metadata", "service_tier", "store", "safety_identifier",
+}  # fmt: skip
 _TAKES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "temperature": (_is_number, "a number"),
     "top_p": (_is_number, "a number"),

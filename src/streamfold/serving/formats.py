@@ -12,7 +12,7 @@ from ..adapters.anthropic import AnthropicAdapter, AnthropicQuirks
 from ..adapters.chat import ChatAdapter, ChatQuirks
 from ..adapters.gemini import GeminiAdapter, GeminiQuirks
 from ..adapters.responses import ResponsesAdapter
-from ..errors import ConfigError, did_you_mean
+from ..errors import ConfigError, allowed_values_hint
 from ..requests import read_messages
 from ..types import Message, ReplyWarning, system
 from .anthropic.request import parse_conversation as parse_anthropic
@@ -107,4 +107,4 @@ def find_format(api: str) -> Format:
     """Returns an API by its name. Raises ConfigError that lists the names."""
     if api in _FORMATS:
         return _FORMATS[api]
-    raise ConfigError(f"unknown API {api!r}{did_you_mean(api, _FORMATS)}. Allowed: {', '.join(_FORMATS)}")
+    raise ConfigError(f"unknown API {api!r}{allowed_values_hint(api, _FORMATS)}")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from weakref import finalize
 
-from ..answers import ChatModel, extract, open_stream
+from ..answers import ChatModel, check_model, extract, open_stream
 from ..client import Hooks, Preview
 from ..client import Provider as AsyncProvider
 from ..errors import ConfigError
@@ -50,6 +50,7 @@ class Provider:
     """
 
     def __init__(self, model: ChatModel) -> None:
+        check_model(model, "Provider()")
         self.model = model
         self.thread = LoopThread(model)
         finalize(self, self.thread.stop).atexit = False  # the thread looks after the exit itself

@@ -12,6 +12,8 @@ from functools import partial, wraps
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Unpack
 
+from ..answers import check_model
+from ..errors import ConfigError
 from ..net import scrubs_traceback
 from ..tools import RunOptions
 from ..tools import resume_tools as resume_async
@@ -49,6 +51,7 @@ def run_tools(
     Raises:
         ConfigError: a tool has no function, two tools have the same name, or the request can't be sent.
     """
+    _check_provider(provider, "run_tools()")
     threaded = [_threaded(tool) for tool in as_tools(tools)]
     run = run_async(provider.model, messages, threaded, tool_choice=tool_choice, **options)
     return ToolRun(provider, provider.thread, run)
@@ -70,8 +73,15 @@ def resume_tools(
     Raises:
         ConfigError: the state can't be read; and as for `run_tools`.
     """
+    _check_provider(provider, "resume_tools()")
     run = resume_async(provider.model, state, [_threaded(tool) for tool in as_tools(tools)], **options)
     return ToolRun(provider, provider.thread, run)
+
+
+def _check_provider(provider: object, function: str) -> None:
+    if not isinstance(provider, Provider):
+        check_model(provider, function)
+        raise ConfigError(f"{function} of streamfold.sync takes a provider of streamfold.sync: write Provider(model)")
 
 
 def _threaded(tool: Tool) -> Tool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, Type
 import anyio
 import anyio.to_thread
 
-from ..answers import AsyncContext, AsyncIteration
+from ..answers import AsyncContext, AsyncIteration, check_model
 from ..errors import ConfigError, StreamfoldError, TurnLimitError
 from ..net import scrubs_traceback
 from ..requests import read_messages
@@ -81,6 +81,7 @@ class ToolRun(AsyncIteration, AsyncContext):
     def __init__(
         self, model: ChatModel, messages: Iterable[Message], settings: RunSettings, resumed: RunState | None = None
     ) -> None:
+        check_model(model, "run_tools()")
         self.id = (resumed and resumed.run_id) or secrets.token_hex(16)
         self.owner = settings.owner
         self.chat_id = ""

@@ -15,7 +15,7 @@ from typing import Any
 from streamfold import ChatModel, ChatStream, ConfigError, Cost, Hooks, Provider, Usage
 from streamfold.client import read_hooks
 from streamfold.config import Config, did_you_mean, read_config
-from streamfold.middleware import BaseChatModel, get_model_info
+from streamfold.middleware import BaseChatModel, check_model, get_model_info
 from streamfold.turn_cache import CachingAnswer, TurnCache
 from streamfold.types import BackendInfo, ChatParams, ModelInfo, Request, TimeoutOptions
 
@@ -239,11 +239,10 @@ class ModelRouter:
         return f"Allowed: {', '.join(self.names)}{others}"
 
     def _provider(self, given: Any, config: str | os.PathLike[str] | Config | None) -> ChatModel:
-        if hasattr(given, "chat_stream"):
-            made: ChatModel = given
-            return made
         if not isinstance(given, str | Mapping):
-            raise ConfigError(f"a provider must be a Provider, a name or a mapping, not {type(given).__name__}")
+            check_model(given, "gateway()")
+            model: ChatModel = given
+            return model
         if isinstance(given, Mapping):
             made = Provider.from_config(given, hooks=self._hooks).prefer_aiohttp()
         else:

@@ -23,7 +23,7 @@ from typing import Any, get_args
 from pydantic_core import from_json
 
 from streamfold import ChatStream, ConfigError, GeneratedFile, Message, Reply, Tool, ToolCall, ToolResult, ToolRun
-from streamfold.config import did_you_mean
+from streamfold.config import allowed_values_hint
 from streamfold.serving import ObjectReader, json_text, parse_object, to_base64, tool_result_content
 from streamfold.tools import PendingCall
 from streamfold.types import AudioPart, CallKind, ContentPart, FilePart, ImagePart, TextPart
@@ -138,7 +138,7 @@ def read_messages(messages: Iterable[Any]) -> list[Message]:
         where = f"messages[{at}]"
         role = ObjectReader(message, where).string("role")
         if role not in _ROLES:
-            raise ConfigError(f"{where}.role is {role!r}{did_you_mean(role, _ROLES)}. Allowed: {', '.join(_ROLES)}")
+            raise ConfigError(f"{where}.role is {role!r}{allowed_values_hint(role, _ROLES)}")
         if role == "reasoning":
             if _owner(message) not in owned:
                 before = (before or "") + (ObjectReader(message, where).text("content") or "")

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any
 
 from streamfold import ChatStream, ConfigError, Message, Reply, ToolCall, ToolResult, ToolRun, tool_result
-from streamfold.config import did_you_mean
+from streamfold.config import allowed_values_hint
 from streamfold.serving import ObjectReader, to_base64
 from streamfold.tools import PendingCall
 from streamfold.types import AudioPart, ContentPart, FilePart, ImagePart, MediaPart, TextPart
@@ -146,7 +146,7 @@ class _MessageReader:
         fields = ObjectReader(message, where)
         role, parts = fields.string("role"), fields.must("parts", list)
         if role not in _ROLES:
-            raise ConfigError(f"{where}.role is {role!r}{did_you_mean(role, _ROLES)}. Allowed: {', '.join(_ROLES)}")
+            raise ConfigError(f"{where}.role is {role!r}{allowed_values_hint(role, _ROLES)}")
         if role == "assistant":
             yield from self._steps(parts, where)
         elif role == "system":

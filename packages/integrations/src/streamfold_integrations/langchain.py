@@ -39,6 +39,7 @@ import streamfold
 import streamfold.sync
 import streamfold.types
 from streamfold import ChatOptions, Message, Reply, ToolCall
+from streamfold.middleware import check_model
 from streamfold.types import AudioPart, FilePart, ImagePart, Options, ResponseFormat, ServerTool, TextPart
 
 from .hosted_tools import HostedCall, HostedStep, HostedSteps
@@ -104,6 +105,8 @@ class ChatStreamfold(BaseChatModel):
 
     def model_post_init(self, context: Any, /) -> None:
         """Raises ConfigError for settings that no request could have."""
+        if self.client is not None:
+            check_model(self.client, "ChatStreamfold(client=)")
         model = self.client if self.client is not None else self._made()
         options = self._options(None, {})
         if wrong := [name for name in NAMES if options.get(name) is not None and name in unsupported_settings(model)]:

@@ -72,6 +72,7 @@ from streamfold import (
     types,
     user,
 )
+from streamfold.middleware import check_model
 from streamfold.types import ResponseFormat
 
 from .hosted_tools import HostedCall, HostedStep, HostedSteps
@@ -140,8 +141,11 @@ class StreamfoldModel(Model[Any]):
         settings: ModelSettings | None = None,
         **config: Any,
     ) -> None:
-        configured = model is None or isinstance(model, str | Mapping)
-        self.client: ChatModel = Provider.from_config(model, **config) if configured else model  # type: ignore[arg-type, assignment]
+        if model is None or isinstance(model, str | Mapping):
+            self.client: ChatModel = Provider.from_config(model, **config)
+        else:
+            check_model(model, f"{type(self).__name__}()")
+            self.client = model
         profile_of = getattr(self.client, "profile", None)
         self._model_name = str(getattr(profile_of, "model", None) or self.client.name)
         can: ModelProfile = {

@@ -17,7 +17,7 @@ import anyio.abc
 import anyio.to_thread
 
 from streamfold import ChatModel, ConfigError, Reply, StreamfoldError, Tool
-from streamfold.middleware import get_model_info
+from streamfold.middleware import check_model, get_model_info
 from streamfold.tools import as_tools
 from streamfold.types import ToolLike
 
@@ -87,6 +87,7 @@ def batch(
     Raises:
         ConfigError: an argument is wrong. Errors in the rows or the ledger are raised by `async with`.
     """
+    check_model(model, "batch()")
     settings = JobSettings(
         concurrency, tries, max_cost, in_flight, retry_errors, shard, as_tools(tools), run_tools, check, options, stream
     )

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from streamfold import ConfigError, Cost, Reply, ToolChoice
-from streamfold.config import did_you_mean
+from streamfold.config import allowed_values_hint
 from streamfold.serving import parse_chat_request as parse_chat
 from streamfold.serving import parse_responses_request as parse_responses
 from streamfold.types import ChatParams
@@ -57,9 +57,7 @@ class Row:
         if "body" in value:
             return _batch_line(number, value)
         if unknown := next((name for name in value if name not in ROW_MEMBERS), None):
-            raise ConfigError(
-                f"unknown key {unknown!r}{did_you_mean(unknown, ROW_MEMBERS)}. Allowed: {', '.join(ROW_MEMBERS)}"
-            )
+            raise ConfigError(f"unknown key {unknown!r}{allowed_values_hint(unknown, ROW_MEMBERS)}")
         messages = value.get("messages") if value.get("messages") is not None else value.get("prompt")
         if not isinstance(messages, str | list | tuple):
             raise ConfigError("prompt (a string) or messages (a list) is missing")

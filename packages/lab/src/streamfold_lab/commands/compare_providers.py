@@ -13,7 +13,7 @@ from rich.text import Text
 
 from streamfold.client import Preview, Provider
 from streamfold.config import Profile, read_config
-from streamfold.errors import ConfigError, did_you_mean
+from streamfold.errors import ConfigError, allowed_values_hint
 from streamfold.requests import Request
 from streamfold.terminal import File, console, escape_control_characters, print_json, read_json, reported_errors
 from streamfold.types import Message, MessageLike, WarningCode
@@ -93,9 +93,7 @@ def read_conversation(data: Any, where: str) -> dict[str, Any]:
         raise ConfigError(f"{where} must be a list of messages, or an object with messages")
     for key in data:
         if key not in _KEYS:
-            raise ConfigError(
-                f"{where}: unknown key {key!r}{did_you_mean(str(key), _KEYS)}. Allowed: {', '.join(_KEYS)}"
-            )
+            raise ConfigError(f"{where}: unknown key {key!r}{allowed_values_hint(str(key), _KEYS)}")
     for key, kind, allowed in (("messages", list, "a list"), ("tools", list, "a list"), ("options", dict, "an object")):
         if not isinstance(data.get(key, kind()), kind):
             raise ConfigError(f"{where}: {key} must be {allowed}")
