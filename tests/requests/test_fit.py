@@ -8,19 +8,30 @@ from typing import Any
 import pytest
 
 from streamfold import ConfigError, Provider, Tool
-from streamfold.requests import EFFORTS, Family, OptionRules, Options, fit_options, is_reasoning_enabled, nearest_effort
+from streamfold.requests import (
+    EFFORTS,
+    Family,
+    OptionRules,
+    Options,
+    fit_options,
+    fit_sampling,
+    is_reasoning_enabled,
+    nearest_effort,
+)
 from tables import each_row
 
 TOOL = Tool("look", "looks", {"type": "object", "properties": {}})
 CHAT = OptionRules(chat=True)
+FORCED: dict[str, Any] = {"tools": [TOOL], "tool_choice": "required", "disable_thinking_for_forced_tools": True}
 
 
 def fitted(family: Family, rules: OptionRules = CHAT, *, tools: bool = False, **asked: Any) -> tuple[Any, list[str]]:
     """The options that differ from those asked for, and the codes of the warnings."""
     options, warnings = fit_options(Options(**asked), family, rules, model="m", tools=tools)
+    options, sampling = fit_sampling(options, family, rules, model="m")
     names = [*asked, "cut_at"]
     changed = {name: getattr(options, name) for name in names if getattr(options, name) != asked.get(name)}
-    return changed, [warning.code for warning in warnings]
+    return changed, [warning.code for warning in (*warnings, *sampling)]
 
 
 ALWAYS = Family(thinking="always", efforts=("low", "high"))
@@ -103,6 +114,26 @@ def test_sampling_while_it_thinks() -> None:
     assert fitted(asked, temperature=0.2, reasoning_effort="low") == gone
     assert fitted(asked, temperature=0.2, extra_body={"reasoning_effort": "low"}) == gone
     assert is_reasoning_enabled(Options(), Family()) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "asked"),
+    [
+        ("anthropic:claude-sonnet-4-5", {"reasoning_effort": "low", "max_output_tokens": 500}),
+        ("anthropic:claude-sonnet-4-5", {"reasoning_effort": "low", **FORCED}),
+        ("deepseek:deepseek-v3.2", {"reasoning_effort": "low", **FORCED}),
+        ("kimi:kimi-k2.6", FORCED),
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+def test_sampling_where_thinking_was_switched_off(spec: str, asked: dict[str, Any], stream: bool) -> None:
+    """A request whose thinking is off, for another option's sake, is sent what the same request without effort is."""
+    provider = Provider.from_config(spec, api_key="k")
+    found = provider.preview("Hi", stream=stream, temperature=0.3, **asked)
+    off = provider.preview("Hi", stream=stream, temperature=0.3, **{**asked, "reasoning_effort": "none"})
+    assert found.json() == off.json()
+    dropped = [warning.detail for warning in found.warnings if "temperature" in warning.detail]
+    assert dropped == [warning.detail for warning in off.warnings if "temperature" in warning.detail]
 
 
 def test_every_level_becomes_one_that_the_model_has() -> None:

@@ -25,6 +25,7 @@ from ..requests import (
     describe_missing,
     emulatable_capabilities,
     fit_options,
+    fit_sampling,
     missing_capabilities,
 )
 from .encoding_report import EncodingReport
@@ -177,7 +178,10 @@ class Adapter(ABC):
         if messages is not request.messages:
             request = replace(request, messages=messages)
         ready, changes = self.rewrite(request)
-        return ready, [*found, *dropped, *changes]
+        options, sampling = fit_sampling(ready.options, ready.family, self.option_rules(ready), model=ready.model)
+        if options is not ready.options:
+            ready = replace(ready, options=options)
+        return ready, [*found, *dropped, *changes, *sampling]
 
     def _check_capabilities(self, request: Request, endpoint: EndpointInfo | None) -> None:
         """Raises ConfigError if the model lacks a capability that the request requires and nothing can stand in."""

@@ -20,7 +20,7 @@ from .model_facts import (
     merge_facts,
 )
 from .object_reader import ObjectReader, kind_of
-from .option_fitting import OptionRules, fit_options, nearest_effort, refuse_if_strict
+from .option_fitting import OptionRules, fit_options, fit_sampling, nearest_effort, refuse_if_strict
 from .options import (
     HEADER_NAME,
     NO_OPTIONS,

@@ -71,6 +71,8 @@ def fit_options(
 ) -> tuple[Options, list[ReplyWarning]]:
     """Returns the options as a model takes them at an endpoint, and a warning for each that was changed.
 
+    `temperature` and `top_p` are left as they are: see `fit_sampling`.
+
     Args:
         family: what is known of the model. What is unknown is sent.
         rules: what the endpoint has a place for.
@@ -86,6 +88,21 @@ def fit_options(
     fitting = _FitContext(model or "the model", family, rules, tools)
     for step in _STEPS:
         options = step(options, fitting)
+    refuse_if_strict(options, fitting.warnings)
+    return options, fitting.warnings
+
+
+def fit_sampling(
+    options: Options, family: Family, rules: OptionRules, *, model: str = ""
+) -> tuple[Options, list[ReplyWarning]]:
+    """Does what `fit_options` does for `temperature` and `top_p`, once it is known whether the model thinks.
+
+    What an adapter changes to send a request may switch thinking off.
+    """
+    if options.temperature is None and options.top_p is None:
+        return options, []
+    fitting = _FitContext(model or "the model", family, rules, tools=False)
+    options = _sampling(options, fitting)
     refuse_if_strict(options, fitting.warnings)
     return options, fitting.warnings
 
@@ -182,8 +199,6 @@ def _with_level(options: Options, level: ReasoningEffort, fitting: _FitContext) 
 
 
 def _sampling(options: Options, fitting: _FitContext) -> Options:
-    if options.temperature is None and options.top_p is None:
-        return options
     both = {"temperature": options.temperature, "top_p": options.top_p}
     given = {name: value for name, value in both.items() if value is not None}
     if (why := _fixed(options, fitting)) is not None:
@@ -280,5 +295,5 @@ def _parallel(options: Options, fitting: _FitContext) -> Options:
 
 
 _STEPS: tuple[Callable[[Options, _FitContext], Options], ...] = (
-    _check_tools_with_reasoning, _effort, _sampling, _seed, _limit, _stop, _parallel
+    _check_tools_with_reasoning, _effort, _seed, _limit, _stop, _parallel
 )  # fmt: skip
