@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import anyio.lowlevel
 import httpx
 import pytest
@@ -10,11 +13,12 @@ from hypothesis import strategies as st
 
 from folding import DONE
 from scale import examples
-from streamfold import Provider, StreamDecoder
+from streamfold import Provider, Reply, StreamDecoder, Usage
 from streamfold.deltas import Block, ReasoningDelta, StopSequenceHit, TextDelta
 from streamfold.engine.accumulator import StreamAccumulator
 from streamfold.engine.pipeline import Pipeline
 from streamfold.engine.stop_sequences import StopSequences
+from streamfold.serving import serialize_reply
 from streamfold.types import ToolCallDelta
 from tables import each_row
 
@@ -77,6 +81,20 @@ def test_any_cut_of_the_bytes(size: int, dialect: str | None) -> None:
     whole.feed(BODY)
     whole.close()
     assert (whole.reply.text, len(whole.reply.tool_calls), whole.stopped) == ("one two END three", 1, False)
+
+
+@pytest.mark.parametrize("api", ["chat", "responses", "anthropic", "gemini"])
+def test_usage_of_an_answer_in_one_piece(api: Any) -> None:
+    """A body in one piece says what it cost, also if its text is cut at a stop sequence."""
+    usage = Usage(100, 20, 120)
+    whole = Reply("one END two", finish_reason="stop", usage=usage, id="a", model="m")
+    decoder = StreamDecoder(api, stop=["END"])
+    decoder.feed(json.dumps(serialize_reply(whole, api, model="m").body).encode())
+    decoder.close()
+    found = decoder.reply.usage
+    assert (decoder.reply.text, decoder.stopped) == ("one ", True)
+    assert found is not None
+    assert (found.input_tokens, found.output_tokens) == (100, 20)
 
 
 @pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")  # of trio, where nothing reads an iterator on

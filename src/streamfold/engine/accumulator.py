@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -271,6 +271,7 @@ class StreamAccumulator:
         self._reasoned = False
         self._has_parts = False  # something has come that is neither text nor a call of a function
         self._usage = UsageAccumulator()
+        self._whole_usage = UsageAccumulator()  # empty where the answer comes as a stream
         self._hosted = HostedToolTracker(tool_names)
         self._finish: Finish | None = None
         self.meta = Meta()
@@ -389,6 +390,18 @@ class StreamAccumulator:
         self.behind_reason = True
         self.calls.confirm()
 
+    def count_whole(self, deltas: Iterable[Delta]) -> None:
+        """Counts what an answer in one piece has used, before its text, which may end at a stop sequence."""
+        self._whole_usage = UsageAccumulator()
+        for delta in deltas:
+            match delta:
+                case UsageUpdate():
+                    self._whole_usage.update(delta)
+                case Usage():
+                    self._whole_usage.take(delta)
+                case ToolRequests():
+                    self.feed(delta)
+
     def count_usage(self, update: UsageUpdate) -> None:
         self._begun = True
         self._usage.update(update)
@@ -498,7 +511,7 @@ class StreamAccumulator:
     def _stop(self, text: str) -> StreamChunk:
         if begun := [call.name or call.id for call in self.calls.finish()]:
             self.warn("calls_dropped", f"the answer was ended at {text!r} before they were whole: {', '.join(begun)}")
-        self.calls, self._usage, self.blocks = ToolCallAssembler((), self._limits), UsageAccumulator(), BlockAssembler()
+        self.calls, self._usage, self.blocks = ToolCallAssembler((), self._limits), self._whole_usage, BlockAssembler()
         self._hosted = HostedToolTracker()
         self._extras.pop("output", None)
         self._finish = Finish("stop", "stop")

@@ -80,7 +80,8 @@ class StreamDecoder:
     Args:
         adapter: the wire format, by name or as a value.
         dialect: how the model writes calls inside its text, if it does. It is never guessed.
-        stop: texts at which the answer ends, because the model could not be told so. Its usage is unknown then.
+        stop: texts at which the answer ends, because the model could not be told so. The usage of a stream is unknown
+            then; that of a body in one piece is there.
         tools: the tools that the request declared.
         tool_choice: the tool choice of the request; after `"none"` no call is delivered.
         start_in_reasoning: the output begins inside reasoning (the prompt opened it); for dialects.
@@ -329,6 +330,8 @@ class StreamDecoder:
             deltas, cut = self._plain.deltas(self._adapter, interrupted)
             if not self._plain.is_utf8:
                 self._fold.warn("invalid_utf8", REPLACED)
+            if cut is None:
+                self._fold.count_whole(deltas)
             self._pipeline.feed(deltas, self._plain.text, chunks)
             if cut is not None:
                 raise cut

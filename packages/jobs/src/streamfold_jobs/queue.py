@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 import anyio
 
-from streamfold import ConfigError
+from streamfold import ConfigError, Usage
 
 from .answers import Answer, JobSummary, error_members
 from .ledger import DONE, ERROR, SENT, Ledger
@@ -129,7 +129,7 @@ class RowQueue:
         self.budget.ended(answer)
         if self.settings.max_cost is not None:
             if answer.cost is None and not answer.error and not self.budget.is_known:
-                self.stop(f"max_cost: {unpriced(self.name)}")
+                self.stop(f"max_cost: {_uncounted(answer) or unpriced(self.name)}")
             elif len(self.summary.costs) > 1:
                 self.stop(f"max_cost: costs are in {' and in '.join(self.summary.costs)}, which can't be added")
         self.notify()
@@ -174,6 +174,19 @@ class RowQueue:
 def unpriced(model: str) -> str:
     """Returns the message about a model without prices."""
     return f"what {model} costs is not known; give its prices in the configuration"
+
+
+def _uncounted(answer: Answer) -> str | None:
+    """Returns why the cost of an answer with a known price is unknown; None if its tokens were counted."""
+    if answer.usage != Usage():
+        return None
+    said = (answer.reply or {}).get("warnings") or ()
+    if any(warning["code"] == "option_emulated" for warning in said):
+        return (
+            "an answer that is cut at a stop text while it is streamed has no token counts: fetch the answers in one"
+            " piece (stream=False, --no-stream), or leave the stop text out"
+        )
+    return "the server counted no tokens, so that what its answers cost is not known"
 
 
 class JobBudget:
