@@ -24,6 +24,7 @@ from .recording import SentExchange, parse_json, requested_model
 _HARMLESS = {"user-agent", "traceparent", "tracestate", "anthropic-version", "anthropic-beta", "openai-beta"}
 _SECRET_QUERY = re.compile("auth|key|token(?!s)|secret|session|password|sig", re.IGNORECASE)
 _WIDEST = 160  # characters of a line of a difference
+_HEAD = 24  # of them, those of its beginning, which is the name of the member
 
 
 class ReplayMismatch(ConfigError):
@@ -117,8 +118,7 @@ def diff_requests(recorded: SentExchange, request: RecordedRequest, ignore: Sequ
         lines = recorded.body.splitlines(), str(_apply_wildcards(recorded.body, sent.body)).splitlines()
     else:
         lines = _lines(values[0]), _lines(_apply_wildcards(*values))
-    diff = unified_diff(*lines, "recorded", "sent", lineterm="", n=2)
-    return "\n".join(line if len(line) <= _WIDEST else f"{line[:_WIDEST]}... ({len(line)} characters)" for line in diff)
+    return "\n".join(_narrow(list(unified_diff(*lines, "recorded", "sent", lineterm="", n=2))))
 
 
 def read_patterns(patterns: Iterable[str | re.Pattern[str]]) -> list[re.Pattern[str]]:
@@ -159,3 +159,34 @@ def _fits(parts: list[str], text: str) -> bool:
 
 def _lines(value: Any) -> list[str]:
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True).splitlines()
+
+
+def _narrow(lines: list[str]) -> list[str]:
+    """Cuts the long lines of a difference: around the first change where one line replaces another, else at the end."""
+    changes = [0] * len(lines)
+    for start in range(len(lines)):
+        if lines[start][:1] == "-" and lines[max(start - 1, 0)][:1] != "-":
+            signs = [line[:1] for line in lines[start:]]
+            old = next((at for at, sign in enumerate(signs) if sign != "-"), len(signs))
+            new = next((at for at, sign in enumerate(signs[old:]) if sign != "+"), len(signs) - old)
+            for at in range(min(old, new)):
+                was, now = start + at, start + old + at
+                changes[was] = changes[now] = _first_difference(lines[was], lines[now])
+    return [_cut(line, at) for line, at in zip(lines, changes, strict=True)]
+
+
+def _first_difference(one: str, other: str) -> int:
+    pairs = enumerate(zip(one[1:], other[1:], strict=False), 1)
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _cut(line: str, at: int) -> str:
+    """Returns the beginning of a line and what stands around a position, if the line is long."""
+    if len(line) <= _WIDEST:
+        return line
+    room = _WIDEST - _HEAD
+    start = min(max(at - room // 2, 0), len(line) - room)
+    if start <= _HEAD:
+        return f"{line[:_WIDEST]}... ({len(line)} characters)"
+    rest = "..." if start + room < len(line) else ""
+    return f"{line[:_HEAD]} ... {line[start : start + room]}{rest} ({len(line)} characters)"
