@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+import traceback
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -79,6 +81,16 @@ async def chunks_of(provider: Provider, *args: Any, **options: Any) -> list[Stre
 
 
 # --- What is said ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.one_loop
+async def test_a_script_error_has_a_short_traceback() -> None:
+    """It shows where the program asked, and not the code between the model and its network."""
+    with pytest.raises(ScriptError, match="request 1 has no turn") as raised:
+        await ScriptedProvider().chat("Hi")
+    files = [Path(frame.filename) for frame in traceback.extract_tb(raised.tb)]
+    assert {file.parent.name for file in files[1:]} <= {"answers", "net", "testing"}
+    assert len(files) < 9
 
 
 async def test_text_comes_word_by_word() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 import httpx
 
-from ..answers import BaseChatModel, ChatParams, ChatStream, forward
+from ..answers import BaseChatModel, ChatParams, ChatStream, WrappedAnswer, forward_source
 from ..client import Hooks, Preview, Provider
 from ..config import Profile, ProviderConfig, load_profile
 from ..errors import ConfigError
@@ -29,7 +29,7 @@ from ..recording import (
     recording_client,
 )
 from ..requests import Capabilities, ChatOptions, Options, Request
-from ..types import Message, Messages, ReadToolChoice, Tool, ToolChoice, ToolLike
+from ..types import Message, Messages, ReadToolChoice, StreamChunk, Tool, ToolChoice, ToolLike
 
 # The common part of the test doubles: a model that keeps the requests it gets, and a transport instead of a
 # network.
@@ -80,6 +80,19 @@ class SentRequest:
 def _text(part: Any) -> str:
     text = part.get("text") if isinstance(part, Mapping) else getattr(part, "text", None)
     return text if isinstance(text, str) else ""
+
+
+class _DoubleAnswer(WrappedAnswer):
+    """An answer of which a ScriptError has a short traceback: without the frames of the network code."""
+
+    async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+        try:
+            async with self._opened() as batches:
+                async for batch in batches:
+                    self.reply = self._source.reply
+                    yield batch
+        except ScriptError as error:
+            raise error.with_traceback(None) from error.__cause__
 
 
 class ProviderDouble(BaseChatModel):
@@ -138,7 +151,8 @@ class ProviderDouble(BaseChatModel):
         """Closes connections, if there are any. The double can still be used afterwards."""
 
     def _stream(self, arguments: ChatParams) -> ChatStream:
-        return forward(self.provider, arguments)
+        answer = _DoubleAnswer(forward_source(self.provider, arguments))
+        return ChatStream(answer, yields_call_deltas=arguments.partial_tool_calls)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} requests={len(self.requests)}>"
