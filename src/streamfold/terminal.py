@@ -23,8 +23,10 @@ __all__ = [
     "AdapterName",
     "DialectNames",
     "File",
+    "ProviderSpecs",
     "console",
     "escape_control_characters",
+    "one_provider",
     "prepare_streams",
     "print_error",
     "print_json",
@@ -39,10 +41,21 @@ File = Annotated[
     Path | None,
     typer.Option("-c", "--config", help="The configuration file; by default the one that `config path` shows."),
 ]
+ProviderSpecs = Annotated[
+    list[str] | None,
+    typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL; without it, the default provider."),
+]
 AdapterName = Annotated[str | None, typer.Option(help="The wire format; by default that of FILE.toml, else chat.")]
 DialectNames = Annotated[
     str | None, typer.Option(help="How the model writes calls in its text; by default as in FILE.toml.")
 ]
+
+
+def one_provider(specs: Sequence[str] | None) -> str | None:
+    """Returns the provider that `ProviderSpecs` name, None for the default one. Raises ConfigError for several."""
+    if specs and len(specs) > 1:
+        raise ConfigError(f"-p: this command uses one provider, and {len(specs)} are named: {', '.join(specs)}")
+    return specs[0] if specs else None
 
 
 def read_json(path: Path) -> Any:

@@ -94,7 +94,7 @@ def test_check_as_json(folder: Path) -> None:
     """One object: the file, its providers, and the problems."""
     done = run(folder, "config", "check", "--json", MY_KEY="sk-canary")
     assert (done.returncode, json.loads(done.stdout)) == (
-        0, {"file": "streamfold.toml", "providers": ["main", "local"], "problems": []},
+        0, {"file": "streamfold.toml", "providers": ["main", "local"], "problems": [], "notes": []},
     )  # fmt: skip
     done = run(folder, "config", "check", "--json")
     (problem,) = json.loads(done.stdout)["problems"]
@@ -102,6 +102,34 @@ def test_check_as_json(folder: Path) -> None:
     done = run(folder, "config", "check", "--json", "--config", "nope.toml")
     made = json.loads(done.stdout)
     assert (done.returncode, made["file"], len(made["problems"])) == (1, None, 1)
+
+
+def test_check_of_budgets(folder: Path) -> None:
+    """A limit of money needs prices, and is noted if it is counted in the process alone."""
+    limited = "max_cost_per_day = 5\n"
+    own = MAIN + f'[providers.priced]\nbase_url = "http://x/v1"\nmodel = "m"\n{limited}'
+    (folder / "budget.toml").write_text(own, "utf-8")
+    done = run(folder, "config", "check", "--json", "--config", "budget.toml", MY_KEY="k")
+    place = f"budget.toml:{own.count(chr(10))}: providers.priced.max_cost_per_day"
+    made = json.loads(done.stdout)
+    assert made["problems"] == [f"{place}: what priced costs is not known: write prices = {{...}} into its settings"]
+    (folder / "budget.toml").write_text(own + "prices = { input = 1, output = 2 }\n", "utf-8")
+    done = run(folder, "config", "check", "--config", "budget.toml", MY_KEY="k")
+    assert (done.returncode, done.stdout.splitlines()) == (
+        0,
+        [
+            "budget.toml: no problems, 3 providers",
+            "what is kept here ends with the process: rate_limits.store (sqlite:///PATH keeps it)",
+        ],
+    )
+    keys = '[gateway.keys.x]\nkey_env = "MY_KEY"\nmodels = ["quick"]\n' + limited
+    for alias, unpriced in (("main", ["main"]), ("priced", [])):
+        aliases = f'[gateway.aliases]\nquick = "{alias}"\n'
+        text = own + "prices = { input = 1, output = 2 }\n" + aliases + keys
+        (folder / "budget.toml").write_text(text.replace("kimi-k2.6", "unpriced"), "utf-8")
+        done = run(folder, "config", "check", "--json", "--config", "budget.toml", MY_KEY="k")
+        problems = json.loads(done.stdout)["problems"]
+        assert [problem.partition("what ")[2].partition(" costs")[0] for problem in problems] == unpriced
 
 
 def test_check_without_a_file(tmp_path: Path) -> None:

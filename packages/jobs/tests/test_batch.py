@@ -134,6 +134,23 @@ async def test_a_bad_row_is_an_error_of_its_own() -> None:
     assert (job.summary.done, job.summary.errors, job.summary.rows) == (1, 2, 3)
 
 
+@each_row(
+    ("row", "problem"),
+    [
+        ({"prompt": "x", "messages": []}, "row 2: prompt and messages are both given: a row has one of them"),
+        (
+            {"prompt": "x", "temperature": 1},
+            'row 2: \'temperature\' is an option: write "options": {"temperature": ...}',
+        ),
+    ],
+)
+async def test_a_row_that_says_too_much(row: dict[str, Any], problem: str) -> None:
+    """It is an error of this row."""
+    async with batch(Server().provider(), [*rows(1), row]) as job:
+        answers = [answer async for answer in job]
+    assert [answer.error and answer.error["message"] for answer in answers] == [None, problem]
+
+
 async def test_lines_that_are_no_json(tmp_path: Path) -> None:
     """They are errors too, by their number; blank lines count for nothing."""
     path = tmp_path / "rows.jsonl"

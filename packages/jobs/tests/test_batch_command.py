@@ -94,7 +94,27 @@ async def test_rows_become_answers(tmp_path: Path) -> None:
     assert set(upstream.asked.values()) == {1}
     assert upstream.streams == {False}
     status = await ran(["status", "out.jsonl.ledger"], tmp_path)
-    assert status.stdout.startswith("30 answers, 0 errors, 0 under way, 30 rows\n")
+    assert status.stdout.startswith("30 answers, 0 errors, 0 in flight, 30 rows\n")
+
+
+@pytest.mark.slow
+async def test_one_row(tmp_path: Path) -> None:
+    """One answer is one answer, and numbers in the JSON of `status` are numbers."""
+    async with serving(Upstream()) as server:
+        done = await ran(prepared(tmp_path, 1, server.base_url), tmp_path)
+    assert done.stdout == "1 answer, 0 errors, 1 row; 10 + 2 tokens\n"
+    found = json.loads((await ran(["status", "out.jsonl.ledger", "--json"], tmp_path)).stdout)
+    assert {name: found[name] for name in ("count", "done", "error", "run_tools")} == {
+        "count": 1, "done": 1, "error": 0, "run_tools": False,
+    }  # fmt: skip
+
+
+async def test_two_providers(tmp_path: Path) -> None:
+    """A job has one provider: none of several is left out in silence."""
+    words = prepared(tmp_path, 1, "http://127.0.0.1:9/v1")
+    done = await ran([*words, "-p", "two"], tmp_path)
+    assert done.returncode == 2
+    assert "-p: this command uses one provider, and 2 are named: main, two" in done.stderr
 
 
 @pytest.mark.parametrize(("keys", "library"), [({}, "aiohttp"), ({"http2": True}, "httpx: http2 = true")])
@@ -227,7 +247,7 @@ def test_the_progress_of_a_job() -> None:
     """Its speed is that of the last seconds, not of what earlier runs have done."""
     summary = JobSummary(1000, done=400, usage=Usage(4000, 0))
     job, meter = SimpleNamespace(summary=summary, status_text=""), SpeedMeter()
-    assert meter.said(0.0, job) == "0.0 rows/s, 0 tokens/s, 0 errors"  # type: ignore[arg-type]
+    assert meter.said(0.0, job) == "0.0 rows/s, 0 errors, 0 tokens/s"  # type: ignore[arg-type]
     for second in range(1, 101):
         summary.done += 5
         summary.usage += Usage(20, 30)
@@ -235,8 +255,9 @@ def test_the_progress_of_a_job() -> None:
         summary.costs = {"USD": Cost(Decimal("0.01234"), "USD")}
         said = meter.said(float(second), job)  # type: ignore[arg-type]
         if second == 10:
-            assert said == "5.1 rows/s, 50 tokens/s, 0.0123 USD, 1 error, 0:01:48 left"
-    assert said == "5.0 rows/s, 50 tokens/s, 0.0123 USD, 1 error, 0:00:20 left"
+            assert said == "5.1 rows/s, 0:01:48 left, 1 error, 0.0123 USD, 50 tokens/s"
+    assert said == "5.0 rows/s, 0:00:20 left, 1 error, 0.0123 USD, 50 tokens/s"
+    assert meter.said(100.0, job, room=40) == "5.0 rows/s, 0:00:20 left, 1 error"  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

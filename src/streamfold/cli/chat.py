@@ -17,7 +17,7 @@ from ..config import Profile, load_profile
 from ..errors import ConfigError
 from ..net import make_client
 from ..recording import Recording, RecordingDraft, failure_in, find_recording, recording_client
-from ..terminal import File, console, print_status, read_json, reported_errors
+from ..terminal import File, ProviderSpecs, console, one_provider, print_status, read_json, reported_errors
 from ..types import Message, image, system, user
 from .rendering import ERROR_LINE, Renderer, renderer_for
 
@@ -26,9 +26,6 @@ AsJson = Annotated[
     typer.Option(
         "--json", help="Print one line of JSON for each chunk; the last one has the warnings, or else the error."
     ),
-]
-Spec = Annotated[
-    str | None, typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL; without it, the default provider.")
 ]
 Model = Annotated[str | None, typer.Option(help="Another model than the configured one.")]
 System = Annotated[str | None, typer.Option("--system", help="Instructions for the model.")]
@@ -110,7 +107,7 @@ def chat(
         str | None,
         typer.Argument(help="The question; - reads it from standard input."),
     ] = None,
-    provider: Spec = None,
+    provider: ProviderSpecs = None,
     model: Model = None,
     system_prompt: System = None,
     images: Images = None,
@@ -125,6 +122,7 @@ def chat(
     """Ask a model and stream its answer."""
     with reported_errors(as_json, ERROR_LINE):
         options = _options(tool_choice, temperature, max_output_tokens)
+        spec = one_provider(provider)
         parts = [image(source) for source in images or ()]
         opening = [system(system_prompt)] if system_prompt else []
         messages = [*opening, user(_question(prompt, bool(parts)), *parts)]
@@ -132,7 +130,7 @@ def chat(
         screen = renderer_for(as_json)
 
         async def ask() -> None:
-            async with Provider.from_config(provider, config=config, **given) as asked:
+            async with Provider.from_config(spec, config=config, **given) as asked:
                 await _show(screen, asked, messages, tools, options)
 
         anyio.run(ask)
@@ -141,7 +139,7 @@ def chat(
 def record(
     name: Annotated[str, typer.Argument(help="The name of the recording; it may begin with a folder: kimi/hello.")],
     prompt: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")],
-    provider: Spec = None,
+    provider: ProviderSpecs = None,
     model: Model = None,
     directory: Annotated[Path, typer.Option(file_okay=False, help="The folder for NAME.sse and NAME.toml.")] = Path(
         "fixtures"
@@ -167,7 +165,7 @@ def record(
         tools, given = _read_tools(tool_file), _given(base_url=base_url, model=model)
         screen = renderer_for(as_json)
 
-        profile = load_profile(provider, {"max_retries": 0, **given}, config)
+        profile = load_profile(one_provider(provider), {"max_retries": 0, **given}, config)
 
         async def ask() -> None:
             async with _recorded(profile, directory, name) as asked:

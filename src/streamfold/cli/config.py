@@ -18,11 +18,13 @@ from ..config import (
     abilities,
     capability_values,
     config_problems,
+    configured_budgets,
     describe_key,
     effective_values,
     provider_files,
     read_config,
     search_locations,
+    stores_in_process,
     toml_path,
     trust_file,
 )
@@ -68,14 +70,17 @@ def check(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")] = False,
 ) -> None:
-    """Check the file, and that keys are set; with --connect, that each provider answers.
+    """Check the file, that keys are set and that budgets have prices; with --connect, that each provider answers.
 
-    Print each problem on a line of its own, and exit with 1 if there are any.
+    Print each problem on a line of its own, and exit with 1 if there are any. A table of a package that is not
+    installed is one.
     """
-    config, problems = None, []
+    config, problems, notes = None, [], []
     try:
         config = read_config(file)
-        problems = config_problems(config)
+        problems = [*config_problems(config), *_unpriced_budgets(config)]
+        if stores := stores_in_process(config):
+            notes = [f"what is kept here ends with the process: {', '.join(stores)} (sqlite:///PATH keeps it)"]
     except ConfigError as error:
         problems = [str(error)]
     if connect and config is not None and not problems:
@@ -83,13 +88,15 @@ def check(
     path = str(config.path) if config and config.path else None
     names = list(config.names) if config else []
     if as_json:
-        print_json({"file": path, "providers": names, "problems": problems})
+        print_json({"file": path, "providers": names, "problems": problems, "notes": notes})
     elif problems:
         print_status("\n".join(problems))
     elif path is None:
         print_status("no file: only the catalogue is used (`streamfold config path` shows where a file may be)")
     else:
         print_status(f"{path}: no problems, {len(names)} provider{'s' * (len(names) != 1)}")
+    if notes and not as_json:
+        print_status("\n".join(notes))
     if problems:
         raise typer.Exit(1)
 
@@ -117,6 +124,27 @@ def trust(
     with reported_errors(False):
         kept = trust_file(path)
     print_status(f"{path.absolute()} is trusted as it is now (remembered in {kept})")
+
+
+def _unpriced_budgets(config: Config) -> list[str]:
+    """Returns a problem for each limit of money whose providers have no prices: their requests would be refused."""
+    problems = []
+    for budget in configured_budgets(config):
+        unpriced = [name for name in budget.providers if _lacks_prices(config, name)]
+        if unpriced:
+            what = f"what {', '.join(unpriced)} costs is not known"
+            problems.append(f"{budget.place}: {what}: write prices = {{...}} into its settings")
+    return problems
+
+
+def _lacks_prices(config: Config, name: str) -> bool:
+    try:
+        profile = config.profile(name)
+        if profile.model is None or profile.sent_model() is None:
+            return False  # each request names its model
+        return not Provider(profile, turn_cache=False).facts().endpoints[0].priced()
+    except ConfigError:  # a problem of its own
+        return False
 
 
 async def _silent_providers(config: Config) -> list[str]:

@@ -16,7 +16,17 @@ from .catalogue import catalogue_folder, provider_files
 from .environment import set_variable, variable_is_set, variable_value, variable_values
 from .file import Config, load_profile, load_profiles, read_config, read_profile, read_settings
 from .gc_tuning import tune_gc_for_server
-from .inspection import EffectiveValue, abilities, capability_values, config_problems, describe_key, effective_values
+from .inspection import (
+    Budget,
+    EffectiveValue,
+    abilities,
+    capability_values,
+    config_problems,
+    configured_budgets,
+    describe_key,
+    effective_values,
+    stores_in_process,
+)
 from .model_facts import prices_in, read_prices
 from .package_tables import PackageTable
 from .profile import (

@@ -171,6 +171,47 @@ def config_problems(config: Config) -> list[str]:
     return lines
 
 
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A limit of money in a file.
+
+    Attributes:
+        place: the file, the line and the key.
+        providers: the providers whose prices it needs.
+    """
+
+    place: str
+    providers: Sequence[str]
+
+
+def configured_budgets(config: Config) -> list[Budget]:
+    """Returns the limits of money of the file's providers, and of the tables of other packages."""
+    if config.file is None:
+        return []
+    layer = Layer.of_file(config.file)
+    found: list[tuple[KeyPath, Sequence[str]]] = [
+        (("providers", name, "max_cost_per_day"), [name])
+        for name, table in config.tables.items()
+        if table.get("max_cost_per_day") is not None
+    ]
+    for table_name, table in config.checked[0].package_tables():
+        found += [((table_name, *path), providers) for path, providers in table.budgets(config.names)]
+    return [Budget(f"{layer.place(path)}: {toml_path(path)}", providers) for path, providers in found]
+
+
+def stores_in_process(config: Config) -> list[str]:
+    """Returns the stores of the file whose content ends with the process: limits with a budget, tables of packages."""
+    settings = config.checked[0]
+    found = [
+        toml_path((name, key))
+        for name, table in settings.package_tables()
+        for key in table.store_keys
+        if getattr(table, key) in (True, "memory")
+    ]
+    counted = settings.rate_limits.store == "memory" and configured_budgets(config)
+    return [*(["rate_limits.store"] if counted else ()), *found]
+
+
 def _file_problems(config: Config) -> Iterator[tuple[int, str]]:
     """Yields a name in `default` that no provider has, and what is wrong in tables of other packages."""
     if config.file is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 from ..errors import ConfigError
@@ -23,6 +23,14 @@ class PackageTable(Table):
 
         Args:
             unknown: returns the error for a name that no provider has, else None.
+        """
+        yield from ()
+
+    def budgets(self, providers: Sequence[str]) -> Iterator[tuple[KeyPath, Sequence[str]]]:
+        """Yields each limit of money in the table: its path, and the providers whose prices it needs.
+
+        Args:
+            providers: those of the file.
         """
         yield from ()
 

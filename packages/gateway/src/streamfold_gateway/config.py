@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -212,3 +213,12 @@ class GatewaySettings(GatewayOptions, PackageTable):
         for name, key in self.keys.items():
             if not variable_is_set(key.key_env):
                 yield ("keys", name, "key_env"), f"{key.key_env} is not set"
+
+    def budgets(self, providers: Sequence[str]) -> Iterator[tuple[KeyPath, Sequence[str]]]:
+        """Yields the budget of each key, with the providers that the key may use."""
+        served = self.providers or providers
+        for name, key in self.keys.items():
+            if key.max_cost_per_day is not None:
+                models = [self.aliases.get(pattern, pattern).partition(":")[0] for pattern in key.models]
+                usable = [each for each in served if any(fnmatchcase(each, model) for model in models)]
+                yield ("keys", name, "max_cost_per_day"), [each.partition(":")[0] for each in usable]

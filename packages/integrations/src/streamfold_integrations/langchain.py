@@ -16,6 +16,10 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any, Literal
 
+try:
+    import langchain_core  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ImportError("LangChain is not installed: pip install 'streamfold-integrations[langchain]'") from error
 from langchain_core import output_parsers as parsers
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import (

@@ -13,6 +13,10 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+try:
+    import pydantic_ai  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ImportError("pydantic-ai is not installed: pip install 'streamfold-integrations[pydantic-ai]'") from error
 from pydantic_ai import RunContext
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UserError
 from pydantic_ai.messages import (

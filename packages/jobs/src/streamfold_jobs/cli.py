@@ -27,13 +27,23 @@ from typer.core import TyperGroup
 
 from streamfold import ConfigError, Provider
 from streamfold.config import tune_gc_for_server
-from streamfold.terminal import File, console, print_json, print_status, read_json, reported_errors
+from streamfold.terminal import (
+    File,
+    ProviderSpecs,
+    console,
+    one_provider,
+    print_json,
+    print_status,
+    read_json,
+    reported_errors,
+)
 
 from . import BatchJob, BatchStore, JobPausedError, JobSummary, Ledger, batch, check_output, export, schema_check
 from .load_tools import read_tools
 
 _LOOKS = 0.2  # seconds between two looks at a job
 _WINDOW = 15.0  # seconds that a speed is measured over
+_BAR = 10  # characters of the bar
 _LINES = 30.0  # seconds between two lines where there is no terminal
 
 
@@ -61,7 +71,6 @@ RowsPath = Annotated[
     str,
     typer.Argument(help="A .jsonl or .parquet file, or - for lines of standard input; OpenAI's batch lines too."),
 ]
-Spec = Annotated[str | None, typer.Option("-p", "--provider", help="PROVIDER or PROVIDER:MODEL.")]
 Model = Annotated[str | None, typer.Option(help="Another model than the configured one.")]
 LedgerPath = Annotated[
     Path | None, typer.Option(dir_okay=False, help="The ledger; by default the output's name with .ledger.")
@@ -100,7 +109,7 @@ Wait = Annotated[bool, typer.Option(help="Wait for the answers of the provider's
 def run(
     rows: RowsPath,
     output: Output,
-    provider: Spec = None,
+    provider: ProviderSpecs = None,
     model: Model = None,
     config: File = None,
     ledger: LedgerPath = None,
@@ -141,7 +150,8 @@ def run(
             **{name: value for name, value in sampling.items() if value is not None},
             **_form(schema), **_tools(tools, to_run=run_tools),
         }  # fmt: skip
-        asked = Provider.from_config(provider, config=config, model=model, max_retries=0).prefer_aiohttp()
+        spec = one_provider(provider)
+        asked = Provider.from_config(spec, config=config, model=model, max_retries=0).prefer_aiohttp()
         tune_gc_for_server()
         opened.enter_context(_transport_logged())
         ended = anyio.run(partial(run_job, asked, source, path, given, shown=not as_json))
@@ -209,9 +219,17 @@ def _report(name: str, ended: JobOutcome, output: Path, as_json: bool) -> None:
         return
     costs = "".join(f", {amount} {currency}" for currency, amount in line["costs"].items())
     tokens = f"{line['input_tokens']} + {line['output_tokens']} tokens"
-    print_status(f"{line['done']} answers, {line['errors']} errors, {line['rows']} rows; {tokens}{costs}")
+    counts = ", ".join(_number(line[name], word) for name, word in _COUNTED.items())
+    print_status(f"{counts}; {tokens}{costs}")
     if paused:
         print_status(f"{paused}\nStart the same command again to go on.", err=True)
+
+
+_COUNTED = {"done": "answer", "errors": "error", "rows": "row"}
+
+
+def _number(count: int, word: str) -> str:
+    return f"{count} {word}{'s' * (count != 1)}"
 
 
 def _summary(summary: JobSummary) -> dict[str, Any]:
@@ -230,11 +248,13 @@ def status(ledger: Annotated[Path, typer.Argument(help="The ledger of a job.")],
         settings, counts = opened.settings(), opened.counts()
         batches = BatchStore(opened).all()
         if as_json:
-            print_json({**settings, **counts, "batches": [asdict(found) for found in batches]})
+            read = {"count": int(settings.get("count", 0)), "run_tools": settings.get("run_tools") == "true"}
+            print_json({**settings, **read, **counts, "batches": [asdict(found) for found in batches]})
             return
         first, step = opened.shard
         rows = len(range(first, int(settings.get("count", 0)), step))
-        print_status(f"{counts['done']} answers, {counts['error']} errors, {counts['sent']} under way, {rows} rows")
+        answers, errors = _number(counts["done"], "answer"), _number(counts["error"], "error")
+        print_status(f"{answers}, {errors}, {counts['sent']} in flight, {_number(rows, 'row')}")
         print_status(f"model: {settings.get('model', 'unknown')}")
         for found in batches:
             said = f"{found.finished} of {found.rows} requests done" + (f", {found.word}" if found.word else "")
@@ -261,7 +281,7 @@ def _export(ledgers: list[Path], output: Path, *, whole: bool) -> None:
         opened = [stack.enter_context(Ledger(path, readonly=True)) for path in ledgers]
         count = export(opened, output, whole=whole)
         total = int(opened[0].settings().get("count", count))
-        print_status(f"{output}: {count} rows" if count == total else f"{output}: {count} of {total} rows")
+        print_status(f"{output}: {_number(count, 'row')}" if count == total else f"{output}: {count} of {total} rows")
 
 
 def _read_shard(text: str) -> tuple[int, int]:
@@ -340,8 +360,12 @@ class SpeedMeter:
     def __init__(self) -> None:
         self._looks: deque[tuple[float, int, int]] = deque()
 
-    def said(self, now: float, job: BatchJob) -> str:
-        """Returns what there is to say of a job beside how many of its rows have ended."""
+    def said(self, now: float, job: BatchJob, room: int | None = None) -> str:
+        """Returns what there is to say of a job beside how many of its rows have ended.
+
+        Args:
+            room: characters that it may have; parts at its end that do not fit are left out.
+        """
         summary = job.summary
         ended, usage = summary.done + summary.errors, summary.usage
         tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
@@ -351,15 +375,18 @@ class SpeedMeter:
         began, ended_then, tokens_then = self._looks[0]
         seconds = max(now - began, _LOOKS)
         rate = (ended - ended_then) / seconds
-        parts = [
-            f"{rate:.1f} rows/s" if rate < 10 else f"{rate:,.0f} rows/s",
-            f"{(tokens - tokens_then) / seconds:,.0f} tokens/s",
-            *(f"{cost.amount:,.4f} {cost.currency}" for cost in summary.costs.values()),
-            f"{summary.errors:,} error{'s' * (summary.errors != 1)}",
-        ]
+        parts = [f"{rate:.1f} rows/s" if rate < 10 else f"{rate:,.0f} rows/s"]
         if rate and summary.rows > ended:
             parts.append(f"{timedelta(seconds=round((summary.rows - ended) / rate))} left")
-        return ", ".join([*parts, job.status_text] if job.status_text else parts)
+        parts += [
+            f"{summary.errors:,} error{'s' * (summary.errors != 1)}",
+            *(f"{cost.amount:,.4f} {cost.currency}" for cost in summary.costs.values()),
+            *([job.status_text] if job.status_text else ()),
+            f"{(tokens - tokens_then) / seconds:,.0f} tokens/s",
+        ]
+        while room is not None and len(", ".join(parts)) > room and len(parts) > 1:
+            parts.pop()
+        return ", ".join(parts)
 
 
 async def show_progress(name: str, job: BatchJob) -> None:
@@ -372,15 +399,17 @@ async def show_progress(name: str, job: BatchJob) -> None:
             summary = job.summary
             print_status(f"{name}: {summary.done + summary.errors:,} of {summary.rows:,} rows, {said}", err=True)
     columns = (
-        TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+        TextColumn("{task.description}", markup=False), BarColumn(_BAR), MofNCompleteColumn(),
         TextColumn("{task.fields[said]}", markup=False),
     )  # fmt: skip
     with Progress(*columns, console=target) as progress:
-        task = progress.add_task(name, total=job.summary.rows, said="")
+        rows = job.summary.rows
+        task = progress.add_task(name, total=rows, said="")
+        room = target.width - len(name) - _BAR - len(f"{rows}/{rows}") - 3  # a space between two columns
 
         def update() -> None:
             ended = job.summary.done + job.summary.errors
-            progress.update(task, completed=ended, said=meter.said(monotonic(), job))
+            progress.update(task, completed=ended, said=meter.said(monotonic(), job, room))
 
         try:
             while True:

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from streamfold import ConfigError, Cost, Reply, ToolChoice
+from streamfold import ChatOptions, ConfigError, Cost, Reply, ToolChoice
 from streamfold.config import allowed_values_hint
 from streamfold.serving import parse_chat_request as parse_chat
 from streamfold.serving import parse_responses_request as parse_responses
@@ -57,7 +57,11 @@ class Row:
         if "body" in value:
             return _batch_line(number, value)
         if unknown := next((name for name in value if name not in ROW_MEMBERS), None):
+            if unknown in ChatOptions.__annotations__:
+                raise ConfigError(f'{unknown!r} is an option: write "options": {{"{unknown}": ...}}')
             raise ConfigError(f"unknown key {unknown!r}{allowed_values_hint(unknown, ROW_MEMBERS)}")
+        if value.get("messages") is not None and value.get("prompt") is not None:
+            raise ConfigError("prompt and messages are both given: a row has one of them")
         messages = value.get("messages") if value.get("messages") is not None else value.get("prompt")
         if not isinstance(messages, str | list | tuple):
             raise ConfigError("prompt (a string) or messages (a list) is missing")
