@@ -1,42 +1,92 @@
-"""The line of each key of a TOML text. `tomllib` returns values without lines, and errors should name them.
-
-`tomllib` has accepted the text before, so this scanner only has to find where keys begin and values end. If it fails,
-the lines found so far are kept, and an error names its key without a line.
-"""
+"""The line of each key of a TOML text, for errors: `tomllib` returns values without lines."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 
-_GAP = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_STRING = re.compile(
-    r'"""(?:\\.|[^\\])*?"""(?!")'  # up to two quotes may stand right before the closing three
+_TOKEN = re.compile(
+    r"#[^\n]*"
+    r'|"""(?:\\.|[^\\])*?"""(?!")'  # up to two quotes may stand right before the closing three
     r"|'''.*?'''(?!')"
     r'|"(?:\\.|[^"\\\n])*"'
-    r"|'[^'\n]*'",
+    r"|'[^'\n]*'"
+    r"|(?:\d{4}-\d\d-\d\d )?[^\s#\"'\[\]{}=,]+"  # a key, a number, a boolean or a date, which may have a blank
+    r"|[\[\]{}=\n]",
     re.DOTALL,
 )
-_SCALAR = re.compile(r"[^,\]}#\n]+")  # numbers, booleans and dates, which may have a blank
+_LINE = "\0"  # the key of a table's own line
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
     """Returns the line of every key: tables, dotted keys, and keys inside lists (by index) and inline tables.
 
+    Args:
+        text: valid TOML.
+
     >>> key_lines('[a.b]\\nc = { d = [1,\\n2] }')[("a", "b", "c", "d", 1)]
     3
     """
-    scan = _Scan(text)
-    with suppress(_LostError):
-        scan.document()
-    return scan.lines
+    lines: dict[KeyPath, int] = {}
+    with suppress(tomllib.TOMLDecodeError, RecursionError):  # errors name the key alone then
+        for key, value in tomllib.loads(_with_lines_as_values(text)).items():
+            _note_lines(lines, (key,), value)
+    return lines
+
+
+def _with_lines_as_values(text: str) -> str:
+    """Returns the text with the line of each value in its place, and of each table and list as its first member."""
+    line, header, is_value = 1, 0, False
+    brackets: list[str] = []
+
+    def numbered(found: re.Match[str]) -> str:
+        nonlocal line, header, is_value
+        part, number = found[0], line
+        line += part.count("\n")
+        if part[0] == "#":
+            return ""
+        if part == "[" and not is_value:  # one or two
+            header += 1
+        elif header:
+            header -= part == "]"
+            if not header:
+                return f'{part}\n"\\u0000" = {number}\n'
+        elif part == "=":
+            is_value = True
+        elif part in ("]", "}"):
+            brackets.pop()
+            is_value = brackets[-1:] == ["["]
+        elif is_value and part in ("[", "{"):
+            brackets.append(part)
+            is_value = part == "["
+            more = "" if re.compile(r"\s*}").match(text, found.end()) else ", "
+            return f"[{number}, " if is_value else f'{{"\\u0000" = {number}{more}'
+        elif is_value and part != "\n":
+            is_value = brackets[-1:] == ["["]
+            return str(number)
+        return part
+
+    return _TOKEN.sub(numbered, text)
+
+
+def _note_lines(lines: dict[KeyPath, int], path: KeyPath, value: Any) -> int:
+    """Adds the lines of a value and all in it. Returns its own, or that of its first key if it has none."""
+    if isinstance(value, int):
+        lines[path] = value
+        return value
+    own = value.pop(_LINE, None) if isinstance(value, dict) else None
+    if isinstance(value, list) and isinstance(value[0], int):
+        own, *value = value
+    members = value.items() if isinstance(value, dict) else enumerate(value)
+    found = [_note_lines(lines, (*path, name), member) for name, member in members]
+    lines[path] = own if own is not None else min(found, default=1)
+    return lines[path]
 
 
 def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
@@ -51,7 +101,7 @@ def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
 def toml_path(path: KeyPath) -> str:
     """Returns a key as TOML spells it, with list indexes in brackets.
 
-    >>> spelled(("providers", "my own", "fallback", 0))
+    >>> toml_path(("providers", "my own", "fallback", 0))
     'providers."my own".fallback[0]'
     """
     out = ""
@@ -61,114 +111,3 @@ def toml_path(path: KeyPath) -> str:
         else:
             out += ("." if out else "") + (part if _BARE.fullmatch(part) else f'"{part}"')
     return out
-
-
-class _LostError(Exception):
-    pass
-
-
-class _Scan:
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-        self.newlines = [found.start() for found in re.finditer("\n", text)]
-        self.lines: dict[KeyPath, int] = {}
-        self.counts: dict[KeyPath, int] = {}  # index of the last table of each list of tables
-
-    def document(self) -> None:
-        table: KeyPath = ()
-        self.take(_GAP)
-        while self.at < len(self.text):
-            if self.text[self.at] == "[":
-                many = self.text.startswith("[[", self.at)
-                self.at += 1 + many
-                table = self.header(many)
-                self.symbol("]")
-                self.at += many
-            else:
-                self.pair(table)
-            self.take(_GAP)
-
-    def header(self, many: bool) -> KeyPath:
-        """Returns the path of a table, with an index for each list of tables on the way."""
-        line, *above = self.line(), *self.key(())
-        last = above.pop()
-        table: KeyPath = ()
-        for part in above:
-            table = (*table, part)
-            if table in self.counts:
-                table = (*table, self.counts[table])
-        table = (*table, last)
-        if many:
-            self.counts[table] = self.counts.get(table, -1) + 1
-            table = (*table, self.counts[table])
-        self.lines[table] = line
-        return table
-
-    def pair(self, table: KeyPath) -> None:
-        path = self.key(table)
-        self.symbol("=")
-        self.value(path)
-
-    def key(self, table: KeyPath) -> KeyPath:
-        path = table
-        while True:
-            self.take(_GAP)
-            line = self.line()
-            if self.text[self.at : self.at + 1] in ("'", '"'):
-                name = next(iter(tomllib.loads(f"{self.take(_STRING)} = 0")))
-            else:
-                name = self.take(_BARE)
-            path = (*path, name)
-            self.take(_GAP)
-            if self.text[self.at : self.at + 1] != ".":
-                self.lines[path] = line  # replaces the line of a longer key that begins with it
-                return path
-            self.lines.setdefault(path, line)
-            self.at += 1
-
-    def value(self, path: KeyPath) -> None:
-        self.take(_GAP)
-        match self.text[self.at : self.at + 1]:
-            case "{":
-                self.items("}", lambda _: self.pair(path))
-            case "[":
-                self.items("]", lambda index: self.item((*path, index)))
-            case '"' | "'":
-                self.take(_STRING)
-            case _:
-                self.take(_SCALAR)
-
-    def items(self, end: str, read: Callable[[int], None]) -> None:
-        self.at += 1
-        index = 0
-        while True:
-            self.take(_GAP)
-            if self.text[self.at : self.at + 1] == end:
-                self.at += 1
-                return
-            read(index)
-            index += 1
-            self.take(_GAP)
-            if self.text[self.at : self.at + 1] == ",":
-                self.at += 1
-
-    def item(self, path: KeyPath) -> None:
-        self.lines[path] = self.line()
-        self.value(path)
-
-    def symbol(self, symbol: str) -> None:
-        self.take(_GAP)
-        if self.text[self.at : self.at + 1] != symbol:
-            raise _LostError
-        self.at += 1
-
-    def take(self, pattern: re.Pattern[str]) -> str:
-        found = pattern.match(self.text, self.at)
-        if found is None:
-            raise _LostError
-        self.at = found.end()
-        return found[0]
-
-    def line(self) -> int:
-        return bisect_right(self.newlines, self.at - 1) + 1
