@@ -47,7 +47,7 @@ def catalogue_layers(name: str) -> list[Layer]:
 
 def catalogue_values(name: str) -> dict[str, Any]:
     """Returns the settings of a provider of the catalogue, with its name. Raises ConfigError as `catalogue_layers`."""
-    return {"name": name, **merge(catalogue_layers(name))}
+    return {"name": name, **merge(catalogue_layers(name)).values}
 
 
 @cache

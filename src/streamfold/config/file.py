@@ -21,7 +21,7 @@ from ..errors import ConfigError, allowed_values_hint, did_you_mean
 from ..urls import variable_names
 from .catalogue import catalogue_layers, provider_files
 from .environment import variable_is_set
-from .layers import Layer, TomlFile, find_layer, locate_errors, merge
+from .layers import Layer, MergedSettings, TomlFile, locate_errors, merge
 from .package_tables import PackageTable, find_table, package_of_table, table_names
 from .profile import Profile, same_origin, untrusted
 from .search_path import PROVIDER_VARIABLE, Location, read_file, search_locations
@@ -129,11 +129,15 @@ class Config:
             own, asked = [Layer(spec, f"provider {name!r}")], []
         given = {key: value for key, value in (overrides or {}).items() if value is not None}
         of_file = self._for_all() if isinstance(spec, str) else []
-        return [Layer({"name": name}, ""), *of_file, *_with_start([*own, *asked, Layer(given, f"provider {name!r}")])]
+        return [
+            Layer({"name": name}, ""),
+            *of_file,
+            *_with_base_profile([*own, *asked, Layer(given, f"provider {name!r}")]),
+        ]
 
     def file_layers(self, name: str) -> list[Layer]:
         """Returns the settings of a provider of the file, as `layers` does."""
-        return [Layer({"name": name}, ""), *self._for_all(), *_with_start(self._own_layers(name))]
+        return [Layer({"name": name}, ""), *self._for_all(), *_with_base_profile(self._own_layers(name))]
 
     def _for_all(self) -> list[Layer]:
         """Returns the settings of the file that are those of each of its providers."""
@@ -176,8 +180,7 @@ class Config:
         for owner, index, other, problem in config.fallbacks(name, first.fallback):
             if problem is not None:
                 written = layers if owner == name else config.layers(owner)
-                layer, path = find_layer(written, ("fallback", index), {}) or (written[-1], ("fallback", index))
-                raise ConfigError(layer.describe(path, problem))
+                raise ConfigError(merge(written).locate(("fallback", index), problem)[1])
             others.append(other)
         return (first, *(config.profile(other) for other in dict.fromkeys(others)))
 
@@ -247,7 +250,7 @@ class Config:
         try:
             return _file_model(self.file.data).model_validate(dict(self.file.data)), []
         except ValidationError as exc:
-            return FileSettings(), locate_errors(exc, [Layer.of_file(self.file)], self.file.data)
+            return FileSettings(), locate_errors(exc, merge([Layer.of_file(self.file)]))
 
     def _settings(self) -> FileSettings:
         settings, mistakes = self.checked
@@ -303,22 +306,21 @@ def build_profile(layers: Sequence[Layer]) -> Profile:
     return profile
 
 
-def _foreign_host(layers: Sequence[Layer]) -> str | None:
+def _foreign_host(merged: MergedSettings) -> str | None:
     """Returns the file that chooses the host and is not trusted; None if there is none."""
-    found = find_layer(layers, ("base_url",), {})
-    if found is None or (layer := found[0]).file is None or not layer.file.is_foreign:
+    found = merged.origin(("base_url",))
+    if found is None or (file := found[0].file) is None or not file.is_foreign:
         return None
-    below = [each.values["base_url"] for each in layers if each.catalogue and "base_url" in each.values]
-    return None if below and same_origin(below[-1], layer.values["base_url"]) else layer.file.origin
+    below = [each.values["base_url"] for each in merged.layers if each.is_catalogue and "base_url" in each.values]
+    return None if below and same_origin(below[-1], merged.values["base_url"]) else file.origin
 
 
-def _with_start(layers: list[Layer]) -> list[Layer]:
-    """Returns settings with those of the provider of the catalogue that they start from below them, if it is known."""
-    found = None if layers[0].catalogue else find_layer(layers, ("profile",), {})
-    start = found[0].values["profile"] if found else None
-    if isinstance(start, str) and start in provider_files():
-        return [*catalogue_layers(start), *layers]
-    return layers
+def _with_base_profile(layers: list[Layer]) -> list[Layer]:
+    """Returns the settings above those of the provider of the catalogue that they start from, if it is known."""
+    if layers[0].is_catalogue:
+        return layers
+    base = next((layer.values["profile"] for layer in reversed(layers) if "profile" in layer.values), None)
+    return [*catalogue_layers(base), *layers] if isinstance(base, str) and base in provider_files() else layers
 
 
 def check_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple[int, str]]]:
@@ -330,12 +332,12 @@ def check_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple[in
         if layer.table and "name" in layer.values
     ]
     try:
-        profile = Profile.model_validate(merged)
+        profile = Profile.model_validate(merged.values)
     except ValidationError as exc:
-        return None, sorted([*mistakes, *locate_errors(exc, layers, merged)], key=lambda mistake: mistake[0])
+        return None, sorted([*mistakes, *locate_errors(exc, merged)], key=lambda mistake: mistake[0])
     if mistakes:
         return None, mistakes
-    foreign = _foreign_host(layers)
+    foreign = _foreign_host(merged)
     return (profile if foreign is None else profile.without_environment(foreign)), []
 
 
@@ -348,7 +350,7 @@ def read_settings(model: type[T], values: Mapping[str, Any], what: str) -> T:
     try:
         return model.model_validate(dict(values))
     except ValidationError as exc:
-        raise ConfigError(locate_errors(exc, [Layer(values, what)], values)[0][1]) from None
+        raise ConfigError(locate_errors(exc, merge([Layer(values, what)]))[0][1]) from None
 
 
 def read_config(path: str | os.PathLike[str] | Config | None = None) -> Config:

@@ -12,7 +12,7 @@ from ..requests import CAPABILITIES, ModelTable, Support
 from ..urls import shown_url, variable_names
 from .environment import variable_is_set
 from .file import Config, build_profile, check_layers
-from .layers import Layer, find_layer
+from .layers import Layer, merge
 from .profile import Profile
 from .search_path import PROVIDER_VARIABLE
 from .tables import Table
@@ -63,10 +63,10 @@ def effective_values(config: Config, spec: str) -> list[EffectiveValue]:
         ConfigError: as `Provider.from_config`.
     """
     layers = config.layers(spec)
-    profile = build_profile(layers)
+    profile, merged = build_profile(layers), merge(layers)
     found = []
     for path, value in _leaves(profile):
-        written = find_layer(layers, path, {})
+        written = merged.origin(path)
         source = written[0].place(written[1]) if written else "default of streamfold"
         found.append(EffectiveValue(toml_path(path), _shown(path, value, profile), source))
     known = capability_values(config, spec)
@@ -234,9 +234,8 @@ def _provider_problems(config: Config, name: str) -> Iterator[tuple[int, str]]:
     missing = list(_missing(profile))
     if not missing and profile.untrusted_file is not None and (problem := profile.problem()) is not None:
         missing.append((("base_url",), problem))
-    for path, text in missing:
-        layer, own_path = find_layer(layers, path, {}) or (layers[-1], path)
-        yield layer.line(own_path), layer.describe(own_path, text)
+    merged = merge(layers)
+    yield from (merged.locate(path, text) for path, text in missing)
 
 
 def _missing(profile: Profile) -> Iterator[tuple[KeyPath, str]]:
@@ -244,11 +243,9 @@ def _missing(profile: Profile) -> Iterator[tuple[KeyPath, str]]:
     keys = profile.keys_set()
     if keys and not any(keys.values()) and profile.auth == "key":
         yield ("api_key",), f"no API key: set {' or '.join(keys)}"
-    texts: dict[KeyPath, str] = {("headers", header): text for header, text in profile.headers.items()}
-    for path, text in {("base_url",): profile.base_url, ("model",): profile.model or "", **texts}.items():
-        for variable in variable_names(text):
-            if not variable_is_set(variable):
-                yield path, f"{variable} is not set"
+    for path, text in profile.references().items():
+        if path != ("api_key",):
+            yield from ((path, f"{variable} is not set") for variable in _unset(text))
 
 
 def _fallback_problems(config: Config, name: str, explored: set[str]) -> Iterator[tuple[int, str]]:

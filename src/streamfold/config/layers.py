@@ -1,14 +1,14 @@
 """Settings of one provider, written in several places: the catalogue, `streamfold.toml`, arguments.
 
-Each place is a layer. The values of all layers are merged first and validated once; an error, and `config show`, then
-ask the layers where a value was written.
+Each place is a layer. The values of all layers are merged first and validated once; where each was written is kept for
+errors and `config show`.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -27,8 +27,8 @@ class TomlFile:
 
     Attributes:
         origin: what errors call the file.
-        is_foreign: whether it was found in a working directory, and the user has not said to trust it. It may have come
-            with a checkout, so that no variable of the environment goes to a host that it chooses.
+        is_foreign: it was found in a working directory, and the user doesn't trust it. It may have come with a
+            checkout, so no environment variable is sent to a host that it chooses.
     """
 
     origin: str
@@ -38,7 +38,7 @@ class TomlFile:
 
     @classmethod
     def parse(cls, origin: str, content: bytes) -> TomlFile:
-        """Reads the content of a file. Raises ConfigError with the line if it is not TOML."""
+        """Parses the content of a file. Raises ConfigError with the line if it is not TOML."""
         try:
             text = content.decode("utf-8-sig")  # editors on Windows may write a byte-order mark
             return cls(origin, text, tomllib.loads(text))
@@ -89,7 +89,7 @@ class Layer:
     table: KeyPath = ()
 
     @property
-    def catalogue(self) -> bool:
+    def is_catalogue(self) -> bool:
         """Whether these are settings of the catalogue."""
         return self.file is not None and not self.table
 
@@ -126,50 +126,82 @@ class Layer:
         return self.file.line((*self.table, *path)) if self.file else 0
 
 
-def merge(layers: Iterable[Layer]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class MergedSettings:
+    """The settings of all layers, not validated, and where each was written.
+
+    Attributes:
+        layers: the lowest one first.
+        origins: the layer of a key, of a member of a table or of a table of `models`, and its path in that layer.
+    """
+
+    layers: Sequence[Layer]
+    values: dict[str, Any] = field(default_factory=dict, repr=False)  # may hold keys
+    origins: dict[KeyPath, tuple[Layer, KeyPath]] = field(default_factory=dict, repr=False)
+
+    def origin(self, path: KeyPath) -> tuple[Layer, KeyPath] | None:
+        """Returns the layer that a setting comes from, and its path there; None for a default."""
+        if path[:1] == ("api_key",) and "api_key" not in self.values:
+            path = ("api_key_env",)
+        for end in range(len(path), 0, -1) if path[0] in self.values else ():
+            if path[:end] in self.origins:
+                layer, own = self.origins[path[:end]]
+                own = (*own, *path[end:])
+                return (layer, own) if layer.has(own) else None
+        return None
+
+    def locate(self, path: KeyPath, text: str) -> tuple[int, str]:
+        """Returns a line about a setting that is written somewhere, or missing, and the number of the line it is on."""
+        top = next((layer for layer in reversed(self.layers) if layer.file), self.layers[-1])
+        layer, own = self.origin(path) or (top, path)
+        return layer.line(own), layer.describe(own, text)
+
+
+def merge(layers: Sequence[Layer]) -> MergedSettings:
     """Merges settings, lowest layer first. Tables (quirks, headers, timeouts, ...) are merged key by key.
 
     Tables of `models` come after those of lower layers. `capabilities`, `quirks` and `prices` also win over the
-    `models` of lower layers: whoever writes them knows which model is used.
+    `models` of lower layers, because they are written for the model that is used.
     """
-    merged: dict[str, Any] = {}
+    merged = MergedSettings(layers)
     for layer in layers:
-        merged = _merge(merged, layer.values)
+        _add(merged, layer)
     return merged
 
 
-def _merge(base: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    if above.get("adapter", base.get("adapter", "chat")) != base.get("adapter", "chat"):
-        _drop_quirks(merged)  # they belong to the other adapter
+def _add(merged: MergedSettings, layer: Layer) -> None:
+    values, above = merged.values, layer.values
+    if above.get("adapter", values.get("adapter", "chat")) != values.get("adapter", "chat"):
+        values.pop("quirks", None)  # they belong to the other adapter
+        if isinstance(tables := values.get("models"), list):
+            values["models"] = [
+                {key: value for key, value in table.items() if key != "quirks"} if isinstance(table, Mapping) else table
+                for table in tables
+            ]
     if "adapter" in above and "api" not in above:
-        merged.pop("api", None)  # whoever writes an adapter chooses the API
+        values.pop("api", None)  # the adapter decides the API
     if "api_key_env" in above:
-        merged.pop("api_key", None)  # it would win over the variable
-    models = _models(merged, above)
+        values.pop("api_key", None)  # it would win over the variable
+    models = _add_models(merged, layer)
     for key, value in above.items():
-        below = merged.get(key)
-        merged[key] = {**below, **value} if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return {**merged, **models}
-
-
-def _drop_quirks(values: dict[str, Any]) -> None:
-    values.pop("quirks", None)
-    if isinstance(models := values.get("models"), list):
-        values["models"] = [_without_quirks(table) for table in models]
-
-
-def _without_quirks(table: Any) -> Any:
-    return {key: value for key, value in table.items() if key != "quirks"} if isinstance(table, Mapping) else table
+        below = values.get(key)
+        values[key] = {**below, **value} if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+        merged.origins[(key,)] = layer, (key,)
+        for part in value if isinstance(value, Mapping) else ():
+            merged.origins[key, part] = layer, (key, part)
+    if models:
+        values["models"] = models
 
 
 _MODEL_TABLES = ("quirks", "prices")  # may be of all models, or of some
 
 
-def _models(base: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    below, own = base.get("models", []), above.get("models", [])
+def _add_models(merged: MergedSettings, layer: Layer) -> list[Any]:
+    """Returns the tables of `models` with those of a layer, and with what the layer says of all models before these."""
+    above = layer.values
+    below, own = merged.values.get("models", []), above.get("models", [])
     if not isinstance(below, list | tuple) or not isinstance(own, list | tuple):
-        return {}  # nothing to join; a wrong type is reported by the validation
+        return []  # a wrong type, which is reported by the validation
     everywhere = above.get("capabilities")
     table = asdict(everywhere) if isinstance(everywhere, Capabilities) else everywhere
     for_all = dict(table) if isinstance(table, Mapping) else {}
@@ -177,37 +209,17 @@ def _models(base: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
         if isinstance(above.get(name), Mapping):
             for_all[name] = above[name]
     if not below:  # what is unknown of all of them must still win over what is known of their families
-        for_all = {name: said for name, said in for_all.items() if said == "unknown"}
+        for_all = {name: value for name, value in for_all.items() if value == "unknown"}
     tables = [*below, *([{"pattern": "*", **for_all}] if for_all else []), *own]
-    return {"models": tables} if tables else {}
+    for name in for_all:
+        path = (name,) if name in _MODEL_TABLES else ("capabilities", name)
+        merged.origins["models", len(below), name] = layer, path
+    for index in range(len(own)):
+        merged.origins["models", len(tables) - len(own) + index] = layer, ("models", index)
+    return tables
 
 
-def find_layer(layers: Sequence[Layer], path: KeyPath, merged: Mapping[str, Any]) -> tuple[Layer, KeyPath] | None:
-    """Returns the layer that a setting comes from, and its path there, which for `models` has another index.
-
-    Args:
-        layers: lowest first.
-        merged: the values of all of them, as `merge` returned them.
-    """
-    if len(path) > 1 and path[0] == "models" and isinstance(path[1], int):
-        table = merged["models"][path[1]]
-        for layer in reversed(layers):
-            own = layer.values.get("models")
-            for index, candidate in enumerate(own if isinstance(own, list | tuple) else ()):
-                if candidate is table or _without_quirks(candidate) == table:
-                    return layer, ("models", index, *path[2:])
-        # It was made of these.
-        path = path[2:] if path[2:3] and path[2] in _MODEL_TABLES else ("capabilities", *path[2:])
-    if path[:1] == ("api_key",) and not any(layer.has(path) for layer in layers):
-        path = ("api_key_env",)
-    return next(((layer, path) for layer in reversed(layers) if layer.has(path)), None)
-
-
-def locate_errors(error: ValidationError, layers: Sequence[Layer], merged: Mapping[str, Any]) -> list[tuple[int, str]]:
+def locate_errors(error: ValidationError, merged: MergedSettings) -> list[tuple[int, str]]:
     """Returns every mistake that the validation found as a text with its place, sorted by line."""
-    top = next((layer for layer in reversed(layers) if layer.file), layers[-1])
-    found = []
-    for path, text in validation_errors(error):
-        layer, own_path = find_layer(layers, path, merged) or (top, path)
-        found.append((layer.line(own_path), layer.describe(own_path, text)))
+    found = [merged.locate(path, text) for path, text in validation_errors(error)]
     return sorted(dict.fromkeys(found), key=lambda mistake: mistake[0])
