@@ -17,20 +17,15 @@ from hypothesis import strategies as st
 
 from streamfold import APIError, ConfigError, Limits, Provider, Timeouts
 from streamfold.config import (
-    CapabilitiesConfig,
-    LimitsConfig,
-    ModelConfig,
     Profile,
     ProviderConfig,
-    RateLimitsConfig,
-    RateLimitSettings,
     config_problems,
     load_profiles,
     read_config,
     read_profile,
     timeouts_over,
 )
-from streamfold.requests import Capabilities, ModelTable, Options, TimeoutOptions
+from streamfold.requests import Options, TimeoutOptions
 from tables import each_row
 
 URL = "http://test/v1"
@@ -287,10 +282,6 @@ def test_types_of_settings_have_every_key() -> None:
         "untrusted_file",
     }
     assert keys(TimeoutOptions) == {field.name for field in fields(Timeouts)}
-    assert keys(RateLimitsConfig) == set(RateLimitSettings.model_fields)
-    assert keys(LimitsConfig) == {field.name for field in fields(Limits)}
-    assert keys(CapabilitiesConfig) == {field.name for field in fields(Capabilities)}
-    assert keys(ModelConfig) == {field.name for field in fields(ModelTable)}
     assert get_type_hints(Options)
 
 

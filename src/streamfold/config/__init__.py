@@ -29,16 +29,7 @@ from .inspection import (
 )
 from .model_facts import prices_in, read_prices
 from .package_tables import PackageTable
-from .profile import (
-    BatchesConfig,
-    CapabilitiesConfig,
-    LimitsConfig,
-    ModelConfig,
-    Profile,
-    ProviderConfig,
-    RateLimitsConfig,
-    timeouts_over,
-)
+from .profile import Profile, ProviderConfig, timeouts_over
 from .search_path import search_locations, trust_file
 from .store_settings import RateLimitSettings, StoreName, store_place, store_url
 from .tables import (
@@ -88,6 +79,4 @@ __all__ = [
 
 set_public_module(__name__, [globals()[name] for name in __all__])
 
-set_public_module(
-    "streamfold.types", [BatchesConfig, CapabilitiesConfig, LimitsConfig, ModelConfig, Profile, RateLimitsConfig]
-)
+set_public_module("streamfold.types", [Profile])

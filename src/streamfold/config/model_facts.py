@@ -1,4 +1,8 @@
-"""Facts about a model at an endpoint: families.toml, the user's own file, the tables of a provider."""
+"""Facts about a model at an endpoint: families.toml, the user's own file, the tables of a provider.
+
+Of our families.toml only the rows that are looked up are parsed: all of them would take longer than sending the first
+request.
+"""
 
 from __future__ import annotations
 
@@ -25,25 +29,18 @@ from .layers import TomlFile
 from .search_path import user_folder
 from .tables import read_table, validation_error, validation_errors
 
-# `families.toml`: facts about models by the beginnings of their names. Ours, and one of the user's own in front of
-# it.
-# Ours is read when the first model is looked up, and of its rows only those that are looked up are parsed: the
-# whole of it would take longer than a program takes to ask its first question.
-
 _ROW = "\n[[families]]\n"
 _PREFIX = re.compile(r"^prefix = (.+)$", re.MULTILINE)
 _TUPLES = frozenset(each.name for each in fields(Family) if "tuple" in str(each.type))
 
 
 class _Row(NamedTuple):
-    """A row of our file, not parsed yet."""
-
     text: str
     line: int
 
 
 class _Index(NamedTuple):
-    rows: Mapping[str, _Row]  # by prefix
+    rows: Mapping[str, _Row]  # by prefix, not parsed yet
     hosts: Mapping[str, list[str]]  # by vendor
 
 
@@ -225,7 +222,7 @@ class EndpointModels:
         capabilities: Capabilities
         models: tuple[ModelTable, ...]
 
-        def _filled(self, key: str, text: str) -> str: ...
+        def _expanded(self, *path: str) -> str: ...
 
     def make_adapter(self, model: str | None = None) -> Adapter:
         """Returns the adapter with the quirks of this endpoint, and of a model where they differ for it."""
@@ -291,14 +288,8 @@ class EndpointModels:
         """Whether the maker of a model serves it here itself: a matter of the host, unless the adapter is its own."""
         if vendor is not None and find_adapter(self.adapter).maker == vendor:
             return bool(self.quirks.get("hosted", True))
-        host = self._host()
-        if host is None:  # not known yet: an endpoint with both of OpenAI's APIs is OpenAI's own, or Azure
-            return self.api is not None
-        return is_first_party_host(vendor, host)
-
-    def _host(self) -> str | None:
-        """Returns the host of the base URL; None if a variable in it is not set."""
         try:
-            return (urlsplit(self._filled("base_url", self.base_url)).hostname or "").lower()
-        except (NotConfiguredError, ValueError):
-            return None
+            host = urlsplit(self._expanded("base_url")).hostname or ""
+        except (NotConfiguredError, ValueError):  # a variable isn't set
+            return self.api is not None  # an endpoint with both of OpenAI's APIs is OpenAI's own, or Azure
+        return is_first_party_host(vendor, host.lower())

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Required, Self, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -59,16 +59,16 @@ from .tables import (
     validation_error,
     validation_errors,
 )
-from .toml_positions import toml_path
+from .toml_positions import KeyPath, toml_path
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from ..requests import ReasoningEffort, Support, Thinking, TimeoutOptions
+    from ..requests import Support, TimeoutOptions
 
 
 POSITIVE = Field(gt=0)
-# The last part of a request's URL, in each API.
+# The end of a request's URL, in each API.
 _PATH_OF_API = re.compile(r"(/chat/completions|/responses|/messages|/models/[^/]+:(?:stream)?[gG]enerateContent)/*$")
 
 
@@ -155,77 +155,6 @@ def _over(configured: Timeouts, names: tuple[str, ...], *seconds: object) -> Tim
     return timeouts
 
 
-class LimitsConfig(TypedDict, total=False):
-    """The fields of `Limits` as a dict. Missing keys keep their default."""
-
-    event_bytes: int
-    text_chars: int
-    reasoning_chars: int
-    other_chars: int
-    arguments_chars: int
-    all_arguments_chars: int
-    tool_calls: int
-    name_chars: int
-    id_chars: int
-    warnings: int
-    error_body_bytes: int
-
-
-class RateLimitsConfig(TypedDict, total=False):
-    """The fields of `RateLimitSettings` as a dict: the table `[rate_limits]`."""
-
-    store: str
-    on_store_error: Literal["local", "refuse"]
-    replicas: int
-
-
-class CapabilitiesConfig(TypedDict, total=False):
-    """The fields of `Capabilities` as a dict. Missing keys keep what the catalogue says."""
-
-    tools: Support
-    forced_choice: Support
-    images: Support
-    structured_output: Support
-    reasoning: Support
-    parallel_calls: Support
-    files: Support
-    audio: Support
-
-
-class BatchesConfig(TypedDict, total=False):
-    """The fields of `BatchSettings` as a dict. Missing keys keep what the catalogue says."""
-
-    rows: int
-    bytes: int
-    window: str
-    purpose: Literal["batch", "batch-api"]
-
-
-class ModelConfig(CapabilitiesConfig, total=False):
-    """A table of `models`: facts about the models whose names match `pattern`."""
-
-    pattern: Required[str]
-    examples: Sequence[str]
-    thinking: Thinking
-    efforts: Sequence[ReasoningEffort]
-    efforts_on_chat: Sequence[ReasoningEffort]
-    default_effort: ReasoningEffort
-    budget: tuple[int, int]
-    none_as: Literal["between_tools"]
-    sampling: Literal["yes", "no", "default", "one_of", "ignored"]
-    samples_while_thinking: bool
-    temperature_max: float
-    stop: Literal["yes", "no"]
-    apis: Sequence[str]
-    tools_on_chat: Literal["yes", "effort_none", "no"]
-    reasoning_back: Literal["loop", "all", "required"]
-    keep: Mapping[str, Any]
-    max_output_tokens: int
-    context_tokens: int
-    quirks: Mapping[str, Any]
-    prices: Mapping[str, Any]
-
-
 class ProviderConfig(TypedDict, total=False):
     """The keyword arguments of `Provider.from_config`: the keys of a `[providers.NAME]` table.
 
@@ -255,7 +184,7 @@ class ProviderConfig(TypedDict, total=False):
     extra_body: Mapping[str, Any] | None
     timeouts: Timeouts | TimeoutOptions | None
     max_retries: int | None
-    limits: Limits | LimitsConfig | None
+    limits: Limits | Mapping[str, int] | None
     transport: Literal["httpx", "aiohttp", "httpx2"] | None
     http2: bool | None
     coalesce: bool | None
@@ -263,13 +192,13 @@ class ProviderConfig(TypedDict, total=False):
     tpm: float | None
     max_concurrent: int | None
     max_cost_per_day: float | None
-    rate_limits: RateLimitsConfig | None
+    rate_limits: RateLimitSettings | Mapping[str, Any] | None
     fallback: str | Sequence[str] | None
-    capabilities: Capabilities | CapabilitiesConfig | None
+    capabilities: Capabilities | Mapping[str, Support] | None
     hosted: Sequence[str] | None
     prices: Mapping[str, Any] | None
-    batches: BatchSettings | BatchesConfig | None
-    models: Sequence[ModelConfig] | None
+    batches: BatchSettings | Mapping[str, Any] | None
+    models: Sequence[ModelTable | Mapping[str, Any]] | None
 
 
 # Names that other libraries have for a key.
@@ -351,7 +280,7 @@ def _are_options(options: dict[str, Any]) -> None:
 
 
 def untrusted(file: str) -> str:
-    """Returns why a file that was found in the working directory uses no variables, and how that is changed."""
+    """Returns why a file that was found in the working directory may use no variables, and how to trust it."""
     path = Path(file).absolute()
     return (
         f"{file} was found in the working directory, and may have come with a checkout. If you trust it as it is now:"
@@ -372,33 +301,32 @@ class Profile(EndpointModels, Table):
             is needed.
         key_header: header that carries the key. `Authorization` gets "Bearer" before it; other headers, such as Azure's
             `api-key`, carry the key alone.
-        auth: how requests are authenticated where no key is set. "key": a key is required, if `api_key_env` names any;
+        auth: how requests are authenticated if no key is set. "key": a key is required, if `api_key_env` names any;
             "sigv4": each request is signed with AWS credentials, found as the AWS tools find them (extra `bedrock`);
             "google": with an access token of Google's application default credentials (extra `vertex`); "entra": with
             one of Microsoft Entra ID, by the chain of credentials that Azure's tools use (extra `azure`).
-        auth_scope: what these credentials are for, if it is not the usual: the scope of a token; for "sigv4" the name
+        auth_scope: what these credentials are for, if it isn't the default: the scope of a token; for "sigv4" the name
             of the service, such as "bedrock-mantle".
         api: for endpoints that have both Chat Completions and the Responses API. "auto": Chat Completions, and the
-            Responses API for models that take no tools on the other, or are served there alone, at the maker's own
-            address; "chat" or "responses": always that one. Default: what `adapter` says. Where it is another API than
-            that of `adapter`, the quirks of this provider do not count.
-        issuer: name of whoever makes the answers, where several endpoints share it: what only they can read (such as
-            signed thinking) may go to any of them. Default: the adapter and the base URL.
-        model: model to use when a call names none.
-        model_family: name of a model whose facts hold for `model`, where that is a name that says nothing, such as that
-            of a deployment.
+            Responses API for models that accept no tools on the other one, or are served there alone, at the maker's
+            own address; "chat" or "responses": always that one. Default: the one of `adapter`. `quirks` only count for
+            the API of `adapter`.
+        issuer: name of the maker of the answers, if several endpoints share it: what only they can read (such as
+            signed thinking) may be sent to any of them. Default: the adapter and the base URL.
+        model: default model.
+        model_family: name of the model whose facts hold for `model`, if that is the name of a deployment.
         families: file with facts about models, `[[families]]`, which win over those of the catalogue. Default:
             `families.toml` in the user's directory, if there is one.
-        dialect: format of tool calls and reasoning inside the text, for servers that do not parse them.
-        escape_special_tokens: whether special tokens in messages of users and in results of tools are sent so that the
-            model's tokenizer reads them as text (with a word joiner, U+2060, in them), with a warning. Those of the
-            dialect's models; and, where the endpoint renders templates, those of the model.
+        dialect: format of tool calls and reasoning inside the text, for servers that don't parse them.
+        escape_special_tokens: send special tokens in messages of users and in results of tools so that the model's
+            tokenizer reads them as text (with a word joiner, U+2060, in them), with a warning. These are the tokens of
+            the dialect's models; and, if the endpoint renders templates, those of the model.
         renders_templates: the endpoint renders the model's chat template over the texts that it is sent, so that
-            special tokens in them become real (engines of one's own do).
+            special tokens in them become real (inference servers that you run do).
         quirks: differences of the endpoint, as typed settings of the adapter.
         headers: headers of every request.
         options: default options of every request, such as `temperature`; options of a call win over them.
-        unsupported_options: what becomes of an option that the model or its endpoint does not take. "adapt": it is
+        unsupported_options: what happens to an option that the model or endpoint doesn't support. "adapt": it is
             translated, clamped, emulated or left out, each with a warning; "strict": it is an error.
         extra_body: additional members of the JSON body of every request.
         timeouts: seconds to wait: connect, first_event, read, stall, total; `inf` for no limit.
@@ -407,30 +335,29 @@ class Profile(EndpointModels, Table):
         coalesce: whether text that arrived in one read of the network is one chunk; false: a chunk for each event.
         transport: HTTP library that sends the requests: "httpx", "aiohttp" (asyncio only; extra `aiohttp`), or
             "httpx2" (extra `httpx2`).
-        http2: use HTTP/2 where the server offers it (extra `http2`; not with aiohttp). With httpx, a server does not
-            notice that an answer was cancelled: it may continue to generate, and charge for it.
-        rpm: requests per minute that are sent at most, evenly spread; see `RateLimiter`. The limits hold for all
-            providers with the same base URL and key.
+        http2: use HTTP/2 if the server offers it (extra `http2`; not with aiohttp). With httpx, a server isn't told
+            that an answer was cancelled: it may continue to generate, and charge for it.
+        rpm: requests per minute, evenly spread; see `RateLimiter`. The limits hold for all providers with the same base
+            URL and key.
         tpm: tokens per minute, of input and output together.
         max_concurrent: requests at once.
-        max_cost_per_day: money that is spent in a day (UTC) at most, in the currency of the prices.
-        rate_limits: where that is counted, as in the table `[rate_limits]`, which is the default.
-        fallback: providers to ask when this one fails; see `Fallback`.
-        turn_cache: where turns are kept to give back what later requests have lost of them: "memory",
+        max_cost_per_day: money that may be spent in a day (UTC), in the currency of the prices.
+        rate_limits: where limits are counted; default: the table `[rate_limits]`.
+        fallback: providers to call when this one fails; see `Fallback`.
+        turn_cache: where turns are stored to restore what later requests have lost of them: "memory",
             "sqlite:///turns.db", "valkey://host:6379"; see `TurnCache`.
         capabilities: features of all models of this endpoint.
         hosted: the tools that this endpoint runs itself, by kind: "web_search", "web_fetch", "code_execution",
-            "file_search", "mcp", "custom". None: not known, so that all of its wire format are sent.
+            "file_search", "mcp", "custom". None: unknown, so that all of its wire format are sent.
         prices: prices of all models of this endpoint, as in `Prices`: `{input = 3, output = 15}` for a million tokens.
             `models` may have other ones.
         batches: what the provider's batch API accepts: `rows` and `bytes` of a batch, `window` and `purpose`.
         models: facts about some of the models, by pattern of their name. They win over those of the models' families;
-            of all tables that fit a model, later ones win over earlier ones, key by key.
+            of the tables that fit a model, later ones win over earlier ones, key by key.
         docs: documentation that the facts of a catalogue file come from.
         checked: date on which they were looked up.
-        evidence: what they are known from. "recorded": answers of the endpoint, which are fixtures; "documented": the
-            maker's pages; "reported": other people's programs and reports, because the maker documents too little.
-            Default in the catalogue: "documented".
+        evidence: what they are based on. "recorded": answers of the endpoint, which are fixtures; "documented": the
+            maker's pages; "reported": other people's programs and reports. Default in the catalogue: "documented".
         untrusted_file: the file that chooses the host and is not trusted: see `without_environment`.
 
     `base_url`, `api_key`, `model`, `turn_cache` and the values of `headers` may refer to environment variables, as in
@@ -528,11 +455,7 @@ class Profile(EndpointModels, Table):
         return NO_OPTIONS if options == NO_OPTIONS else options
 
     def without_environment(self, file: str) -> Self:
-        """Returns the profile as one whose host an untrusted file chooses: no variable and no account is used for it.
-
-        Args:
-            file: the path of that file.
-        """
+        """Returns the profile with an untrusted file that chooses the host: no variable or account is used for it."""
         return self.model_copy(update={"untrusted_file": file})
 
     def _check_trusted(self, what: str) -> None:
@@ -542,6 +465,18 @@ class Profile(EndpointModels, Table):
             raise NotConfiguredError(
                 f'provider "{self.name}": {what} is not sent to {host}: {untrusted(self.untrusted_file)}'
             )
+
+    def references(self) -> dict[KeyPath, str]:
+        """Returns the parts of a request that may refer to variables, by their path; nothing else is expanded."""
+        key = None if self.api_key is None else self.api_key.get_secret_value()
+        texts: dict[KeyPath, str | None] = {("base_url",): self.base_url, ("api_key",): key, ("model",): self.model}
+        texts |= {("headers", name): text for name, text in self.headers.items()}
+        return {path: text for path, text in texts.items() if text is not None}
+
+    def variables(self) -> list[str]:
+        """Returns the names of all variables that are read when a request is made."""
+        names = [name for text in self.references().values() for name in variable_names(text)]
+        return list(dict.fromkeys([*self.keys_set(), *names]))
 
     def keys_set(self) -> dict[str, bool]:
         """Returns the variables that may hold the key, and whether each is set. Never their values."""
@@ -555,7 +490,7 @@ class Profile(EndpointModels, Table):
             NotConfiguredError: none of the variables that may hold the key is set.
         """
         if self.api_key is not None:
-            return self._sendable("api_key", self._filled("api_key", self.api_key.get_secret_value()).strip())
+            return self._sendable("api_key", self._expanded("api_key").strip())
         for variable in self.api_key_env:
             if variable_is_set(variable):
                 self._check_trusted(variable)
@@ -595,7 +530,7 @@ class Profile(EndpointModels, Table):
         Raises:
             ConfigError: a variable is not set, or the result is not a URL.
         """
-        url = _as_typed(self._filled("base_url", self.base_url))
+        url = _as_typed(self._expanded("base_url"))
         try:
             check_url(url)
         except ValueError as exc:
@@ -621,15 +556,12 @@ class Profile(EndpointModels, Table):
         Raises:
             ConfigError: a variable is not set, or a value can't be sent.
         """
-        headers = {
-            name: self._sendable(f"headers.{name}", self._filled(f"headers.{name}", text))
-            for name, text in self.headers.items()
-        }
+        headers = {name: self._sendable(f"headers.{name}", self._expanded("headers", name)) for name in self.headers}
         return headers | {name: self._sendable(f"extra_headers: {name}", text) for name, text in (extra or {}).items()}
 
     def sent_model(self) -> str | None:
         """Returns the model with the values of its variables. Raises NotConfiguredError for one that is not set."""
-        return None if self.model is None else self._filled("model", self.model)
+        return None if self.model is None else self._expanded("model")
 
     def sent_turn_cache(self) -> str | bool:
         """Returns where turns are kept, with the values of its variables; False: nowhere. Raises NotConfiguredError."""
@@ -652,12 +584,11 @@ class Profile(EndpointModels, Table):
     def secrets(self, extra_headers: Mapping[str, str] | None = None) -> list[str]:
         """Returns the texts that must never be shown, in case the server repeats them.
 
-        These are the key, the values of all headers, what comes from a variable, and password and query of the URL.
+        These are the key, the values of all headers and variables, and password and query of the URL.
         """
         found = [self.key() or "", *self._url_secrets()]
-        found += [os.environ.get(variable, "").strip() for variable in variable_names(self.model or "")]
-        for text in self.headers.values():
-            found += [os.environ.get(variable, "").strip() for variable in variable_names(text)]
+        keys = self.keys_set()
+        found += [os.environ.get(variable, "").strip() for variable in self.variables() if variable not in keys]
         found += secrets_in_headers([*self.key_headers().items(), *self.sent_headers(extra_headers).items()])
         return [secret for secret in dict.fromkeys(found) if secret]
 
@@ -667,17 +598,18 @@ class Profile(EndpointModels, Table):
             value = os.environ.get(variable, "").strip()
             rest = value.partition("://")[2].rstrip("/")  # libraries quote parts of a URL in their errors
             found += [value, rest, rest.partition("/")[0], rest.partition("/")[2]]
-        return [*found, *secrets_in_url(self._filled("base_url", self.base_url))]
+        return [*found, *secrets_in_url(self._expanded("base_url"))]
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
             yield name, shown_url(value) if name in ("base_url", "turn_cache") and isinstance(value, str) else value
 
-    def _filled(self, key: str, text: str) -> str:
-        found = expand_variables(text, lambda variable: variable_value(variable, f'provider "{self.name}": {key}'))
+    def _expanded(self, *path: str) -> str:
+        key, text = ".".join(path), self.references()[path]
+        expanded = expand_variables(text, lambda variable: variable_value(variable, f'provider "{self.name}": {key}'))
         if self.untrusted_file is not None and (names := variable_names(text)):
             self._check_trusted(f"{' and '.join(names)} in {key}")
-        return found
+        return expanded
 
     def _sendable(self, key: str, value: str) -> str:
         # The HTTP library's own error would quote the value, escaped, so that no redaction finds it.

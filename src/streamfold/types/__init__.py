@@ -76,7 +76,7 @@ from .warnings import ReplyWarning, WarningCode
 if TYPE_CHECKING:
     from ..answers import BackendInfo, ChatParams, ChunkSource, DirectModel, ModelInfo, Partial, Watcher
     from ..client import BatchClient, BatchRequest, RequestInfo
-    from ..config import BatchesConfig, CapabilitiesConfig, LimitsConfig, ModelConfig, Profile, RateLimitsConfig
+    from ..config import Profile
     from ..engine.dialects import Dialect, DialectContext
     from ..requests import Capabilities, Options, ReasoningEffort, Request, ResponseFormat, Support, TimeoutOptions
 
@@ -86,11 +86,9 @@ __all__ = [
     "BackendInfo",
     "BatchClient",
     "BatchRequest",
-    "BatchesConfig",
     "CacheMark",
     "CallKind",
     "Capabilities",
-    "CapabilitiesConfig",
     "ChatParams",
     "ChunkDetails",
     "ChunkSource",
@@ -102,10 +100,8 @@ __all__ = [
     "ErrorInfo",
     "FilePart",
     "ImagePart",
-    "LimitsConfig",
     "MediaPart",
     "Messages",
-    "ModelConfig",
     "ModelInfo",
     "NeedsApproval",
     "Options",
@@ -116,7 +112,6 @@ __all__ = [
     "Profile",
     "RateLimit",
     "RateLimitWindow",
-    "RateLimitsConfig",
     "ReasoningEffort",
     "Request",
     "RequestInfo",
@@ -134,7 +129,7 @@ __all__ = [
 _OF_UPPER_LAYERS = {
     "answers": ("BackendInfo", "ChatParams", "ChunkSource", "DirectModel", "ModelInfo", "Partial", "Watcher"),
     "client": ("BatchClient", "BatchRequest", "RequestInfo"),
-    "config": ("BatchesConfig", "CapabilitiesConfig", "LimitsConfig", "ModelConfig", "Profile", "RateLimitsConfig"),
+    "config": ("Profile",),
     "engine.dialects": ("Dialect", "DialectContext"),
     "requests": (
         "Capabilities",
