@@ -1,8 +1,12 @@
 """Faults between a provider and its caller, as values: `reset(after_events=3)`, `status(429, times=2)`.
 
-`ReplayTransport(..., faults=[...])` and the replay server break recordings with them, and
-`FaultTransport(transport, faults)` breaks live answers. The same fault does the same to the same bytes every time, and
-nothing here waits, so that all of it can be tested as bytes in, bytes out."""
+`ReplayTransport(..., faults=[...])` and the replay server inject them into recordings, and
+`FaultTransport(transport, faults)` into live answers. They are deterministic, and nothing here waits or does I/O.
+
+A place in an answer is `after_bytes` or `after_events` (events that have data; comments don't count), by default the
+beginning of the body. A place that an answer doesn't reach has no effect. Events are numbered from 1. Of several faults
+each counts what the ones before it have left. Names are in lower case because a list of faults reads as what happens.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +42,6 @@ __all__ = [
     "truncate_json",
 ]
 
-
-# A body as a timed series of steps, and the machines that faults are made of: each takes a step and makes any
-# number.
-# They work on bytes as they come, hold back no more than the event that is changed, and know nothing of HTTP.
-
 Ending: TypeAlias = Literal["end", "cut", "reset"]
 
 
@@ -51,9 +50,9 @@ class BodyStep(NamedTuple):
 
     Attributes:
         delay: seconds to wait before; may be infinite.
-        data: the bytes that come then; none, and it is a pause.
-        ending: how the body ends here: in order ("end"), closed without the mark that ends it ("cut"), or the
-            connection is reset ("reset"). Nothing follows.
+        data: the bytes after it; may be empty.
+        ending: how the body ends here: complete ("end"), closed without its last chunk ("cut"), or by a reset of the
+            connection ("reset").
     """
 
     delay: float
@@ -62,7 +61,7 @@ class BodyStep(NamedTuple):
 
 
 class Filter(Protocol):
-    """Takes the steps of a body one by one and makes other ones of them."""
+    """Replaces the steps of a body, one by one. Holds back at most the event that it changes."""
 
     def feed(self, step: BodyStep) -> Iterable[BodyStep]:
         """Returns the steps that replace this one."""
@@ -70,10 +69,10 @@ class Filter(Protocol):
 
 
 class Chain:
-    """Filters one behind the other.
+    """Applies filters in order.
 
     Attributes:
-        ended: how the body ended; None as long as it goes on.
+        ended: how the body ended; None if it hasn't.
     """
 
     def __init__(self, filters: Iterable[Filter]) -> None:
@@ -81,7 +80,7 @@ class Chain:
         self.ended: Ending | None = None
 
     def feed(self, step: BodyStep) -> list[BodyStep]:
-        """Returns the steps that replace this one. After an ending there are none."""
+        """Returns the steps that replace this one; none after an ending."""
         steps = [] if self.ended else [step]
         for each in self._filters:
             steps = [made for taken in steps for made in each.feed(taken)]
@@ -93,7 +92,7 @@ class Chain:
 
 
 class Insert:
-    """Puts steps at a place: before the first byte, after so many bytes, or after so many whole events."""
+    """Inserts steps at a place: by default before the first byte."""
 
     def __init__(self, steps: Iterable[BodyStep], *, after_bytes: int | None, after_events: int | None) -> None:
         self._steps = list(steps)
@@ -138,7 +137,7 @@ class Insert:
 
 
 class Edit:
-    """Changes single events, by their numbers from 1. What is not one of them passes as it comes."""
+    """Changes single events, by their numbers from 1."""
 
     def __init__(self, events: Iterable[int], edit: Callable[[int, bytes], bytes]) -> None:
         self._numbers = frozenset(events)
@@ -174,7 +173,7 @@ class Edit:
 
 
 class Delay:
-    """Lets every piece of the body come later."""
+    """Delays every piece of the body."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -183,20 +182,15 @@ class Delay:
         yield step._replace(delay=step.delay + self._seconds) if step.data else step
 
 
-# The faults. Their names are in lower case because they are read as what happens: `faults=[stall(30), reset()]`.
-# A place in an answer is `after_bytes` or `after_events` (events that have data; comments do not count), and the
-# beginning of its body if neither is given. A place that an answer does not reach is never met. Events are numbered
-# from 1. Several faults act one behind the other, so that each counts what the ones before it have left.
-
 _WEB_PAGE = "<html><head><title>502 Bad Gateway</title></head><body>The proxy lost its server.</body></html>\n\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Fault:
-    """A fault that happens to an answer.
+    """A fault of an answer.
 
     Attributes:
-        times: to how many answers of a transport or server it happens, the first ones; None: to every one.
+        times: how many answers of a transport or server have it, the first ones; None: all.
     """
 
     times: PositiveCount | None = None
@@ -229,16 +223,13 @@ class _Placed(Fault):
         return [Insert(steps, after_bytes=self.after_bytes, after_events=self.after_events)]
 
 
-# --- The end of the connection ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class cut_after(Fault):
-    """The connection is closed after so many `bytes` or `events`, without the mark that ends a body.
+    """The connection is closed after so many `bytes` or `events`, without the last chunk of the body.
 
     A caller gets `IncompleteStreamError` with the partial answer and no calls; after the finish reason the answer, with
-    the warning `interrupted_after_finish`; and before the first chunk the request is sent again, as often as
-    `max_retries` says. httpx raises `RemoteProtocolError`.
+    the warning `interrupted_after_finish`; before the first chunk the request is retried. httpx raises
+    `RemoteProtocolError`.
     """
 
     bytes: Count | None = None
@@ -266,21 +257,18 @@ class reset(_Placed):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class hang_up(Fault):
-    """The connection is closed before anything of an answer came. httpx raises `RemoteProtocolError`.
+    """The connection is closed without an answer. httpx raises `RemoteProtocolError`.
 
-    A caller gets `APIConnectionError`, after as many attempts as `max_retries` allows.
+    A caller gets `APIConnectionError`, after the retries.
     """
-
-
-# --- Time ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class stall(_Placed):
-    """Nothing comes for so many seconds, endlessly without a number; then the answer goes on.
+    """Nothing is sent for so many seconds, by default for ever; then the answer continues.
 
-    A caller whose clock runs out gets `APITimeoutError`: of the phase `read` after the first event, `first_event`
-    before it (then the request is sent again, as often as `max_retries` says), `total` if that is what runs out.
+    A caller whose timeout ends gets `APITimeoutError`: of the phase `read` after the first event, `first_event` before
+    it (after the retries), or `total`.
     """
 
     seconds: Annotated[float, Field(ge=0)] = math.inf
@@ -291,9 +279,9 @@ class stall(_Placed):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class slow(Fault):
-    """Every piece of the body comes so many seconds later than it would, and the headers `head` seconds later.
+    """Every piece of the body is delayed by so many seconds, and the headers by `head` seconds.
 
-    A caller waits longer. The clock `read` is for a single wait, `first_event` counts from the request, `total` for
+    A caller waits longer. The timeout `read` is for a single wait, `first_event` counts from the request, `total` for
     all of it.
     """
 
@@ -306,10 +294,10 @@ class slow(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class keepalive(_Placed):
-    """Comments, as servers send them to keep a connection busy: so many, each after so many seconds.
+    """Comments, as servers send them to keep a connection alive: so many, each after so many seconds.
 
-    A caller sees nothing of them. If they are all that comes for long, the clock `stall` runs out, or `first_event`
-    before the first event: `APITimeoutError`.
+    A caller doesn't see them. If nothing else comes for the timeout `stall`, or before the first event `first_event`,
+    it gets `APITimeoutError`.
     """
 
     comment: Annotated[str, Field(pattern=r"^[^\r\n]*$")] = "keep-alive"
@@ -320,15 +308,12 @@ class keepalive(_Placed):
         return self._insert(*[BodyStep(self.seconds, f": {self.comment}\n\n".encode())] * self.comments)
 
 
-# --- Bytes -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class garbage(_Placed):
     """Foreign bytes or text; by default the web page of a proxy.
 
-    At the beginning of the body a caller gets `ProtocolError`, which shows the first bytes. Between events it
-    is skipped with the warning `malformed_event`, and the answer is whole; inside an event they break it.
+    At the beginning of the body a caller gets `ProtocolError`, which shows the first bytes. Between events they
+    are skipped with the warning `malformed_event`, and the answer is complete; inside an event they break it.
     """
 
     data: Annotated[str | bytes, Field(min_length=1)] = _WEB_PAGE
@@ -356,8 +341,8 @@ class _Edited(Fault):
 class drop(_Edited):
     """These events are lost: `drop(2)`, `drop([2, 5])`.
 
-    Chat Completions does not show that one is missing: a caller gets the rest, and where a call lost a part of
-    its arguments, `call.error`. Without the event that ends it the answer is `IncompleteStreamError`.
+    Chat Completions doesn't show that one is missing: a caller gets the rest, and `call.error` if a call lost a part of
+    its arguments. Without the last event it gets `IncompleteStreamError`.
     """
 
     def filters(self) -> list[Filter]:
@@ -366,10 +351,10 @@ class drop(_Edited):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class duplicate(_Edited):
-    """These events come again, `copies` times more.
+    """These events are sent again, `copies` times.
 
-    Where events are not numbered (Chat Completions) a copy looks like a text that repeats itself: a caller
-    gets it twice, and arguments with a piece too many as `call.error`.
+    If events are not numbered (Chat Completions), a copy can't be recognised: a caller gets the text twice, and
+    `call.error` for repeated arguments.
     """
 
     copies: PositiveCount = field(default=1, kw_only=True)
@@ -382,8 +367,7 @@ class duplicate(_Edited):
 class corrupt(_Edited):
     """One byte of each of these events, chosen by `seed`, is replaced by one that is not UTF-8.
 
-    A caller gets U+FFFD in its place and the warning `invalid_utf8`, where the byte stood in a text; `ProtocolError`
-    where the JSON is broken by it.
+    In a text, a caller gets U+FFFD and the warning `invalid_utf8`; if it breaks the JSON, `ProtocolError`.
     """
 
     seed: int = field(default=0, kw_only=True)
@@ -410,15 +394,12 @@ class truncate_json(_Edited):
         return self._edit(_half)
 
 
-# --- Another answer --------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class status(Fault):
-    """The request is refused with this status and an error in OpenAI's shape: `status(429, retry_after=1, times=2)`.
+    """The request is refused with this status and an error in OpenAI's format: `status(429, retry_after=1, times=2)`.
 
-    A caller gets the error of the status (`RateLimitError`, `ServerError`, ...), after as many attempts as
-    `max_retries` allows where it is worth one; `retry_after` is honoured.
+    A caller gets the error of the status (`RateLimitError`, `ServerError`, ...), if need be after the retries;
+    `retry_after` is honoured.
 
     Attributes:
         retry_after: the header of this name, seconds.
@@ -434,13 +415,11 @@ class status(Fault):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Of the answer."""
         asked = {} if self.retry_after is None else {"retry-after": f"{self.retry_after:g}"}
         return {"content-type": self.content_type, **asked}
 
     @property
     def content(self) -> bytes:
-        """The body of the answer."""
         error = {"error": {"message": self.message, "type": None, "code": None}}
         return (json.dumps(error) if self.body is None else self.body).encode()
 
@@ -505,22 +484,22 @@ class Injection:
     """The faults of one answer.
 
     Attributes:
-        instead: comes in place of the answer.
+        replacement: is sent instead of the answer.
         delay: seconds before its head.
-        body: takes the steps of the body; fresh for each answer.
-        touched: whether any fault happens to the body.
+        body: replaces the steps of the body.
+        changes_body: whether there is any fault of the body.
     """
 
-    instead: status | hang_up | None = None
+    replacement: status | hang_up | None = None
     delay: float = 0.0
     body: Chain = field(default_factory=lambda: Chain([]))
-    touched: bool = False
+    changes_body: bool = False
 
 
 class Injector:
-    """Hands out the faults for one answer after the other.
+    """Returns the faults of one answer after the other.
 
-    A fault that comes in place of an answer (`status`, `hang_up`) leaves the others for the next one.
+    A fault that replaces an answer (`status`, `hang_up`) leaves the others for the next one.
 
     Raises:
         ConfigError: `faults` contains something else.
@@ -543,13 +522,13 @@ class Injector:
         for number, fault in left:
             if isinstance(fault, status | hang_up):
                 self._happened[number] += 1
-                return Injection(instead=fault)
+                return Injection(replacement=fault)
         for number, _ in left:
             self._happened[number] += 1
         return Injection(
             delay=sum(fault.head for _, fault in left if isinstance(fault, slow)),
             body=Chain([each for _, fault in left for each in fault.filters()]),
-            touched=bool(left),
+            changes_body=bool(left),
         )
 
 

@@ -173,11 +173,11 @@ def test_faults_act_one_behind_the_other() -> None:
 def test_times() -> None:
     """A fault happens so often; one that comes in place of an answer leaves the others for the next answer."""
     injector = Injector([status(429), cut_after(bytes=1, times=1)])
-    assert [injector.next().instead for _ in range(3)] == [status(429)] * 3
+    assert [injector.next().replacement for _ in range(3)] == [status(429)] * 3
     injector = Injector([cut_after(bytes=1, times=1), status(429, times=1), hang_up(times=1), slow(head=2, times=1)])
     happened = [injector.next() for _ in range(4)]
-    assert [each.instead for each in happened] == [status(429, times=1), hang_up(times=1), None, None]
-    assert [each.touched for each in happened] == [False, False, True, False]
+    assert [each.replacement for each in happened] == [status(429, times=1), hang_up(times=1), None, None]
+    assert [each.changes_body for each in happened] == [False, False, True, False]
     assert [each.delay for each in happened] == [0, 0, 2, 0]
 
 

@@ -138,11 +138,11 @@ class RecordingSelector:
         if number is None:
             return None
         injection = self._injector.next()
-        if injection.instead is not None:
-            return _instead(injection)
+        if injection.replacement is not None:
+            return _replacement(injection)
         self._served[number] = True
         answer = self._injected(number, injection)
-        if injection.touched:
+        if injection.changes_body:
             self._spoiled.append((request, number, answer))
         return answer
 
@@ -155,7 +155,7 @@ class RecordingSelector:
             model = recording.sent.model if recording.sent else None
             if name in (recording.name, recording.name.rpartition("/")[2]) and name != model:
                 injection = self._injector.next()
-                return _instead(injection) if injection.instead else self._injected(number, injection)
+                return _replacement(injection) if injection.replacement else self._injected(number, injection)
         return None
 
     def _in_order(self, request: RecordedRequest) -> int | None:
@@ -208,8 +208,8 @@ class RecordingSelector:
         yield from injection.body.feed(BodyStep(0.0, b"", "cut" if recording.broken else "end"))
 
 
-def _instead(injection: Injection) -> ReplayedResponse:
-    fault = injection.instead
+def _replacement(injection: Injection) -> ReplayedResponse:
+    fault = injection.replacement
     if not isinstance(fault, status):
         return ReplayedResponse(injection.delay, None, {}, iter(()))
     steps = iter([BodyStep(0.0, fault.content), BodyStep(0.0, b"", "end")])
@@ -363,10 +363,10 @@ class FaultTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends the request, unless a fault answers it, and breaks the answer."""
         injection = self._injector.next()
-        if isinstance(injection.instead, status):
-            fault = injection.instead
+        if isinstance(injection.replacement, status):
+            fault = injection.replacement
             return httpx.Response(fault.code, headers=dict(fault.headers), content=fault.content)
-        if injection.instead is not None:
+        if injection.replacement is not None:
             raise hung_up()
         request.headers["Accept-Encoding"] = "identity"
         if injection.delay:
@@ -377,8 +377,8 @@ class FaultTransport(httpx.AsyncBaseTransport):
         headers = [(name, value) for name, value in response.headers.multi_items() if name != "content-length"]
         return httpx.Response(
             response.status_code,
-            headers=headers if injection.touched else response.headers,
-            stream=_FaultyBody(response.stream, injection.body) if injection.touched else response.stream,
+            headers=headers if injection.changes_body else response.headers,
+            stream=_FaultyBody(response.stream, injection.body) if injection.changes_body else response.stream,
             extensions=response.extensions,
         )
 

@@ -1,4 +1,7 @@
-"""assert_any_cut, assert_any_text_cut, assert_recording, and how differences are shown."""
+"""Checks for authors of adapters and dialects: an answer is the same however its bytes or its text are cut.
+
+A network cuts bytes anywhere, also inside a character. A failure shows the fewest cuts that cause it.
+"""
 
 from __future__ import annotations
 
@@ -78,16 +81,13 @@ def expected_differences(expect: Mapping[str, Any], outcome: Outcome) -> list[st
     found.pop("message", None)  # ours may be reworded, so that it is compared where one is written
     if "message" in expect and isinstance(outcome, StreamError):
         found["message"] = outcome.message
-    for want, call, made in zip(expect.get("calls", []), found.get("calls", []), _calls(outcome), strict=False):
+    calls = outcome.tool_calls if isinstance(outcome, Reply) else []
+    for want, call, made in zip(expect.get("calls", []), found.get("calls", []), calls, strict=False):
         if isinstance(want["arguments"], Mapping):  # what the text means, instead of the text
             call["arguments"] = made.arguments
         if "id" not in want:
             del call["id"]
     return _differences(_plain(expect), _plain(found), ("expected", "found"))
-
-
-def _calls(outcome: Outcome) -> list[ToolCall]:
-    return outcome.tool_calls if isinstance(outcome, Reply) else []
 
 
 def _flat(outcome: Outcome) -> dict[str, Any]:
@@ -142,11 +142,6 @@ def _shown(one: Any, other: Any) -> list[str]:
         for value in (one, other)
     ]
 
-
-# Checks for authors of adapters and dialects: an answer is the same however its bytes or its text are cut.
-# A network cuts bytes anywhere: inside a character, between a CR and its LF. A model's text is cut in the same way:
-# a marker may come in two events, or in ten. All such places are tried, and a failure shows the fewest cuts that
-# cause it.
 
 Source: TypeAlias = bytes | Recording | str | os.PathLike[str]
 

@@ -1,4 +1,8 @@
-"""Base of test doubles, SentRequest, ReplayProvider, RecordingProvider."""
+"""Base of test doubles, SentRequest, ReplayProvider, RecordingProvider.
+
+A double is a `ChatModel` with a real `Provider`, which encodes the requests and decodes the answers. Only the transport
+of its HTTP client is replaced.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +35,8 @@ from ..recording import (
 from ..requests import Capabilities, ChatOptions, Options, Request
 from ..types import Message, Messages, ReadToolChoice, StreamChunk, Tool, ToolChoice, ToolLike
 
-# The common part of the test doubles: a model that keeps the requests it gets, and a transport instead of a
-# network.
-# A double is a `ChatModel` and has a real `Provider`: the code that runs in production reads and encodes the
-# requests and decodes the answers. Only the transport of its HTTP client is replaced.
-
 _NOWHERE = "http://test.invalid/v1"
-# The request of the attempt that this task is about to send. A hook sets it, the transport reads it.
+# The request that this task is about to send. A hook sets it, the transport reads it.
 _SENDING: ContextVar[Request] = ContextVar("_SENDING")
 
 
@@ -112,7 +111,7 @@ class ProviderDouble(BaseChatModel):
 
     @abstractmethod
     async def _respond(self, sent: SentRequest, asked: Request, request: httpx.Request) -> httpx.Response:
-        """Returns the answer to a request: as it is kept, as it was read, and as it would go over the network."""
+        """Returns the answer to a request, which is given in three forms: for users, parsed, and for the network."""
 
     async def _handle(self, request: httpx.Request) -> httpx.Response:
         asked = _SENDING.get()

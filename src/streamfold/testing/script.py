@@ -1,4 +1,7 @@
-"""Steps of a script: say, think, call, refuse, usage, finish, pause, fail."""
+"""Steps of a script: say, think, call, refuse, usage, finish, pause, fail.
+
+A turn of a script is one answer: a text, a step, or a list of both, independent of the wire format.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,8 @@ from ..types import Usage
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+
+_WORD = re.compile(r"\s*\S+|\s+")  # with the space before it, as tokenizers cut
 
 How: TypeAlias = Literal["status", "event", "cut", "broken", "timeout", "empty", "garbage"]
 
@@ -76,59 +81,6 @@ _OTHERS: dict[type[StreamfoldError], tuple[How, str]] = {
     exceptions.APITimeoutError: ("timeout", "no connection in time"),
     exceptions.APIConnectionError: ("broken", "the connection broke"),
 }
-
-
-def read_failure(
-    error: int | str | type[StreamfoldError] | StreamfoldError,
-    message: str | None,
-    code: str | None,
-    retry_after: float | None,
-) -> Fail:
-    """Returns a failure, given in any accepted form. Raises ConfigError if a server can't fail in this way."""
-    if isinstance(error, StreamfoldError):
-        return _of_instance(error, message, code, retry_after)
-    made: Fail | None = None
-    if isinstance(error, str):
-        made = Fail("event", message or error, code=code)
-    elif isinstance(error, int) and not isinstance(error, bool):
-        if not 400 <= error <= 599:
-            raise ConfigError(f"fail({error}): an error status is a number from 400 to 599")
-        made = Fail("status", message or f"status {error}", error, code=code, retry_after=retry_after)
-    elif error in _STATUSES:
-        status, word, text = _STATUSES[error]
-        made = Fail("status", message or text, status, code=code or word, retry_after=retry_after)
-    elif error in _OTHERS:
-        how, text = _OTHERS[error]
-        made = Fail(how, message or text, code=code)
-    if made is None:
-        names = ", ".join(sorted(kind.__name__ for kind in (*_STATUSES, *_OTHERS)))
-        raise ConfigError(f"fail({error!r}): not a failure. Allowed: a status, a message, or one of {names}")
-    if retry_after is not None and made.how != "status":
-        raise ConfigError(f"{made!r}: retry_after is only allowed with a status")
-    return made
-
-
-def _of_instance(error: StreamfoldError, message: str | None, code: str | None, retry_after: float | None) -> Fail:
-    text = message or (error.message if isinstance(error, APIError) else str(error))
-    if isinstance(error, APIStatusError):
-        text = text.removesuffix(f" (HTTP {error.status_code})")  # which is added when it is raised
-        wait = error.retry_after if retry_after is None else retry_after
-        return Fail("status", text, error.status_code, code=code or error.code, retry_after=wait)
-    if isinstance(error, UpstreamError):
-        return Fail("event", text, error.status_code, error.type, code or error.code)
-    if isinstance(error, APITimeoutError) and error.phase != "connect":
-        raise ConfigError(
-            f"an APITimeoutError of the phase {error.phase!r} comes from the provider's own timeouts: use"
-            " pause(math.inf) in the script, and set timeouts="
-        )
-    kinds = [kind for kind in type(error).__mro__ if kind in {**_STATUSES, **_OTHERS} and kind is not StreamError]
-    return read_failure(kinds[0] if kinds else type(error), text, code, retry_after)
-
-
-# The steps of a script: the parts of an answer, independent of the wire format.
-# A turn is one answer: a text, a step, or a list of both. `answers.py` writes it as bytes.
-
-_WORD = re.compile(r"\s*\S+|\s+")  # with the space before it, as tokenizers cut
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -297,7 +249,44 @@ def fail(
     Raises:
         ConfigError: a server can't fail in this way.
     """
-    return read_failure(error, message, code, retry_after)
+    if isinstance(error, StreamfoldError):
+        return _of_instance(error, message, code, retry_after)
+    made: Fail | None = None
+    if isinstance(error, str):
+        made = Fail("event", message or error, code=code)
+    elif isinstance(error, int) and not isinstance(error, bool):
+        if not 400 <= error <= 599:
+            raise ConfigError(f"fail({error}): an error status is a number from 400 to 599")
+        made = Fail("status", message or f"status {error}", error, code=code, retry_after=retry_after)
+    elif error in _STATUSES:
+        status, word, text = _STATUSES[error]
+        made = Fail("status", message or text, status, code=code or word, retry_after=retry_after)
+    elif error in _OTHERS:
+        how, text = _OTHERS[error]
+        made = Fail(how, message or text, code=code)
+    if made is None:
+        names = ", ".join(sorted(kind.__name__ for kind in (*_STATUSES, *_OTHERS)))
+        raise ConfigError(f"fail({error!r}): not a failure. Allowed: a status, a message, or one of {names}")
+    if retry_after is not None and made.how != "status":
+        raise ConfigError(f"{made!r}: retry_after is only allowed with a status")
+    return made
+
+
+def _of_instance(error: StreamfoldError, message: str | None, code: str | None, retry_after: float | None) -> Fail:
+    text = message or (error.message if isinstance(error, APIError) else str(error))
+    if isinstance(error, APIStatusError):
+        text = text.removesuffix(f" (HTTP {error.status_code})")  # which is added when it is raised
+        wait = error.retry_after if retry_after is None else retry_after
+        return Fail("status", text, error.status_code, code=code or error.code, retry_after=wait)
+    if isinstance(error, UpstreamError):
+        return Fail("event", text, error.status_code, error.type, code or error.code)
+    if isinstance(error, APITimeoutError) and error.phase != "connect":
+        raise ConfigError(
+            f"an APITimeoutError of the phase {error.phase!r} comes from the provider's own timeouts: use"
+            " pause(math.inf) in the script, and set timeouts="
+        )
+    kinds = [kind for kind in type(error).__mro__ if kind in {**_STATUSES, **_OTHERS} and kind is not StreamError]
+    return fail(kinds[0] if kinds else type(error), text, code=code, retry_after=retry_after)
 
 
 def read_answer(answer: Answer) -> list[Step]:
