@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import socket
 import sqlite3
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -32,10 +31,8 @@ from streamfold.limits import (
     SQLiteLimitStore,
     ValkeyLimitStore,
 )
+from streamfold.limits.limit_state import Batch
 from valkeys import ValkeyServer, valkey_server
-
-with suppress(ImportError):  # so that the program can also be tried on what was before it
-    from streamfold.limits.limit_state import Batch
 
 SLOTS, BUDGET, DAY, LEASE = 3, 100, 86400.0, 15.0
 NOON = 20_000 * DAY + DAY / 2
@@ -145,8 +142,7 @@ class Place:
     def state(self) -> dict[str, float]:
         """Returns the numbers of the state, money in whole units."""
         if self.kind == "memory":
-            found: dict[str, Any] = self._memory._states.get(self.name, {})
-            unit = 10**6 if hasattr(MemoryLimitStore, "apply") else 10**9
+            found, unit = dict[str, Any](self._memory._states.get(self.name, {})), 10**6
         elif self.kind == "sqlite":
             with sqlite3.connect(Path(self._folder.name) / "limits.db") as database:
                 row = database.execute("SELECT state FROM limits").fetchone()
@@ -168,9 +164,7 @@ class Place:
 
 def silence(limiter: Any) -> None:
     """Stops the thread of a limiter, as the end of its process does."""
-    if hasattr(limiter, "_heartbeat"):  # before sessions
-        limiter._heartbeat.stop()
-    elif hasattr(limiter.store, "_stop"):
+    if hasattr(limiter.store, "_stop"):
         limiter.store._stop.set()
         limiter.store._active.clear()
 
@@ -248,7 +242,7 @@ class Model(RuleBasedStateMachine):
         self.waiting.discard(limiter)
         assert len(self.open) < SLOTS, "a slot was made"
         assert self.spent[0] < BUDGET, "a spent budget was given again"
-        reserved = reservation._grant.cost / (10**6 if hasattr(MemoryLimitStore, "apply") else 10**9)
+        reserved = reservation._grant.cost / 10**6
         self.count(reserved, reserved)
         self.open.append((limiter, reservation, reserved, self.day))
 
@@ -336,17 +330,13 @@ class Model(RuleBasedStateMachine):
 
     def beat(self) -> None:
         """What the thread of each limiter does from time to time; a day begins with the first batch in it."""
-        if self.place.kind == "memory" and hasattr(MemoryLimitStore, "apply"):
+        if self.place.kind == "memory":
             self.place._memory.apply(self.place.name, Batch(budgeted=True))
         for limiter in self.limiters:
-            session: Any = getattr(limiter, "_session", None)
+            session: Any = limiter._session
             with suppress(LimitStoreError):
                 if hasattr(session, "flush"):
                     session.flush()
-                elif session is None:  # before sessions
-                    store, old = cast("Any", limiter.store), cast("Any", limiter)
-                    self.run(store.believe(self.place.name, 0.0, None))
-                    store.alive(self.place.name, old._holder, old._heartbeat._held)
 
     def teardown(self) -> None:
         self.compare()
@@ -366,12 +356,8 @@ class Model(RuleBasedStateMachine):
 def impatient() -> Iterator[None]:
     """A store that failed is tried again at once, and a locked file is waited for only shortly."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, constant, value in (
-            ("streamfold.stores.threaded", "RETRY_SECONDS", 0.0),
-            ("streamfold.limits.sqlite", "_SHORTLY", 0.005),
-        ):
-            with suppress(ImportError):
-                patch.setattr(importlib.import_module(name), constant, value)
+        patch.setattr("streamfold.stores.threaded.RETRY_SECONDS", 0.0)
+        patch.setattr("streamfold.limits.sqlite._SHORTLY", 0.005)
         yield
 
 

@@ -1,9 +1,9 @@
 """Rate limits: requests and tokens per minute, requests at once and money per day, for one process or for many.
 
 limit_state    the arithmetic: what is reserved and charged
-adaptive_rate  how a rate is found that isn't configured, and what response headers state
-stores         where it is counted: in this process, in an SQLite file (`sqlite`), in Valkey or Redis (`valkey`)
-sessions       what a limiter sends to a store, once; what happens while that can't be reached
+adaptive_rate  finds a rate that isn't configured, and reads those in response headers
+stores         where limits are counted: in memory, in an SQLite file (`sqlite`), in Valkey or Redis (`valkey`)
+store_session  sends the operations of a limiter to its store, once; counts locally while the store is down
 rate_limiter   waits for reservations, and charges them
 
 Provisional: a minor version may change or remove a name without a deprecation.

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from ..types import RateLimit, RateLimitWindow
 
 State: TypeAlias = dict[str, float]
-"""What a store keeps of one limit. A member that is missing is 0."""
+"""What a store has of one limit. A missing member is 0."""
 
 FIRST_RATE = 40.0  # requests per second
 DOUBLING = 1.0  # by how much each accepted request raises a rate that was never refused, or is far below a good one
@@ -15,13 +15,13 @@ INCREASE = (0.02, 0.5, 0.005)  # each second: a share of a small rate, up to so 
 DECREASE = (0.7, 0.97, 0.85)  # what is left of a rate at its first refusal, at a later one, and at one with Retry-After
 FAR, FLOOR = 0.75, 0.125  # of the last rate at which a request was accepted
 _LEARNED = ("rate", "stated", "lowered", "good", "accepts")
-_LONGEST_WINDOW = 600.0  # seconds; longer ones are budgets, and spreading them evenly would help nobody
+_LONGEST_WINDOW = 600.0  # seconds; longer ones are budgets, which are not spread evenly
 
 
 def current_rate(state: State, stated: float, start: float, accepted: int) -> float:
     """Returns the rate of the next request, after it was raised by requests that the server accepted; 0: any."""
     if "rate" in state and state.get("stated", 0) != stated:
-        forget_rate(state)  # what was learned beside one stated rate says nothing beside another one
+        forget_rate(state)  # the stated rate has changed
     if "rate" not in state:
         if stated or not start:
             return stated
@@ -39,7 +39,7 @@ def current_rate(state: State, stated: float, start: float, accepted: int) -> fl
 
 
 def lower_rate(state: State, now: float, refused_rate: float, stated: float, *, rests: bool) -> None:
-    """Lowers the rate, unless the refused request was sent before that was done, or before the rate was stated."""
+    """Lowers the rate, unless the refused request was sent before it was lowered or stated."""
     if state.get("stated", 0) != stated:
         forget_rate(state)
     rate, (first, later, resting) = state.get("rate", refused_rate), DECREASE
@@ -48,18 +48,17 @@ def lower_rate(state: State, now: float, refused_rate: float, stated: float, *, 
     left = first if "lowered" not in state else resting if rests else later
     if state.get("accepts") or "lowered" not in state:
         state["good"], state["accepts"] = rate * (1 if "lowered" in state else first), 0
-    state["rate"] = max(FLOOR * state["good"], rate * left)  # a server that accepts nothing says nothing of its limit
+    state["rate"] = max(FLOOR * state["good"], rate * left)  # a server that is down refuses everything
     state["stated"], state["lowered"] = stated, now
 
 
 def forget_rate(state: State) -> None:
-    """Removes what was learned."""
     for name in _LEARNED:
         state.pop(name, None)
 
 
 def rates_from_headers(limit: RateLimit | None) -> tuple[float, float]:
-    """Returns the requests and the tokens per second that a server states in its headers; 0: it doesn't."""
+    """Returns the requests and the tokens per second in a server's headers; 0: not stated."""
     if limit is None:
         return 0.0, 0.0
     parts = limit.input_tokens or limit.output_tokens  # then `tokens` is the narrowest of several, not all tokens

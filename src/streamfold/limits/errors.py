@@ -1,4 +1,4 @@
-"""What a limit raises. Nothing has been sent then."""
+"""Errors of limits. Nothing was sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..errors import APIConnectionError, APIErrorDetails, QuotaExceededError, Ra
 
 
 class LimitReachedError(RateLimitError):
-    """A limit of one's own is reached, and the caller does not wait for it. `retry_after` has the seconds to go."""
+    """A configured limit is reached, and the caller doesn't wait. `retry_after` is the seconds until it may send."""
 
     def __init__(self, message: str, *, retry_after: float, **details: Unpack[APIErrorDetails]) -> None:
         details.setdefault("retryable", True)
@@ -16,11 +16,11 @@ class LimitReachedError(RateLimitError):
 
 
 class BudgetExceededError(QuotaExceededError):
-    """The money for today is spent. `retry_after` has the seconds to the next day (UTC)."""
+    """The money for today is spent. `retry_after` is the seconds to the next day (UTC)."""
 
     def __init__(self, message: str, *, retry_after: float, **details: Unpack[APIErrorDetails]) -> None:
         super().__init__(message, status_code=429, code="budget_exceeded", retry_after=retry_after, **details)
 
 
 class LimitStoreError(APIConnectionError):
-    """The store that counts for all processes can't be used, and `on_store_error` is "refuse"."""
+    """The shared store can't be used, and `on_store_error` is "refuse"."""

@@ -1,27 +1,27 @@
-"""The arithmetic of limits, without waiting and without input or output: a state, a moment and a batch go in.
+"""The arithmetic of limits, without I/O: applies a batch of operations to the state of one limit.
 
-Requests and tokens are lines of reservations (the generic cell rate algorithm): a request takes the next free moment,
-and the moment after it moves on by what the request needs. What it really used is charged when that is known.
-`valkey.py` has the same as a script. Times are seconds since 1970 by the clock of the store, money is whole millionths
-of a currency's unit.
+Requests and tokens follow the generic cell rate algorithm: a request reserves the next free moment, and moves it on by
+what it needs. What it really used is charged when that is known. `valkey.py` has the same as a script. Times are in
+seconds since 1970 by the clock of the store, money in whole millionths of a currency's unit.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, inf
-from typing import Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from .adaptive_rate import State, current_rate, lower_rate
 from .errors import LimitStoreError
 
 DAY = 86400.0
-POLL = 0.1  # seconds until a process that found all slots taken asks again
-QUIET = 5.0  # seconds without any batch; what is longer doesn't count for leases: nobody could renew them
+POLL = 0.1  # seconds until a process that found no free slot tries again
+QUIET = 5.0  # seconds without any batch; a longer time doesn't count for leases: the store was down
 MEAN_OF = 30  # answers that a learned mean goes back to
-LARGEST = 1e15  # number that a store can have written; money is exact up to there
-FARTHEST = 2 * DAY  # seconds ahead that a moment can be; then a store forgets limits that aren't used
+LARGEST = 1e15  # money is exact up to there; larger numbers are ignored
+FARTHEST = 2 * DAY  # seconds ahead that a moment can be; unused limits expire after it
 MOMENTS = ("requests", "tokens_from", "rest", "lowered")  # and what begins with `x:` or `w:`
 MONEY = ("spent", "cost", "most")  # and what begins with `m:`
 
@@ -32,17 +32,17 @@ class Reserve:
 
     Attributes:
         requests: at most this many; fewer may be granted.
-        max_wait: seconds that a moment may be away to be reserved.
+        max_wait: seconds ahead that a moment may be.
         prefetch: seconds for which several moments may be reserved at once.
-        burst: seconds of unused allowance that may be caught up with.
+        burst: seconds of unused allowance that may be used later.
         rate, token_rate: requests and tokens per second; 0: no limit.
-        start: the rate to begin with where none is known; 0: there is no limit then.
-        accepted: requests that the server has accepted since the last batch: a rate that is searched for goes up.
-        tokens: of one request, as long as no mean is known.
+        start: the first rate if none is known; 0: no limit.
+        accepted: requests that the server has accepted since the last batch: an adaptive rate grows by them.
+        tokens: of one request, until a mean is known.
         slots: requests at once; 0: no limit.
         budget: money for a day; 0: no limit.
-        money: what one request may cost at most; 0: unknown, so that what answers have cost is reserved, or all that is
-            left as long as no cost is known.
+        money: maximum cost of one request; 0: unknown, so that of the most expensive answer is reserved, or all that is
+            left until a cost is known.
     """
 
     requests: int = 1
@@ -64,12 +64,12 @@ class Charge:
     """Corrects what was reserved by what was used.
 
     Attributes:
-        request_seconds, token_seconds: by how much the lines move: back if less was used than was reserved.
-        tokens, cost: what was used, to learn from; None if that is unknown.
-        money: what is spent beyond what was reserved.
-        reserved: money that is no longer reserved.
-        day: the day of the reservation.
-        slots: how many are released.
+        request_seconds, token_seconds: by how much the next free moments move; negative if less was used than reserved.
+        tokens, cost: what was used, for the means; None if unknown.
+        money: what was spent beyond what was reserved.
+        reserved: money to release.
+        day: of the reservation.
+        slots: to release.
         requests: how many it is for.
     """
 
@@ -84,7 +84,7 @@ class Charge:
     requests: int = 1
 
     def plus(self, other: Charge) -> Charge:
-        """Returns one charge for two of the same day. What is learned is that of the later one."""
+        """Returns the sum of two charges of the same day."""
         return replace(
             self,
             request_seconds=self.request_seconds + other.request_seconds,
@@ -100,12 +100,12 @@ class Charge:
 
 @dataclass(slots=True)
 class PauseSending:
-    """Sends nothing for some seconds, or lowers a rate that the server has refused.
+    """Pauses all requests for some seconds, or lowers a rate that the server has refused.
 
     Attributes:
         rest: seconds.
-        refused_rate: the rate at which the refused request was sent; 0: there was none.
-        rate: the rate that is configured or that the server states; 0: neither.
+        refused_rate: the rate at which the refused request was sent; 0: none.
+        rate: the rate that is configured or stated by the server; 0: neither.
     """
 
     rest: float = 0.0
@@ -118,17 +118,17 @@ Operation: TypeAlias = Reserve | Charge | PauseSending
 
 @dataclass(slots=True)
 class Batch:
-    """Operations of one holder, which a store applies in one step. Sent again, it has its effect once.
+    """Operations of one limiter, which a store applies in one step; once, if it is sent again.
 
     Attributes:
-        holder: who sends it; the id of an operation is the holder, the number of the batch, and its place in it.
+        holder: id of the limiter.
         number: greater than that of the batch before; 0: it is never sent again.
-        lease: seconds after which what the holder holds is free again, unless it has sent a batch; 0: it holds nothing.
-            Of the money that it had reserved, what its requests cost on average stays spent.
+        lease: seconds without a batch after which the slots and money of the holder are released; 0: it holds none. Of
+            the money, what its requests cost on average stays spent.
         budgeted: whether money is limited.
         slots, money, reserved: what the holder held before: slots, reserved money, and for how many requests.
-        born, day, spent: of the last answer, in case that the store has lost its state since.
-        leaves: whether the holder is done: it sends no batch any more.
+        born, day, spent: of the last answer, in case the store has lost its state since.
+        leaves: it is the last batch of the holder.
     """
 
     operations: Sequence[Operation] = ()
@@ -144,6 +144,17 @@ class Batch:
     spent: int = 0
     leaves: bool = False
 
+    def to_json(self) -> str:
+        """Returns the batch for the script of `valkey.py`, which takes a missing member for 0."""
+        operations = [{"kind": type(operation).__name__, **_members(operation)} for operation in self.operations]
+        return json.dumps({**_members(self), "holder": self.holder, "operations": operations})
+
+
+def _members(value: Batch | Operation) -> dict[str, Any]:
+    members = {name: getattr(value, name) for name in value.__slots__}
+    known = ("tokens", "cost")  # 0 differs from None
+    return {name: member for name, member in members.items() if member or (name in known and member is not None)}
+
 
 Reason: TypeAlias = Literal["", "rate", "rest", "slots", "reserved", "budget"]
 
@@ -154,7 +165,7 @@ class Grant:
 
     Attributes:
         requests: how many may be sent; 0: none now, for this `reason`.
-        wait: seconds until the first one, or until it is worth asking again.
+        wait: seconds until the first one, or until the next try.
         step: seconds from one to the next.
         rate, token_rate: requests and tokens per second at which they were reserved; 0: any.
         tokens, cost: what was reserved for each.
@@ -177,7 +188,7 @@ class Grant:
     slots: bool = False
 
     def given_back(self, requests: int = 1) -> Charge:
-        """Returns the charge that gives back what was reserved for some of the requests."""
+        """Returns the charge that releases what was reserved for some of the requests."""
         return Charge(
             request_seconds=-requests / self.rate if self.rate else 0.0,
             token_seconds=-requests * self.tokens / self.token_rate if self.token_rate else 0.0,
@@ -194,9 +205,9 @@ class BatchAnswer:
     """What a store answers to a batch.
 
     Attributes:
-        born: when its state was made.
+        born: when its state was created.
         day, spent: as in `Grant`.
-        grants: of each operation; None if it is no `Reserve`.
+        grants: one for each operation; None if it isn't a `Reserve`.
     """
 
     born: float
@@ -205,7 +216,7 @@ class BatchAnswer:
     grants: list[Grant | None]
 
     def to_text(self) -> str:
-        """Returns the text by which stores keep and send it."""
+        """Returns the text in which stores save and send it."""
         lines = [f"{self.born!r} {self.day} {self.spent}"]
         for grant in self.grants:
             words = [] if grant is None else [getattr(grant, name) for name in Grant.__slots__[:8]]
@@ -236,9 +247,9 @@ class BatchAnswer:
 
 
 def read_state(stored: object) -> State:
-    """Returns a state that was stored where others may write too, without what can't have come from here.
+    """Returns a state that was stored where others may write too, without impossible values.
 
-    Money is stored in billionths, as it always was; more than a millionth isn't counted.
+    Money is stored in billionths; values are rounded up to millionths.
     """
     found = stored if isinstance(stored, dict) else {}
     state: State = {}
@@ -292,7 +303,7 @@ def apply(state: State, now: float, batch: Batch) -> BatchAnswer:
 
 
 def _advance(state: State, now: float) -> None:
-    """Moves all moments with a clock that was stepped back, and leases by a time in which nobody could renew them."""
+    """Shifts all moments after the clock was set back, and leases by the time in which the store was down."""
     passed = now - state.get("seen", now)
     state["seen"] = now
     if 0 <= passed <= QUIET:
@@ -306,7 +317,7 @@ def _advance(state: State, now: float) -> None:
 
 
 def _begin_day(state: State, now: float) -> None:
-    """Begins a day with nothing spent, once: a clock that steps back gives nothing back."""
+    """Starts a day with nothing spent. A clock that is set back doesn't start the day before again."""
     today = now // DAY
     if "day" in state or "spent" in state:
         for name in ("day", "spent"):
@@ -324,7 +335,7 @@ def _begin_day(state: State, now: float) -> None:
 
 
 def _renew_lease(state: State, now: float, batch: Batch) -> None:
-    """Renews the lease of a holder, and what it holds if that was given up or lost meanwhile."""
+    """Renews the lease of a holder, and restores what it holds if that was released or lost."""
     _expire_leases(state, now)
     held, money, reserved, lease = (f"{kind}:{batch.holder}" for kind in "hmnx")
     if lease not in state and batch.born:
@@ -339,7 +350,7 @@ def _renew_lease(state: State, now: float, batch: Batch) -> None:
 
 
 def _expire_leases(state: State, now: float) -> None:
-    """Returns slots and money of holders that have shown no sign of life, and forgets who no longer waits."""
+    """Releases slots and money of holders that have sent nothing for long, and removes those that no longer wait."""
     for field in [field for field, until in state.items() if field[:2] in ("x:", "w:") and until < now]:
         del state[field]
         if field[0] == "x":
@@ -359,7 +370,7 @@ def _reserve(state: State, now: float, ask: Reserve, batch: Batch) -> Grant:
     def refused(reason: Reason, wait: float) -> Grant:
         return Grant(0, wait, mean=mean, reason=reason)
 
-    if not number:  # the caller has gone
+    if not number:  # the caller was cancelled
         return refused("", 0.0)
     if ask.budget:
         left = int(ask.budget - state["spent"])
@@ -428,13 +439,12 @@ def _pause(state: State, now: float, pause: PauseSending) -> None:
 
 
 def _hold_money(state: State, holder: str, requests: int, money: int) -> None:
-    """Adds to the money that the requests of a holder have reserved."""
     for field, more in ((f"n:{holder}", requests), (f"m:{holder}", money)):
         state[field] = max(0, state.get(field, 0) + more)
 
 
 def _free_slots(state: State, ask: Reserve, holder: str) -> int:
-    """Returns how many slots are free for a holder: not more than its share while others wait, too."""
+    """Returns how many slots are free for a holder: at most its share if others wait, too."""
     held = {field[2:]: int(number) for field, number in state.items() if field[:2] == "h:"}
     waiting = {field[2:] for field in state if field[:2] == "w:"} - {holder}
     free = ask.slots - sum(held.values())

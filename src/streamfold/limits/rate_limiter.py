@@ -15,7 +15,7 @@ from typing import Literal, Self
 
 import anyio
 
-from ..config import Profile, RateLimitSettings, store_place, store_url
+from ..config import Profile, RateLimitSettings, read_settings, store_place, store_url
 from ..errors import ConfigError
 from ..net import Interrupted, run_within
 from ..types import Cost, RateLimit, Usage
@@ -27,20 +27,16 @@ from .store_session import LimitSession, LocalSession, SharedLimitStore, SharedS
 from .stores import LARGEST_BUDGET, LimitStore, MemoryLimitStore, check_number, process_store
 from .valkey import ValkeyLimitStore
 
-_instead: list[str] = []  # where "memory" is, if it is not this process alone
+_instead: list[str] = []  # the store that "memory" means, if it isn't this process
 
 
 def count_memory_in(where: str) -> None:
-    """Counts elsewhere from now on what this process would count in memory: for processes that serve together.
-
-    Args:
-        where: see `open_limit_store`.
-    """
+    """Makes "memory" mean another store in this process: for the workers of one server. See `open_limit_store`."""
     _instead[:] = [where]
 
 
 def open_limit_store(where: str) -> LimitStore:
-    """Returns a store by its name.
+    """Opens a store of limits.
 
     Args:
         where: "memory": this process; `sqlite:///PATH`, relative to the working directory, with a fourth slash an
@@ -48,7 +44,7 @@ def open_limit_store(where: str) -> LimitStore:
             `valkey://HOST:PORT/DATABASE`, with TLS `valkeys://`.
 
     Raises:
-        ConfigError: it is none of them.
+        ConfigError: `where` is none of these.
     """
     if where == "memory" and _instead:
         where = _instead[0]
@@ -61,15 +57,8 @@ def open_limit_store(where: str) -> LimitStore:
 def shared_store(
     store: LimitStore | SharedLimitStore | str, on_error: Literal["local", "refuse"], replicas: int
 ) -> MemoryLimitStore | SharedLimitStore:
-    """Returns a store, or one by its name, with a rule for the time in which it can't be used.
-
-    Raises:
-        ConfigError: a value is not allowed.
-    """
-    if on_error not in ("local", "refuse"):
-        raise ConfigError(f"on_store_error: can't be {on_error!r}. Allowed: local, refuse")
-    if type(replicas) is not int or replicas < 1:
-        raise ConfigError(f"replicas must be a whole number above 0, not {replicas!r}")
+    """Returns a store, which may be given by its URL, with what happens while it is down. Raises ConfigError."""
+    read_settings(RateLimitSettings, {"on_store_error": on_error, "replicas": replicas}, "rate limits")
     opened = open_limit_store(store) if isinstance(store, str) else store
     if isinstance(opened, MemoryLimitStore | SharedLimitStore):
         return opened
@@ -77,11 +66,11 @@ def shared_store(
 
 
 MILLION = 1_000_000
-_AHEAD = 1.0  # seconds that a reserved moment may be away: a pause or a new rate counts for all later ones
+_AHEAD = 1.0  # seconds ahead that a moment may be reserved: a pause or a new rate doesn't change reserved ones
 _PREFETCHED = 10  # requests that are reserved at once
 _FIRST_TOKENS = 1000.0  # of an answer, before one is known
 _MOST_TOKENS = 10**12  # more than an answer can have used
-_LONGEST_REST = 60.0  # seconds that the server may want a pause for; if it wants more, the caller should know
+_LONGEST_REST = 60.0  # seconds; a longer pause that the server asks for is an error of the caller
 _CHARGING = 3.0  # seconds that charging may take
 _UNCHANGED = Charge()  # of a request that reserved nothing which has to be charged
 
@@ -90,7 +79,7 @@ _current: ContextVar[Reservation | None] = ContextVar("streamfold_reservation", 
 
 @dataclass(frozen=True, slots=True)
 class _Prefetched:
-    """A moment that was reserved, and has no request yet."""
+    """A reserved moment that no request has yet."""
 
     moment: float
     grant: Grant
@@ -98,37 +87,35 @@ class _Prefetched:
 
 
 class RateLimiter:
-    """Keeps requests within limits, in this process or in all that share a store. Safe to share between tasks.
+    """Limits requests, in this process or in all that share a store. Safe to share between tasks.
 
         limiter = RateLimiter("openai", rpm=500, max_cost_per_day=20, store="valkey://127.0.0.1:6379")
         async with limiter.reserve() as reservation:
             reply = await ask()
             reservation.charge(reply.usage, reply.cost)
 
-    `Provider` makes one by itself from the keys of its configuration.
+    `Provider` makes one from its configuration.
 
     Args:
-        name: what is limited. All limiters with the same name and store share the limits.
+        name: all limiters with the same name and store share the limits.
         rpm: requests per minute, evenly spread.
-        tpm: tokens per minute, of input and output together. A request reserves the mean of the answers so far; it is
-            charged at its end with what it really used.
+        tpm: tokens per minute, of input and output together. A request reserves the mean of the answers so far, and is
+            charged what it used.
         max_concurrent: requests at once. Those of a process that was killed count for some seconds more.
         max_cost_per_day: money per day (UTC), in the currency of the costs, at most 1,000,000,000. A request reserves
-            what answers have cost at most, or all that is left as long as no cost is known; so the first request is
+            what the most expensive answer has cost, or all that is left until a cost is known; so the first request is
             sent alone, and so is the last. When less is left than an answer costs on average, nothing is sent.
-        store: where it is counted: "memory", "sqlite:///PATH", "valkey://HOST:PORT", or the `store` of another limiter.
-        adapt: find the rate if `rpm` is not given, beginning slowly.
-        burst: seconds of unused allowance that may be caught up with.
-        on_store_error: what happens while the store can't be used: "local" counts in this process, with the limits
-            divided by `replicas`; "refuse" sends nothing.
+        store: where limits are counted: "memory", "sqlite:///PATH", "valkey://HOST:PORT", or the `store` of another
+            limiter.
+        adapt: find the rate if `rpm` is not given, starting slowly.
+        burst: seconds of unused allowance that may be used later.
+        on_store_error: what happens while the store is down: "local" counts in this process, with the limits divided by
+            `replicas`; "refuse" sends nothing.
         replicas: how many processes share the store.
-        label: what errors call it. Default: the name.
-
-    Attributes:
-        store: where it is counted.
+        label: its name in errors. Default: `name`.
 
     Raises:
-        ConfigError: an argument is wrong.
+        ConfigError: an argument is not allowed.
     """
 
     def __init__(
@@ -170,7 +157,7 @@ class RateLimiter:
         self._waiting = 0
         self._prefetched: deque[_Prefetched] = deque()
         self._accepted = 0  # requests that the server accepted since the last reservation
-        self._freed: anyio.Event | None = None  # of those who wait for a slot or for money that is reserved
+        self._freed: anyio.Event | None = None  # set when a slot or reserved money is released
 
     @asynccontextmanager
     async def reserve(self, *, max_wait: float | None = None) -> AsyncIterator[Reservation]:
@@ -185,7 +172,7 @@ class RateLimiter:
         """Waits until a request may be sent. The reservation must be closed; `async with` does.
 
         Args:
-            max_wait: seconds that it may take. Default: as long as it takes.
+            max_wait: seconds to wait at most. Default: no limit.
             cost: what the request may cost at most, to reserve that; only with `max_wait`.
 
         Raises:
@@ -202,7 +189,7 @@ class RateLimiter:
             return reservation
         self._waiting += 1
         try:
-            async with self._gate:  # one waits, the others behind it: a new rate counts for them
+            async with self._gate:  # one waits for its moment, the others for it: a new rate counts for them
                 return await self._next()
         finally:
             self._waiting -= 1
@@ -210,7 +197,7 @@ class RateLimiter:
                 await self._give_back()
 
     async def at_once(self) -> Reservation | None:
-        """Returns the right to send a request now, if limits are counted in this process and allow it; else None.
+        """Returns a reservation for now, if limits are counted in this process and allow it; else None.
 
         Raises:
             ConfigError: costs can't be counted.
@@ -320,7 +307,7 @@ class RateLimiter:
         return await self._session.reserve(ask)
 
     async def _give_back(self) -> None:
-        """Gives back moments that were reserved for tasks that have been cancelled since."""
+        """Returns moments that were reserved for tasks that were cancelled."""
         prefetched, self._prefetched = self._prefetched, deque()
         for each in prefetched:
             reservation = Reservation(self, each.grant, each.local)
@@ -328,12 +315,12 @@ class RateLimiter:
             await reservation.aclose()
 
     def note_accepted(self, limit: RateLimit | None, *, first: bool) -> None:
-        """Notes that the server has accepted a request, and what it states of its limits."""
+        """Notes that the server accepted a request, and the limits in its headers."""
         self._accepted += first
         self._note_stated(limit)
 
     def note_costs(self, currency: str | None) -> None:
-        """Notes the currency of a cost, or that it is unknown what an answer cost."""
+        """Notes the currency of a cost; None: the cost of an answer is unknown."""
         if currency is None:
             self._unusable = "what an answer costs is not known: give its prices in the configuration"
         elif self._currency not in (None, currency):
@@ -341,7 +328,7 @@ class RateLimiter:
         self._currency = self._currency or currency
 
     async def charge(self, charge: Charge, local: LimitStore | None) -> None:
-        """Hands the charge of a reservation to the store."""
+        """Sends the charge of a reservation to the store."""
         try:
             await self._session.send(charge, local)
         finally:
@@ -352,7 +339,7 @@ class RateLimiter:
     async def note_refused(
         self, grant: Grant, local: LimitStore | None, retry_after: float | None, limit: RateLimit | None
     ) -> None:
-        """Notes that the server refused a request: everybody waits as long as it says, and its rate is lowered."""
+        """Notes that the server refused a request: all wait as long as it asks for, and the rate is lowered."""
         self._note_stated(limit)
         if retry_after or grant.rate:
             pause = PauseSending(retry_after or 0.0, grant.rate, self._rate or self._stated)
@@ -391,7 +378,7 @@ class RateLimiter:
 
 
 class Reservation:
-    """The right to send one request. Unless a method says otherwise, it is charged what answers use on average.
+    """The right to send one request. By default it is charged what answers use on average.
 
     Make one with `RateLimiter.reserve`.
     """
@@ -407,10 +394,10 @@ class Reservation:
         self._rate_limit: RateLimit | None = None
 
     def charge(self, usage: Usage | None = None, cost: Cost | None = None, *, partial: bool = False) -> None:
-        """Notes what the answer used and cost. What is None, or can't be, is taken for the mean of other answers.
+        """Notes what the answer used and cost. None, or an impossible value, counts as the mean of other answers.
 
         Args:
-            partial: the answer was cut, so that its cost may not be known though the costs of others are.
+            partial: the answer was cut off, so its cost may be unknown even if those of others are known.
         """
         self._tokens = _total_tokens(usage)
         self._cost = None if cost is None else read_cost(cost.amount)
@@ -418,20 +405,20 @@ class Reservation:
             self._limiter.note_costs(cost.currency if cost is not None else None)
 
     def cancel(self) -> None:
-        """Notes that no request was sent: all of it is given back."""
+        """Notes that no request was sent: the reservation is returned."""
         self._unused = True
 
     def failed(self) -> None:
-        """Notes that the server has answered nothing: tokens and money are given back."""
+        """Notes that the server sent no answer: tokens and money are returned."""
         self._tokens, self._cost, self._nothing = 0.0, 0, True
 
     def answered(self, rate_limit: RateLimit | None = None) -> None:
-        """Notes that the server has accepted the request, and what it states of its limits."""
+        """Notes that the server accepted the request, and the limits in its headers."""
         self._limiter.note_accepted(rate_limit, first=not self._answered)
         self._answered = True
 
     def refused(self, retry_after: float | None = None, rate_limit: RateLimit | None = None) -> None:
-        """Notes that the server has had too many requests. All who share the limit wait for a while.
+        """Notes that the server refused the request (429). All that share the limit wait for a while.
 
         Args:
             retry_after: seconds that the server asks for.
@@ -440,7 +427,7 @@ class Reservation:
         self._refused, self._retry_after, self._rate_limit = True, retry_after, rate_limit
 
     def claim(self, limiter: RateLimiter) -> bool:
-        """Returns whether it is an unused reservation of a limiter; it counts as used then."""
+        """Returns whether it is an unused reservation of this limiter, and marks it as used."""
         if self._limiter is not limiter or self._claimed or self._closed:
             return False
         self._claimed = True
@@ -462,7 +449,7 @@ class Reservation:
         if self._closed:
             return
         self._closed = True
-        if self._limiter.counts_here:  # without a wait, so that nothing can be cancelled
+        if self._limiter.counts_here:  # never waits, so it can't be cancelled
             await self._end()
         else:
             # Shielded, because the task may be about to be cancelled.
@@ -498,7 +485,7 @@ def millionths(amount: Decimal, rounding: str = ROUND_CEILING) -> int:
 
 
 def read_cost(amount: Decimal | None) -> int | None:
-    """Returns an amount in millionths, rounded up; None if no answer can cost it."""
+    """Returns an amount in millionths, rounded up; None if it is impossible."""
     if amount is None or not amount.is_finite() or not 0 <= amount <= LARGEST_BUDGET:
         return None
     return millionths(amount)
@@ -515,11 +502,7 @@ def _total_tokens(usage: Usage | None) -> float | None:
 
 
 def account_digest(profile: Profile) -> str:
-    """Returns a name for the account that a base URL and a key belong to, which shows neither of them.
-
-    Raises:
-        ConfigError: a variable is not set.
-    """
+    """Returns a hash of the base URL and the key. Raises ConfigError if a variable is not set."""
     return sha256(f"{profile.sent_url()}\0{profile.key() or ''}".encode()).hexdigest()[:32]
 
 

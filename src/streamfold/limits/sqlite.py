@@ -1,4 +1,4 @@
-"""Limits in an SQLite file: for the processes of one machine, and for budgets that outlive them."""
+"""Limits in an SQLite file, for the processes of one machine; budgets survive a restart."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS batches (
 
 
 class SQLiteLimitStore(LimitStore):
-    """Counts in an SQLite file, which only this user may read. It is opened when it is first needed.
+    """Counts in an SQLite file that only this user may read. It is opened at its first use.
 
     Args:
         path: the file.
@@ -42,7 +42,6 @@ class SQLiteLimitStore(LimitStore):
         self._clock = clock
 
     def apply(self, name: str, batch: Batch) -> BatchAnswer:
-        """Applies a batch, once. Raises LimitStoreError."""
         import sqlite3
 
         key = (name, batch.holder)
@@ -72,7 +71,6 @@ class SQLiteLimitStore(LimitStore):
             raise LimitStoreError(f"the limits in {path!r} can't be used: {exc}", retryable=True) from exc
 
     def close(self) -> None:
-        """Closes the file. It is opened again when it is needed again."""
         self._database.close()
 
     def __repr__(self) -> str:

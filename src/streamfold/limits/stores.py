@@ -1,4 +1,4 @@
-"""Where limits are counted: the interface of a store, and the one of this process."""
+"""The interface of stores of limits, and the store in memory."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SMALLEST_BUDGET = 1e-6
 
 
 class LimitStore(ABC):
-    """Counts limits by their names, for all that use the same store. Its calls block, and come from any thread.
+    """Counts limits by their names. Its calls block, and come from any thread.
 
     Attributes:
-        prefetch_seconds: for which one batch may reserve several moments, so that not every request costs a round trip.
-        lease_seconds: after which the slots of a process that is gone are free again.
+        prefetch_seconds: for which one batch may reserve several moments, to save round trips.
+        lease_seconds: after which the slots of a process that ended are released.
         threads: how many calls run at once.
     """
 
@@ -34,30 +34,30 @@ class LimitStore(ABC):
 
     @abstractmethod
     def apply(self, name: str, batch: Batch) -> BatchAnswer:
-        """Applies the operations of a batch. One that is sent again gets the answer again, and has no other effect.
+        """Applies the operations of a batch. One that is sent again only gets the answer again.
 
         Raises:
-            LimitStoreError: the store can't be used. Whether the batch has had its effect isn't known then.
+            LimitStoreError: the store can't be used. The batch may have been applied.
             ConfigError: the store refuses its password.
         """
 
     def close_idle(self) -> None:  # noqa: B027 - most stores have nothing to close
-        """Closes what isn't used now. Called when a program hasn't needed the store for some seconds."""
+        """Closes idle connections. Called when the store hasn't been used for some seconds."""
 
     @abstractmethod
     def close(self) -> None:
-        """Closes files and connections. They are opened again when they are needed again."""
+        """Closes files and connections. The next call opens them again."""
 
     async def aclose(self) -> None:
-        """As `close`, in a thread."""
+        """Closes in a thread."""
         await close_in_thread(self.close)
 
 
 class MemoryLimitStore(LimitStore):
-    """Counts in this process, and forgets everything at its end.
+    """Counts in this process.
 
     Args:
-        clock: seconds since 1970. Default: a clock that is never stepped.
+        clock: seconds since 1970. Default: a clock that is never set.
     """
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
@@ -68,7 +68,6 @@ class MemoryLimitStore(LimitStore):
         self._lock = Lock()  # event loops of several threads may share a store
 
     def apply(self, name: str, batch: Batch) -> BatchAnswer:
-        """Applies a batch, once."""
         with self._lock:
             if not batch.number:
                 return apply(self._states.setdefault(name, {}), self._clock(), batch)
@@ -80,10 +79,10 @@ class MemoryLimitStore(LimitStore):
             return answer
 
     def close(self) -> None:
-        """Does nothing: others may use the same store."""
+        pass  # others may use the same store
 
     async def aclose(self) -> None:
-        """Does nothing: others may use the same store."""
+        pass
 
     def __repr__(self) -> str:
         return "<MemoryLimitStore>"
@@ -93,7 +92,7 @@ _shared: list[ref[MemoryLimitStore]] = []
 
 
 def process_store() -> MemoryLimitStore:
-    """Returns the store that all in this process share who use "memory". It is gone when it isn't used any more."""
+    """Returns the store that "memory" means. It exists as long as a limiter uses it."""
     store = _shared[0]() if _shared else None
     if store is None:
         store = MemoryLimitStore()

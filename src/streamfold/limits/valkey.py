@@ -1,34 +1,15 @@
 """Limits in Valkey or Redis, for processes on many machines. Needs the extra `valkey`.
 
-The script is `limit_state.py` and `adaptive_rate.py` again, with their names and numbers: one round trip, and no other
-client in between.
+The script repeats `limit_state.py` and `adaptive_rate.py`, so that a batch is one atomic round trip.
 """
 
 from __future__ import annotations
-
-import json
-from operator import attrgetter
-from typing import Any
 
 from ..errors import ConfigError
 from ..stores import refuse_eviction, shown_server, valkey_client
 from .adaptive_rate import DECREASE, DOUBLING, FAR, FLOOR, INCREASE
 from .errors import LimitStoreError
-from .limit_state import (
-    DAY,
-    FARTHEST,
-    LARGEST,
-    MEAN_OF,
-    MOMENTS,
-    MONEY,
-    POLL,
-    QUIET,
-    Batch,
-    BatchAnswer,
-    Charge,
-    PauseSending,
-    Reserve,
-)
+from .limit_state import DAY, FARTHEST, LARGEST, MEAN_OF, MOMENTS, MONEY, POLL, QUIET, Batch, BatchAnswer
 from .stores import LimitStore
 
 _REFUSALS = ("NOAUTH", "WRONGPASS", "NOPERM")
@@ -318,7 +299,7 @@ if batch.budgeted then
     if damage then return redis.error_reply('DAMAGED ' .. damage) end
 end
 if batch.lease > 0 then renew_lease() end
-local operations, lines = {reserve = reserve, charge = charge, pause = pause}, {}
+local operations, lines = {Reserve = reserve, Charge = charge, PauseSending = pause}, {}
 for i, operation in ipairs(batch.operations) do
     lines[i] = operations[operation.kind](setmetatable(operation, members)) or ''
 end
@@ -354,20 +335,13 @@ return text
 """
 )
 
-_KINDS = {Reserve: "reserve", Charge: "charge", PauseSending: "pause"}
-_getters = {kind: attrgetter(*kind.__slots__) for kind in (Reserve, Charge, PauseSending, Batch)}
-
 
 class ValkeyLimitStore(LimitStore):
-    """Counts on a Valkey or Redis server, by the server's clock. Connections are opened when they are first needed.
+    """Counts on a Valkey or Redis server, by the server's clock. Connections are opened at the first use.
 
     Args:
         url: `valkey://` or `redis://`, with TLS `valkeys://` or `rediss://`. Never shown: it may have a password.
         timeout: seconds for a connection or an answer.
-        script: what is run there.
-
-    Attributes:
-        client: of the server.
 
     Raises:
         ConfigError: the extra is missing, or the URL can't be used.
@@ -384,24 +358,21 @@ class ValkeyLimitStore(LimitStore):
         self._checked = False  # whether the server's policy is known to leave budgets alone
 
     def apply(self, name: str, batch: Batch) -> BatchAnswer:
-        """Applies a batch, once. Raises LimitStoreError, ConfigError."""
         # The name in braces puts everything of one limit on one node of a cluster.
         key = f"streamfold:limits:{{{name}}}".encode("utf-8", "surrogatepass")
         try:
             if batch.budgeted and not self._checked:
                 refuse_eviction(self.client, self._server)
                 self._checked = True
-            text = self._script(keys=[key], args=[_encode(batch)])
+            text = self._script(keys=[key], args=[batch.to_json()])
         except Exception as exc:
             raise self._failure(exc) from exc
         return BatchAnswer.from_text(text.decode(), batch)
 
     def close_idle(self) -> None:
-        """Closes connections that aren't used now."""
         self.client.connection_pool.disconnect(inuse_connections=False)
 
     def close(self) -> None:
-        """Closes the connections."""
         self.client.close()  # type: ignore[no-untyped-call]
 
     def __repr__(self) -> str:
@@ -419,15 +390,3 @@ class ValkeyLimitStore(LimitStore):
         if isinstance(error, valkey.ValkeyError | OSError):
             return LimitStoreError(f"the limits in {self._server} can't be reached: {error}", retryable=True)
         return error
-
-
-def _encode(batch: Batch) -> str:
-    """Returns a batch as JSON. The script takes a member that is missing for 0."""
-    operations = [{"kind": _KINDS[type(operation)], **_members(operation)} for operation in batch.operations]
-    return json.dumps({**_members(batch), "holder": batch.holder, "operations": operations})
-
-
-def _members(value: Any) -> dict[str, Any]:
-    values = zip(value.__slots__, _getters[type(value)](value), strict=True)
-    known = ("tokens", "cost")  # 0 differs from None
-    return {name: member for name, member in values if member or (member is not None and name in known)}
