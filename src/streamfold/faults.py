@@ -424,12 +424,7 @@ class status(Fault):
         return (json.dumps(error) if self.body is None else self.body).encode()
 
 
-FAULTS: Mapping[str, type[Fault]] = {
-    kind.__name__: kind
-    for kind in (
-        corrupt, cut_after, drop, duplicate, garbage, hang_up, keepalive, reset, slow, stall, status, truncate_json,
-    )
-}  # fmt: skip
+FAULTS: Mapping[str, type[Fault]] = {name: globals()[name] for name in __all__ if name != "Fault"}
 """The faults by their names."""
 
 

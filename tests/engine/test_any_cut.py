@@ -150,9 +150,9 @@ def test_broken_promises_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
         return made
 
     monkeypatch.setattr(StreamAccumulator, "feed", lossy)
-    with pytest.raises(AssertionError, match="not kept:\n  the deltas are the text of the reply"):
+    with pytest.raises(AssertionError, match="not kept:\n  the deltas are the text of the answer"):
         assert_any_cut(text("a") + text("b") + fin("stop"))
-    with pytest.raises(AssertionError, match="not kept:\n  the deltas are the text of the partial answer"):
+    with pytest.raises(AssertionError, match="not kept:\n  the deltas are the text of the answer"):
         assert_any_cut(text("a") + text("b") + event({"error": "x"}))
 
 

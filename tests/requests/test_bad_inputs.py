@@ -377,13 +377,6 @@ PROFILES: list[Row] = [
         "provider 'custom': transport: can't be 'requests'. Allowed: httpx, aiohttp, httpx2",
     ),
     (
-        lambda: configured(transport="auto"),
-        (
-            'provider \'custom\': transport: "auto" is gone: leave the key out for "httpx", or choose "aiohttp" or'
-            ' "httpx2"'
-        ),
-    ),
-    (
         lambda: configured(headers={"Content-Length": "3"}),
         (
             "provider 'custom': headers: Content-Length can't be set: it frames the message, and the HTTP library"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..catalogue_path import catalogue_folder
-from ..errors import ConfigError, allowed_values_hint
+from ..errors import ConfigError
 from .layers import Layer, TomlFile, merge
 
 FAMILIES_FILE = "families.toml"
@@ -32,21 +32,17 @@ def provider_files() -> dict[str, Path]:
 def catalogue_layers(name: str) -> list[Layer]:
     """Returns the settings of a provider of the catalogue: one layer, above that of the provider that it starts from.
 
-    Raises:
-        ConfigError: the catalogue has no such provider. The message lists those that it has.
+    Raises KeyError if the catalogue has no such provider.
     """
-    files = provider_files()
-    if name not in files:
-        raise ConfigError(f"unknown provider {name!r}{allowed_values_hint(name, files, 'The catalogue has')}")
-    layer = Layer.of_file(_read(files[name]))
+    layer = Layer.of_file(_read(provider_files()[name]))
     base = layer.values.get("profile")
-    if not base:  # a tool that a file does not name, the endpoint does not run
+    if not base:  # the endpoint doesn't run a tool that its file doesn't name
         layer = replace(layer, values={"hosted": [], "evidence": "documented", **layer.values})
     return [*(catalogue_layers(base) if base else []), layer]
 
 
 def catalogue_values(name: str) -> dict[str, Any]:
-    """Returns the settings of a provider of the catalogue, with its name. Raises ConfigError as `catalogue_layers`."""
+    """Returns the settings of a provider of the catalogue, with its name."""
     return {"name": name, **merge(catalogue_layers(name)).values}
 
 

@@ -1,9 +1,8 @@
-"""`streamfold.toml`: providers under names of one's own, on top of the catalogue, and which of them is the default.
+"""`streamfold.toml`: its providers, their fallbacks, the default, and tables of other packages.
 
 One file is read: the one that was passed, else the one that `STREAMFOLD_CONFIG` names, else `streamfold.toml` in the
-working directory, else the one in the user's directory. It is read when a provider is made, never at import.
-
-A mistake in a provider that is not used stops nobody; `streamfold config check` finds all of them.
+working directory, else the one in the user's directory. It is read when a provider is made, never at import. A provider
+is validated when it is used; `streamfold config check` validates all.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from .toml_positions import KeyPath, toml_path
 P = TypeVar("P", bound=PackageTable)
 T = TypeVar("T", bound=Table)
 
-_FOR_ALL = ("rate_limits", "families")
+_SHARED_KEYS = ("rate_limits", "families")
 
 
 def _name(name: str) -> None:
@@ -77,7 +76,7 @@ class Config:
 
     Attributes:
         file: the file that was read.
-        looked_in: where a file was looked for.
+        looked_in: where the file was looked for.
     """
 
     file: TomlFile | None = None
@@ -119,7 +118,7 @@ class Config:
             ConfigError: an unknown name.
         """
         if isinstance(spec, str):
-            if self.file is not None:  # else there is nothing to be checked, which would take a tenth of the import
+            if self.file is not None:
                 self._settings()
             name, _, model = spec.partition(":")
             own = self._own_layers(name)
@@ -128,7 +127,7 @@ class Config:
             name = spec.get("name") or spec.get("profile") or "custom"
             own, asked = [Layer(spec, f"provider {name!r}")], []
         given = {key: value for key, value in (overrides or {}).items() if value is not None}
-        of_file = self._for_all() if isinstance(spec, str) else []
+        of_file = self._shared_layers() if isinstance(spec, str) else []
         return [
             Layer({"name": name}, ""),
             *of_file,
@@ -137,12 +136,12 @@ class Config:
 
     def file_layers(self, name: str) -> list[Layer]:
         """Returns the settings of a provider of the file, as `layers` does."""
-        return [Layer({"name": name}, ""), *self._for_all(), *_with_base_profile(self._own_layers(name))]
+        return [Layer({"name": name}, ""), *self._shared_layers(), *_with_base_profile(self._own_layers(name))]
 
-    def _for_all(self) -> list[Layer]:
-        """Returns the settings of the file that are those of each of its providers."""
+    def _shared_layers(self) -> list[Layer]:
+        """Returns the settings of the file that all of its providers share."""
         data = self.file.data if self.file else {}
-        return [Layer({key: data[key]}, self.file.place((key,))) for key in _FOR_ALL if self.file and key in data]
+        return [Layer({key: data[key]}, self.file.place((key,))) for key in _SHARED_KEYS if self.file and key in data]
 
     def _own_layers(self, name: str) -> list[Layer]:
         if self.file is not None and name in self.tables:
@@ -167,10 +166,10 @@ class Config:
     def profiles(
         self, spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
     ) -> tuple[Profile, ...]:
-        """Returns the settings of a provider and of all that it falls back on, each once, in the order to ask them.
+        """Returns the settings of a provider and of all that it falls back on, each once, in their order.
 
         Raises:
-            ConfigError: as `profile`; or a chain of fallbacks that leads back to where it was.
+            ConfigError: as `profile`; or a cycle of fallbacks.
         """
         layers = self.layers(spec, overrides)
         first = build_profile(layers)
@@ -193,7 +192,7 @@ class Config:
 
         Args:
             fallback: the names that the first provider falls back on; else those of the file.
-            explored: names whose fallbacks are not followed any more; added to.
+            explored: names whose fallbacks are not followed; added to.
         """
         explored = set() if explored is None else explored
         chain = {name: iter(enumerate(self._listed_fallbacks(name) if fallback is None else fallback))}
@@ -261,7 +260,7 @@ class Config:
         return settings
 
     def _check_stores(self, settings: FileSettings) -> None:
-        """Raises ConfigError for a store with variables in a file that is not trusted: it may be on any host."""
+        """Raises ConfigError for a store with variables in an untrusted file: it may be on any host."""
         stores: dict[KeyPath, str | bool | None] = {("rate_limits", "store"): settings.rate_limits.store}
         for name, table in settings.package_tables():
             stores |= {(name, key): getattr(table, key) for key in table.store_keys}
@@ -392,7 +391,7 @@ def load_profiles(
     overrides: Mapping[str, Any] | None = None,
     path: str | os.PathLike[str] | Config | None = None,
 ) -> tuple[Profile, ...]:
-    """Returns the settings of a provider and of all that it falls back on, each once, in the order to ask them.
+    """Returns the settings of a provider and of all that it falls back on, each once, in their order.
 
     Args:
         spec: a name, `"NAME:MODEL"`, a mapping, for which no file is read, or None for the default provider.

@@ -1,4 +1,4 @@
-"""What only commands do, which have a process to themselves; the library leaves it to the program that uses it."""
+"""Settings of the garbage collector for servers, which own their process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ _YOUNG, _MIDDLE, _OLD = 50_000, 20, 100
 
 
 def tune_gc_for_server() -> None:
-    """Has the garbage collector run as suits a server: what there is by now stays, and answers leave hardly any cycles.
+    """Runs the garbage collector rarely, and not over what exists already: answers leave hardly any cycles.
 
-    As it is set by Python it takes a seventh of the time with 2,000 open streams, and stops all of them for a quarter
-    of a second.
+    With Python's settings it takes a seventh of the time with 2,000 open streams, and pauses all of them for 0.25 s.
     """
     gc.collect()
     gc.freeze()

@@ -252,12 +252,6 @@ def _are_headers(headers: dict[str, str]) -> None:
         raise ValueError(problem)
 
 
-def _is_transport(name: Any) -> Any:
-    if name == "auto":
-        raise ValueError('"auto" is gone: leave the key out for "httpx", or choose "aiohttp" or "httpx2"')
-    return name
-
-
 def _is_header(name: str) -> None:
     if not HEADER_NAME.fullmatch(name):
         raise ValueError('must be the name of a header, such as "api-key"')
@@ -414,7 +408,7 @@ class Profile(EndpointModels, Table):
     max_retries: Count = 2
     limits: Annotated[Limits, table_field(Limits, POSITIVE)] = Limits()
     coalesce: Flag = True
-    transport: Annotated[Literal["httpx", "aiohttp", "httpx2"], BeforeValidator(_is_transport)] = "httpx"
+    transport: Literal["httpx", "aiohttp", "httpx2"] = "httpx"
     http2: Flag = False
     rpm: PositiveNumber | None = None
     tpm: PositiveNumber | None = None

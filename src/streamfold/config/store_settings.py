@@ -17,7 +17,7 @@ STORE_SCHEMES = ("memory", "sqlite", "valkey", "valkeys", "redis", "rediss")
 
 
 def check_store(where: str) -> None:
-    """Raises ValueError if a text does not say where something can be kept. The error does not quote passwords."""
+    """Raises ValueError if a text is not the URL of a store. The error has no passwords."""
     check_references(where)
     scheme, _, rest = where.partition("://")
     if where == "memory" or variable_names(scheme):
@@ -32,7 +32,7 @@ def check_store(where: str) -> None:
 
 
 def store_place(where: str, what: str) -> tuple[str, str]:
-    """Returns the scheme of a store, and the rest of its URL. Raises ConfigError that begins with `what`."""
+    """Returns the scheme of a store's URL, and the rest. Raises ConfigError that begins with `what`."""
     try:
         check_store(where)
     except ValueError as exc:

@@ -1,4 +1,4 @@
-"""Validation shared by everything that can be configured, with error messages that say what is allowed.
+"""Base class and field types of every table of settings, with errors that say what is allowed.
 
 A message names the key and never quotes a value that may be a secret. Unknown keys are errors. Numbers and booleans are
 not read from strings: a setting means the same in TOML, in a mapping and as a keyword argument.
@@ -160,7 +160,7 @@ def read_table(kind: type, value: Any, *rules: Any, **given: Any) -> Any:
 
 
 def check_members(value: Any) -> None:
-    """Raises ConfigError for a member of a dataclass that could not be in its table."""
+    """Raises ConfigError for a member of a dataclass that its table wouldn't allow."""
     kind: Any = type(value)
     try:
         _table_of(kind, (), ()).model_validate({field.name: getattr(value, field.name) for field in fields(kind)})

@@ -18,6 +18,7 @@ from .replay import (
     Source,
     answer_headers,
     load_source,
+    wait,
 )
 from .request_matching import RecordedRequest, ReplayMismatch
 

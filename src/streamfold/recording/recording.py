@@ -53,20 +53,7 @@ def check_writer() -> None:
 
 
 def as_toml(values: Mapping[str, Any]) -> str:
-    """Returns a description as TOML: scalars, then cuts with several to a line, then tables.
-
-    >>> print(as_toml({"source": "recorded", "expect": {"text": "Hi", "calls": [{"name": "f"}]}}), end="")
-    source = "recorded"
-    <BLANKLINE>
-    [expect]
-    text = "Hi"
-    calls = [
-        { name = "f" },
-    ]
-
-    Raises:
-        ConfigError: the package that writes TOML is not installed.
-    """
+    """Returns a description as TOML: scalars, then cuts with several to a line, then tables."""
     check_writer()
     import tomli_w
 
@@ -261,7 +248,7 @@ class Recording:
         between = replace(
             self, cuts=(), expect={}, complete=False, ended="the process ended while this recording was being written"
         )
-        steps = ((described, _encoded(between)), (body, self.body), (described, _encoded(self)))
+        steps = ((described, between._description()), (body, self.body), (described, self._description()))
         written: list[tuple[Path, Path]] = []
         with _locked(base.parent):
             if not replace_older and (body.exists() or described.exists()):
@@ -276,8 +263,8 @@ class Recording:
                 for source, _ in written:
                     source.unlink(missing_ok=True)
 
-    def description(self) -> str:
-        """Returns the text of `<path>.toml`, without default values."""
+    def _description(self) -> bytes:
+        """Returns the content of `<path>.toml`, without default values."""
         values: dict[str, Any] = {"adapter": self.adapter}
         tables: dict[str, Any] = {}
         for part in sorted(fields(self), key=lambda part: part.name == "cuts"):  # the longest one last
@@ -287,7 +274,7 @@ class Recording:
             if isinstance(value, SentExchange):
                 value = {key: text for key in ("method", "path", "body") if (text := getattr(value, key))}
             (tables if isinstance(value, Mapping) else values)[part.name] = value
-        return as_toml({**values, **tables})
+        return as_toml({**values, **tables}).encode("utf-8", "replace")
 
 
 def _read_pair(body: Path, described: Path) -> tuple[bytes | None, bytes]:
@@ -320,10 +307,6 @@ def _locked(folder: Path) -> Iterator[None]:
 def temporary_path(target: Path) -> Path:
     """Returns an unused, hidden name beside `target` that no recording can have."""
     return target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-
-
-def _encoded(recording: Recording) -> bytes:
-    return recording.description().encode("utf-8", "replace")
 
 
 def find_recording(name: str) -> Recording:

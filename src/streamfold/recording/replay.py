@@ -269,7 +269,7 @@ class ReplayTransport(httpx.AsyncBaseTransport):
             number = len(self.requests)
             raise ConfigError(f"request {number} ({request.method} {request.url}) has no recording: given were {given}")
         if answer.delay:
-            await pause(answer.delay)
+            await wait(answer.delay)
         if answer.status is None:
             raise hung_up()
         body = _ReplayedBody(answer)
@@ -296,7 +296,7 @@ class _StepBody(httpx.AsyncByteStream):
             step = await self.next_step()
             if not self.closed:
                 with anyio.CancelScope() as self._waiting:
-                    await pause(step.delay)
+                    await wait(step.delay)
             if self.closed:
                 raise httpx.ReadError("the answer was closed while it was being read")
             self.ending = step.ending
@@ -325,8 +325,8 @@ class _ReplayedBody(_StepBody):
         await super().aclose()
 
 
-async def pause(seconds: float) -> None:
-    """Sleeps; for ever if `seconds` is infinite. Zero seconds let other tasks run, as a network would."""
+async def wait(seconds: float) -> None:
+    """Sleeps; for ever if `seconds` is infinite. Zero seconds let other tasks run."""
     if seconds == math.inf:
         await anyio.sleep_forever()
     await anyio.sleep(seconds)
@@ -370,7 +370,7 @@ class FaultTransport(httpx.AsyncBaseTransport):
             raise hung_up()
         request.headers["Accept-Encoding"] = "identity"
         if injection.delay:
-            await pause(injection.delay)
+            await wait(injection.delay)
         response = await self._transport.handle_async_request(request)
         if not isinstance(response.stream, httpx.AsyncByteStream):
             raise ConfigError(f"{self._transport!r} gave an answer that can't be read asynchronously")

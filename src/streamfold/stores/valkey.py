@@ -20,11 +20,10 @@ _logger = logging.getLogger("streamfold.stores")
 
 _UNVERIFIED = ("ssl_cert_reqs", "ssl_check_hostname")
 
-# The names of all keys have a common tag, so that they are on one node of a cluster and a script may use them together.
-# What is read is told also where the server can't note that it was used: full, or without its replicas (`pcall`).
-# Times are the server's own, so that the clocks of the processes do not matter.
-# ARGV[1]: the prefix of all keys, [2]: the age in ms, [3]: the opening that asks, "" if nobody needs to know, [4]: the
-# owner.
+# All keys have a common tag, so that they are on one node of a cluster and a script may use them together. Values can
+# be read even if the server is full or has lost its replicas, and can't write when they were used (`pcall`). Times are
+# the server's own, so that the clocks of the processes don't matter.
+# ARGV[1]: the prefix of all keys, [2]: the age in ms, [3]: the name of this opening, or "", [4]: the owner.
 _COMMON = """
 local P, age, me, owner = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local time = redis.call('TIME')
@@ -156,7 +155,7 @@ class ValkeyStore(ThreadedStore):
 
     Args:
         url: `valkey://` or `redis://`, with TLS `valkeys://` or `rediss://`. Never shown: it may have a password.
-        retention: how much is kept, by all that use the same database together.
+        retention: how much is kept by all processes that use the same database.
         table: prefix of its keys. Stores with different ones share nothing.
         present: let other processes know that this one runs, for `runs`. It counts as running for 15 seconds since it
             has last asked the store something.

@@ -46,28 +46,24 @@ def contract_violations(chunks: Sequence[StreamChunk], outcome: Outcome) -> list
     """
     text = "".join(chunk.delta for chunk in chunks)
     reasoning = "".join(chunk.reasoning for chunk in chunks)
-    early = [chunk for chunk in chunks[:-1] if chunk.finished or chunk.tool_calls is not None]
-    if isinstance(outcome, StreamError):
-        partial = outcome.partial
-        if partial is None:
-            return ["  the error has no partial answer"]
-        kept = {
-            "no chunk is finished or has calls": not early and not any(c.finished or c.tool_calls for c in chunks),
-            "the partial answer has no calls": not partial.tool_calls,
-            "the deltas are the text of the partial answer": partial.text == text,
-            "the reasoning of the chunks is that of the partial answer": partial.reasoning == reasoning,
-        }
-        return [f"  {promise}" for promise, holds in kept.items() if not holds]
+    early = any(chunk.finished or chunk.tool_calls is not None for chunk in chunks[:-1])
     last = chunks[-1] if chunks else StreamChunk()
-    kept = {
-        "one chunk is finished, the last one, and no other has calls": last.finished and not early,
-        "the calls of the last chunk are those of the reply": last.tool_calls == (outcome.tool_calls or None),
-        "the deltas are the text of the reply": text == outcome.text,
-        "the reasoning of the chunks is that of the reply": reasoning == outcome.reasoning,
-        "the last chunk has the finish reason and the usage of the reply": (last.finish_reason, last.usage)
-        == (outcome.finish_reason, outcome.usage),
+    reply = outcome.partial if isinstance(outcome, StreamError) else outcome
+    if reply is None:
+        return ["  the error has no partial answer"]
+    promises = {
+        "the deltas are the text of the answer": text == reply.text,
+        "the reasoning of the chunks is that of the answer": reasoning == reply.reasoning,
     }
-    return [f"  {promise}" for promise, holds in kept.items() if not holds]
+    if isinstance(outcome, StreamError):
+        promises["no chunk is finished or has calls"] = not (early or last.finished or last.tool_calls)
+        promises["the partial answer has no calls"] = not reply.tool_calls
+    else:
+        promises["one chunk is finished, the last one, and no other has calls"] = last.finished and not early
+        promises["the calls of the last chunk are those of the reply"] = last.tool_calls == (reply.tool_calls or None)
+        promises["the last chunk has the finish reason of the reply"] = last.finish_reason == reply.finish_reason
+        promises["the last chunk has the usage of the reply"] = last.usage == reply.usage
+    return [f"  {promise}" for promise, holds in promises.items() if not holds]
 
 
 def differences(one: Outcome, other: Outcome, names: tuple[str, str]) -> list[str]:

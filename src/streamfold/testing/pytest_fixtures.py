@@ -109,7 +109,7 @@ class ReplayFixture:
         if provider is not None and (self._record == "all" or (self._record == "once" and missing)):
             made: ProviderDouble = self._recording(names, provider, overrides)
         else:
-            read = [recording for name in names for recording in self.find(name, provider)]
+            read = [recording for name in names for recording in self._find(name, provider)]
             every = [*self._faults, *faults]
             made = ReplayProvider(
                 *read, provider=provider, cuts=cuts, speed=speed, faults=every, match=match, **overrides
@@ -117,7 +117,7 @@ class ReplayFixture:
         self.providers.append(made)
         return made
 
-    def find(self, name: str, provider: Any = None) -> list[Recording]:
+    def _find(self, name: str, provider: Any) -> list[Recording]:
         """Returns the recording of this name and the later ones of the same conversation. Raises ConfigError."""
         __tracebackhide__ = True
         folder = self._folder_of(name)
@@ -126,7 +126,10 @@ class ReplayFixture:
         try:
             return [find_recording(name)]
         except ConfigError:
-            looked = ", ".join(str(_inside(self._root, folder)) for folder in self.folders)
+            root = self._root
+            looked = ", ".join(
+                str(folder.relative_to(root) if folder.is_relative_to(root) else folder) for folder in self.folders
+            )
             how = "record it with" if provider is not None else 'name its provider (provider="kimi:kimi-k2.6"), and run'
             raise ConfigError(
                 f"no recording {name!r} in {looked}, and none is bundled with streamfold: {how}"
@@ -157,7 +160,3 @@ def _up_to(root: Path, folder: Path) -> list[Path]:
     if not folder.is_relative_to(root):
         return [folder, root]
     return [folder, *[above for above in folder.parents if above.is_relative_to(root)]]
-
-
-def _inside(root: Path, folder: Path) -> Path:
-    return folder.relative_to(root) if folder.is_relative_to(root) else folder

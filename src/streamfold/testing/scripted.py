@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NoReturn, TypeAlias, Unpack
 
-import anyio
 import httpx
 
 from ..adapters.anthropic import STOP_REASONS
@@ -19,7 +18,7 @@ from ..client import Hooks
 from ..config import ProviderConfig
 from ..deltas import Delta, Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
 from ..errors import ConfigError, ErrorInfo
-from ..recording import Cut, Recording, ReplayTransport
+from ..recording import Cut, Recording, ReplayTransport, wait
 from ..requests import Request
 from ..serving import StreamSerializer, comment, openai_error_body
 from ..serving.anthropic import AnthropicSerializer, anthropic_error_body
@@ -44,14 +43,14 @@ class _Format:
     """How the answers of one wire format are written.
 
     Attributes:
-        prefix: how their ids begin.
+        prefix: of their ids.
         error: returns the body of a response with an error status.
-        reasons: further finish reasons, in the words of the format. None: any word, and "unknown" for none at all.
-        refusals: whether a refusal has a place of its own.
-        signs: what the API signs, so that it can check it when it comes back.
+        reasons: further finish reasons of the format. None: any word, and "unknown" for none at all.
+        refusals: whether the format has refusals.
+        signs: what the API signs, and checks when it is sent back.
     """
 
-    emitter: Callable[..., StreamSerializer]
+    serializer: Callable[..., StreamSerializer]
     prefix: str
     error: Callable[[ErrorInfo], dict[str, Any]] = _plain_error
     reasons: Collection[str] | None = None
@@ -70,16 +69,15 @@ _FORMATS = {
 
 
 class ScriptSerializer:
-    """Makes the events of one answer.
+    """Serializes one answer.
 
     Args:
-        adapter: the adapter that will read them.
-        model: the model that answers.
+        adapter: the adapter that will read it.
         number: of the answer; ids are made from it.
         next_id: returns the id of the next call, given the name of the tool.
 
     Raises:
-        ConfigError: there is no emitter for this adapter.
+        ConfigError: there is no serializer for this adapter.
     """
 
     def __init__(
@@ -90,11 +88,11 @@ class ScriptSerializer:
         self._adapter = adapter
         self._signature = b64encode(b"the signature of answer %d" % number).decode()
         self._format = _format(adapter)
-        self._emitter = self._format.emitter(id=f"{self._format.prefix}{number}", model=model, created=_CREATED)
+        self._serializer = self._format.serializer(id=f"{self._format.prefix}{number}", model=model, created=_CREATED)
 
     def events(self, steps: Sequence[Step]) -> Iterator[tuple[float, bytes]]:
         """Yields pieces of the body, each with the seconds to wait before it."""
-        yield 0.0, self._emitter.begin()
+        yield 0.0, self._serializer.begin()
         wait, reason = 0.0, ""
         for step in steps:
             pieces: list[bytes] = []
@@ -105,11 +103,14 @@ class ScriptSerializer:
                         ' finish("content_filter") if the provider stopped the answer'
                     )
                 case ScriptedTurn():
-                    pieces = [self._emitter.feed(_KINDS[step.kind](piece)) for piece in step.pieces]
+                    pieces = [self._serializer.feed(_KINDS[step.kind](piece)) for piece in step.pieces]
                     if (step.kind, self._format.signs) == ("think", "thinking"):
-                        self._emitter.feed(ExtraPart("signature", self._signature))
+                        self._serializer.feed(ExtraPart("signature", self._signature))
                 case ToolCallStep():
-                    pieces, reason = [self._emitter.feed(delta) for delta in self._call(step)], reason or "tool_calls"
+                    pieces, reason = (
+                        [self._serializer.feed(delta) for delta in self._call(step)],
+                        reason or "tool_calls",
+                    )
                 case Pause(seconds) if seconds == math.inf:
                     yield seconds, comment("never")
                     return
@@ -117,8 +118,10 @@ class ScriptSerializer:
                     wait += seconds
                 case StopReason(word):
                     reason = word
+                case Usage(input_tokens=int(before), output_tokens=int(after), total_tokens=None):
+                    self._serializer.feed(replace(step, total_tokens=before + after))
                 case Usage():
-                    self._emitter.feed(_summed(step))
+                    self._serializer.feed(step)
                 case Fail():
                     yield wait, self._failed(step)
                     return
@@ -144,25 +147,19 @@ class ScriptSerializer:
             allowed = ", ".join([*_ENDS, *sorted(word for word in own if not word.isdecimal())])
             raise ConfigError(f"finish({reason!r}): unknown in the format {self._adapter!r}. Allowed: {allowed}")
         if own is not None and reason in _ENDS:
-            self._emitter.feed(Finish(reason, reason))  # type: ignore[arg-type] # one of the four
+            self._serializer.feed(Finish(reason, reason))  # type: ignore[arg-type] # one of the four
         elif own is not None or reason != "unknown":
-            self._emitter.feed(Finish("unknown", reason))  # so that the word itself is written
-        return self._emitter.finish()
+            self._serializer.feed(Finish("unknown", reason))  # so that the word itself is written
+        return self._serializer.finish()
 
     def _failed(self, step: Fail) -> bytes:
         match step.how:
             case "event":
-                return self._emitter.feed(Failure(_info(step)))
+                return self._serializer.feed(Failure(_info(step)))
             case "garbage":
                 return b"data: {" + json.dumps(step.message).encode() + b"\n\n"
             case _:
                 return comment("nothing more")  # the end of the body comes after it
-
-
-def failed_body(step: Fail, adapter: str = "chat") -> bytes:
-    """Returns the body of an answer with an error status, in the format that this adapter reads."""
-    info = _info(step)
-    return json.dumps(_format(adapter).error(info)).encode()
 
 
 def _format(adapter: str) -> _Format:
@@ -174,11 +171,6 @@ def _format(adapter: str) -> _Format:
 
 def _info(step: Fail) -> ErrorInfo:
     return ErrorInfo(step.message, step.kind, step.code, step.status)
-
-
-def _summed(usage: Usage) -> Usage:
-    counts: list[Any] = [usage.input_tokens, usage.output_tokens]
-    return usage if usage.total_tokens is not None or None in counts else replace(usage, total_tokens=sum(counts))
 
 
 Turn: TypeAlias = Answer | Callable[[SentRequest], Answer]
@@ -222,7 +214,7 @@ class ScriptedProvider(ProviderDouble):
         self._then = None if then is None else _checked_turn(then, "then")
         self._problems: list[str] = []
         self._calls = 0
-        # An adapter without an emitter is an error now, not with the first request.
+        # An adapter without a serializer is an error now, not with the first request.
         ScriptSerializer(self.profile.adapter_of(self.profile.model))
 
     def assert_done(self) -> None:
@@ -248,7 +240,7 @@ class ScriptedProvider(ProviderDouble):
             self._problems.append(f"turn {number}, {_shown(turn)}, failed: {type(exc).__name__}: {exc}")
             raise
         if isinstance(played, httpx.TransportError):
-            await _waits(steps)
+            await wait(_pauses(steps))
             raise played
         transport = ReplayTransport(played, speed="recorded" if played.cuts else "instant")
         return await transport.handle_async_request(request)
@@ -256,7 +248,8 @@ class ScriptedProvider(ProviderDouble):
     def _played(self, steps: Sequence[Step], model: str, number: int) -> Recording | httpx.TransportError:
         """Returns the answer that the steps make, or the error that the connection fails with."""
         last = steps[-1] if steps and isinstance(steps[-1], Fail) else None
-        if last and (last.only_first or (last.how == "broken" and not _speaks(steps))):
+        has_content = any(not isinstance(step, Pause | Fail) for step in steps)
+        if last and (last.only_first or (last.how == "broken" and not has_content)):
             return _no_answer(last, number, steps, self.profile.adapter_of(model))
         writer = ScriptSerializer(self.profile.adapter_of(model), model, number, self._next_id)
         events = list(writer.events(steps))
@@ -304,17 +297,8 @@ def _checked_turn(turn: Turn, where: str) -> Turn:
     return turn
 
 
-def _speaks(steps: Sequence[Step]) -> bool:
-    return any(not isinstance(step, Pause | Fail) for step in steps)
-
-
 def _pauses(steps: Sequence[Step]) -> float:
     return sum(step.seconds for step in steps if isinstance(step, Pause))
-
-
-async def _waits(steps: Sequence[Step]) -> None:
-    seconds = _pauses(steps)
-    await (anyio.sleep_forever() if seconds == math.inf else anyio.sleep(seconds))
 
 
 def _no_answer(step: Fail, number: int, steps: Sequence[Step], adapter: str) -> Recording | httpx.TransportError:
@@ -330,7 +314,7 @@ def _no_answer(step: Fail, number: int, steps: Sequence[Step], adapter: str) -> 
     headers = {"content-type": "application/json", "x-request-id": f"scripted-{number}"}
     if step.retry_after is not None:
         headers["retry-after-ms"] = f"{step.retry_after * 1000:g}"
-    body = failed_body(step, adapter)
+    body = json.dumps(_format(adapter).error(_info(step))).encode()
     return Recording("an error", body, status=step.status, headers=headers, cuts=(Cut(len(body), _pauses(steps)),))
 
 
