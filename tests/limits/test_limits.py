@@ -635,8 +635,11 @@ def test_a_grant_in_memory_does_not_wait() -> None:
         ({"store": "valkey://"}, "the store of limits must name a server"),
         ({"store": "valkey://h?ssl_cert_reqs=none"}, "can't have ssl_cert_reqs"),
         ({"store": "sqlite:////nowhere/at/all/x.db"}, "there is no folder '/nowhere/at/all'"),
-        ({"on_store_error": "lokal"}, "on_store_error: can't be 'lokal'. Allowed: local, refuse"),
-        ({"replicas": 0}, "replicas must be a whole number above 0, not 0"),
+        (
+            {"on_store_error": "lokal"},
+            r"on_store_error: can't be 'lokal' \(did you mean 'local'\?\). Allowed: local, refuse",
+        ),
+        ({"replicas": 0}, "replicas: must be greater than 0"),
     ],
 )
 def test_mistakes(arguments: Any, problem: str) -> None:
