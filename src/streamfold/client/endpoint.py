@@ -18,7 +18,7 @@ from ..limits import RateLimiter, is_limited, provider_limiter
 from ..net import HIDDEN, HTTPRequest, Redactor, Signer, whole_answer_timeouts
 from ..requests import NO_FAMILY, Family, PromptCacheMonitor, Request, read_headers, with_endpoint_defaults
 from ..types import Timeouts
-from ..urls import shown_url, variable_names
+from ..urls import shown_url
 from .costs import ModelPrices
 from .hooks import Hooks, RequestInfo
 from .loop_bound_client import LoopBoundClient
@@ -112,9 +112,7 @@ class Endpoint:
         self._defaults = profile.default_options()
         self._adapters: dict[str, Adapter] = {}  # by the quirks of models
         self._models: dict[str, ServedModel] = {}
-        texts = [profile.base_url, profile.model or "", *profile.headers.values()]
-        variables = [*profile.keys_set(), *(name for text in texts for name in variable_names(text))]
-        self._variables = list(dict.fromkeys(variables))
+        self._variables = profile.variables()
         self._cache = _VariableCache([])
         self._signer: Signer | None = None
 
