@@ -68,3 +68,13 @@ def test_checkout_finds_them() -> None:
 
     folder = catalogue_folder()
     assert folder == ROOT / "providers" or folder.parent.name == "streamfold"
+
+
+def test_every_distribution_has_the_license() -> None:
+    """Each wheel carries the licence: a distribution's build sees its own folder alone."""
+    if not (ROOT / "packages").is_dir():
+        pytest.skip("the tests run without the source tree")
+    licence = (ROOT / "LICENSE").read_bytes()
+    folders = [path.parent for path in sorted((ROOT / "packages").glob("*/pyproject.toml"))]
+    assert len(folders) == 5
+    assert [folder.name for folder in folders if (folder / "LICENSE").read_bytes() != licence] == []
