@@ -55,14 +55,18 @@ def package_imports() -> dict[str, set[str]]:
 
 
 def _imports(path: Path) -> list[ast.ImportFrom]:
-    tree = ast.parse(path.read_text("utf-8"))
-    for_checkers = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
-    return [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and id(node) not in for_checkers]
+    found: list[ast.ImportFrom] = []
+    left: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+    while left:  # statements alone: there are no imports in expressions
+        node = left.pop()
+        if isinstance(node, ast.ImportFrom):
+            found.append(node)
+        elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            left += node.orelse
+        elif isinstance(node, ast.stmt | ast.Module | ast.ExceptHandler | ast.match_case):
+            for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+                left += getattr(node, block, ())
+    return found
 
 
 def _imported_layers(path: Path, folders: list[str]) -> set[str]:

@@ -434,7 +434,7 @@ def test_file_of_an_editor_on_windows() -> None:
 ANYTHING = ["5", "1.5", "true", '"x"', "[[1]]", "[]", '"${UNSET}"', "{ a = { b = 1 } }", "1979-05-27"]
 
 
-@each_row("value", some(ANYTHING, 4))
+@each_row("value", some(ANYTHING, 2))
 def test_any_value_anywhere_is_a_plain_mistake(value: str) -> None:
     """Whatever stands where, it is a ConfigError with a line, or it fits."""
     for key in read_keys():

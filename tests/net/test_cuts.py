@@ -117,7 +117,7 @@ async def test_cut_at_every_byte(name: str, how: str, anyio_backend_name: str) -
     """
     stream = STREAMS[name]
     body = stream.body
-    step = scale.pick(1, 7) if (anyio_backend_name, servers.transport) == ("asyncio", "httpx") else 11
+    step = scale.pick(1, 29) if (anyio_backend_name, servers.transport) == ("asyncio", "httpx") else scale.pick(11, 41)
 
     async def script(peer: Connection) -> None:
         size = await number_of(peer)

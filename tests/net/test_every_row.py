@@ -131,7 +131,7 @@ class Cloud:
         await peer.send(answer("200 OK", reply))
 
 
-@pytest.mark.parametrize("way", ["stream", "whole"])
+@pytest.mark.parametrize("way", ["stream", pytest.param("whole", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("row", ROWS)
 async def test_a_tool_call(row: str, way: str, account: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call comes back and is answered; each request has the address and the authentication of the row."""

@@ -57,7 +57,7 @@ def _imports_and_more(module: str) -> list[ast.AST]:
     typed = {
         id(inner)
         for node in _nodes(module)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
     return [node for node in _nodes(module) if id(node) not in typed]
