@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeVar, Unpack
+from typing import Unpack
 
 from ..net import scrubs_traceback
 from ..requests import ChatOptions, Request, check_stream
 from ..types import Messages, Reply, ToolChoice, ToolLike
 from .chat_model import ChatModel, ChatParams
 from .chat_stream import AsyncContext, ChatStream, ChunkSource, read_whole
-from .extract import extract
+from .extract import extract as extract_from
 from .model_info import ModelInfo
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    M = TypeVar("M", bound=BaseModel)
 
 
 class BaseChatModel(AsyncContext, ABC):
@@ -100,18 +95,7 @@ class BaseChatModel(AsyncContext, ABC):
         """
         return await read_whole(open_stream(self, messages, tools, tool_choice, options, stream=stream))
 
-    @scrubs_traceback
-    async def extract(
-        self,
-        form: type[M],
-        messages: Messages,
-        tools: Iterable[ToolLike] | None = None,
-        *,
-        attempts: int = 3,
-        **options: Unpack[ChatOptions],
-    ) -> M:
-        """Returns an instance of a pydantic model; an answer that does not fit is asked for again. See `extract`."""
-        return await extract(self, form, messages, tools, attempts=attempts, **options)
+    extract = extract_from  # a method, with the docstring and the types of the function
 
     def facts(self) -> ModelInfo | None:
         """Returns what stands behind the model; None where that is not known. Models around others pass theirs on."""

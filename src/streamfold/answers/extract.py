@@ -2,46 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeVar, Unpack
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from ..errors import ConfigError
+from ..net import scrubs_traceback
 from ..requests import ChatOptions, read_messages
-from ..types import InvalidReplyError, Message, Messages, ToolLike, user
+from ..types import (
+    FixedPricing,
+    InvalidReplyError,
+    Message,
+    Messages,
+    Reply,
+    ToolLike,
+    total_cost,
+    total_usage,
+    user,
+)
 from .chat_model import check_model
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from .chat_model import ChatModel
 
-    M = TypeVar("M", bound=BaseModel)
-
-_FINAL = ("length", "content_filter")  # a cut or a filtered answer would be so again
+T = TypeVar("T")
 
 
+@overload
 async def extract(
     model: ChatModel,
     /,
-    form: type[M],
+    form: type[T],
     messages: Messages,
     tools: Iterable[ToolLike] | None = None,
     *,
     attempts: int = 3,
+    with_reply: Literal[False] = False,
     **options: Unpack[ChatOptions],
-) -> M:
-    """Asks for an answer in the form of a pydantic model, and again with the error while it does not fit.
+) -> T: ...
+
+
+@overload
+async def extract(
+    model: ChatModel,
+    /,
+    form: type[T],
+    messages: Messages,
+    tools: Iterable[ToolLike] | None = None,
+    *,
+    attempts: int = 3,
+    with_reply: Literal[True],
+    **options: Unpack[ChatOptions],
+) -> tuple[T, Reply]: ...
+
+
+@overload
+async def extract(
+    model: ChatModel,
+    /,
+    form: Any,
+    messages: Messages,
+    tools: Iterable[ToolLike] | None = None,
+    *,
+    attempts: int = 3,
+    with_reply: bool = False,
+    **options: Unpack[ChatOptions],
+) -> Any: ...
+
+
+@scrubs_traceback
+async def extract(
+    model: ChatModel,
+    /,
+    form: Any,
+    messages: Messages,
+    tools: Iterable[ToolLike] | None = None,
+    *,
+    attempts: int = 3,
+    with_reply: bool = False,
+    **options: Unpack[ChatOptions],
+) -> Any:
+    """Asks for an answer in the form of a type, and again with the error while it does not fit.
 
         city = await extract(model, City, "Where is the Louvre?")
+        cities, reply = await extract(model, list[City], "Which cities have a Louvre?", with_reply=True)
+        print(cities, reply.usage, reply.cost)
 
     Args:
         model: the model to ask.
-        form: the pydantic model. It is the `response_format` of the request; its validators are run.
+        form: a pydantic model, or another type that pydantic validates: a dataclass, a TypedDict, `list[City]`, a
+            union. It is the `response_format` of the request; its validators are run.
         messages, tools, options: as for `Provider.chat`.
-        attempts: how many answers are asked for at most.
+        attempts: how many answers are requested at most.
+        with_reply: return the last reply too. Its usage and its cost are those of all attempts.
 
     Returns:
-        The instance.
+        The value; with `with_reply=True`, a tuple of the value and the reply.
 
     Raises:
         InvalidReplyError: no answer fitted, or the model refused, or its answer was cut off; `reply` is the last one.
@@ -49,16 +105,39 @@ async def extract(
         APIError: a request failed.
     """
     check_model(model, "extract()")
+    if isinstance(form, Mapping | str):
+        raise ConfigError("extract() takes a type; for a JSON schema, pass response_format= to chat()")
     if attempts < 1:
         raise ConfigError(f"extract(): attempts is at least 1, not {attempts}")
     conversation: list[Message] = [*read_messages(messages)]
+    replies: list[Reply] = []
     while True:
         options["response_format"] = form
         reply = await model.chat(conversation, tools, **options)
-        attempts -= 1
+        replies.append(reply)
         try:
-            return reply.parse_as(form)
+            value = reply.parse_as(form)
         except InvalidReplyError as error:
-            if not attempts or reply.refusal or reply.finish_reason in _FINAL or reply.tool_calls:
+            if len(replies) == attempts or not can_ask_again(reply):
                 raise
-            conversation += [reply.message, user(f"{error}\nAnswer again, in the form that was asked for.")]
+            conversation += ask_again(reply, error)
+        else:
+            return (value, _with_all_costs(replies)) if with_reply else value
+
+
+def can_ask_again(reply: Reply) -> bool:
+    """Whether another request may get an answer that fits: a refused, cut or filtered one would be so again."""
+    return not (reply.refusal or reply.finish_reason in ("length", "content_filter") or reply.tool_calls)
+
+
+def ask_again(reply: Reply, error: InvalidReplyError) -> list[Message]:
+    """Returns the messages that ask for another answer after one that does not fit."""
+    return [reply.message, user(f"{error}\nAnswer again, in the form that was asked for.")]
+
+
+def _with_all_costs(replies: list[Reply]) -> Reply:
+    """Returns the last reply, with the usage and the cost of all of them."""
+    if len(replies) == 1:
+        return replies[0]
+    cost = total_cost(replies)
+    return replace(replies[-1], usage=total_usage(replies), pricing=None if cost is None else FixedPricing(cost))

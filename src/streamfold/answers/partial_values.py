@@ -97,10 +97,11 @@ class _PartialModelBuilder:
         self._made: dict[type[BaseModel], type[BaseModel] | None] = {}
 
     def model(self, model: type[BaseModel]) -> type[BaseModel]:
-        from pydantic import AliasChoices, ConfigDict, Field, RootModel, create_model
+        from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel, create_model
 
-        if issubclass(model, RootModel):
-            raise ConfigError(f"{model.__name__} is a RootModel: only objects have a partial value")
+        kind: Any = model
+        if not (isinstance(kind, type) and issubclass(kind, BaseModel)) or issubclass(kind, RootModel):
+            raise ConfigError(f"{kind!r:.80} has no partial value: only pydantic models of objects have one")
         if made := self._made.get(model):
             return made
         self._made[model] = None

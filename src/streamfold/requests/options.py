@@ -6,15 +6,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
+from types import UnionType
+from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 from ..errors import ConfigError, did_you_mean
-from ..types import Timeouts
+from ..types import OutputType, Timeouts
 from .object_reader import ObjectReader
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # https://www.rfc-editor.org/rfc/rfc9110#name-tokens
 
@@ -103,8 +100,10 @@ class ChatOptions(TypedDict, total=False):
     """How much the model reasons before it answers: "none", "minimal", "low", "medium", "high", "xhigh"
     or "max". The lowest level that the model has and that is not below this one is sent, else its highest."""
 
-    response_format: type[BaseModel] | Mapping[str, Any] | ResponseFormat | Literal["json"] | None
-    """Form of the answer: a pydantic model, a JSON schema, or "json" for any JSON object.
+    response_format: type[Any] | UnionType | Mapping[str, Any] | ResponseFormat | Literal["json"] | None
+    """Form of the answer: a pydantic model or another type that pydantic validates (a dataclass, `list[Item]`, a
+    union), a JSON schema, or "json" for any JSON object. `Reply.parse_as` returns the value. APIs take only schemas of
+    objects, so that a list or a union is asked for as the member `value` of an object.
 
     The dicts that Chat Completions and Responses take are read, too."""
 
@@ -321,16 +320,13 @@ def read_response_format(wanted: Any) -> ResponseFormat | None:
     """Reads the option `response_format` in any of its spellings.
 
     Raises:
-        ConfigError: it is not "json", a JSON schema, a pydantic model, or a form of Chat Completions or Responses.
+        ConfigError: it is not "json", a JSON schema, a type that pydantic validates, or a form of Chat Completions or
+            Responses.
     """
     if wanted is None or isinstance(wanted, ResponseFormat):
         return wanted
     if wanted == "json":
         return ResponseFormat()
-    if hasattr(wanted, "model_json_schema"):
-        # OpenAI allows only these characters in the name, and a model may be called `Page[Item]`.
-        name = re.sub(r"[^A-Za-z0-9_-]+", "_", wanted.__name__).strip("_")[:64]
-        return ResponseFormat(wanted.model_json_schema(), name or "answer", model=True)
     if isinstance(wanted, Mapping):
         fields = ObjectReader(wanted, "response_format")
         kind = wanted.get("type")
@@ -346,8 +342,16 @@ def read_response_format(wanted: Any) -> ResponseFormat | None:
                 f"response_format.type: unknown type {kind!r}{did_you_mean(kind, _FORMS)}. Allowed: {allowed}"
             )
         return ResponseFormat(dict(wanted))
-    hint = did_you_mean(wanted, ["json"]) if isinstance(wanted, str) else ""
-    raise ConfigError(f'response_format must be "json", a JSON schema or a pydantic model, not {wanted!r}{hint}')
+    if isinstance(wanted, str):
+        hint = ' (did you mean "json"?)' if "json" in wanted.lower() else ""
+        raise ConfigError(f'response_format must be "json", a JSON schema or a type, not {wanted!r}{hint}')
+    try:
+        output = OutputType.of(wanted)
+    except ConfigError as exc:
+        raise ConfigError(f'response_format must be "json", a JSON schema or a type: {exc}') from exc
+    # OpenAI allows only these characters in the name, and a model may be called `Page[Item]`.
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", output.name).strip("_")[:64]
+    return ResponseFormat(output.schema, name or "answer", model=True)
 
 
 def read_format(fields: ObjectReader) -> ResponseFormat | None:

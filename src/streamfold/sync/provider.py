@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 from weakref import finalize
 
 from ..answers import ChatModel, check_model, extract, open_stream
@@ -21,11 +21,10 @@ from .thread import LoopThread
 
 if TYPE_CHECKING:
     import httpx
-    from pydantic import BaseModel
 
     from ..config import ProviderConfig
 
-    M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 
 class Provider:
@@ -141,27 +140,64 @@ class Provider:
         answer = open_stream(self.model, messages, tools, tool_choice, options, stream=stream)
         return ChatStream(self, self.thread, answer).read()
 
-    @scrubs_traceback
+    @overload
     def extract(
         self,
-        form: type[M],
+        form: type[T],
         messages: Messages,
         tools: Iterable[ToolLike] | None = None,
         *,
         attempts: int = 3,
+        with_reply: Literal[False] = False,
         **options: Unpack[ChatOptions],
-    ) -> M:
-        """Returns an instance of a pydantic model; an answer that does not fit is asked for again.
+    ) -> T: ...
+
+    @overload
+    def extract(
+        self,
+        form: type[T],
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        attempts: int = 3,
+        with_reply: Literal[True],
+        **options: Unpack[ChatOptions],
+    ) -> tuple[T, Reply]: ...
+
+    @overload
+    def extract(
+        self,
+        form: Any,
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        attempts: int = 3,
+        with_reply: bool = False,
+        **options: Unpack[ChatOptions],
+    ) -> Any: ...
+
+    @scrubs_traceback
+    def extract(
+        self,
+        form: Any,
+        messages: Messages,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        attempts: int = 3,
+        with_reply: bool = False,
+        **options: Unpack[ChatOptions],
+    ) -> Any:
+        """Returns an answer as a value of a type; one that does not fit is requested again.
 
         Args:
-            form, messages, tools, attempts, options: as in `streamfold.extract`.
+            form, messages, tools, attempts, with_reply, options: as in `streamfold.extract`.
 
         Raises:
             InvalidReplyError: no answer fitted, or the model refused, or its answer was cut off.
             ConfigError: the request can't be sent as it is.
             APIError: a request failed.
         """
-        asked = partial(extract, self.model, form, messages, tools, attempts=attempts, **options)
+        asked = partial(extract, self.model, form, messages, tools, attempts=attempts, with_reply=with_reply, **options)
         return self.thread.run(asked)
 
     @scrubs_traceback

@@ -70,15 +70,7 @@ class SentRequest:
     @property
     def text(self) -> str:
         """The text of the last message: the user's question, or the result of a tool."""
-        content = self.messages[-1].content
-        if isinstance(content, str | None):
-            return content or ""
-        return "".join(_text(part) for part in content)
-
-
-def _text(part: Any) -> str:
-    text = part.get("text") if isinstance(part, Mapping) else getattr(part, "text", None)
-    return text if isinstance(text, str) else ""
+        return self.messages[-1].text
 
 
 class _DoubleAnswer(WrappedAnswer):

@@ -29,6 +29,7 @@ from ..types import (
     ToolLike,
     Usage,
     total_cost,
+    total_usage,
 )
 from .abandoned_calls import AbandonedCalls
 from .approvals import PendingCall, TurnCalls, decide, needs_approval, take_open_calls
@@ -115,8 +116,7 @@ class ToolRun(AsyncIteration, AsyncContext):
     @property
     def usage(self) -> Usage | None:
         """The token counts of all turns so far, added up; None if the server sent none."""
-        found = [reply.usage for reply in self.replies if reply.usage is not None]
-        return sum(found[1:], found[0]) if found else None
+        return total_usage(self.replies)
 
     @property
     def cost(self) -> Cost | None:

@@ -52,8 +52,19 @@ from .messages import (
     tool_result_content,
     user,
 )
+from .pydantic_support import OutputType
 from .rate_limit import RateLimit, RateLimitResource, RateLimitWindow
-from .replies import Attempt, FinishReason, InvalidReplyError, Pricing, Reply, Timing, total_cost
+from .replies import (
+    Attempt,
+    FinishReason,
+    FixedPricing,
+    InvalidReplyError,
+    Pricing,
+    Reply,
+    Timing,
+    total_cost,
+    total_usage,
+)
 from .tool_calls import KINDS, CallKind, InvalidToolArgumentsError, PartialToolCall, PartialUpdate, ToolCall
 from .tools import (
     AllowedTools,

@@ -84,6 +84,13 @@ class Message:
                 raise ConfigError(f"the tool calls of a message are ToolCalls, not {type(call).__name__}: {call!r:.80}")
 
     @property
+    def text(self) -> str:
+        """The text of the content, its parts joined; "" if it has none. Images and other parts are left out."""
+        if isinstance(self.content, str | None):
+            return self.content or ""
+        return "".join(map(_text_of, self.content))
+
+    @property
     def hosted(self) -> tuple[HostedPart, ...]:
         """Steps of the provider's tools in this turn; see `Reply.hosted`."""
         return hosted_parts(self.extras, {call.id for call in self.tool_calls})
@@ -277,6 +284,11 @@ def tool_result_content(message: Message) -> Content:
     if said.lstrip().lower().startswith("error"):
         return said
     return f"Error: {said}" if said else "Error:"
+
+
+def _text_of(part: Part) -> str:
+    text = part.get("text") if isinstance(part, Mapping) else getattr(part, "text", None)
+    return text if isinstance(text, str) else ""
 
 
 def _as_parts(given: Any, where: str) -> tuple[Part, ...]:

@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from functools import lru_cache, reduce
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeVar
+from operator import or_
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NotRequired,
+    Required,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from ..errors import ConfigError
 
@@ -109,30 +125,105 @@ def require_json(value: Any, where: str) -> None:
 # pydantic is imported when needed, so that the core works without it.
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
+    from pydantic import BaseModel, TypeAdapter, ValidationError
 
     M = TypeVar("M", bound=BaseModel)
 
+T = TypeVar("T")
 
-def read_as(model: type[M], value: Any) -> M:
-    """Validates a value as an instance of a pydantic model, by the rules for JSON: a date is text, a tuple a list.
+
+@dataclass(frozen=True, slots=True)
+class OutputType:
+    """A type of answers: a pydantic model, or another type that pydantic validates (dataclasses, `list[Item]`, unions).
+
+    Attributes:
+        name: for errors, and for the API.
+        schema: the JSON schema of the answer. It is that of an object, as APIs require.
+        wrapped: the value is the member `value` of that object.
+    """
+
+    name: str
+    schema: Mapping[str, Any]
+    wrapped: bool
+    validate_json: Callable[[str], Any]
+
+    @classmethod
+    def of(cls, form: Any) -> OutputType:
+        """Returns the type of answers for a type of Python. Raises ConfigError if pydantic can't validate it."""
+        from pydantic import BaseModel, PydanticUserError, RootModel
+
+        if isinstance(form, type) and issubclass(form, BaseModel) and not issubclass(form, RootModel):
+            return cls(form.__name__, form.model_json_schema(), False, form.model_validate_json)
+        try:
+            adapter = _type_adapter(form)
+            schema = adapter.json_schema()
+        except (PydanticUserError, TypeError, NameError) as exc:
+            hint = f": pass the class {type(form).__name__}" if isinstance(form, BaseModel) else ""
+            why = f" ({str(exc).splitlines()[0]})" if isinstance(exc, PydanticUserError | NameError) else ""
+            raise ConfigError(f"{form!r:.80} is not a type that pydantic can validate{hint or why}") from exc
+        name = form.__name__ if isinstance(form, type) and not get_args(form) else "answer"
+        if schema.get("type") == "object":
+            return cls(name, schema, False, adapter.validate_json)
+        definitions = schema.pop("$defs", None)
+        whole = {"type": "object", "properties": {"value": schema}, "required": ["value"]}
+        return cls(name, whole | ({"$defs": definitions} if definitions else {}), True, adapter.validate_json)
+
+    def unwrap(self, value: Any) -> Any:
+        """Returns the value of an answer that may be wrapped."""
+        return value["value"] if self.wrapped and isinstance(value, Mapping) and [*value] == ["value"] else value
+
+
+@lru_cache(maxsize=128)
+def _type_adapter(form: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(form if sys.version_info >= (3, 12) else _with_readable_dicts(form))
+
+
+def _with_readable_dicts(form: Any) -> Any:
+    """Replaces TypedDicts of `typing`, which pydantic can't read before Python 3.12, by those of typing_extensions."""
+    if is_typeddict(form) and type(form).__module__ == "typing":
+        from typing_extensions import TypedDict  # a dependency of pydantic
+
+        members: dict[str, Any] = {}
+        for name, hint in get_type_hints(form, include_extras=True).items():
+            marked = get_origin(hint) in (Required, NotRequired)
+            inner = get_args(hint)[0] if marked else hint
+            default = Required if name in form.__required_keys__ else NotRequired
+            presence: Any = get_origin(hint) if marked else default
+            members[name] = presence[_with_readable_dicts(inner)]
+        made: Any = TypedDict(form.__name__, members)  # type: ignore[misc]
+        made.__doc__ = form.__doc__
+        return made
+    origin, inner = get_origin(form), get_args(form)
+    parts = tuple(map(_with_readable_dicts, inner))
+    if parts == inner:
+        return form
+    return reduce(or_, parts) if origin in (Union, UnionType) else origin[parts]
+
+
+def read_as(form: type[T], value: Any) -> T:
+    """Validates a JSON value as a pydantic model, or as another type, by the rules for JSON: a date is text.
 
     A null where the model has a default and takes no null counts as missing, as strict schemas (`schema.openai_strict`)
     require and many models write.
 
     Raises:
         pydantic.ValidationError: about the value with its nulls.
+        ConfigError: pydantic can't validate this type.
     """
     from pydantic import ValidationError
 
+    output = OutputType.of(form)
+    value = output.unwrap(value)
     try:
-        return model.model_validate_json(json.dumps(value))
+        return cast("T", output.validate_json(json.dumps(value)))
     except ValidationError as exc:
         without = _without_nulls(value, exc)
         if without is value:
             raise
         try:
-            return model.model_validate_json(json.dumps(without))
+            return cast("T", output.validate_json(json.dumps(without)))
         except ValidationError:
             raise exc from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 from ..errors import PicklableSlots, StreamfoldError
 from ..jsontext import parse_object, replace_non_finite
@@ -13,20 +13,18 @@ from .cost import Cost
 from .finish_reason import FinishReason, is_truncated
 from .hosted_parts import Citation, GeneratedFile, HostedPart
 from .hosted_reading import citations_in, files_in, hosted_parts, is_paused, phases_in, text_in
-from .pydantic_support import PydanticField, describe_problems, read_as
+from .pydantic_support import OutputType, PydanticField, T, describe_problems, read_as
 from .rate_limit import RateLimit
 from .tool_calls import ToolCall
 from .usage import Usage
 from .warnings import ReplyWarning
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel, GetCoreSchemaHandler
+    from pydantic import GetCoreSchemaHandler
     from pydantic_core import CoreSchema
     from pydantic_core.core_schema import SerializationInfo, SerializerFunctionWrapHandler
 
     from .messages import Message
-
-    M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +164,10 @@ class Reply(PydanticField, PicklableSlots):
         cost = self.cost  # what it cost is written, and not how that was found out
         return replace(self, pricing=None if cost is None else FixedPricing(cost))
 
-    def parse_as(self, model: type[M]) -> M:
-        """Parses the text as a pydantic model, for requests with `response_format`. A code fence around it is removed.
+    def parse_as(self, form: type[T]) -> T:
+        """Parses the text as the type of `response_format`: a pydantic model, or another type that pydantic validates.
+
+        A code fence around the text is removed.
 
         Raises:
             InvalidReplyError: the text isn't JSON or does not fit; the message shows why.
@@ -175,19 +175,20 @@ class Reply(PydanticField, PicklableSlots):
         from pydantic import ValidationError
 
         try:
-            return read_as(model, parse_object(_unfenced(self.text if self.answer is None else self.answer)))
+            return read_as(form, parse_object(_unfenced(self.text if self.answer is None else self.answer)))
         except ValidationError as exc:
-            raise InvalidReplyError(self._misfit(model, describe_problems(exc, "the answer")), self) from exc
+            raise InvalidReplyError(self._misfit(form, describe_problems(exc, "the answer")), self) from exc
         except ValueError as exc:
-            raise InvalidReplyError(self._misfit(model, f"it is not JSON ({exc})"), self) from exc
+            raise InvalidReplyError(self._misfit(form, f"it is not JSON ({exc})"), self) from exc
 
-    def _misfit(self, model: type[BaseModel], why: str) -> str:
+    def _misfit(self, form: Any, why: str) -> str:
+        name = OutputType.of(form).name
         if self.refusal and not self.text:
-            return f"the model refused to answer as {model.__name__}: {self.refusal}"
+            return f"the model refused to answer as {name}: {self.refusal}"
         if is_truncated(self.finish_reason):
             why = f"it was cut off (finish reason {self.finish_reason!r}); {why}"
         text = self.text if len(self.text) <= 500 else f"{self.text[:250]} ... {self.text[-250:]}"
-        return f"the answer does not match {model.__name__}: {why}. It was: {text!r}"
+        return f"the answer does not match {name}: {why}. It was: {text!r}"
 
     @property
     def message(self) -> Message:
@@ -220,6 +221,12 @@ def total_cost(replies: Iterable[Reply]) -> Cost | None:
     if not known or len(known) < len(costs) or len({cost.currency for cost in known}) > 1:
         return None
     return reduce(Cost.__add__, known)
+
+
+def total_usage(replies: Iterable[Reply]) -> Usage | None:
+    """Returns the sum of the token counts that servers sent; None if they sent none."""
+    found = [reply.usage for reply in replies if reply.usage is not None]
+    return reduce(Usage.__add__, found) if found else None
 
 
 class InvalidReplyError(StreamfoldError, ValueError):
