@@ -15,6 +15,7 @@ import streamfold.sync
 from streamfold import (
     ConfigError,
     StreamChunk,
+    StreamfoldError,
     Tool,
     ToolCall,
     ToolResult,
@@ -178,6 +179,18 @@ async def test_an_approval_that_is_given_again_runs_nothing_again() -> None:
     assert desk.done == ["delete a"]
     with pytest.raises(ConfigError, match="it was approved"):
         second.deny(found)
+
+
+async def test_a_decision_about_a_closed_run() -> None:
+    """Nothing would run the call: the error says so, and the state has the decision for the run that continues it."""
+    desk = Desk()
+    async with run_tools(ScriptedProvider(call("delete", path="a")), "x", desk.tools()) as run:
+        await read(run)
+    (found,) = ids(run)
+    with pytest.raises(StreamfoldError, match=r"this run was closed.*resume_tools\(provider, run\.dump\(\), tools\)"):
+        run.approve(found)
+    assert await read(resume_tools(ScriptedProvider("Done."), run.dump(), desk.tools())) == "Done."
+    assert desk.done == ["delete a"]
 
 
 async def test_a_call_that_was_started_is_not_started_again() -> None:

@@ -267,7 +267,7 @@ OPTIONS: list[Row] = [
     ),
     (
         lambda: ask(response_format="JSON"),
-        "response_format must be \"json\", a JSON schema or a pydantic model, not 'JSON' (did you mean 'json'?)",
+        'response_format must be "json", a JSON schema or a type, not \'JSON\' (did you mean "json"?)',
     ),
     (
         lambda: ask(response_format={"type": "json_schema", "json_schema": {}}),

@@ -74,14 +74,14 @@ async def extract(
 async def extract(
     model: ChatModel,
     /,
-    form: Any,
+    form: type[T],
     messages: Messages,
     tools: Iterable[ToolLike] | None = None,
     *,
     attempts: int = 3,
     with_reply: bool = False,
     **options: Unpack[ChatOptions],
-) -> Any:
+) -> T | tuple[T, Reply]:
     """Asks for an answer in the form of a type, and again with the error while it does not fit.
 
         city = await extract(model, City, "Where is the Louvre?")

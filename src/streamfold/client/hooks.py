@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ..types import Attempt, Reply
 
 _logger = logging.getLogger("streamfold")
-_logger.addHandler(logging.NullHandler())  # https://docs.python.org/3/howto/logging.html#library-config
 _NOTHING = nullcontext()
 
 

@@ -100,7 +100,7 @@ class ChatOptions(TypedDict, total=False):
     """How much the model reasons before it answers: "none", "minimal", "low", "medium", "high", "xhigh"
     or "max". The lowest level that the model has and that is not below this one is sent, else its highest."""
 
-    response_format: type[Any] | UnionType | Mapping[str, Any] | ResponseFormat | Literal["json"] | None
+    response_format: type[object] | UnionType | Mapping[str, Any] | ResponseFormat | Literal["json"] | None
     """Form of the answer: a pydantic model or another type that pydantic validates (a dataclass, `list[Item]`, a
     union), a JSON schema, or "json" for any JSON object. `Reply.parse_as` returns the value. APIs take only schemas of
     objects, so that a list or a union is asked for as the member `value` of an object.
@@ -260,7 +260,7 @@ _ELSEWHERE = {
     "prompt input contents": "pass messages=",
     "max_steps max_iterations max_tool_rounds max_rounds recursion_limit": "run_tools() has max_turns=",
     "max_turns external on_tool_error approve journal owner": "only run_tools() takes it",
-    "output_type result_type": "pass response_format=, or call extract()",
+    "output_type result_type": "run_tools() has output_type=; elsewhere pass response_format=, or call extract()",
     "max_concurrency max_workers parallelism": "batch() has concurrency=",
     "concurrency tries max_cost check ledger": "only batch() takes it",
     "attempts": "only extract() takes it",

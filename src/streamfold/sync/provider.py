@@ -179,14 +179,14 @@ class Provider:
     @scrubs_traceback
     def extract(
         self,
-        form: Any,
+        form: type[T],
         messages: Messages,
         tools: Iterable[ToolLike] | None = None,
         *,
         attempts: int = 3,
         with_reply: bool = False,
         **options: Unpack[ChatOptions],
-    ) -> Any:
+    ) -> T | tuple[T, Reply]:
         """Returns an answer as a value of a type; one that does not fit is requested again.
 
         Args:
@@ -198,7 +198,8 @@ class Provider:
             APIError: a request failed.
         """
         asked = partial(extract, self.model, form, messages, tools, attempts=attempts, with_reply=with_reply, **options)
-        return self.thread.run(asked)
+        found: T | tuple[T, Reply] = self.thread.run(asked)
+        return found
 
     @scrubs_traceback
     def preview(

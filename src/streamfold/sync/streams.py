@@ -203,6 +203,11 @@ class ToolRun(Chunks[AsyncToolRun]):
         return self._source.replies
 
     @property
+    def output(self) -> Any:
+        """The answer as a value of `output_type`. Raises StreamfoldError before the run has ended, and without one."""
+        return self._source.output
+
+    @property
     def usage(self) -> Usage | None:
         """The token counts of all turns so far, added up; None if the server sent none."""
         return self._source.usage

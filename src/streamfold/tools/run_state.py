@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from types import UnionType
 from typing import Any
 
 from ..errors import ConfigError
@@ -26,6 +27,7 @@ class RunOptions(ChatOptions, total=False):
     approve: Approve | None
     journal: CallJournal | None
     owner: str
+    output_type: type[object] | UnionType | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class RunSettings:
     Attributes:
         tools: by name, with the external ones.
         external: the names of the external tools.
+        output_type: the type of the final answer; None: text.
         request_options: sent with every request.
     """
 
@@ -46,6 +49,7 @@ class RunSettings:
     approve: Approve | None
     journal: CallJournal | None
     owner: str
+    output_type: type[object] | UnionType | None
     request_options: ChatOptions
 
     @classmethod
@@ -65,8 +69,13 @@ class RunSettings:
             rest.pop("approve", None),
             rest.pop("journal", None),
             rest.pop("owner", ""),
+            rest.pop("output_type", None),
             rest,
         )
+        if settings.output_type is not None:
+            if rest.get("response_format") is not None:
+                raise ConfigError("output_type is the response_format of the run: pass one of them")
+            rest["response_format"] = settings.output_type
         if settings.max_turns < 1:
             raise ConfigError(f"max_turns must be at least 1, not {settings.max_turns}")
         for name, function in (("on_tool_error", settings.on_tool_error), ("approve", settings.approve)):

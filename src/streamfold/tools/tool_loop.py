@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, Type
 import anyio
 import anyio.to_thread
 
-from ..answers import AsyncContext, AsyncIteration, check_model
+from ..answers import AsyncContext, AsyncIteration, ask_again, can_ask_again, check_model
 from ..errors import ConfigError, StreamfoldError, TurnLimitError
 from ..net import scrubs_traceback
 from ..requests import read_messages
 from ..types import (
     Cost,
+    InvalidReplyError,
     Message,
     Messages,
     PartialToolCall,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
 
 _MAX_CONTINUATIONS = 10  # of turns that the model interrupts, in one run
+_MAX_ANSWERS = 3  # that are requested until one is of the output type
 _NO_TURN_LEFT = "not run: the limit of turns was reached"
 
 # answered: the last turn has no calls, and its stream may not have ended. read: nothing is left to read. closed: by the
@@ -101,6 +103,9 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._results: deque[ToolResult] = deque()
         self._watched: list[tuple[str, Watcher, str | None]] = []
         self._stream: ChatStream | None = None
+        self._output: Any = None
+        self._misfit: InvalidReplyError | None = None  # of the last answer, if it is not of `output_type`
+        self._misfits = 0
         if resumed is not None:
             self._restore(resumed)
         if not self._turn.open and self._status == "running":
@@ -112,6 +117,15 @@ class ToolRun(AsyncIteration, AsyncContext):
         if not self.replies:
             raise StreamfoldError("there is no reply yet: read the run to its end first")
         return self.replies[-1]
+
+    @property
+    def output(self) -> Any:
+        """The answer as a value of `output_type`. Raises StreamfoldError before the run has ended, and without one."""
+        if self._settings.output_type is None:
+            raise StreamfoldError("the run has no output_type: its answer is `reply.text`")
+        if not self.finished or self._misfit is not None:
+            raise StreamfoldError("there is no output yet: read the run to its end first")
+        return self._output
 
     @property
     def usage(self) -> Usage | None:
@@ -157,9 +171,11 @@ class ToolRun(AsyncIteration, AsyncContext):
 
         Raises:
             ConfigError: no call with this id waits for an approval, or it was denied.
+            StreamfoldError: the run was closed, so that nothing would run the call.
         """
         if not self._is_past(call_id):
             self._turn.decide(call_id, "approved", nonce=nonce)
+            self._check_open()
 
     def deny(self, call_id: str, reason: str | None = None, *, nonce: str | None = None) -> None:
         """Denies a pending call: it never runs, and the model is told so.
@@ -170,9 +186,11 @@ class ToolRun(AsyncIteration, AsyncContext):
 
         Raises:
             ConfigError: no call with this id waits for an approval, or it was approved.
+            StreamfoldError: the run was closed.
         """
         if not self._is_past(call_id):
             self._turn.decide(call_id, "denied", reason, nonce=nonce)
+            self._check_open()
 
     def awaiting_approval(self, approval_id: str) -> ToolCall:
         """Returns the call with this `PendingCall.approval_id`, whether it is still pending or not.
@@ -212,11 +230,13 @@ class ToolRun(AsyncIteration, AsyncContext):
 
         Raises:
             ConfigError: no call with this id waits for a result, or the content can't be sent.
+            StreamfoldError: the run was closed.
         """
         if not self._is_past(call_id) and (call := self._turn.answerable(call_id)) is not None:
             result = result_from_value(call, content, error=error)
             self._finish(result)
             self._results.append(result)
+            self._check_open()
 
     def dump(self) -> str:
         """Returns the state of the run as JSON text, from which `resume_tools` continues, in another process too.
@@ -260,6 +280,13 @@ class ToolRun(AsyncIteration, AsyncContext):
         self.check_unread()
         return self
 
+    def _check_open(self) -> None:
+        if self._status == "closed":
+            raise StreamfoldError(
+                "this run was closed, and runs no more calls: decide inside its `async with` block, or continue it with"
+                " resume_tools(provider, run.dump(), tools)"
+            )
+
     def check_unread(self) -> None:
         """Raises StreamfoldError if the run was read to its end."""
         if self._status == "read":
@@ -284,6 +311,8 @@ class ToolRun(AsyncIteration, AsyncContext):
                 if self.finished:
                     await self._end_runs()
                     self._status = "read"
+                    if self._misfit is not None:
+                        raise self._misfit
                 elif self._stream is None and self._turn.open:
                     if not await self._run_calls():
                         await self._end_runs()
@@ -351,6 +380,19 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._turn = TurnCalls(reply.tool_calls) if self._turns_left else TurnCalls(reply.tool_calls, _NO_TURN_LEFT)
         self._first = len(self.messages)
         self.messages += self._turn.messages()
+        if self._status == "answered" and self._settings.output_type is not None:
+            self._read_output(reply, self._settings.output_type)
+
+    def _read_output(self, reply: Reply, form: Any) -> None:
+        """Validates the final answer, and continues the run with the error if it does not fit."""
+        self._misfit = None
+        try:
+            self._output = reply.parse_as(form)
+        except InvalidReplyError as error:
+            self._misfit, self._misfits = error, self._misfits + 1
+            if self._misfits < _MAX_ANSWERS and self._turns_left and can_ask_again(reply):
+                self.messages += ask_again(reply, error)[1:]
+                self._status = "running"
 
     @property
     def _turns_left(self) -> int:
@@ -537,6 +579,8 @@ def run_tools(
         journal: records which calls were started, so that each runs once even if the saved state is copied.
         owner: the user or tenant whose run it is. Part of the saved state and of everything that the journal stores. By
             default, all runs have one owner.
+        output_type: the type of the final answer, as for `extract`: `run.output` is the value. An answer that does not
+            fit is requested again with the error, twice at most.
         options: see `ChatOptions`; used for every turn.
 
     Returns:
@@ -547,6 +591,7 @@ def run_tools(
         ConfigError: a tool has no function, two tools have the same name, or the request can't be sent. Also while
             iterating, when a tool returned something that is neither text, parts nor JSON data.
         TurnLimitError: while iterating: the model still asked for tools in the last turn.
+        InvalidReplyError: at the end: the answer is not of `output_type`.
         APIError: while iterating: a request failed.
     """
     settings = RunSettings.from_options(tools, options, tool_choice=tool_choice)
