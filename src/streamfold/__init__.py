@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from .answers import ChatModel, ChatStream, extract
     from .client import Fallback, Hooks, Preview, Provider
     from .config import ProviderConfig
-    from .tools import ToolResult, ToolRun, run_tools
+    from .tools import McpTools, ToolResult, ToolRun, run_tools
 
 __all__ = [
     "APIConnectionError",
@@ -117,6 +117,7 @@ __all__ = [
     "InvalidReplyError",
     "InvalidToolArgumentsError",
     "Limits",
+    "McpTools",
     "Message",
     "ModelNotFoundError",
     "NamedTool",

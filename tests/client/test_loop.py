@@ -334,7 +334,10 @@ class Weather:
         (None, "null"),
         ({"a": [1, {2}]}, '{"a": [1, [2]]}'),
         (Weather("Oslo", 18.5), '{"city": "Oslo", "degrees": 18.5}'),
-        (SimpleNamespace(content=[SimpleNamespace(text="a"), SimpleNamespace(text="b")], isError=True), "Error: a\nb"),
+        (
+            SimpleNamespace(content=[SimpleNamespace(type="text", text=text) for text in "ab"], isError=True),
+            "Error: a\nb",
+        ),
         ([ImagePart(url="https://example.com/a.png")], None),
     ],
     ids=["text", "none", "json", "dataclass", "mcp", "parts"],

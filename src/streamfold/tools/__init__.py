@@ -5,6 +5,7 @@ from ..types import as_tool, as_tools
 from .abandoned_calls import ABANDONED, AbandonedCalls
 from .approvals import Approve, PendingCall
 from .journal import CallInDoubtError, CallJournal, FileJournal, StoreJournal
+from .mcp_tools import McpServerError, McpTools, OnProgress
 from .run_state import RunOptions, RunState, read_state
 from .tool_loop import RunEvents, ToolRun, in_thread, resume_tools, run_tools
 from .tool_results import OnToolError, ToolResult
@@ -16,6 +17,9 @@ __all__ = [
     "CallInDoubtError",
     "CallJournal",
     "FileJournal",
+    "McpServerError",
+    "McpTools",
+    "OnProgress",
     "OnToolError",
     "PendingCall",
     "RunEvents",

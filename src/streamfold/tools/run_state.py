@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from types import UnionType
 from typing import Any
 
 from ..errors import ConfigError
 from ..requests import ChatOptions
-from ..types import Message, Tool, ToolChoice, ToolLike, as_tools
+from ..types import Message, Tool, ToolChoice, ToolLike, as_tools, read_tools
 from .approvals import Approve
 from .journal import CallJournal
 from .tool_results import OnToolError, tools_by_name
@@ -35,13 +35,13 @@ class RunSettings:
     """The checked options of a run.
 
     Attributes:
-        tools: by name, with the external ones.
+        tools: with the external ones. A set of tools, such as `McpTools`, may change during the run.
         external: the names of the external tools.
         output_type: the type of the final answer; None: text.
         request_options: sent with every request.
     """
 
-    tools: Mapping[str, Tool]
+    tools: Sequence[Tool | Iterable[Tool]]
     external: frozenset[str]
     tool_choice: ToolChoice
     max_turns: int
@@ -61,7 +61,7 @@ class RunSettings:
         external = as_tools(rest.pop("external", ()))
         external_names = frozenset(tool.name for tool in external)
         settings = cls(
-            tools_by_name([*as_tools(tools), *external], external_names),
+            (*read_tools(tools), *external),
             external_names,
             tool_choice,
             rest.pop("max_turns", MAX_TURNS),
@@ -85,6 +85,10 @@ class RunSettings:
             kind = type(settings.owner).__name__
             raise ConfigError(f"owner must be text that identifies a user or tenant, not {kind}")
         return settings
+
+    def current_tools(self) -> dict[str, Tool]:
+        """Returns the tools of this moment by name. Raises ConfigError for equal names."""
+        return tools_by_name(as_tools(self.tools), self.external)
 
 
 _VERSION = 3

@@ -94,6 +94,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._model = model
         self._settings = settings
         self._began = resumed.began if resumed and resumed.run_id else time()
+        self._tools = settings.current_tools()  # those of the current turn
         self._status: _Status = "running"
         self._turns = self._continuations = 0
         self._continued: set[str] = set()  # keys of signed approvals, and of the runs that had asked for them
@@ -362,7 +363,8 @@ class ToolRun(AsyncIteration, AsyncContext):
     def _request(self) -> ChatStream:
         settings, is_first = self._settings, not self._turns and not self._continuations
         choice = settings.tool_choice if is_first or settings.tool_choice == "none" else "auto"
-        tools = list(settings.tools.values())
+        self._tools = settings.current_tools()
+        tools = list(self._tools.values())
         stream = self._model.chat_stream(self.messages, tools, tool_choice=choice, **settings.request_options)
         for path, function, tool in self._watched:
             stream.watch(path, function, tool=tool)
@@ -402,7 +404,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         """Continues a saved run. Raises ConfigError if its journal may have forgotten its calls."""
         if state.run_id is not None:
             check_age(self._settings.journal, state.began)
-        waiting = {tool.name for tool in self._settings.tools.values() if tool.needs_approval}
+        waiting = {tool.name for tool in self._tools.values() if tool.needs_approval}
         turn = take_open_calls(self.messages, waiting=waiting, external=self._settings.external)
         self._turns, self._status = state.turns, "answered" if state.ended else "running"
         if turn is None:
@@ -420,7 +422,7 @@ class ToolRun(AsyncIteration, AsyncContext):
             if not self._turns_left:
                 names = ", ".join(call.name for call in new)
                 raise TurnLimitError(f"the model still asks for tools after {self._settings.max_turns} turns: {names}")
-            wanted = await needs_approval(call, self._settings.tools, self._settings.external)
+            wanted = await needs_approval(call, self._tools, self._settings.external)
             if wanted == "approval":
                 self._turn.wait_for_approval(call)
                 if self._settings.approve is not None:
@@ -464,7 +466,7 @@ class ToolRun(AsyncIteration, AsyncContext):
             found.status = "started"
             if found.decision == "denied":
                 return denied_result(call, found.reason)
-            return await run_call(call, self._settings.tools, self._settings.on_tool_error)
+            return await run_call(call, self._tools, self._settings.on_tool_error)
 
         if self._settings.journal is None and found.nonce is None:
             return await run()
@@ -567,7 +569,8 @@ def run_tools(
     Args:
         provider: a provider or any other `ChatModel`.
         messages: the conversation. A string is one user message.
-        tools: functions as `tool` takes them, or `Tool`s that have one.
+        tools: functions as `tool` takes them, `Tool`s that have one, and sets of tools such as `McpTools`, of which
+            each turn has the present tools.
         external: tools that run elsewhere, a browser for example; they need no function.
         max_turns: the maximum number of requests to the model; 10 by default.
         tool_choice: for the first turn; later turns use "auto", because a forced choice would never let the model end.

@@ -22,6 +22,7 @@ from ..types import (
     TextPart,
     Tool,
     ToolCall,
+    read_mcp_result,
     tool_result,
 )
 
@@ -103,12 +104,8 @@ def denied_result(call: ToolCall, reason: str | None) -> ToolResult:
 
 def result_from_value(call: ToolCall, value: Any, *, error: bool = False) -> ToolResult:
     """Returns the result of a call whose tool returned `value`. Raises ConfigError if it can't be sent."""
-    parts = getattr(value, "content", None)
-    if isinstance(parts, list) and hasattr(value, "isError"):  # the result of an MCP tool: its texts, if that is all
-        texts = [getattr(part, "text", None) for part in parts]
-        if all(isinstance(text, str) for text in texts):
-            text = "\n".join(map(str, texts))
-            return ToolResult(call, tool_result(call, text, error=bool(value.isError)), text)
+    if (result := read_mcp_result(value)) is not None:
+        value, error = result.content, error or result.error
     several = value if isinstance(value, list | tuple) else [value]
     if isinstance(value, str):
         return ToolResult(call, tool_result(call, value, error=error), value)
@@ -172,7 +169,10 @@ def tools_by_name(tools: Iterable[Tool], external: Container[str]) -> dict[str, 
     found: dict[str, Tool] = {}
     for tool in tools:
         if tool.name in found:
-            raise ConfigError(f"two tools are called {tool.name!r}: names must be unique")
+            raise ConfigError(
+                f"two tools are called {tool.name!r}: names must be unique; McpTools(prefix=...) renames the tools of a"
+                " server"
+            )
         if tool.function is None and tool.kind in ("function", "custom") and tool.name not in external:
             raise ConfigError(
                 f"the tool {tool.name!r} has no function to run: pass function=, or list it in external= if it"

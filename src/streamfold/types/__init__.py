@@ -39,6 +39,7 @@ from .hosted_tools import (
 )
 from .incremental_json import IncrementalJSON, PathPattern, path_pattern
 from .limits_and_timeouts import Limits, Timeouts
+from .mcp_content import mcp_content, mcp_member, mcp_resource, read_mcp_result
 from .media_types import audio_format, from_base64, media_type_of, read_data_url, to_base64
 from .messages import (
     Content,
@@ -79,6 +80,7 @@ from .tools import (
     hosted_tool,
     read_tool,
     read_tool_choice,
+    read_tools,
     tool,
 )
 from .usage import Usage

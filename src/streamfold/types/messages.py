@@ -22,6 +22,7 @@ from .content import (
 )
 from .hosted_parts import HostedPart
 from .hosted_reading import hosted_parts, is_paused
+from .mcp_content import read_mcp_result
 from .pydantic_support import json_schema_type
 from .tool_calls import ToolCall
 
@@ -245,7 +246,8 @@ def tool_result(
     """Makes the message with a tool's result for a call.
 
     Args:
-        content: a string, a part, or a list of texts and parts; anything else is sent as JSON.
+        content: a string, a part, a list of texts and parts, or the result of a tool by the MCP SDK; anything else is
+            sent as JSON.
         error: the tool failed. The text says so, because APIs have no flag for it.
         acknowledge: the acknowledged safety checks of a computer call; True: all of `ToolCall.pending_safety_checks`.
 
@@ -254,6 +256,8 @@ def tool_result(
     """
     if not isinstance(call, ToolCall):
         raise ConfigError(f"tool_result() takes the call that is answered, a ToolCall, not {type(call).__name__}")
+    if (result := read_mcp_result(content)) is not None:
+        content, error = result.content, error or result.error
     if acknowledge and call.kind != "computer":
         raise ConfigError(
             f"tool_result(acknowledge=...) is for calls of the computer: {call.name!r} is a {call.kind} call"

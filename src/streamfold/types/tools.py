@@ -23,11 +23,12 @@ from typing import (
     overload,
 )
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeIs, TypeVar
 
 from ..errors import ConfigError, did_you_mean
 from .content import CacheMark, check_cache_mark, read_cache_control
 from .hosted_tools import CustomTool, HostedTool, ServerTool
+from .mcp_content import mcp_member
 from .pydantic_support import PydanticField, wrapping_schema
 from .tool_calls import InvalidToolArgumentsError, ToolCall
 
@@ -137,21 +138,19 @@ class Tool(Generic[F]):
         function: Callable[..., Any] | None = None,
         needs_approval: NeedsApproval = False,
     ) -> Self:
-        """Makes a tool from an MCP description: an object or a dict with `name`, `description` and `inputSchema`.
+        """Makes a tool from its MCP description, an object or a dict. `McpTools` does this for a whole server.
 
         See https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool
 
         Args:
-            function: runs a call, with the arguments by name. With the `mcp` package:
+            function: runs a call, with the arguments by name. With the SDK, it is
                 `lambda **arguments: session.call_tool(name, arguments)`.
 
         Raises:
             ConfigError: it has no name, or its schema is not one of an object.
         """
-        if isinstance(description, Mapping):
-            name, about, schema = (description.get(key) for key in ("name", "description", "inputSchema"))
-        else:
-            name, about, schema = (getattr(description, key, None) for key in ("name", "description", "inputSchema"))
+        name, about = mcp_member(description, "name"), mcp_member(description, "description")
+        schema = mcp_member(description, "inputSchema", "input_schema")
         if not isinstance(name, str) or not name:
             raise ConfigError(f"the description of an MCP tool has a name, not {name!r}: {description!r}")
         schema = {"type": "object", "properties": {}} if schema is None else schema
@@ -240,7 +239,7 @@ class AllowedTools:
     mode: Literal["auto", "required"] = "auto"
 
 
-ToolLike: TypeAlias = Tool | ServerTool | Mapping[str, Any] | Callable[..., Any]
+ToolLike: TypeAlias = Tool | ServerTool | Mapping[str, Any] | Callable[..., Any] | Iterable[Tool]
 ReadToolChoice: TypeAlias = Literal["auto", "none", "required"] | NamedTool | AllowedTools
 ToolChoice: TypeAlias = ReadToolChoice | HostedTool | Mapping[str, Any]
 
@@ -481,14 +480,27 @@ def tool(
 
 def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:
     """Returns the tools, each given in any accepted form. Raises ConfigError for anything else."""
+    found: list[Tool] = []
+    for tool in read_tools(given):
+        found += (tool,) if isinstance(tool, Tool) else tool
+    return tuple(found)
+
+
+def read_tools(given: Iterable[ToolLike] | None) -> list[Tool | Iterable[Tool]]:
+    """Returns the tools, as `as_tools` does, except that a set of tools such as `McpTools` stays one item."""
     if given is None or given == ():
-        return ()
+        return []
     if isinstance(given, str | Tool | ServerTool | Mapping) or callable(given):
         raise ConfigError("tools is a list of tools: this is a single one")
-    return tuple(as_tool(tool) for tool in given)
+    return [tool if _is_set(tool) else as_tool(tool) for tool in given]
 
 
-def as_tool(given: ToolLike) -> Tool:
+def _is_set(given: ToolLike) -> TypeIs[Iterable[Tool]]:
+    single = isinstance(given, str | Tool | ServerTool | Mapping) or callable(given)
+    return isinstance(given, Iterable) and not single
+
+
+def as_tool(given: Tool | ServerTool | Mapping[str, Any] | Callable[..., Any]) -> Tool:
     """Returns a tool from a `Tool`, a typed function, a pydantic model, a `ServerTool`, or a dict.
 
     Raises:

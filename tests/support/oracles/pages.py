@@ -6,8 +6,8 @@ What a page may say, in HTML comments that a reader does not see:
     <!-- prints: Hello! -->                                         what the block before it printed
 
 A block with a title (```python title="app.py") is a program: it is run, and later blocks may import it. A `test_*.py`
-is run by pytest. A `streamfold.toml` is the configuration of the page. Commands in `sh` blocks must exist, with their
-options.
+is run by pytest, and a `*_server.py` is started by later blocks. A `streamfold.toml` is the configuration of the page.
+Commands in `sh` blocks must exist, with their options.
 """
 
 from __future__ import annotations
@@ -104,6 +104,8 @@ class Page:
                     for variable in re.findall(r'^key_env = "(\w+)"', part.text, re.MULTILINE):  # keys of a gateway
                         self.monkeypatch.setenv(variable, "sk-" + "0" * 40)
                     assert config_problems(read_config(part.title)) == []
+                elif part.title.endswith("_server.py"):
+                    pass
                 elif part.title.endswith(".py"):  # in a thread, where a program may run an event loop of its own
                     await anyio.to_thread.run_sync(partial(runpy.run_path, part.title, run_name="__main__"))
             elif part.kind == "python":

@@ -16,7 +16,7 @@ from ...public_names import set_public_module
 from ...types import NamedTool, ToolCallDelta
 from .dialect import Dialect, DialectContext
 from .leaked_markup import bare_forms, leaked_markup, reader_of
-from .special_tokens import special_tokens
+from .special_tokens import any_special_token, special_tokens
 
 _BUILT_IN = {
     "cohere": "cohere:Cohere",

@@ -157,6 +157,11 @@ def special_tokens(dialect: str | None, model: str | None = None) -> SpecialToke
     return _compiled(known) if known else None
 
 
+def any_special_token() -> re.Pattern[str]:
+    """Returns the special tokens of all known tokenizers, for a text that may be sent to any model."""
+    return _compiled(tuple(_TOKENIZERS)).text
+
+
 def _of_model(model: str) -> str | None:
     """Returns the tokenizer with the longest matching prefix."""
     name = model.rpartition("/")[2].lower()

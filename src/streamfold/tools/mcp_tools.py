@@ -1,0 +1,576 @@
+"""McpTools: the tools of an MCP server, by the official SDK (extra `mcp`)."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import unicodedata
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from importlib import import_module
+from inspect import isawaitable
+from math import inf
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.abc
+
+from ..engine.dialects import any_special_token
+from ..errors import ConfigError, StreamfoldError, did_you_mean
+from ..net import Redactor, secrets_in_headers, secrets_in_url
+from ..types import Message, NeedsApproval, Tool, assistant, mcp_content, mcp_member, mcp_resource, user
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
+
+OnProgress: TypeAlias = Callable[[str, float, float | None, str | None], object | Awaitable[object]]
+
+_MAX_RESTARTS = 3  # in succession, without a call that had a result
+_MAX_TEXT = 4_000  # characters of a description, and of an error
+_MAX_TOOLS = 10_000
+_MAX_EVENT = 64 * 2**20  # bytes of a message over HTTP
+_CLOSE_SECONDS = 10.0  # a server has 2 seconds to end, and 2 more after SIGTERM
+_NAME = re.compile(r"[\w./:-]{1,128}")
+_CONNECTION_LOST = (-32000, -32600, 32600)  # of the SDK: the connection was closed, or the server has ended the session
+_WORD_JOINER = "\u2060"  # invisible, and no special token has one
+
+_logger = logging.getLogger("streamfold.tools")
+
+
+class McpServerError(StreamfoldError):
+    """An MCP server can't be started or reached, or has refused a request."""
+
+
+class McpTools:
+    """The tools of an MCP server, as an async context manager and an iterable of `Tool`s.
+
+        async with McpTools(["uvx", "mcp-server-git"]) as git, McpTools(url="https://example.com/mcp") as web:
+            reply = await run_tools(provider, "What changed last?", [git, web, get_weather])
+
+    In the list of tools of `run_tools`, it follows the server: a change of its list counts from the next turn on.
+    `[*git]` is a list of the present tools.
+
+    A server that ends is started again by the next call, at most three times without a successful call in between. A
+    call that fails, takes too long or is in progress when the server ends has an error as its result. A call that is
+    cancelled is cancelled on the server too.
+
+    Descriptions are text that a server may choose freely. They are cut at 4,000 characters, control characters become
+    visible, and special tokens of models become plain text. They still reach the model: use servers that you trust, and
+    `needs_approval` for what they may do.
+
+    Args:
+        command: starts a server that speaks over its standard input and output. It gets a few variables of the
+            environment (`PATH`, `HOME`, ...) and those of `env`.
+        url: of a server that speaks streamable HTTP.
+        env: further environment variables of the command, such as its secrets.
+        cwd: the working directory of the command.
+        headers: sent to the URL, such as `{"Authorization": "Bearer ..."}`.
+        http_client: sends the requests instead of a client with these headers: an `httpx.AsyncClient`, or an
+            `httpx2.AsyncClient` with version 2 of the SDK. You close it.
+        prefix: put before the name of each tool, so that two servers may have tools of the same name.
+        allowed_tools: the server's names of the tools to offer. By default, all of them.
+        needs_approval: as for `Tool`, for all tools of the server; or the server's names of those that need it.
+        connect_timeout: seconds for the start of the server and its first list of tools.
+        call_timeout: seconds for a call; None for no limit.
+        on_progress: called with the server's name of a tool, the progress of its call, the total or None, and a message
+            or None. Plain or async.
+        sampling_callback: answers requests of the server to a model, as `ClientSession` of the SDK takes it. They are
+            refused without it.
+        elicitation_callback: answers questions of the server to the user, in the same way.
+
+    Raises:
+        ConfigError: the arguments don't fit, the package `mcp` isn't installed, or the server lacks an allowed tool.
+        McpServerError: on entering: the server can't be started or reached.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str] | None = None,
+        *,
+        url: str | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | PathLike[str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        http_client: object = None,
+        prefix: str = "",
+        allowed_tools: Collection[str] | None = None,
+        needs_approval: NeedsApproval | Collection[str] = False,
+        connect_timeout: float = 30.0,
+        call_timeout: float | None = 120.0,
+        on_progress: OnProgress | None = None,
+        sampling_callback: Callable[..., Awaitable[object]] | None = None,
+        elicitation_callback: Callable[..., Awaitable[object]] | None = None,
+    ) -> None:
+        if (command is None) == (url is None):
+            raise ConfigError("McpTools takes a command or a url, and not both")
+        if isinstance(command, str) or (command is not None and len(command) == 0):
+            raise ConfigError(f"McpTools: command is a list of the program and its arguments, not {command!r}")
+        if isinstance(allowed_tools, str) or isinstance(needs_approval, str):
+            raise ConfigError("McpTools: allowed_tools and needs_approval take a list of names, not a string")
+        if url is not None and secrets_in_url(url):
+            raise ConfigError("McpTools: the url has a password or a query, which logs show: pass secrets in headers=")
+        if url is not None and (env is not None or cwd is not None):
+            raise ConfigError("McpTools: env and cwd are for a command")
+        if command is not None and (headers is not None or http_client is not None):
+            raise ConfigError("McpTools: headers and http_client are for a url")
+        self._command = tuple(command or ())
+        self._url = url
+        self._env = dict(env) if env is not None else None
+        self._cwd = cwd
+        self._headers = dict(headers or {})
+        self._http_client = http_client
+        self._prefix = prefix
+        self._allowed = allowed_tools
+        self._needs_approval = needs_approval
+        self._connect_timeout = connect_timeout
+        self._call_timeout = call_timeout
+        self._on_progress = on_progress
+        self._callbacks = {"sampling_callback": sampling_callback, "elicitation_callback": elicitation_callback}
+        name = urlsplit(url).hostname or "" if url is not None else Path(self._command[0]).name
+        self._label = prefix.strip("_-.") or name
+        secrets = [*(env or {}).values(), *secrets_in_headers(self._headers.items()), *self._headers.values()]
+        self._redactor = Redactor(secrets, guess=True)
+        self._tools: tuple[Tool, ...] = ()
+        self._group: anyio.abc.TaskGroup | None = None
+        self._connection: _Connection | None = None
+        self._connecting = anyio.Lock()
+        self._restarts = 0
+
+    def __repr__(self) -> str:
+        return f"<McpTools {self._label}>"
+
+    def __iter__(self) -> Iterator[Tool]:
+        if self._group is None:
+            raise ConfigError(f"the tools of {self!r} are known inside `async with McpTools(...) as tools`")
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    @property
+    def session(self) -> ClientSession:
+        """The SDK's session, for what has no method here. A server that was started again has another one."""
+        if self._connection is None:
+            raise ConfigError(f"the session of {self!r} is open inside `async with McpTools(...) as tools`")
+        return self._connection.session
+
+    async def __aenter__(self) -> Self:
+        if self._group is not None:
+            raise ConfigError(f"{self!r} was entered already")
+        self._group = anyio.create_task_group()
+        await self._group.__aenter__()
+        try:
+            await self._connect(self._group)
+            known = (await self._connected()).names
+            for name in self._allowed or ():
+                if name not in known:
+                    raise ConfigError(f"{self!r} has no tool {name!r}{did_you_mean(name, known)}")
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Ends the session and the server. Must be called by the task that has entered it."""
+        group, self._group = self._group, None
+        if group is None:
+            return
+        group.cancel_scope.shield = True  # the server has to be ended when the caller is cancelled, too
+        if self._connection is not None:
+            with anyio.move_on_after(_CLOSE_SECONDS):
+                self._connection.close()
+                await self._connection.ended.wait()
+        group.cancel_scope.cancel()
+        await group.__aexit__(None, None, None)
+
+    async def read_resource(self, uri: str) -> Message:
+        """Returns a resource of the server as a message of the user. Raises McpServerError."""
+        result = await self._request(lambda client: client.read_resource(uri))
+        parts = [mcp_resource(contents) for contents in result.contents]
+        return user(*parts)
+
+    async def get_prompt(self, name: str, **arguments: str) -> list[Message]:
+        """Returns a prompt of the server as messages. Raises McpServerError."""
+        result = await self._request(lambda client: client.get_prompt(name, arguments))
+        messages = []
+        for message in result.messages:
+            content = mcp_content([message.content])
+            if message.role == "assistant" and isinstance(content, str):
+                messages.append(assistant(content))
+            else:
+                messages.append(user(content))
+        return messages
+
+    async def _request(self, send: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Returns what the server answers to a request.
+
+        Raises:
+            McpServerError: it can't be reached, does not answer in time, or answers with an error.
+        """
+        try:
+            with anyio.fail_after(self._call_timeout):
+                connection = await self._connected()
+                result = await connection.request(send)
+        except McpServerError:
+            raise
+        except TimeoutError:
+            raise self._error(f"did not answer within {self._call_timeout:g} seconds") from None
+        except Exception as error:
+            raise self._error(f"failed: {self._explain(error)}") from None  # the SDK's error may hold secrets
+        self._restarts = 0
+        return result
+
+    async def _connected(self) -> _Connection:
+        async with self._connecting:
+            if self._connection is None or self._group is None:
+                raise ConfigError(f"{self!r} was closed")
+            if self._connection.lost:
+                if self._command and self._restarts >= _MAX_RESTARTS:
+                    raise self._error(f"ended, and was started again {_MAX_RESTARTS} times")
+                self._restarts += 1
+                await self._connection.ended.wait()
+                await self._connect(self._group)
+            return self._connection
+
+    async def _connect(self, group: anyio.abc.TaskGroup) -> None:
+        self._connection = connection = _Connection(self)
+        try:
+            await group.start(connection.run)
+        except StreamfoldError:
+            raise
+        except Exception as error:
+            why = "did not answer in time" if isinstance(error, TimeoutError) else f"failed: {self._explain(error)}"
+            raise self._error(f"can't be reached: it {why}") from None
+
+    @asynccontextmanager
+    async def _open_streams(self) -> AsyncIterator[tuple[Any, Any]]:
+        """Starts or reaches the server; yields the streams of the SDK."""
+        sdk = _sdk()
+        if self._command:
+            command, *arguments = self._command
+            server = sdk.StdioServerParameters(command=command, args=arguments, env=self._env, cwd=self._cwd)
+            # The default, sys.stderr, has no file in notebooks and under pytest.
+            async with sdk.stdio_client(server, errlog=sys.__stderr__) as streams:
+                yield streams
+            return
+        from mcp.client.streamable_http import streamable_http_client
+
+        options: dict[str, Any] = {}
+        async with AsyncExitStack() as stack:
+            client: Any = self._http_client
+            is_version_2 = hasattr(sdk, "Client")
+            if is_version_2:
+                options["max_sse_event_size"] = _MAX_EVENT
+            if client is None:
+                http = import_module("httpx2" if is_version_2 else "httpx")
+                timeout = http.Timeout(30, read=None)  # calls have their own timeout
+                client = await stack.enter_async_context(http.AsyncClient(headers=self._headers, timeout=timeout))
+            read, write, *_ = await stack.enter_async_context(
+                streamable_http_client(self._url or "", http_client=client, **options)
+            )
+            yield read, write
+
+    def _set_tools(self, described: Sequence[Any]) -> None:
+        """Sets the tools from the server's list."""
+        tools: dict[str, Tool] = {}
+        for description in described:
+            name = description.name
+            if self._allowed is not None and name not in self._allowed:
+                continue
+            approval = self._needs_approval
+            if not isinstance(approval, bool) and not callable(approval):
+                approval = name in approval
+            try:
+                tool = Tool.from_mcp(description, function=self._function(name), needs_approval=approval)
+                if not _NAME.fullmatch(name) or name in tools:
+                    raise ConfigError("its name is not valid, or another tool has it")
+            except ConfigError as error:
+                _logger.warning("%r: the tool %s is left out: %s", self, ascii(name[:200]), _plain_text(str(error)))
+                continue
+            about, schema = _plain_text(tool.description), _plain_schema(tool.parameters)
+            tools[name] = replace(tool, name=f"{self._prefix}{name}", description=about, parameters=schema)
+        self._tools = tuple(tools.values())
+
+    def _function(self, name: str) -> Callable[..., Awaitable[Any]]:
+        on_progress = self._on_progress
+
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            if on_progress is not None and isawaitable(done := on_progress(name, progress, total, message)):
+                await done
+
+        async def call(**arguments: Any) -> Any:
+            listener = report if on_progress is not None else None
+            try:
+                return await self._request(lambda client: client.call_tool(name, arguments, progress_callback=listener))
+            except McpServerError as error:
+                _logger.warning("a call of the MCP tool %s: %s", name, error)
+                content = [{"type": "text", "text": str(error)}]
+                return _sdk().types.CallToolResult.model_validate({"content": content, "isError": True})
+
+        return call
+
+    def _error(self, what: str) -> McpServerError:
+        """Returns an error about the server, without secrets."""
+        return McpServerError(f"the MCP server {self._label} {_plain_text(self._redactor.text(what))}")
+
+    def _explain(self, error: BaseException) -> str:
+        """Returns what an error of the SDK says, without secrets."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if (answered := getattr(error, "error", None)) is not None:
+            text = str(answered.message)
+        elif hasattr(error, "error_count"):  # pydantic's errors quote the answer
+            text = "its answer does not follow the protocol"
+        else:
+            text = str(error) or type(error).__name__
+        return _plain_text(self._redactor.text(text))
+
+
+class _Connection:
+    """A session with a server, held open by a task of its own.
+
+    Attributes:
+        lost: the server has ended, or the session was closed.
+        ended: set when the task has ended, and with it the server's process.
+        names: the server's names of all its tools.
+    """
+
+    def __init__(self, tools: McpTools) -> None:
+        self.lost = False
+        self.ended = anyio.Event()
+        self.names: list[str] = []
+        self.session: ClientSession
+        self._owner = tools
+        self._client: Any = None  # the session, or in version 2 the `Client` around it
+        self._wake = anyio.Event()
+        self._has_tools = False
+        self._changes = 0
+        self._listed: anyio.Event | None = None  # set when the list has been read again; None if it is up to date
+        self._requests: set[anyio.CancelScope] = set()
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        """Connects, and keeps the list of tools up to date until the connection is lost or closed."""
+        connected = False
+        try:
+            with anyio.CancelScope(deadline=anyio.current_time() + self._owner._connect_timeout) as scope:
+                async with AsyncExitStack() as stack:
+                    await self._open_session(stack)
+                    await self._list()
+                    scope.deadline, connected = inf, True
+                    task_status.started()
+                    while not self.lost:
+                        await self._wake.wait()
+                        self._wake = anyio.Event()
+                        await self._list_again()
+            if not connected:
+                raise TimeoutError
+        except Exception as error:
+            if not connected:
+                raise
+            _logger.warning("the connection to %r is lost: %s", self._owner, self._owner._explain(error))
+        finally:
+            self.close()
+            self.ended.set()
+
+    def close(self) -> None:
+        """Ends the connection and all requests."""
+        self.lost = True
+        self._wake.set()
+        for scope in tuple(self._requests):
+            scope.cancel()
+
+    async def request(self, send: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Returns what the server answers. Raises McpServerError if the connection is lost, and the SDK's errors."""
+        with anyio.CancelScope() as scope:
+            self._requests.add(scope)
+            sent: list[Any] = []
+            token = _sent_ids.set(sent)
+            try:
+                result = await send(self._client)
+                if self._listed is not None:  # then the next turn has the new list
+                    await self._listed.wait()
+                return result
+            except anyio.get_cancelled_exc_class():
+                if sent and not self.lost:
+                    with anyio.CancelScope(shield=True), anyio.move_on_after(1):
+                        await self._cancel(sent[-1])
+                raise
+            except Exception as error:
+                if not self.lost and getattr(getattr(error, "error", None), "code", None) not in _CONNECTION_LOST:
+                    raise
+                self.close()
+            finally:
+                _sent_ids.reset(token)
+                self._requests.discard(scope)
+        raise self._owner._error("ended before it had answered")
+
+    async def _cancel(self, request_id: Any) -> None:
+        """Tells the server that a request was cancelled. Version 2 of the SDK does so itself."""
+        types = _sdk().types
+        params = types.CancelledNotificationParams(requestId=request_id, reason="cancelled by the caller")
+        notification = types.CancelledNotification(method="notifications/cancelled", params=params)
+        await self.session.send_notification(types.ClientNotification(notification))
+
+    async def _open_session(self, stack: AsyncExitStack) -> None:
+        sdk, callbacks = _sdk(), self._owner._callbacks
+        if hasattr(sdk, "Client"):
+            self._client = client = await stack.enter_async_context(
+                sdk.Client(self._open_streams(), cache=None, **callbacks)
+            )
+            self.session, capabilities = client.session, client.server_capabilities
+            if capabilities.tools is not None and capabilities.tools.list_changed:
+                try:
+                    await stack.enter_async_context(client.listen(tools_list_changed=True))
+                except (RuntimeError, sdk.MCPError) as error:  # an earlier protocol, which sends changes unasked
+                    _logger.debug("%r: no subscription: %s", self._owner, type(error).__name__)
+        else:
+            read, write = await stack.enter_async_context(self._open_streams())
+            self._client = self.session = session = sdk.ClientSession(read, _RequestIds(write), **callbacks)
+            await stack.enter_async_context(session)
+            capabilities = (await session.initialize()).capabilities
+        self._has_tools = capabilities.tools is not None
+
+    @asynccontextmanager
+    async def _open_streams(self) -> AsyncIterator[tuple[Any, Any]]:
+        async with self._owner._open_streams() as (read, write):
+            yield _WatchedStream(read, self._changed, self.close), write
+
+    def _changed(self) -> None:
+        self._changes += 1
+        self._listed = self._listed or anyio.Event()
+        self._wake.set()
+
+    async def _list_again(self) -> None:
+        """Reads the list of tools, again if it has changed meanwhile."""
+        while (listed := self._listed) is not None and not self.lost:
+            changes = self._changes
+            try:
+                with anyio.fail_after(self._owner._connect_timeout):
+                    await self._list()
+            except Exception as error:
+                _logger.warning("%r: the list of tools can't be read: %s", self._owner, self._owner._explain(error))
+            self._listed = None if changes == self._changes else anyio.Event()
+            listed.set()
+
+    async def _list(self) -> None:
+        """Reads the list of tools, page by page."""
+        described: list[Any] = []
+        cursor: str | None = None
+        seen: set[str] = set()
+        while self._has_tools:
+            params = None if cursor is None else _sdk().types.PaginatedRequestParams(cursor=cursor)
+            page = await self.session.list_tools(params=params)
+            described += page.tools
+            cursor = mcp_member(page, "nextCursor", "next_cursor")
+            if not cursor:
+                break
+            if cursor in seen or len(described) > _MAX_TOOLS:
+                raise self._owner._error("has a list of tools without an end")
+            seen.add(cursor)
+        self.names = [description.name for description in described]
+        self._owner._set_tools(described)
+
+
+class _WatchedStream:
+    """The stream of a server's messages. Reports changes of the list of tools and the end, before the SDK sees them."""
+
+    def __init__(self, stream: Any, on_change: Callable[[], None], on_end: Callable[[], None]) -> None:
+        self._stream = stream
+        self._on_change = on_change
+        self._on_end = on_end
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def receive(self) -> Any:
+        try:
+            item = await self._stream.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            self._on_end()
+            raise
+        message = getattr(item, "message", None)
+        if getattr(getattr(message, "root", message), "method", None) == "notifications/tools/list_changed":
+            self._on_change()
+        return item
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stream.aclose()
+
+
+_sent_ids: ContextVar[list[Any] | None] = ContextVar("_sent_ids", default=None)
+
+
+class _RequestIds:
+    """The stream of messages to a server, which notes the ids of requests for their cancellation."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def send(self, item: Any) -> None:
+        if (sent := _sent_ids.get()) is not None and hasattr(item.message.root, "id"):
+            sent.append(item.message.root.id)
+        await self._stream.send(item)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stream.aclose()
+
+
+def _sdk() -> Any:
+    try:
+        import mcp
+    except ImportError as error:
+        raise ConfigError('McpTools needs the package mcp: pip install "streamfold[mcp]"') from error
+    return mcp
+
+
+def _plain_text(text: str) -> str:
+    """Returns a bounded text without special tokens, in which control characters are visible."""
+    if len(text) > _MAX_TEXT:
+        text = text[:_MAX_TEXT] + "..."
+    text = "".join(
+        char if char in "\n\t" or unicodedata.category(char)[0] != "C" else char.encode("unicode_escape").decode()
+        for char in text
+    )
+    tokens = any_special_token()
+    while tokens.search(text):  # they may overlap
+        text = tokens.sub(lambda found: found[0][0] + _WORD_JOINER + found[0][1:], text)
+    return text
+
+
+def _plain_schema(schema: Any) -> Any:
+    """Returns a schema with plain descriptions."""
+    if isinstance(schema, Mapping):
+        return {
+            name: _plain_text(value)
+            if name in ("description", "title", "$comment") and isinstance(value, str)
+            else _plain_schema(value)
+            for name, value in schema.items()
+        }
+    return [_plain_schema(item) for item in schema] if isinstance(schema, list) else schema
