@@ -18,8 +18,11 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from answering_provider import GOOD, USAGE, client, provider
 from folding import DONE, call, entry, event, fin, text
-from streamfold import ConfigError, ServerError, Tool, ToolCall, assistant, image, tool_result, user
-from streamfold_integrations.otel import otel_hooks
+from streamfold import ConfigError, ServerError, Tool, ToolCall, assistant, image, run_tools, tool, tool_result, user
+from streamfold.testing import ScriptedProvider, usage
+from streamfold.testing import call as calls
+from streamfold.tools import RunHooks
+from streamfold_integrations.otel import otel_hooks, otel_run_hooks
 
 
 class Telemetry:
@@ -31,10 +34,14 @@ class Telemetry:
         tracers.add_span_processor(SimpleSpanProcessor(self._spans))
         meters = MeterProvider([self._reader], shutdown_on_exit=False)
         self.hooks = otel_hooks(tracer_provider=tracers, meter_provider=meters, **options)
+        self.run_hooks = otel_run_hooks("helper", tracer_provider=tracers, **options)
 
     def span(self) -> Any:
-        (span,) = self._spans.get_finished_spans()
+        (span,) = self.spans()
         return span
+
+    def spans(self) -> Any:
+        return self._spans.get_finished_spans()
 
     def points(self) -> dict[str, list[tuple[float, dict[str, Any]]]]:
         data = self._reader.get_metrics_data()
@@ -81,11 +88,119 @@ async def test_one_span_for_an_answer_with_its_attempts() -> None:
         (7, {**COMMON, "gen_ai.response.model": "m", "gen_ai.token.type": "input"}),
         (2, {**COMMON, "gen_ai.response.model": "m", "gen_ai.token.type": "output"}),
     ]
+    ((rate, _),) = points["streamfold.client.output_tokens_per_second"]
+    assert rate > 0
     assert points["gen_ai.client.operation.time_to_first_chunk"] == [(first_chunk, COMMON)]
     ((seconds, about),) = points["gen_ai.client.operation.duration"]
     assert seconds > 0
     assert about == COMMON
     assert reply.text == "Hi"
+
+
+async def test_a_run_of_tools() -> None:
+    """A run has a span, with those of its answers and calls below it; contents only on request."""
+
+    @tool
+    def add(a: int, b: int) -> int:
+        """Adds."""
+        return a + b
+
+    for content in (False, True):
+        telemetry = Telemetry(content=content)
+        model = ScriptedProvider(
+            [calls("add", a=1, b=22), calls("sub"), usage(10, 2)],
+            [calls("add", a=3, b=4), usage(20, 3)],
+            ["Done.", usage(30, 1)],
+            hooks=[telemetry.hooks],
+        )
+        before = trace.get_current_span()
+        run = run_tools(model, "x", [add], hooks=telemetry.run_hooks)
+        async for _ in run:
+            assert trace.get_current_span() is before
+        *below, agent = telemetry.spans()
+        assert agent.name == "invoke_agent helper"
+        assert agent.attributes["gen_ai.conversation.id"] == run.id
+        assert agent.attributes["gen_ai.response.finish_reasons"] == ("stop",)
+        assert agent.attributes["gen_ai.usage.input_tokens"] == 60
+        assert agent.attributes["gen_ai.usage.output_tokens"] == 6
+        assert {span.parent.span_id for span in below} == {agent.context.span_id}
+        names = sorted(span.name for span in below)
+        assert [name.partition(" ")[0] for name in names[:3]] == ["chat"] * 3
+        assert names[3:] == ["execute_tool add", "execute_tool add", "execute_tool sub"]
+        first = next(span for span in below if span.name == "execute_tool add")
+        shown = {"gen_ai.tool.call.arguments": '{"a": 1, "b": 22}', "gen_ai.tool.call.result": "23"}
+        assert dict(first.attributes) == {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": "add",
+            "gen_ai.tool.call.id": run.replies[0].tool_calls[0].id,
+            "gen_ai.tool.type": "function",
+            "gen_ai.tool.description": "Adds.",
+            **(shown if content else {}),
+        }
+        (unknown,) = (span for span in below if span.name == "execute_tool sub")
+        assert (unknown.status.status_code, unknown.attributes["error.type"]) == (StatusCode.ERROR, "tool_error")
+
+
+async def test_a_run_that_pauses_fails_or_is_left() -> None:
+    """Each of them ends the span of the run; reading on after a pause begins another one of the conversation."""
+
+    @tool(needs_approval=True)
+    def drop() -> str:
+        return "dropped"
+
+    telemetry = Telemetry()
+    run = run_tools(ScriptedProvider(calls("drop"), "Done."), "x", [drop], hooks=telemetry.run_hooks)
+    async for _ in run:
+        pass
+    run.approve(run.pending[0].call.id)
+    async for _ in run:
+        pass
+    assert [span.name for span in telemetry.spans()] == [
+        "invoke_agent helper",
+        "execute_tool drop",
+        "invoke_agent helper",
+    ]
+
+    telemetry = Telemetry()
+    async with client(500) as http_client:
+        model = provider(http_client, telemetry.hooks, max_retries=0)
+        with pytest.raises(ServerError):
+            await run_tools(model, "x", [drop], hooks=telemetry.run_hooks)
+    assert [span.attributes["error.type"] for span in telemetry.spans()] == ["ServerError", "ServerError"]
+
+    telemetry = Telemetry()
+    async with run_tools(ScriptedProvider("One two."), "x", [drop], hooks=telemetry.run_hooks) as run:
+        await anext(run)
+    assert telemetry.span().name == "invoke_agent helper"
+
+
+async def test_hooks_of_a_run_that_raise(caplog: pytest.LogCaptureFixture) -> None:
+    """They are logged, and change nothing."""
+
+    def broken(*_: Any) -> Any:
+        raise ValueError("no")
+
+    @tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    model = ScriptedProvider(calls("add", a=1, b=2), "Done.")
+    reply = await run_tools(model, "x", [add], hooks=RunHooks(broken, broken, broken))
+    assert reply.text == "Done."
+    assert {record.getMessage() for record in caplog.records} == {
+        f"the hook {name} of a run failed" for name in ("reading", "calling", "on_stop")
+    }
+
+
+async def test_options_as_they_were_sent() -> None:
+    """A span has the options that the endpoint got: what was changed or left out for it isn't shown as asked."""
+    telemetry = Telemetry()
+    async with client(GOOD) as http_client:
+        model = provider(http_client, telemetry.hooks, model="gpt-5.5")
+        reply = await model.chat("x", temperature=0.5, top_p=0.5, seed=1)
+    attributes = telemetry.span().attributes
+    asked = [name for name in ("temperature", "top_p", "seed") if f"gen_ai.request.{name}" in attributes]
+    assert (asked, {warning.code for warning in reply.warnings}) == (["seed"], {"option_dropped"})
 
 
 async def test_names_of_the_conventions() -> None:

@@ -34,6 +34,7 @@ class RequestInfo:
         adapter: name of the wire format.
         url: where the request goes, with values from the environment as `${NAME}`.
         request: model, messages, tools and options as the application gave them.
+        sent: the same as they were adapted to the endpoint, from the first request on; None before.
         dialect: how the model writes calls inside its text, if the server does not parse them.
         redactor: takes the secrets of the request out of texts.
         notes: free for the hooks, to keep something from one call to the next.
@@ -44,6 +45,7 @@ class RequestInfo:
     url: str
     request: Request = field(repr=False)
     dialect: str | None = None
+    sent: Request | None = field(default=None, repr=False)
     redactor: Redactor = field(default_factory=Redactor, repr=False)
     notes: dict[str, Any] = field(default_factory=dict, repr=False)
 

@@ -250,6 +250,7 @@ class NetworkStream:
     def _attempt(self) -> Callable[[Exchange], Awaitable[tuple[Exchange, AnswerReader, list[StreamChunk]]]]:
         """Returns the reader of a new attempt, which brings its first chunks."""
         call = self._call
+        self._notifier.info.sent = call.sent.request
         decoder = self._decoder = call.new_decoder(partial_tool_calls=self.yields_call_deltas)
 
         async def read(exchange: Exchange) -> tuple[Exchange, AnswerReader, list[StreamChunk]]:

@@ -6,8 +6,8 @@ from .abandoned_calls import ABANDONED, AbandonedCalls
 from .approvals import Approve, PendingCall
 from .journal import CallInDoubtError, CallJournal, FileJournal, StoreJournal
 from .mcp_tools import McpServerError, McpTools, OnProgress
-from .run_state import RunOptions, RunState, read_state
-from .tool_loop import RunEvents, ToolRun, in_thread, resume_tools, run_tools
+from .run_state import RunState, read_state
+from .tool_loop import RunEvents, RunHooks, RunOptions, ToolRun, in_thread, resume_tools, run_tools
 from .tool_results import OnToolError, ToolResult
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "OnToolError",
     "PendingCall",
     "RunEvents",
+    "RunHooks",
     "RunOptions",
     "RunState",
     "StoreJournal",

@@ -1,95 +1,13 @@
-"""The options of a run, checked, and its saved state as text."""
+"""The saved state of a run as text."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from types import UnionType
 from typing import Any
 
 from ..errors import ConfigError
-from ..requests import ChatOptions
-from ..types import Message, Tool, ToolChoice, ToolLike, as_tools, read_tools
-from .approvals import Approve
-from .journal import CallJournal
-from .tool_results import OnToolError, tools_by_name
-
-MAX_TURNS = 10
-
-
-class RunOptions(ChatOptions, total=False):
-    """The keywords that `run_tools` and `resume_tools` share; `run_tools` documents them."""
-
-    external: Iterable[ToolLike]
-    max_turns: int
-    on_tool_error: OnToolError | None
-    approve: Approve | None
-    journal: CallJournal | None
-    owner: str
-    output_type: type[object] | UnionType | None
-
-
-@dataclass(frozen=True, slots=True)
-class RunSettings:
-    """The checked options of a run.
-
-    Attributes:
-        tools: with the external ones. A set of tools, such as `McpTools`, may change during the run.
-        external: the names of the external tools.
-        output_type: the type of the final answer; None: text.
-        request_options: sent with every request.
-    """
-
-    tools: Sequence[Tool | Iterable[Tool]]
-    external: frozenset[str]
-    tool_choice: ToolChoice
-    max_turns: int
-    on_tool_error: OnToolError | None
-    approve: Approve | None
-    journal: CallJournal | None
-    owner: str
-    output_type: type[object] | UnionType | None
-    request_options: ChatOptions
-
-    @classmethod
-    def from_options(
-        cls, tools: Iterable[ToolLike], options: RunOptions, *, tool_choice: ToolChoice = "auto"
-    ) -> RunSettings:
-        """Checks the options of a run. Raises ConfigError for an invalid one."""
-        rest = options.copy()
-        external = as_tools(rest.pop("external", ()))
-        external_names = frozenset(tool.name for tool in external)
-        settings = cls(
-            (*read_tools(tools), *external),
-            external_names,
-            tool_choice,
-            rest.pop("max_turns", MAX_TURNS),
-            rest.pop("on_tool_error", None),
-            rest.pop("approve", None),
-            rest.pop("journal", None),
-            rest.pop("owner", ""),
-            rest.pop("output_type", None),
-            rest,
-        )
-        if settings.output_type is not None:
-            if rest.get("response_format") is not None:
-                raise ConfigError("output_type is the response_format of the run: pass one of them")
-            rest["response_format"] = settings.output_type
-        if settings.max_turns < 1:
-            raise ConfigError(f"max_turns must be at least 1, not {settings.max_turns}")
-        for name, function in (("on_tool_error", settings.on_tool_error), ("approve", settings.approve)):
-            if function is not None and not callable(function):
-                raise ConfigError(f"{name} must be a function, not {type(function).__name__}")
-        if not isinstance(settings.owner, str):  # None would be one owner for all
-            kind = type(settings.owner).__name__
-            raise ConfigError(f"owner must be text that identifies a user or tenant, not {kind}")
-        return settings
-
-    def current_tools(self) -> dict[str, Tool]:
-        """Returns the tools of this moment by name. Raises ConfigError for equal names."""
-        return tools_by_name(as_tools(self.tools), self.external)
-
+from ..types import Message
 
 _VERSION = 3
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from time import time
+from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 import anyio
@@ -16,7 +19,7 @@ import anyio.to_thread
 from ..answers import AsyncContext, AsyncIteration, ask_again, can_ask_again, check_model
 from ..errors import ConfigError, StreamfoldError, TurnLimitError
 from ..net import scrubs_traceback
-from ..requests import read_messages
+from ..requests import ChatOptions, read_messages
 from ..types import (
     Cost,
     InvalidReplyError,
@@ -25,18 +28,22 @@ from ..types import (
     PartialToolCall,
     Reply,
     StreamChunk,
+    Tool,
     ToolCall,
     ToolChoice,
     ToolLike,
     Usage,
+    as_tools,
+    read_tools,
     total_cost,
     total_usage,
 )
 from .abandoned_calls import AbandonedCalls
-from .approvals import PendingCall, TurnCalls, decide, needs_approval, take_open_calls
+from .approvals import Approve, PendingCall, TurnCalls, decide, needs_approval, take_open_calls
 from .journal import (
     NOT_RUN,
     Approval,
+    CallJournal,
     CallKey,
     approval_key,
     call_key,
@@ -49,13 +56,19 @@ from .journal import (
     run_once,
     store_approval,
 )
-from .run_state import RunOptions, RunSettings, RunState, read_state
-from .tool_results import ToolResult, denied_result, result_from_value, run_call
+from .run_state import RunState, read_state
+from .tool_results import OnToolError, ToolResult, denied_result, result_from_value, run_call, tools_by_name
 
 if TYPE_CHECKING:
     from ..answers import ChatModel, ChatStream, Watcher
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_logger = logging.getLogger("streamfold.tools")
+
+_MAX_TURNS = 10
 _MAX_CONTINUATIONS = 10  # of turns that the model interrupts, in one run
 _MAX_ANSWERS = 3  # that are requested until one is of the output type
 _NO_TURN_LEFT = "not run: the limit of turns was reached"
@@ -63,6 +76,100 @@ _NO_TURN_LEFT = "not run: the limit of turns was reached"
 # answered: the last turn has no calls, and its stream may not have ended. read: nothing is left to read. closed: by the
 # caller or an error, before there was an answer. A paused run is running; its calls wait.
 _Status: TypeAlias = Literal["running", "answered", "read", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunHooks:
+    """Functions that are called around a run, for tracing. They must not block; one that raises is logged.
+
+    Attributes:
+        reading: returns a context manager that is entered while the run is read: requests are sent and calls run in it.
+        calling: called with the run, a call and its tool, or None if it is unknown; returns a context manager around
+            the call. Its value is called with the `ToolResult`.
+        on_stop: called when the run has ended, was closed or has paused; with the run and the error, or None.
+    """
+
+    reading: Callable[[ToolRun], AbstractContextManager[object]]
+    calling: Callable[[ToolRun, ToolCall, Tool | None], AbstractContextManager[Callable[[ToolResult], object]]]
+    on_stop: Callable[[ToolRun, BaseException | None], object]
+
+
+class RunOptions(ChatOptions, total=False):
+    """The keywords that `run_tools` and `resume_tools` share; `run_tools` documents them."""
+
+    external: Iterable[ToolLike]
+    max_turns: int
+    on_tool_error: OnToolError | None
+    approve: Approve | None
+    journal: CallJournal | None
+    owner: str
+    hooks: RunHooks | None
+    output_type: type[object] | UnionType | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """The checked options of a run.
+
+    Attributes:
+        tools: with the external ones. A set of tools, such as `McpTools`, may change during the run.
+        external: the names of the external tools.
+        output_type: the type of the final answer; None: text.
+        request_options: sent with every request.
+    """
+
+    tools: Sequence[Tool | Iterable[Tool]]
+    external: frozenset[str]
+    tool_choice: ToolChoice
+    max_turns: int
+    on_tool_error: OnToolError | None
+    approve: Approve | None
+    journal: CallJournal | None
+    owner: str
+    hooks: RunHooks | None
+    output_type: type[object] | UnionType | None
+    request_options: ChatOptions
+
+    @classmethod
+    def from_options(
+        cls, tools: Iterable[ToolLike], options: RunOptions, *, tool_choice: ToolChoice = "auto"
+    ) -> RunSettings:
+        """Checks the options of a run. Raises ConfigError for an invalid one."""
+        rest = options.copy()
+        external = as_tools(rest.pop("external", ()))
+        external_names = frozenset(tool.name for tool in external)
+        settings = cls(
+            (*read_tools(tools), *external),
+            external_names,
+            tool_choice,
+            rest.pop("max_turns", _MAX_TURNS),
+            rest.pop("on_tool_error", None),
+            rest.pop("approve", None),
+            rest.pop("journal", None),
+            rest.pop("owner", ""),
+            rest.pop("hooks", None),
+            rest.pop("output_type", None),
+            rest,
+        )
+        if settings.output_type is not None:
+            if rest.get("response_format") is not None:
+                raise ConfigError("output_type is the response_format of the run: pass one of them")
+            rest["response_format"] = settings.output_type
+        if settings.max_turns < 1:
+            raise ConfigError(f"max_turns must be at least 1, not {settings.max_turns}")
+        for name, function in (("on_tool_error", settings.on_tool_error), ("approve", settings.approve)):
+            if function is not None and not callable(function):
+                raise ConfigError(f"{name} must be a function, not {type(function).__name__}")
+        if not isinstance(settings.hooks, RunHooks | None):
+            raise ConfigError(f"hooks of a run must be RunHooks, not {type(settings.hooks).__name__}")
+        if not isinstance(settings.owner, str):  # None would be one owner for all
+            kind = type(settings.owner).__name__
+            raise ConfigError(f"owner must be text that identifies a user or tenant, not {kind}")
+        return settings
+
+    def current_tools(self) -> dict[str, Tool]:
+        """Returns the tools of this moment by name. Raises ConfigError for equal names."""
+        return tools_by_name(as_tools(self.tools), self.external)
 
 
 class ToolRun(AsyncIteration, AsyncContext):
@@ -303,6 +410,26 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     async def next_event(self) -> StreamChunk | ToolResult | None:
         """Returns the next chunk or result; None if the run has ended or is paused."""
+        if (hooks := self._settings.hooks) is None:
+            return await self._next_event()
+        if self._status in ("read", "closed"):
+            return None
+        with _entered("reading", partial(hooks.reading, self)):
+            try:
+                event = await self._next_event()
+            except BaseException as error:
+                self._stopped(error)
+                raise
+            if event is None:
+                self._stopped(None)
+            return event
+
+    def _stopped(self, error: BaseException | None) -> None:
+        if (hooks := self._settings.hooks) is not None:
+            with _logged("on_stop"):
+                hooks.on_stop(self, error)
+
+    async def _next_event(self) -> StreamChunk | ToolResult | None:
         while self._status in ("running", "answered"):
             if self._results:
                 return self._results.popleft()
@@ -327,6 +454,8 @@ class ToolRun(AsyncIteration, AsyncContext):
 
     async def aclose(self) -> None:
         """Closes the connection and ends the iteration. `messages` and `replies` stay."""
+        if self._status in ("running", "answered"):
+            self._stopped(None)
         self._close()
         if self._stream is not None:
             await self._stream.aclose()
@@ -466,7 +595,14 @@ class ToolRun(AsyncIteration, AsyncContext):
             found.status = "started"
             if found.decision == "denied":
                 return denied_result(call, found.reason)
-            return await run_call(call, self._tools, self._settings.on_tool_error)
+            if (hooks := self._settings.hooks) is None or call.kind == "approval":
+                return await run_call(call, self._tools, self._settings.on_tool_error)
+            with _entered("calling", partial(hooks.calling, self, call, self._tools.get(call.name))) as on_result:
+                result = await run_call(call, self._tools, self._settings.on_tool_error)
+                if on_result is not None:
+                    with _logged("calling"):
+                        on_result(result)
+                return result
 
         if self._settings.journal is None and found.nonce is None:
             return await run()
@@ -517,6 +653,31 @@ class ToolRun(AsyncIteration, AsyncContext):
         self.messages[self._first : self._first + len(self._turn)] = self._turn.messages()
 
 
+@contextmanager
+def _logged(name: str) -> Iterator[None]:
+    """Logs what a hook raises."""
+    try:
+        yield
+    except Exception:
+        _logger.exception("the hook %s of a run failed", name)
+
+
+@contextmanager
+def _entered(name: str, make: Callable[[], AbstractContextManager[T]]) -> Iterator[T | None]:
+    """Enters the context manager of a hook. What it raises is logged."""
+    manager: AbstractContextManager[T] | None = None
+    value: T | None = None
+    with _logged(name):
+        manager = make()
+        value = manager.__enter__()
+    try:
+        yield value
+    finally:
+        if manager is not None:
+            with _logged(name):
+                manager.__exit__(None, None, None)
+
+
 class RunEvents(AsyncIteration):
     """The chunks and results of a tool run, in order. See `ToolRun.events`."""
 
@@ -532,10 +693,6 @@ class RunEvents(AsyncIteration):
         if event is None:
             raise StopAsyncIteration
         return event
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 @scrubs_traceback
@@ -580,6 +737,7 @@ def run_tools(
         approve: called with each call that needs approval, also those of `HostedMcpServer(require_approval=...)`, so
             that the run does not pause; plain or async. Returns whether the call may run.
         journal: records which calls were started, so that each runs once even if the saved state is copied.
+        hooks: called around the run and its calls, such as `otel_run_hooks()` of `streamfold-integrations`.
         owner: the user or tenant whose run it is. Part of the saved state and of everything that the journal stores. By
             default, all runs have one owner.
         output_type: the type of the final answer, as for `extract`: `run.output` is the value. An answer that does not

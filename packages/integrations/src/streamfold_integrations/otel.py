@@ -1,22 +1,26 @@
 """OpenTelemetry spans and metrics that follow its conventions for generative AI. Needs the extra `otel`.
 
     provider = Provider.from_config("kimi:kimi-k2.6", hooks=[otel_hooks()])
+    reply = await run_tools(provider, "How warm is it in Oslo?", [get_weather], hooks=otel_run_hooks("weather"))
 
-The conventions: https://github.com/open-telemetry/semantic-conventions-genai (gen-ai-spans, gen-ai-metrics), still in
-development when this was written (2026-11). One span covers an answer with all its attempts, from the request to the
-end of the stream. Messages and answers are recorded only on demand.
+The conventions: https://github.com/open-telemetry/semantic-conventions-genai (gen-ai-spans, gen-ai-agent-spans,
+gen-ai-metrics), still in development when this was written (2026-11). One span covers an answer with all its attempts,
+from the request to the end of the stream; one covers a run of tools, and has those of its answers and calls below it.
+Messages, arguments and results are recorded only on demand.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
-from streamfold import ConfigError, Hooks, Message, ToolCall
+from streamfold import ConfigError, Hooks, Message, Tool, ToolCall, ToolResult, ToolRun, Usage
+from streamfold.tools import RunHooks
 from streamfold.types import RequestInfo
 
 if TYPE_CHECKING:
@@ -26,10 +30,11 @@ if TYPE_CHECKING:
     from streamfold import APIError, Reply
     from streamfold.types import Attempt
 
-__all__ = ["otel_hooks"]
+__all__ = ["otel_hooks", "otel_run_hooks"]
 
 _SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 _TOKENS = [float(4**power) for power in range(14)]
+_RATES = [float(2**power) for power in range(13)]
 
 # Names that the conventions define for some endpoints. Others have the name of their configuration.
 _WELL_KNOWN = {
@@ -61,6 +66,8 @@ def otel_hooks(
     content: bool = False,
 ) -> Hooks:
     """Returns hooks that create a client span for each answer, and measure its duration, first chunk and tokens.
+
+    The options in a span are those that were sent, after their adaptation to the endpoint.
 
     Args:
         tracer_provider, meter_provider: default: those of the application.
@@ -96,6 +103,13 @@ def otel_hooks(
             description="Tokens of the input and of the output.",
             explicit_bucket_boundaries_advisory=_TOKENS,
         ),
+        # The conventions have the time per output chunk; chunks are pieces of any size.
+        rate=meter.create_histogram(
+            "streamfold.client.output_tokens_per_second",
+            unit="{token}/s",
+            description="Output tokens per second after the first chunk of an answer.",
+            explicit_bucket_boundaries_advisory=_RATES,
+        ),
         content=content,
     )
     return Hooks(
@@ -110,8 +124,9 @@ def otel_hooks(
 
 
 class _Watcher:
-    def __init__(self, *, tracer: Any, duration: Any, first_chunk: Any, tokens: Any, content: bool) -> None:
+    def __init__(self, *, tracer: Any, duration: Any, first_chunk: Any, tokens: Any, rate: Any, content: bool) -> None:
         self._tracer, self._duration, self._first_chunk, self._tokens = tracer, duration, first_chunk, tokens
+        self._rate = rate
         self._content = content
         self._key = f"otel {id(self)}"  # an answer may have several watchers
 
@@ -120,7 +135,7 @@ class _Watcher:
 
         if self._key in info.notes:  # a further attempt
             return
-        attributes = _request_attributes(info)
+        attributes = _dimensions(info) | _option_attributes(info)
         if self._content:
             attributes.update(_content(info))
         span = self._tracer.start_span(f"chat {info.model}", kind=SpanKind.CLIENT, attributes=attributes)
@@ -135,20 +150,24 @@ class _Watcher:
     def first_chunk_came(self, info: RequestInfo, seconds: float) -> None:
         self._span(info).set_attribute("gen_ai.response.time_to_first_chunk", seconds)
         self._first_chunk.record(seconds, _dimensions(info))
+        info.notes[f"{self._key} first chunk"] = perf_counter()
 
     def retried(self, info: RequestInfo, attempt: Attempt) -> None:
         self._span(info).add_event("retry", {"error.type": attempt.error or "", "error.message": attempt.problem})
 
     def finished(self, info: RequestInfo, reply: Reply) -> None:
         span = self._span(info)
-        span.set_attributes(_reply_attributes(reply))
+        span.set_attributes(_option_attributes(info) | _reply_attributes(reply))
         if self._content:
             span.set_attribute("gen_ai.output.messages", json.dumps([_answer(reply)], ensure_ascii=False))
         about = _dimensions(info) | ({"gen_ai.response.model": reply.model} if reply.model else {})
-        if reply.usage is not None:
-            for kind, count in (("input", reply.usage.input_tokens), ("output", reply.usage.output_tokens)):
+        if (usage := reply.usage) is not None:
+            for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
                 if count is not None:
                     self._tokens.record(count, {**about, "gen_ai.token.type": kind})
+            first = info.notes.get(f"{self._key} first chunk")
+            if first is not None and usage.output_tokens and (seconds := perf_counter() - first) > 0:
+                self._rate.record(usage.output_tokens / seconds, about)
 
     def failed(self, info: RequestInfo, error: APIError) -> None:
         from opentelemetry.trace import Status, StatusCode
@@ -188,11 +207,12 @@ def _dimensions(info: RequestInfo) -> dict[str, Any]:
     return about
 
 
-def _request_attributes(info: RequestInfo) -> dict[str, Any]:
-    options = info.request.options
+def _option_attributes(info: RequestInfo) -> dict[str, Any]:
+    request = info.sent or info.request
+    options = request.options
     stop = [options.stop] if isinstance(options.stop, str) else options.stop
     values = {
-        "gen_ai.request.stream": True,
+        "gen_ai.request.stream": request.stream,
         "gen_ai.request.temperature": options.temperature,
         "gen_ai.request.top_p": options.top_p,
         "gen_ai.request.max_tokens": options.max_output_tokens,
@@ -200,25 +220,104 @@ def _request_attributes(info: RequestInfo) -> dict[str, Any]:
         "gen_ai.request.stop_sequences": stop,
         "gen_ai.output.type": None if options.response_format is None else "json",
     }
-    return _dimensions(info) | {name: value for name, value in values.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _reply_attributes(reply: Reply) -> dict[str, Any]:
-    usage = reply.usage
     values: dict[str, Any] = {
         "gen_ai.response.id": reply.id,
         "gen_ai.response.model": reply.model,
         "gen_ai.response.finish_reasons": [reply.finish_reason],
     }
-    if usage is not None:
-        values |= {
-            "gen_ai.usage.input_tokens": usage.input_tokens,
-            "gen_ai.usage.output_tokens": usage.output_tokens,
-            "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
-            "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
-            "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
-        }
+    return {name: value for name, value in values.items() if value is not None} | _usage_attributes(reply.usage)
+
+
+def _usage_attributes(usage: Usage | None) -> dict[str, int]:
+    if usage is None:
+        return {}
+    values = {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+    }
     return {name: value for name, value in values.items() if value is not None}
+
+
+# --- Runs of tools -------------------------------------------------------------------------------------------------
+
+
+def otel_run_hooks(
+    agent: str | None = None, *, tracer_provider: TracerProvider | None = None, content: bool = False
+) -> RunHooks:
+    """Returns hooks of `run_tools` that create a span for the run (`invoke_agent`) and each call (`execute_tool`).
+
+    With `otel_hooks` on the provider, the spans of the answers stand below that of the run. A run that pauses ends its
+    span; reading on begins another one of the same conversation.
+
+    Args:
+        agent: the name of the agent in the spans.
+        tracer_provider: default: that of the application.
+        content: whether to record the arguments and results of calls.
+
+    Raises:
+        ConfigError: the extra `otel` is not installed.
+    """
+    try:
+        from opentelemetry import trace
+    except ImportError as exc:
+        raise ConfigError("otel_run_hooks() needs the extra: pip install 'streamfold-integrations[otel]'") from exc
+
+    tracer = trace.get_tracer("streamfold", tracer_provider=tracer_provider)
+    spans: WeakKeyDictionary[ToolRun, tuple[Span, int]] = WeakKeyDictionary()  # with the number of earlier replies
+
+    def reading(run: ToolRun) -> AbstractContextManager[object]:
+        if run not in spans:
+            attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": run.chat_id or run.id}
+            attributes |= {"gen_ai.agent.name": agent} if agent else {}
+            name = f"invoke_agent {agent}" if agent else "invoke_agent"
+            spans[run] = tracer.start_span(name, attributes=attributes), len(run.replies)
+        return trace.use_span(spans[run][0], record_exception=False, set_status_on_exception=False)
+
+    @contextmanager
+    def calling(run: ToolRun, call: ToolCall, tool: Tool | None) -> Iterator[Callable[[ToolResult], object]]:
+        attributes: dict[str, Any] = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": call.name,
+            "gen_ai.tool.call.id": call.id,
+            "gen_ai.tool.type": "function",
+        }
+        if tool is not None and tool.description:
+            attributes["gen_ai.tool.description"] = tool.description
+        if content:
+            attributes["gen_ai.tool.call.arguments"] = call.raw_arguments
+        with tracer.start_as_current_span(f"execute_tool {call.name}", attributes=attributes) as span:
+
+            def on_result(result: ToolResult) -> None:
+                if content:
+                    span.set_attribute("gen_ai.tool.call.result", _plain(result.message.content))
+                if result.message.error:
+                    span.set_attribute("error.type", "tool_error")
+                    span.set_status(trace.StatusCode.ERROR)
+
+            yield on_result
+
+    def on_stop(run: ToolRun, error: BaseException | None) -> None:
+        span, first = spans.pop(run, (None, 0))
+        if span is None:
+            return
+        usages = [reply.usage for reply in run.replies[first:] if reply.usage is not None]
+        if usages:
+            span.set_attributes(_usage_attributes(sum(usages[1:], usages[0])))
+        if run.replies:
+            span.set_attribute("gen_ai.response.finish_reasons", [run.replies[-1].finish_reason])
+        if error is not None:  # without its text, which may hold content
+            span.set_attribute("error.type", type(error).__name__)
+            span.set_status(trace.StatusCode.ERROR)
+        span.end()
+
+    return RunHooks(reading, calling, on_stop)
 
 
 # --- Content, on demand --------------------------------------------------------------------------------------------
