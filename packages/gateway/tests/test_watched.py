@@ -13,6 +13,8 @@ from folding import DONE, event, fin, text
 from gateways import CHAT, MESSAGES, PATHS, RESPONSES, asking, behind, client_of
 from mirror import APIS
 from streamfold_gateway import gateway
+from streamfold_gateway.metrics import Metrics
+from streamfold_gateway.request_log import RequestOutcome
 from tables import each_row
 
 USAGE = event({"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}})
@@ -65,6 +67,37 @@ async def test_refusals_and_failures_are_counted() -> None:
         ("anthropic", "other", "refused", "", "400"): 1,
         ("responses", "other", "refused", "", "400"): 1,
     }
+
+
+async def test_metrics_by_key() -> None:
+    """Requests, tokens and cost are counted by the names of keys, if that is configured; the keys are nowhere."""
+    keys = {"alice": "secret-a", "bob": "secret-b"}
+    for by_key in (True, False):
+        options = {"metrics": True, "metrics_by_key": by_key}
+        async with behind(HELLO, HELLO, HELLO, name="kimi", prices=PRICES, keys=keys, **options) as client:
+            for name in ("alice", "bob", "bob"):
+                by = {"authorization": f"Bearer {keys[name]}"}
+                await client.post(PATHS["chat"], json=asking(PATHS["chat"]), headers=by)
+            found = await metrics(client, **by)
+        counts = {name: count for name, count in found.items() if "_key_" in name}
+        assert "secret" not in str(found)
+        if by_key:
+            assert counts.pop('streamfold_key_cost_total{currency="EUR",key="alice"}') > 0
+            assert counts.pop('streamfold_key_requests_total{key="bob",outcome="completed"}') == 2
+            assert counts.pop('streamfold_key_tokens_total{key="bob",kind="output"}') == 6
+        else:
+            assert counts == {}
+
+
+def test_few_labels() -> None:
+    """Beyond a thousand names of keys, all are one."""
+    pytest.importorskip("prometheus_client")
+    counts = Metrics([], by_key=True)
+    for number in range(1001):
+        counts.observe(RequestOutcome("1", "chat", "m", "refused", 400, 0.1, key=f"key {number}"))
+    samples = [sample for family in counts._registry.collect() for sample in family.samples]
+    found = [sample.labels["key"] for sample in samples if sample.name == "streamfold_key_requests_total"]
+    assert (len(found), found[-1]) == (1001, "other")
 
 
 async def test_metrics_need_the_key() -> None:

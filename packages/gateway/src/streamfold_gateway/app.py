@@ -109,7 +109,7 @@ class Gateway:
         self._responses = responses
         self._rate_limits = rate_limits or KeyRateLimits(())
         self._background = AppTaskGroup()
-        metrics = Metrics(models.names) if options.metrics else None
+        metrics = Metrics(models.names, by_key=options.metrics_by_key) if options.metrics else None
         self._handler = RequestHandler(models, access, options, turn_cache, self._rate_limits, metrics)
         self._began = int(time())
         self._app = Starlette(

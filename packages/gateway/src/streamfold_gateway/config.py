@@ -116,6 +116,8 @@ class GatewayOptions(Table):
         responses_age: seconds for which a response is kept since it was last used.
         metrics: serve `/metrics` in Prometheus' text format (extra `metrics`). It needs a client's key, where there are
             keys.
+        metrics_by_key: count requests, tokens and cost by the names of the clients' keys, too. Each key that may read
+            `/metrics` sees those of all.
         json_log: write one line of JSON for each request to the logger `streamfold.gateway.requests`: outcome, tokens,
             provider, warnings.
         unasked_thinking: send the model's reasoning on the Messages and Gemini APIs to clients that did not ask for
@@ -145,6 +147,7 @@ class GatewayOptions(Table):
     responses_bytes: PositiveCount = 256 * 2**20
     responses_age: PositiveNumber = 24 * 3600.0
     metrics: Flag = False
+    metrics_by_key: Flag = False
     json_log: Flag = False
     unasked_thinking: Flag = False
     forward_client_ids: Flag = False

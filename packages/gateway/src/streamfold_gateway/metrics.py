@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable by which processes share their counts. prometheus-client looks for it when it is imported."""
 
+_MAX_KEYS = 1000
 _SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0)
 
 
@@ -31,12 +32,13 @@ class Metrics:
 
     Args:
         names: the names of the models that are served.
+        by_key: whether to count requests, tokens and cost of each key, by its configured name.
 
     Raises:
         ConfigError: the extra is missing.
     """
 
-    def __init__(self, names: Collection[str]) -> None:
+    def __init__(self, names: Collection[str], *, by_key: bool = False) -> None:
         try:
             from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
         except ImportError as exc:
@@ -71,6 +73,22 @@ class Metrics:
         self._attempts = Counter(
             "streamfold_failed_attempts", "Attempts that failed before an answer.", ["provider"], registry=registry
         )
+        self._by_key = by_key
+        self._keys: set[str] = set()
+        if by_key:
+            self._key_requests = Counter(
+                "streamfold_key_requests", "Requests of a client's key, by how they ended.", ["key", "outcome"],
+                registry=registry,
+            )  # fmt: skip
+            self._key_tokens = Counter(
+                "streamfold_key_tokens", "Tokens of a client's key.", ["key", "kind"], registry=registry
+            )
+            self._key_cost = Counter(
+                "streamfold_key_cost",
+                "What the answers of a client's key cost.",
+                ["key", "currency"],
+                registry=registry,
+            )
         self._running = Gauge(
             "streamfold_requests_running", "Requests that are being answered.", registry=registry,
             multiprocess_mode="livesum",
@@ -93,6 +111,14 @@ class Metrics:
         if (cost := outcome.cost) is not None:
             for counter in [self._cost, *([self._estimated] if cost.estimated else [])]:
                 counter.labels(model, provider, cost.currency).inc(float(cost.amount))
+        if self._by_key:
+            key = self._key(outcome.key)
+            self._key_requests.labels(key, outcome.how).inc()
+            for name in TOKEN_COUNTS:
+                if count := getattr(outcome.usage, name, None):
+                    self._key_tokens.labels(key, name.removesuffix("_tokens")).inc(count)
+            if cost is not None:
+                self._key_cost.labels(key, cost.currency).inc(float(cost.amount))
         for code in outcome.warnings:
             self._warnings.labels(code).inc()
         for name in outcome.attempts:
@@ -111,6 +137,12 @@ class Metrics:
             return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
         return metrics
+
+    def _key(self, name: str | None) -> str:
+        """Returns the label of a key: its configured name, "" if it has none, "other" beyond the first thousand."""
+        if name and len(self._keys) < _MAX_KEYS:
+            self._keys.add(name)
+        return name if name in self._keys else "other" if name else ""
 
     def _model(self, name: str) -> str:
         known = next((each for each in (name, name.partition(":")[0]) if each in self._names), None)
