@@ -198,7 +198,7 @@ class McpTools:
         parts = [mcp_resource(contents) for contents in result.contents]
         return user(*parts)
 
-    async def get_prompt(self, name: str, **arguments: str) -> list[Message]:
+    async def get_prompt(self, name: str, /, **arguments: str) -> list[Message]:
         """Returns a prompt of the server as messages. Raises McpServerError."""
         result = await self._request(lambda client: client.get_prompt(name, arguments))
         messages = []
