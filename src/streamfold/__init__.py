@@ -81,7 +81,7 @@ from .types import (
 )
 
 if TYPE_CHECKING:
-    from .answers import ChatModel, ChatStream, extract
+    from .answers import ChatModel, ChatStream, extract, trim_history
     from .client import Fallback, Hooks, Preview, Provider
     from .config import ProviderConfig
     from .tools import McpTools, ToolResult, ToolRun, run_tools
@@ -162,6 +162,7 @@ __all__ = [
     "system",
     "tool",
     "tool_result",
+    "trim_history",
     "user",
 ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -77,3 +79,31 @@ def test_the_output_of_a_synchronous_run() -> None:
         run = streamfold.sync.run_tools(provider, "How warm is it?", [get_weather], output_type=Weather)
         run.read()
     assert run.output == Weather(celsius=18)
+
+
+FAILING = """
+from streamfold import run_tools
+from streamfold.testing import ScriptedProvider, call
+import asyncio, logging, sys
+
+def look() -> str:
+    "Looks."
+    raise RuntimeError("nothing there")
+
+async def main() -> None:
+    await run_tools(ScriptedProvider(call("look"), "ok"), "x", [look])
+
+if "configured" in sys.argv:
+    logging.basicConfig(format="own %(message)s")
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [[], ["configured"]])
+def test_a_failing_tool_is_seen(words: list[str]) -> None:
+    """Once, on standard error, whether logging is configured or not."""
+    done = subprocess.run([sys.executable, "-c", FAILING, *words], capture_output=True, text=True, check=True)
+    assert done.stderr.count("the tool look failed") == 1
+    assert done.stderr.count("RuntimeError: nothing there") == 1
+    assert done.stderr.startswith("own ") is bool(words)

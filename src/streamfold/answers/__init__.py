@@ -7,6 +7,7 @@ from .chat_stream import AsyncContext, AsyncIteration, ChatStream, ChunkSource, 
 from .extract import ask_again, can_ask_again, extract
 from .model_info import BackendInfo, DirectModel, ModelInfo, get_model_info
 from .partial_values import Partial, Watcher, checked_watcher
+from .trim_history import trim_by_estimate, trim_history
 
 set_public_module("streamfold", [ChatModel, ChatStream])
 

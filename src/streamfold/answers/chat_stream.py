@@ -319,6 +319,12 @@ class ChatStream(AsyncIteration, AsyncContext):
             finally:
                 self._reading = False
 
+    def _repr_markdown_(self) -> str:
+        """How a notebook shows the stream: the reply at its end, before that how it is read."""
+        if self._ended and self.source.reply is not None:
+            return self.source.reply._repr_markdown_()
+        return f"`{self!r}`: read it with `async for chunk in stream: print(chunk.delta, end='', flush=True)`"
+
     def __repr__(self) -> str:
         state = "finished" if self._ended else "closed" if self._closed else "reading" if self._started else "not sent"
         return f"<ChatStream {state}>"

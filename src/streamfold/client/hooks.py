@@ -22,6 +22,18 @@ if TYPE_CHECKING:
     from ..types import Attempt, Reply
 
 _logger = logging.getLogger("streamfold")
+
+
+class _UnconfiguredHandler(logging.Handler):
+    """Shows errors, such as a tool that failed, where a program has not configured logging."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        configured = logging.getLogger().handlers or any(handler is not self for handler in _logger.handlers)
+        if not configured and logging.lastResort is not None:
+            logging.lastResort.handle(record)
+
+
+_logger.addHandler(_UnconfiguredHandler(logging.ERROR))
 _NOTHING = nullcontext()
 
 

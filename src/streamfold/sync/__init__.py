@@ -10,10 +10,10 @@ with Provider.from_config("openai:gpt-5-mini") as provider:
 from __future__ import annotations
 
 from ..public_names import set_public_module
-from .provider import Provider
+from .provider import Provider, trim_history
 from .streams import ChatStream, ToolRun
 from .tools import resume_tools, run_tools
 
-__all__ = ["ChatStream", "Provider", "ToolRun", "resume_tools", "run_tools"]
+__all__ = ["ChatStream", "Provider", "ToolRun", "resume_tools", "run_tools", "trim_history"]
 
 set_public_module(__name__, [globals()[name] for name in __all__])

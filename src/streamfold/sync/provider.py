@@ -8,14 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 from weakref import finalize
 
-from ..answers import ChatModel, check_model, extract, open_stream
+from ..answers import ChatModel, check_model, extract, open_stream, trim_by_estimate
+from ..answers import trim_history as trim_async
 from ..client import Hooks, Preview
 from ..client import Provider as AsyncProvider
 from ..errors import ConfigError
 from ..net import scrubs_traceback
 from ..requests import Capabilities, ChatOptions
 from ..turn_cache import TurnCache, TurnStore
-from ..types import GeneratedFile, Messages, Reply, ToolChoice, ToolLike
+from ..types import GeneratedFile, Message, Messages, Reply, ToolChoice, ToolLike
 from .streams import ChatStream
 from .thread import LoopThread
 
@@ -261,3 +262,19 @@ class Provider:
             return getattr(self.model, name)
         except AttributeError:
             raise ConfigError(f"a {type(self.model).__name__} has no {name}") from None
+
+
+def trim_history(messages: Messages, max_tokens: int, *, model: Provider | None = None) -> list[Message]:
+    """Returns a conversation without its oldest turns. See `streamfold.trim_history`.
+
+    Args:
+        messages, max_tokens: as there.
+        model: a synchronous provider.
+
+    Raises:
+        ConfigError: an argument is wrong.
+        APIError: the request that counts the tokens failed.
+    """
+    if model is None:
+        return trim_by_estimate(messages, max_tokens)
+    return model.thread.run(partial(trim_async, messages, max_tokens, model=model.model))

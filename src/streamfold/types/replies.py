@@ -160,6 +160,16 @@ class Reply(PydanticField, PicklableSlots):
         """The phase of each message of the answer, if sent: "commentary" or "final_answer"."""
         return phases_in(self.extras)
 
+    def _repr_markdown_(self) -> str:
+        """How a notebook shows the reply: its text, its calls, and what it cost."""
+        calls = [f"- `{call.name}({call.raw_arguments})`" for call in self.tool_calls]
+        usage, cost = self.usage, self.cost
+        counts = f"{usage.input_tokens} + {usage.output_tokens} tokens" if usage else None
+        paid = f"{cost.amount:f} {cost.currency}" if cost else None
+        warned = f"{len(self.warnings)} warnings" if self.warnings else None
+        about = ", ".join(filter(None, (self.model, self.finish_reason, counts, paid, warned)))
+        return "\n\n".join(filter(None, (self.text or self.refusal, "\n".join(calls), f"*{about}*")))
+
     def _for_json(self) -> Reply:
         cost = self.cost  # what it cost is written, and not how that was found out
         return replace(self, pricing=None if cost is None else FixedPricing(cost))
