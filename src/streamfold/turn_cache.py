@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b, sha256
@@ -519,7 +519,7 @@ class CachingAnswer(WrappedAnswer):
 _OF_RESTORED_PARTS = ("reasoning_dropped", "provider_data_dropped")
 
 
-async def _within(work: Awaitable[object], done: str) -> ReplyWarning | None:
+async def _within(work: Coroutine[Any, Any, object], done: str) -> ReplyWarning | None:
     """Waits for a store, but not long. Returns a warning if it fails."""
     try:
         try:

@@ -12,9 +12,8 @@ import pytest
 from folding import DONE, fin, text
 from servers import STREAM, Connection, answer, framed, serving
 from streamfold import APITimeoutError, Provider, RateLimitError, ServerError, StreamfoldError
+from streamfold.client import Backoff, retry_delay, retrying
 from streamfold.errors import APIConnectionError, QuotaExceededError, error_info, status_error
-from streamfold.net import Backoff, backoff
-from streamfold.net.backoff import retry_delay
 from streamfold.net.timeouts import StreamTimeouts
 from streamfold.types import Attempt
 from streamfold.types.limits_and_timeouts import Timeouts
@@ -137,7 +136,7 @@ async def test_attempts_are_on_the_reply() -> None:
 
 async def test_l9_one_budget_for_every_kind_of_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused connections, statuses and errors inside a 200 are counted together, and are all in the error."""
-    monkeypatch.setattr(backoff, "_BACKOFF", Backoff(first=0.001))
+    monkeypatch.setattr(retrying, "_BACKOFF", Backoff(first=0.001))
     inside = answer("200 OK", b'data: {"error":{"message":"full","code":503}}\n\n')
 
     async def script(peer: Connection) -> None:
@@ -255,7 +254,7 @@ def test_only_the_total_clock_runs_in_a_pause() -> None:
     clocks = StreamTimeouts(Timeouts(first_event=5, read=2, stall=3, total=100), 0.0)
     assert clocks.due() == 100.0
     clocks.start(10.0)
-    clocks.read(11.0, progress=True)
+    clocks.start_read(11.0, made_progress=True)
     clocks.pause()
     assert (clocks.due(), clocks.timeout(None).phase) == (100.0, "total")
     clocks.start(40.0)
@@ -267,7 +266,7 @@ def test_l5_a_long_answer_is_no_slow_one() -> None:
     clocks = StreamTimeouts(Timeouts(first_event=5, read=2, stall=3), 0.0)
     clocks.start(0.0)
     for second in range(1, 1000):
-        clocks.read(second, progress=True)
+        clocks.start_read(second, made_progress=True)
         assert clocks.due() == second + 2
 
 
@@ -276,10 +275,9 @@ def test_l6_the_first_event_may_take_longer_than_the_others() -> None:
     clocks = StreamTimeouts(Timeouts(first_event=100, read=2, stall=3), 0.0)
     clocks.start(0.0)
     assert (clocks.due(), clocks.timeout(None).phase) == (100.0, "first_event")
-    clocks.read(99.0, progress=False)  # after a comment
+    clocks.start_read(99.0, made_progress=False)  # after a comment
     assert (clocks.due(), clocks.timeout(None).phase) == (100.0, "first_event")
-    assert not clocks.expired(99.9)
-    assert clocks.expired(100.0)
+    assert clocks.start_read(100.0, made_progress=False) == 100.0  # which is now, so that the wait is over
 
 
 def test_clocks() -> None:
@@ -287,17 +285,17 @@ def test_clocks() -> None:
     clocks = StreamTimeouts(Timeouts(first_event=5, read=2, stall=3, total=100), 0.0)
     clocks.start(10.0)
     assert (clocks.due(), clocks.timeout(None).phase) == (15.0, "first_event")
-    clocks.read(11.0, progress=False)
+    clocks.start_read(11.0, made_progress=False)
     assert clocks.due() == 15.0  # bytes are no part of the answer
-    clocks.read(11.0, progress=True)
+    clocks.start_read(11.0, made_progress=True)
     assert (clocks.due(), clocks.timeout(None).phase) == (13.0, "read")
-    clocks.read(31.0, progress=True)  # the reader took twenty seconds
+    clocks.start_read(31.0, made_progress=True)  # the reader took twenty seconds
     assert clocks.due() == 33.0
-    clocks.read(32.5, progress=False)
+    clocks.start_read(32.5, made_progress=False)
     assert (clocks.due(), clocks.timeout(None).phase) == (34.0, "stall")
-    clocks.read(33.0, progress=True)
+    clocks.start_read(33.0, made_progress=True)
     assert (clocks.due(), clocks.timeout(None).phase) == (35.0, "read")
-    clocks.read(99.0, progress=True)
+    clocks.start_read(99.0, made_progress=True)
     assert (clocks.due(), str(clocks.timeout("r"))) == (
         100.0, "the answer was not finished within 100 seconds (timeouts.total) (request id r)",
     )  # fmt: skip

@@ -154,7 +154,7 @@ def test_the_environment_is_read_by_the_configuration(module: str) -> None:
 @each_row("module", [name for name in MODULES if name.split(".")[0] not in ("net", "recording", "testing")])
 def test_few_packages_import_httpx(module: str) -> None:
     """httpx is the business of the network, and of recordings; providers name it in signatures."""
-    named = ("client.provider", "client.endpoint", "client.loop_bound_client", "sync.provider")
+    named = ("client.provider", "client.endpoint", "sync.provider")
     assert "httpx" not in _imports(module) or module in named
 
 

@@ -1,4 +1,4 @@
-"""What every model is and what every answer does: the interface, the stream of chunks, and ways to watch it."""
+"""The interface of models, the stream of an answer's chunks, and ways to watch it."""
 
 from ..public_names import set_public_module
 from .base_model import BaseChatModel, forward, forward_source, open_stream

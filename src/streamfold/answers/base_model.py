@@ -1,4 +1,4 @@
-"""The common part of the models: what they read, and that an answer can be streamed or read whole."""
+"""The base class of models: an answer can be streamed or read whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .model_info import ModelInfo
 
 
 class BaseChatModel(AsyncContext, ABC):
-    """A `ChatModel` that only has to say where its answers come from: see `_stream`."""
+    """Base class of models. Subclasses define `name`, `_stream` and `aclose`."""
 
     @property
     @abstractmethod
@@ -25,7 +25,7 @@ class BaseChatModel(AsyncContext, ABC):
 
     @abstractmethod
     def _stream(self, arguments: ChatParams) -> ChatStream:
-        """Returns the answer to a request, without sending it. Raises ConfigError if the request can't be sent."""
+        """Returns the answer before anything is sent. Raises ConfigError if the request can't be sent."""
 
     @scrubs_traceback
     def chat_stream(
@@ -61,7 +61,7 @@ class BaseChatModel(AsyncContext, ABC):
     def stream_request(
         self, request: Request, *, repair_history: bool = False, partial_tool_calls: bool = False
     ) -> ChatStream:
-        """Returns a streamed answer to a request that was read already, as the gateway's are.
+        """Returns a streamed answer to a request that was parsed already, as the gateway's are.
 
         Args:
             request: its model "" stands for the configured one.
@@ -85,9 +85,9 @@ class BaseChatModel(AsyncContext, ABC):
         """Returns the whole answer. Takes the arguments of `chat_stream`.
 
         Args:
-            stream: False fetches the answer in one piece, where the provider's API has that. The reply is the same, and
-                costs less to read; but only a stream shows a provider that has fallen silent, so that a whole answer is
-                waited for longer: see `Timeouts`.
+            stream: False fetches the answer in one piece, where the provider's API supports that. The reply is the
+                same and costs less to read; but only a stream reveals a stalled provider early, so that the timeout of
+                a whole answer is longer: see `Timeouts`.
 
         Raises:
             ConfigError: the request can't be sent as it is.
@@ -98,7 +98,7 @@ class BaseChatModel(AsyncContext, ABC):
     extract = extract_from  # a method, with the docstring and the types of the function
 
     def facts(self) -> ModelInfo | None:
-        """Returns what stands behind the model; None where that is not known. Models around others pass theirs on."""
+        """Returns the endpoints behind the model; None if unknown. Models that wrap others pass theirs on."""
         return None
 
     @abstractmethod
@@ -115,9 +115,9 @@ def open_stream(
     *,
     stream: bool,
 ) -> ChatStream:
-    """Returns the answer that `chat` collects, without sending the request. Raises ConfigError if it can't be sent.
+    """Returns the answer that `chat` collects, before anything is sent. Raises ConfigError if it can't be sent.
 
-    A model that is not of this library streams, whatever was asked for.
+    A model that isn't a `BaseChatModel` always streams.
     """
     if stream is True or not isinstance(model, BaseChatModel):
         check_stream(stream)
@@ -126,13 +126,13 @@ def open_stream(
 
 
 def forward(model: ChatModel, arguments: ChatParams) -> ChatStream:
-    """Returns the answer of another model, without sending the request. Raises ConfigError if it can't be sent."""
-    request = arguments.request
+    """Returns the answer of another model before anything is sent. Raises ConfigError if it can't be sent."""
     if isinstance(model, BaseChatModel):
         return model._stream(arguments)
+    request = arguments.request
     return model.chat_stream(request.messages, request.tools, tool_choice=request.tool_choice, **arguments.given())
 
 
 def forward_source(model: ChatModel, arguments: ChatParams) -> ChunkSource:
-    """Returns where the chunks of another model's answer come from, for a model that changes them. See `forward`."""
+    """Returns the source of another model's chunks, for a model that changes them. See `forward`."""
     return forward(model, arguments).source

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChatParams:
-    """What a caller asks for.
+    """The arguments of a call.
 
     Attributes:
-        request: conversation, tools and options; its model is empty where the provider's own is meant.
+        request: conversation, tools and options; an empty model stands for the provider's own.
         repair_history, partial_tool_calls, coalesce, timeouts, extra_headers: see `ChatOptions`.
         many_conversations: requests of many conversations come this way, so that none is compared with the one before.
-        fail_fast: another model can answer, so that waiting for a limit of the server is an error instead.
+        fail_fast: another model can answer, so that a server with too many requests is an error at once.
     """
 
     request: Request
@@ -45,11 +45,7 @@ class ChatParams:
         *,
         stream: bool = True,
     ) -> Self:
-        """Reads and checks the arguments of `chat_stream`, or those of `chat`.
-
-        Raises:
-            ConfigError: something in them is wrong, whatever the provider.
-        """
+        """Reads the arguments of `chat_stream` or `chat`. Raises ConfigError for what no provider accepts."""
         check_stream(stream)
         options: dict[str, Any] = dict(given)
         model = options.pop("model", None)
@@ -64,16 +60,15 @@ class ChatParams:
         return cls(request, repair, fragments, None if coalesce is None else bool(coalesce), timeouts, headers)
 
     def given(self) -> ChatOptions:
-        """The options as keywords for another model."""
+        """Returns the options as keywords for a model that isn't a `BaseChatModel`."""
         values = {each.name: getattr(self.request.options, each.name) for each in fields(Options)}
         options = {name: value for name, value in values.items() if value != getattr(_NONE, name)}
-        names = ("repair_history", "partial_tool_calls", "coalesce", "timeouts", "extra_headers")
-        chosen = {"model": self.request.model, **{name: getattr(self, name) for name in names}}
-        return cast(
-            "ChatOptions",
-            options
-            | {name: value for name, value in chosen.items() if value or (name == "coalesce" and value is False)},
-        )
+        names = ("repair_history", "partial_tool_calls", "timeouts", "extra_headers")
+        own = {"model": self.request.model, **{name: getattr(self, name) for name in names}}
+        options |= {name: value for name, value in own.items() if value}
+        if self.coalesce is not None:
+            options["coalesce"] = self.coalesce
+        return cast("ChatOptions", options)
 
 
 _NONE = Options()

@@ -15,12 +15,11 @@ from ..net import clear_frames
 from ..types import CallKind, ChunkDetails, PartialToolCall, Reply, ReplyWarning, StreamChunk
 from .partial_values import Partial, PartialReader, Watcher, Watchers
 
-# Asynchronous contexts and iterators, and clear errors where one is used as if it were synchronous.
-# Type checkers do not see the methods that raise these, so that they report the mistake too.
+# Type checkers don't see the methods that explain a synchronous use, so that they report the mistake too.
 
 
 class AsyncContext:
-    """Something that `async with` closes. Explains that it needs that instead of `with`."""
+    """An async context manager. `with` raises an error that explains `async with`."""
 
     if TYPE_CHECKING:
 
@@ -38,11 +37,11 @@ class AsyncContext:
             raise TypeError(_message(self, "async with"))
 
         def __exit__(self, *_: Any) -> None:
-            """Never called; without it Python would complain about this method first."""
+            """Never called; without it Python would report this method as missing."""
 
 
 class AsyncIteration:
-    """Explains that an object needs `async for` instead of `for`."""
+    """An async iterator. `for` raises an error that explains `async for`."""
 
     if not TYPE_CHECKING:
 
@@ -58,14 +57,14 @@ def _message(misused: object, statement: str) -> str:
 
 
 class ChunkSource(Protocol):
-    """Where the chunks of a `ChatStream` come from.
+    """The source of the chunks of a `ChatStream`.
 
     Attributes:
         reply: the whole answer, once its last chunks have been yielded.
         warnings: the warnings so far.
         partial_tool_calls: the tool calls that the model is writing.
         context_window: how many tokens the model takes, conversation and answer together; None if unknown.
-        yields_call_deltas: whether chunks of fragments are wanted; may be set until `batches` is called.
+        yields_call_deltas: whether to yield chunks of partial tool calls; may be set until `batches` is called.
     """
 
     yields_call_deltas: bool
@@ -107,11 +106,11 @@ class ChatStream(AsyncIteration, AsyncContext):
 
     A bare `async for` works too: the connection is closed at the end of the answer. A stream that is abandoned before
     is closed when it is garbage-collected; trio then warns about an unfinished async generator, so use `async with`
-    where you may leave early. A stream is read once: iterating it again after its end raises StreamfoldError.
+    where you may leave early. A stream can be read once.
 
     Attributes:
-        source: where the chunks come from; for models that wrap other models.
-        yields_call_deltas: whether the chunks of `ChatOptions.yields_call_deltas` are among them.
+        source: the source of the chunks; for models that wrap other models.
+        yields_call_deltas: whether chunks of partial tool calls are among them: see `ChatOptions.partial_tool_calls`.
     """
 
     def __init__(self, source: ChunkSource, *, yields_call_deltas: bool = False) -> None:
@@ -120,61 +119,54 @@ class ChatStream(AsyncIteration, AsyncContext):
         if yields_call_deltas:
             source.yields_call_deltas = True
         self._watchers: Watchers | None = None
-        self._writing: dict[
-            int, tuple[str, list[str], CallKind]
-        ] = {}  # name, text, kind of the calls, if there are fragments
+        self._partial_calls: dict[int, tuple[str, list[str], CallKind]] = {}  # name, text, kind
         # The generator must not refer to this object: when the caller drops it, the generator goes too, and the event
         # loop's hook for abandoned generators runs its `finally`.
         self._batches = source.batches()
         self._next_batch = self._batches.__anext__
         self._ready: Iterator[StreamChunk] = iter(())
         self._started = False
-        self._closed = self._ended = False  # ended: the finished chunk was handed out
+        self._closed = self._ended = False  # ended: the finished chunk was returned
         self._reading = False
-        self._deltas: list[str] = []  # of the text that was handed out, for `partial`
-        self._counted = self._size = 0  # of these, how many were counted, and the characters in them
+        self._deltas: list[str] = []  # of the text that was returned, for `partial`
+        self._counted = self._size = 0  # deltas whose characters were counted, and the count
         self._readers: dict[type, PartialReader[Any]] = {}
 
     @property
     def reply(self) -> Reply:
-        """The whole answer. Raises StreamfoldError before the finished chunk was handed out."""
+        """The whole answer. Raises StreamfoldError before the finished chunk was returned."""
         if self.source.reply is None or not self._ended:
             raise StreamfoldError("there is no reply yet: read the stream to its finished chunk first")
         return self.source.reply
 
     @property
     def ready(self) -> bool:
-        """Whether the next chunk has arrived already, so that a writer may wait for it and write once for both."""
+        """Whether the next chunk has arrived already, so that a writer may write both at once."""
         return length_hint(self._ready) > 0 and (self.yields_call_deltas or not self.source.yields_call_deltas)
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """The warnings so far.
-
-        What had to be changed in the request is there before the first chunk; at the end it is all of `reply.warnings`.
-        """
+        """The warnings so far. Those about the request are there before the first chunk."""
         return self.source.warnings
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The tool calls that the model is writing, for showing them; empty when the answer has ended.
+        """The tool calls that the model is writing, for display; empty when the answer has ended.
 
-        May be read at any time, also from another task. A loop over the chunks wakes up for each piece of a call with
-        the option `yields_call_deltas`. It costs nothing as long as nobody asks, and then as much as there is text so
-        far: for long arguments use `watch`.
+        May be read at any time, also from another task. With the option `partial_tool_calls`, a loop over the chunks
+        wakes up for each piece of a call. Each access joins all text so far: for long arguments use `watch`.
         """
         if self._ended:
             return ()
-        if self._writing:
+        if self._partial_calls:
+            calls = self._partial_calls.values()
             return tuple(
-                PartialToolCall(name, whole_characters("".join(text)), kind)
-                for name, text, kind in self._writing.values()
-                if name
+                PartialToolCall(name, whole_characters("".join(text)), kind) for name, text, kind in calls if name
             )
         return self.source.partial_tool_calls
 
     def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
-        """Calls a function as a value grows that the model is writing: in its calls, or in a structured answer.
+        """Calls a function while a value of a tool call or of a structured answer grows.
 
             def show(update: PartialUpdate) -> None:
                 print(update.delta, end="")
@@ -183,18 +175,18 @@ class ChatStream(AsyncIteration, AsyncContext):
                 stream.watch("files[].content", show)
                 async for chunk in stream: ...
 
-        The function is called while the stream is read, in the order of the answer. All of it takes time in proportion
-        to the length of the text. What was shown is no promise: the call that counts is the `ToolCall` at the end, and
-        in an answer that breaks off there is none.
+        The function is called while the stream is read, in the order of the answer. The time for all updates is
+        proportional to the length of the text. Only the `ToolCall` at the end counts; an answer that breaks off has
+        none.
 
         Args:
             path: names, with `[]` for every item of a list, `[0]` for its first one, `*` for every member of an object;
                 the empty path is the whole value.
-            function: takes a `PartialUpdate`. What it raises is raised by the iteration.
+            function: takes a `PartialUpdate`. Its exceptions are raised by the iteration.
             tool: only the calls of this tool; None: all calls, and the answer's text if it is JSON.
 
         Raises:
-            ConfigError: the path is not one, or the function is async.
+            ConfigError: the path is malformed, or the function is async.
             StreamfoldError: the stream has been read already.
         """
         if self._started:
@@ -204,15 +196,12 @@ class ChatStream(AsyncIteration, AsyncContext):
         self._watchers, self.source.yields_call_deltas = watchers, True
 
     async def start(self) -> Self:
-        """Sends the request and waits for the first chunk, which is then the first one of the iteration.
+        """Sends the request and waits for the first chunk, which the iteration then begins with. Returns the stream.
 
-        Not needed for reading. It shows whether the request succeeds before anything of the answer is used, as in a
-        web application that must choose the status of its own response:
+        Not needed for reading. It is for a web application that must know whether the request succeeds before it
+        chooses the status of its own response:
 
             stream = await provider.chat_stream("Hello").start()  # raises RateLimitError, ...
-
-        Returns:
-            The stream itself.
 
         Raises:
             APIError: the request failed.
@@ -235,12 +224,12 @@ class ChatStream(AsyncIteration, AsyncContext):
 
     async def __anext__(self) -> StreamChunk:
         chunk = next(self._ready, None)
-        while chunk is None or (chunk.details is not None and not self._takes(chunk.details)):
+        while chunk is None or (chunk.details is not None and not self._note_details(chunk.details)):
             if chunk is None:
                 if self._closed:
                     raise StopAsyncIteration
                 self._begin()
-                try:  # as in `start`: a live chunk passes through one coroutine less
+                try:  # repeated in `start`: a helper would be one more coroutine for each chunk
                     self._ready = iter(await self._next_batch())
                 except BaseException as error:
                     self._failed(error)
@@ -251,7 +240,7 @@ class ChatStream(AsyncIteration, AsyncContext):
         self._deltas.append(chunk.delta)
         if chunk.finished:
             self._ended = True
-            self._gather(self.source.reply)
+            self._keep_text(self.source.reply)
         if self._watchers is not None:
             self._watchers.feed(chunk)
         return chunk
@@ -274,10 +263,9 @@ class ChatStream(AsyncIteration, AsyncContext):
     def partial(self, model: type[M]) -> Partial[M] | None:
         """Returns the part of a structured answer that has arrived, or None if there is none yet.
 
-        Fields that have not arrived are None, strings grow, and no validator runs: see `Partial`. It may be called
-        after each chunk. Above 4096 characters the text is parsed again only when it has grown by a thirty-second part,
-        and at the end, so that the value may lag behind a little. An answer that had to be requested as a tool call
-        (`ChatQuirks.response_format`) arrives in one piece, at the end.
+        Fields that have not arrived are None, strings grow, and no validator runs: see `Partial`. May be called after
+        each chunk. Above 4096 characters the text is parsed again only when it has grown by 1/32, and at the end. An
+        answer that had to be requested as a tool call (`ChatQuirks.response_format`) arrives in one piece, at the end.
 
         Args:
             model: the pydantic model that was given as `response_format`.
@@ -299,10 +287,10 @@ class ChatStream(AsyncIteration, AsyncContext):
         self._deltas, self._counted = ["".join(self._deltas)], 1
         return self._deltas[0]
 
-    def _gather(self, said: Reply | None) -> None:
-        """Lets go of the pieces of a text that is held as a whole from now on."""
-        if said is not None:
-            self._deltas, self._counted, self._size = [said.text], 0, 0
+    def _keep_text(self, reply: Reply | None) -> None:
+        """Replaces the deltas by the whole text, which the reply has anyway."""
+        if reply is not None:
+            self._deltas, self._counted, self._size = [reply.text], 0, 0
 
     async def aclose(self) -> None:
         """Closes the connection; it is closed when this returns. May be called from any task, and repeatedly.
@@ -329,20 +317,20 @@ class ChatStream(AsyncIteration, AsyncContext):
         state = "finished" if self._ended else "closed" if self._closed else "reading" if self._started else "not sent"
         return f"<ChatStream {state}>"
 
-    def _takes(self, details: ChunkDetails) -> bool:
-        """Notes how a call has grown. Returns whether the reader of the stream wants the chunk."""
+    def _note_details(self, details: ChunkDetails) -> bool:
+        """Notes how a call has grown. Returns whether the chunk is delivered."""
         call = details.call
         if call is not None:
             if self._watchers is not None:
                 self._watchers.feed_call(call, details)
             if self.yields_call_deltas:
-                text = self._writing[call][1] if call in self._writing else []
+                text = self._partial_calls[call][1] if call in self._partial_calls else []
                 text.append(details.text)
-                self._writing[call] = (details.tool or "", text, details.kind)
+                self._partial_calls[call] = (details.tool or "", text, details.kind)
         return self.yields_call_deltas or details.is_for_all
 
     async def _rest(self) -> Reply:
-        """Reads to the end, for a caller who wants none of the chunks."""
+        """Reads to the end without delivering chunks."""
         self._reading = self._started = True
         try:
             async for batch in self._batches:
@@ -362,7 +350,7 @@ class ChatStream(AsyncIteration, AsyncContext):
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, StopAsyncIteration):
             return
-        self._gather(error.partial if isinstance(error, APIError) else None)
+        self._keep_text(error.partial if isinstance(error, APIError) else None)
         clear_frames(error)
 
     if not TYPE_CHECKING:  # so that type checkers report it as well
@@ -381,7 +369,7 @@ async def read_whole(stream: ChatStream) -> Reply:
 
 
 class WrappedAnswer(ABC):
-    """A `ChunkSource` that reads another one, and may exchange it until it has brought its first chunk."""
+    """A `ChunkSource` that reads another one, which it may replace before the first chunk."""
 
     def __init__(self, source: ChunkSource) -> None:
         self._source = source
@@ -414,6 +402,6 @@ class WrappedAnswer(ABC):
         await self._source.aclose()
 
     def _opened(self) -> aclosing[AsyncGenerator[list[StreamChunk], None]]:
-        """Returns the chunks of the source, for an `async with`."""
+        """Returns the chunks of the source as an async context manager."""
         self._source.yields_call_deltas = self._source.yields_call_deltas or self.yields_call_deltas
         return aclosing(self._source.batches())

@@ -1,4 +1,4 @@
-"""What stands behind a model: the endpoints that may answer, and what they offer beside answers."""
+"""The endpoints behind a model: prices, limits, token counts, batches."""
 
 from __future__ import annotations
 
@@ -16,17 +16,13 @@ _ASSUMED_OUTPUT = 16_384  # tokens of an answer that is not limited
 
 
 class DirectModel(ChatModel, Protocol):
-    """A model whose requests reach its endpoint as they are asked: it can wait for a limiter, and hand over batches."""
+    """A model whose requests reach its endpoint unchanged: see `Provider`."""
 
     @property
-    def profile(self) -> Profile:
-        """The configuration."""
-        ...
+    def profile(self) -> Profile: ...
 
     @property
-    def limiter(self) -> RateLimiter | None:
-        """What requests wait for. Raises ConfigError if the key or the store is missing."""
-        ...
+    def limiter(self) -> RateLimiter | None: ...
 
     def with_limiter(self, limiter: RateLimiter, *, patient: bool = True) -> Self:
         """Returns the same model with another limiter."""
@@ -45,14 +41,14 @@ class BackendInfo:
         name: of the provider.
         adapter: the name of its wire format, for its own model.
         url: its base URL, without secrets.
-        model: the model that is asked there; None if each request names one.
+        model: its configured model; None if each request names one.
         problem: what its configuration lacks; None: nothing.
-        apis: returns the name of the wire format on which a model is asked; None: it is the same for all.
-        prices: returns what finds out what an answer of a model costs there, or None if nothing can.
+        apis: returns the name of the wire format for a model; None: it is the same for all.
+        prices: returns the pricing of a model, or None if unknown.
         refused_members: members of a body that it refuses, though others of its wire format know them.
         extra_body: members that its configuration adds to every body.
-        output_limits: returns how many tokens a model writes at most, and how many are allowed where a request doesn't
-            say; None: unknown.
+        output_limits: returns the most tokens that a model writes, and the limit of requests that name none; None:
+            unknown.
     """
 
     name: str
@@ -69,16 +65,16 @@ class BackendInfo:
     )
 
     def adapter_of(self, model: str | None) -> str:
-        """Returns the name of the wire format on which a model is asked; None: its own model."""
+        """Returns the name of the wire format for a model; None: its own model."""
         return self.adapter if model is None or self.apis is None else self.apis(model)
 
     def cost(self, usage: Usage, model: str | None = None) -> Cost | None:
-        """Returns what so many tokens of a model cost, by default its own; None if that is not known before."""
+        """Returns the cost of tokens of a model, by default its own; None if unknown before the answer."""
         pricing = self.prices(model or self.model or "") if self.prices else None
         return pricing.cost(Reply(usage=usage)) if pricing else None
 
     def priced(self, model: str | None = None) -> bool:
-        """Whether it is known what an answer of a model costs when it is there."""
+        """Returns whether the cost of an answer will be known."""
         pricing = self.prices(model or self.model or "") if self.prices else None
         return pricing is not None
 
@@ -86,8 +82,7 @@ class BackendInfo:
         """Returns the most tokens that an answer may have.
 
         Args:
-            allowed: as the request says; None: it doesn't. Then it is the smaller of what the model writes at most and
-                16,384.
+            allowed: the limit of the request, if it has one. Without any limit at most 16,384 are assumed.
         """
         most, default = self.output_limits(model or self.model or "") if self.output_limits else (None, None)
         wanted = allowed or default or _ASSUMED_OUTPUT
@@ -99,13 +94,13 @@ class BackendInfo:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What stands behind a model.
+    """The endpoints behind a model.
 
     Attributes:
-        endpoints: those that may answer, in the order in which they are asked.
+        endpoints: those that may answer, in the order in which they are tried.
         changed: whether a program's own code may change requests or answers on the way.
-        count: counts the input tokens of a request; None where nobody can.
-        direct: the model whose requests reach the first endpoint as they are; None if there is none.
+        count: counts the input tokens of a request; None if the first endpoint can't.
+        direct: the model whose requests reach the first endpoint unchanged; None if there is none.
     """
 
     endpoints: tuple[BackendInfo, ...]
@@ -115,7 +110,7 @@ class ModelInfo:
 
 
 def get_model_info(model: ChatModel) -> ModelInfo | None:
-    """Returns what stands behind any model; None if it does not say."""
+    """Returns the endpoints behind any model; None if it doesn't have `facts`."""
     facts = getattr(model, "facts", None)
     found: ModelInfo | None = facts() if callable(facts) else None
     return found

@@ -18,15 +18,13 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-# Reads the beginning of a JSON answer leniently into a pydantic model.
-# No parser continues where it stopped, so the whole text is parsed again, but not for each piece. A long text is
-# parsed only when it has grown by a fraction since the last time. So the cost of all parsing together is
-# proportional to the length of the text, however often the value is asked for (`benchmarks/bench_partial.py`).
-
 M = TypeVar("M", bound="BaseModel")
 
+# Each time the whole text is parsed. As a long text is parsed only when it has grown by a fraction, the cost of all
+# parsing together is proportional to its length (`benchmarks/bench_partial.py`).
 _ALWAYS = 4096  # characters up to which every piece is parsed
-_GROWTH = 32  # after that, the text must have grown by one part in so many
+_GROWTH = 32  # above that, the text must have grown by 1/32
+_LONGEST_FENCE = 100  # characters of the line that opens a code fence
 _LISTS = (list, set, frozenset, Sequence, MutableSequence, Collection, Iterable, AbstractSet)
 
 
@@ -72,8 +70,8 @@ class PartialReader(Generic[M]):
         """Returns the value so far; None before any part has arrived.
 
         Args:
-            size: the length of the text; it only grows.
-            text: returns the text. Called only when parsing is worthwhile.
+            size: the length of the text.
+            text: returns the text. Called only if it is parsed.
             whole: the text is complete.
         """
         grown = size - self._size
@@ -166,8 +164,6 @@ def _without_last(value: Any, handler: Callable[[Any], Any]) -> Any:
         return handler(value[:-1])
 
 
-_LONGEST_FENCE = 100  # characters of the line that opens a code fence
-
 Watcher: TypeAlias = Callable[[PartialUpdate], object]
 
 
@@ -205,13 +201,13 @@ class Watchers:
     def __init__(self) -> None:
         self._watches: list[_Watch] = []
         self._calls: dict[int, _Watched] = {}
-        self._nameless: dict[int, list[str]] = {}  # pieces that came before the name of their tool
+        self._unnamed_pieces: dict[int, list[str]] = {}  # they came before the name of their tool
         self._answer: _Watched | None = None
         self._lead = ""  # of the answer, as long as it may be a code fence
         self._is_call = False  # the answer comes as a call
 
     def add(self, path: str, function: Any, tool: str | None) -> None:
-        """Adds a function. Raises ConfigError if it can't be called, or the path is not one."""
+        """Adds a function. Raises ConfigError if it can't be called, or the path is malformed."""
         watcher = checked_watcher(function)
         try:
             self._watches.append(_Watch(path_pattern(path), watcher, tool))
@@ -219,11 +215,16 @@ class Watchers:
             raise ConfigError(f"watch(): {exc}") from None
 
     def feed(self, chunk: StreamChunk) -> None:
-        """Calls the functions for what a chunk brings."""
+        """Calls the functions for a chunk."""
         if chunk.delta and not self._is_call:
             self._feed_answer(chunk.delta)
-        if chunk.finished:
-            self._end(chunk)
+        if not chunk.finished:
+            return
+        numbers = [fragment.index or 0 for fragment in chunk.call_deltas]
+        for position, call in enumerate(chunk.tool_calls or ()):
+            number = numbers[position] if numbers else position
+            if number not in self._calls:  # it came whole
+                self._begin(call.name, number).feed(call.raw_arguments)
 
     def feed_call(self, call: int, written: ChunkDetails) -> None:
         """Calls the functions for the next piece of a call. One whose place is not known yet is read at the end."""
@@ -233,9 +234,9 @@ class Watchers:
         if watched is None:
             text = written.text
             if written.tool == "" or not text:
-                self._nameless.setdefault(call, []).append(text)
+                self._unnamed_pieces.setdefault(call, []).append(text)
                 return
-            text = "".join([*self._nameless.pop(call, ()), text])
+            text = "".join([*self._unnamed_pieces.pop(call, ()), text])
             self._is_call = self._is_call or written.tool is None
             watched = self._calls[call] = self._begin(written.tool, call)
             watched.feed(text)
@@ -258,11 +259,3 @@ class Watchers:
             text = rest if fenced else text
             self._answer = self._begin(None, None)
         self._answer.feed(text)
-
-    def _end(self, chunk: StreamChunk) -> None:
-        """Reads the calls that came whole."""
-        numbers = [fragment.index or 0 for fragment in chunk.call_deltas]
-        for position, call in enumerate(chunk.tool_calls or ()):
-            number = numbers[position] if numbers else position
-            if number not in self._calls:
-                self._begin(call.name, number).feed(call.raw_arguments)

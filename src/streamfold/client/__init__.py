@@ -12,8 +12,9 @@ from .hooks import Hooks, RequestInfo, read_hooks
 from .prepared_call import Preview
 from .provider import Provider
 from .rejected_options import LearnedRestriction, requests_of, restriction_from_error, with_restrictions
+from .retrying import Backoff, retry_delay
 
-__all__ = ["read_hooks", "requests_of"]
+__all__ = ["Backoff", "read_hooks", "requests_of", "retry_delay"]
 
 set_public_module("streamfold", [Fallback, Hooks, Preview, Provider])
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -15,17 +17,27 @@ from ..adapters.batches import EndpointRequest
 from ..config import Profile, timeouts_over, variable_values
 from ..errors import ConfigError
 from ..limits import RateLimiter, is_limited, provider_limiter
-from ..net import HIDDEN, HTTPRequest, Redactor, Signer, whole_answer_timeouts
+from ..net import (
+    HIDDEN,
+    HTTPRequest,
+    LoopBoundClient,
+    Redactor,
+    Signer,
+    aiohttp_problem,
+    make_client,
+    whole_answer_timeouts,
+)
 from ..requests import NO_FAMILY, Family, PromptCacheMonitor, Request, read_headers, with_endpoint_defaults
 from ..types import Timeouts
 from ..urls import shown_url
 from .costs import ModelPrices
 from .hooks import Hooks, RequestInfo
-from .loop_bound_client import LoopBoundClient
 from .rejected_options import RestrictionCache, current_owner
 
 if TYPE_CHECKING:
     from ..requests import TimeoutOptions
+
+_logger = logging.getLogger("streamfold.transport")
 
 _COMMON_HEADERS = {
     "Accept-Encoding": "identity",  # a proxy that compresses a stream also holds it back
@@ -102,7 +114,8 @@ class Endpoint:
         self, profile: Profile, http_client: httpx.AsyncClient | None = None, hooks: Iterable[Hooks] = ()
     ) -> None:
         self.profile = profile
-        self.connections = LoopBoundClient(profile, http_client)
+        make = partial(make_client, profile.transport, http2=profile.http2)
+        self.connections = LoopBoundClient(profile.name, http_client, make)
         self.hooks = tuple(hooks)
         self.restrictions = RestrictionCache()
         self.prompt_cache = PromptCacheMonitor()
@@ -121,6 +134,11 @@ class Endpoint:
         limited = copy(self)
         limited._limiter, limited._owns_limiter, limited.patient = limiter, False, patient
         return limited
+
+    def prefer_aiohttp(self) -> None:
+        """Sends with aiohttp where that is possible, if no transport is configured."""
+        if "transport" not in self.profile.model_fields_set:
+            self.connections.make = partial(_make_preferred_client, self.profile)
 
     def limiter(self) -> RateLimiter | None:
         """Returns the limiter of all requests; None if nothing is limited. Raises ConfigError."""
@@ -249,3 +267,10 @@ class Endpoint:
 
 def _merged(headers: Mapping[str, str], configured: Mapping[str, str]) -> dict[str, str]:
     return {**_COMMON_HEADERS, **headers, **configured}
+
+
+def _make_preferred_client(profile: Profile) -> httpx.AsyncClient:
+    problem = "http2 = true" if profile.http2 else aiohttp_problem(profile.sent_url())
+    transport = "httpx" if problem else "aiohttp"
+    _logger.info("%s: requests are sent with %s%s", profile.name, transport, f": {problem}" if problem else "")
+    return make_client(transport, http2=profile.http2)

@@ -135,7 +135,7 @@ class Provider(BaseChatModel):
         aiohttp needs asyncio, HTTP/1.1, and no proxy or an `http://` one; elsewhere httpx sends. The log says which of
         them does. It holds for the fallbacks too, and must be called before the first request.
         """
-        self._endpoint.connections.prefers_aiohttp = True
+        self._endpoint.prefer_aiohttp()
         for model in self.fallbacks:
             if isinstance(model, Provider):
                 model.prefer_aiohttp()

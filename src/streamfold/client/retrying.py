@@ -4,16 +4,63 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import random
 from typing import TypeVar
 
 import anyio
 
 from ..errors import APIError, QuotaExceededError, failed_before_answer
 from ..limits import LimitReachedError, RateLimiter, Reservation
-from ..net import Exchange, HTTPRequest, Redactor, StreamTimeouts, event_loop, redact_error, retry_delay
+from ..net import Exchange, HTTPRequest, LoopBoundClient, Redactor, StreamTimeouts, event_loop, redact_error
 from ..types import Attempt, RateLimit, Reply
 from .hooks import Notifier
-from .loop_bound_client import LoopBoundClient
+
+T = TypeVar("T")
+
+_MAX_RETRY_AFTER = 60.0  # seconds that a server may ask for; if it wants more, the caller should know
+_MAX_RATE_LIMIT_WAIT = 300.0  # seconds for which a request is sent again after 429s
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait before a retry: longer each time, less a random part, which spreads the retries.
+
+    Attributes:
+        first: seconds after the first failure.
+        longest: seconds that are never exceeded.
+        factor: by which the delay grows with each failure.
+        jitter: the largest part of the delay that is taken off at random, from 0 to 1.
+    """
+
+    first: float = 0.5
+    longest: float = 8.0
+    factor: float = 2.0
+    jitter: float = 0.25
+
+    def delay(self, failures: int) -> float:
+        """Returns the seconds to wait.
+
+        Args:
+            failures: how often it failed before this failure.
+        """
+        grown = self.first * self.factor ** min(failures, 100)  # more would overflow
+        return min(grown, self.longest) * (1 - self.jitter * random())  # noqa: S311 - spread, not secrecy
+
+
+_BACKOFF = Backoff()
+
+
+def retry_delay(error: APIError, attempt: int) -> float | None:
+    """Returns the seconds until a request that failed may be sent again, if that may help.
+
+    These are the seconds that the server asks for, else those of a `Backoff`.
+    """
+    if not error.retryable:
+        return None
+    if error.retry_after is not None:
+        return error.retry_after if error.retry_after <= _MAX_RETRY_AFTER else None
+    return _BACKOFF.delay(attempt)
 
 
 class RateLimitLease:
@@ -61,11 +108,6 @@ class RateLimitLease:
         """Ends the reservation that is left. From any task, repeatedly."""
         if self._reservation is not None:
             await self._reservation.aclose()
-
-
-T = TypeVar("T")
-
-_MAX_RATE_LIMIT_WAIT = 300.0  # seconds for which a request is sent again after 429s
 
 
 class RetryLoop:

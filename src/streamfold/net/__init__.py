@@ -5,11 +5,12 @@ Provisional: a minor version may change or remove a name without a deprecation.
 
 from ..public_names import set_public_module
 from ..urls import is_loopback
-from .backoff import Backoff, retry_delay
 from .cloud_auth import SIGNERS, Signer, make_signer
 from .compression import body_codings, unpacked_pieces
 from .error_redaction import clear_frames, redact_error, scrubs_traceback
-from .http_client import aiohttp_problem, make_client
+from .exchange import Exchange
+from .http_client import LoopBoundClient, aiohttp_problem, make_client
+from .httpx_transport import HTTPRequest
 from .rate_limit_headers import read_rate_limit
 from .redaction import (
     HIDDEN,
@@ -23,8 +24,7 @@ from .redaction import (
     secrets_in_url,
 )
 from .timeouts import Interrupted, StreamTimeouts, event_loop, run_within, whole_answer_timeouts
-from .transport import Exchange, HTTPRequest
 
-__all__ = ["Backoff", "Redactor", "is_loopback", "make_client", "retry_delay", "secrets_in_headers"]
+__all__ = ["Redactor", "is_loopback", "make_client", "secrets_in_headers"]
 
 set_public_module(__name__, [globals()[name] for name in __all__])

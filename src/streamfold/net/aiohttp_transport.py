@@ -19,9 +19,8 @@ import httpx
 from yarl import URL
 
 from .connection_reuse import MalformedHead, ResponseFraming, has_decrypted, is_readable
-from .stream_bodies import Pieces
+from .httpx_transport import Pieces, sent_url
 from .transport_errors import MalformedResponse, has_cause
-from .urls import sent_url
 
 _PIECE = 2**18  # bytes of a request that are handed to aiohttp at once: it warns of more, which block the event loop
 _ONE_WRITE = 2**15  # a request of up to so many bytes is written whole or not at all

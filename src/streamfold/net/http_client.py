@@ -1,24 +1,29 @@
-"""The HTTP clients that providers make for themselves: httpx, with its own connections, those of aiohttp, or httpx2."""
+"""The HTTP client of a provider: httpx over its own connections, aiohttp's or httpx2's, bound to one event loop."""
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from importlib.util import find_spec
 from urllib.request import getproxies, proxy_bypass
 
+import anyio
 import httpx
+from anyio.lowlevel import current_token
 
 from .._version import __version__
-from ..errors import ConfigError
+from ..errors import ConfigError, StreamfoldError
 from ..urls import shown_url
 from .connection_reuse import guard_connections
 from .httpx2_transport import httpx2_transport
 from .redaction import Redactor, secrets_in_url
 from .timeouts import event_loop
 
+_CLOSING = 5.0  # seconds that closing the connections may take when their event loop ends
 _OLDEST_AIOHTTP, _TOO_NEW_AIOHTTP = (3, 14), (4, 0)  # as in pyproject.toml: aiohttp_transport.py knows its insides
 
 MakeTransport = Callable[[ssl.SSLContext, "str | None"], httpx.AsyncBaseTransport]  # given TLS settings and a proxy
@@ -156,3 +161,104 @@ def _proxy_for(proxies: dict[str, str], url: httpx.URL) -> str | None:
     if not proxies or proxy_bypass(url.host if url.port is None else f"{url.host}:{url.port}"):
         return None
     return proxies.get(url.scheme) or proxies.get("all")
+
+
+class LoopBoundClient:
+    """The HTTP client of one provider.
+
+    A client that is made here is closed when its event loop ends, so that a provider may be used in one `asyncio.run`
+    after the other.
+
+    Args:
+        provider: name of the provider, for errors.
+        given: the caller's own client. It is used as it is and never closed.
+
+    Attributes:
+        make: makes a client. Called on the event loop that needs it.
+        owned: whether the client is made here.
+    """
+
+    def __init__(self, provider: str, given: httpx.AsyncClient | None, make: Callable[[], httpx.AsyncClient]) -> None:
+        self._provider = provider
+        self._given = given
+        self.make = make
+        self.owned = given is None
+        self._bound: _BoundClient | None = None
+
+    def client(self, loop: asyncio.AbstractEventLoop | None) -> httpx.AsyncClient:
+        """Returns the client. Raises StreamfoldError if it can't be used here.
+
+        Args:
+            loop: the running event loop of asyncio; None on trio.
+        """
+        if self._given is not None:
+            if self._given.is_closed:
+                raise StreamfoldError(f'provider "{self._provider}": the http_client that it was given is closed')
+            return self._given  # the caller decides on which event loops it is used
+        here, bound = loop or current_token(), self._bound
+        if bound is not None and not bound.is_gone:
+            if bound.loop != here:
+                raise StreamfoldError(
+                    f'provider "{self._provider}" is in use on another event loop, and its connections can\'t'
+                    " change loops. Make one provider for each loop, or call aclose() before"
+                )
+            return bound.client
+        self._bound = _BoundClient(self.make(), here)
+        self._bound.close_with_loop()
+        return self._bound.client
+
+    async def aclose(self) -> None:
+        """Closes the client if it was made here."""
+        bound, self._bound = self._bound, None
+        if bound is None or bound.is_gone:
+            return
+        try:
+            await bound.aclose()
+        except RuntimeError:
+            if bound.loop == (event_loop() or current_token()):
+                raise
+            # The connections belong to an event loop of another thread, and only that one could close them in order.
+
+
+@dataclass(eq=False)
+class _BoundClient:
+    """A client and the event loop that its connections belong to."""
+
+    client: httpx.AsyncClient
+    loop: object
+    is_closed: bool = False
+    _closing: AsyncGenerator[None] | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was closed, or its event loop has ended."""
+        is_closed = getattr(self.loop, "is_closed", None)  # asyncio's loops
+        return self.is_closed or (is_closed is not None and is_closed())
+
+    def close_with_loop(self) -> None:
+        """Closes the client when the running event loop ends.
+
+        asyncio and trio close the asynchronous generators that are still suspended then. This one is suspended from
+        here on, and does not refer to the provider.
+        """
+        self._closing = self._close_at_end()
+        try:
+            self._closing.__anext__().send(None)
+        except StopIteration:
+            return  # it is at its `yield`
+        raise RuntimeError("the generator that closes the connections did not begin")
+
+    async def _close_at_end(self) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            if not self.is_closed:
+                self.is_closed = True
+                with anyio.move_on_after(_CLOSING, shield=True):
+                    await self.client.aclose()
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+        await self.client.aclose()
+        if self._closing is not None:
+            await self._closing.aclose()

@@ -1,19 +1,15 @@
-"""httpx2 below httpx: the transport of httpx's successor, for the clients that providers make for themselves.
-
-Everything else speaks httpx, so this is the only module that knows both.
-"""
+"""Sends with httpx2, the successor of httpx. This is the only module that knows both."""
 
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import httpx
 
 from ..errors import ConfigError
 from .connection_reuse import guard_connections
-from .stream_bodies import ExceptionMappingStream, raise_as_httpx
-from .urls import sent_url
+from .httpx_transport import sent_url
 
 if TYPE_CHECKING:
     import httpx2
@@ -55,13 +51,44 @@ class _Transport(httpx.AsyncBaseTransport):
                 )
             )
         except Exception as exc:
-            raise_as_httpx(exc, "httpx2")
+            _raise_as_httpx(exc)
         return httpx.Response(
             response.status_code,
             headers=response.headers.raw,
-            stream=ExceptionMappingStream(response.stream, "httpx2"),
+            stream=_Body(response.stream),
             extensions=dict(response.extensions),
         )
 
     async def aclose(self) -> None:
         await self._transport.aclose()
+
+
+class _Body(httpx.AsyncByteStream):
+    """A body that raises httpx's exceptions. Not a generator, which the garbage collector would have to end."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._pieces = stream.__aiter__()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await self._pieces.__anext__()  # type: ignore[no-any-return]
+        except Exception as exc:
+            _raise_as_httpx(exc)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _raise_as_httpx(exc: BaseException) -> NoReturn:
+    """Raises httpx's exception for one of httpx2, which has the same names; any other one as it is."""
+    if type(exc).__module__.partition(".")[0] != "httpx2":
+        try:
+            raise exc
+        finally:
+            del exc  # its traceback has this frame
+    found = (getattr(httpx, kind.__name__, None) for kind in type(exc).__mro__)
+    raise next(filter(None, found), httpx.TransportError)(str(exc)) from exc

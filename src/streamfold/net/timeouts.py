@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import anyio
 
 from ..errors import APITimeoutError, TimeoutPhase
 from ..types import Timeouts
 
-# The timeouts of one answer: which one runs out next. Times are the event loop's; nothing here waits.
-# `first_event` and `stall` measure how long the reader waits for the next part of the answer, whatever else
-# arrives: comments, pings and metadata do not restart them. `read` measures how long it waits for bytes of any
-# kind. Time that the reader itself takes between two chunks counts only for `total`.
+T = TypeVar("T")
 
+_CANCELLING = 5.0  # seconds that a cancelled step may take to end
+_ABSORBED = 0.01  # seconds after which a cancellation is sent again that was absorbed
+_WHOLE_ANSWER = 600.0  # seconds, as the clients of OpenAI and Anthropic have it
 _WHAT: dict[TimeoutPhase, str] = {
     "connect": "no connection",
     "first_event": "nothing of the answer arrived",
@@ -27,8 +27,6 @@ _WHAT: dict[TimeoutPhase, str] = {
     "stall": "the server sent bytes, but nothing of the answer",
     "total": "the answer was not finished",
 }
-
-_WHOLE_ANSWER = 600.0  # seconds, as the clients of OpenAI and Anthropic have it
 
 
 def whole_answer_timeouts(timeouts: Timeouts) -> Timeouts:
@@ -38,10 +36,14 @@ def whole_answer_timeouts(timeouts: Timeouts) -> Timeouts:
 
 
 class StreamTimeouts:
-    """The deadlines of one answer over all attempts.
+    """The deadlines of one answer over all attempts. Times are the event loop's; nothing here waits.
+
+    `first_event` and `stall` measure how long the reader waits for the next part of the answer: comments, pings and
+    metadata do not restart them. `read` measures how long it waits for bytes of any kind. Time that the reader itself
+    takes between two chunks counts only for `total`.
 
     Args:
-        now: when the answer was asked for: `total` starts here and includes the pauses between attempts.
+        now: when the answer was requested: `total` starts here and includes the pauses between attempts.
 
     Attributes:
         ends: when `total` runs out.
@@ -51,44 +53,44 @@ class StreamTimeouts:
         self.timeouts = timeouts
         self.ends = inf if timeouts.total is None else now + timeouts.total
         self._answer_due = inf  # when the next part of the answer must have arrived
-        self._asked = now  # when the reader asked for the next bytes
-        self._begun = False  # whether anything of the answer has arrived
+        self._read_at = now
+        self._has_begun = False  # whether anything of the answer has arrived
 
     def start(self, now: float) -> None:
-        """Starts the clocks of an attempt, when its request is sent."""
-        self._asked, self._begun = now, False
+        """Starts the timeouts of an attempt, when its request is sent."""
+        self._read_at, self._has_begun = now, False
         self._answer_due = _after(now, self.timeouts.first_event)
 
     def pause(self) -> None:
-        """Stops all clocks but `total` until the next `start`."""
-        self._begun, self._answer_due = False, inf
+        """Stops all timeouts but `total` until the next `start`."""
+        self._has_begun, self._answer_due = False, inf
 
-    def read(self, now: float, *, progress: bool) -> None:
-        """Notes that the reader asks for more bytes.
+    def start_read(self, now: float, *, made_progress: bool) -> float:
+        """Notes that the reader waits for more bytes. Returns until when.
 
         Args:
-            progress: whether the bytes since the last call contained a part of the answer.
+            made_progress: whether the bytes since the last call contained a part of the answer.
         """
-        self._asked = now
-        if progress:
-            stall = self.timeouts.stall
-            self._begun, self._answer_due = True, inf if stall is None else now + stall
-
-    def expired(self, now: float) -> bool:
-        """Whether the reader has waited too long, although bytes keep arriving."""
-        return now >= self._answer_due or now >= self.ends
+        self._read_at = now
+        if made_progress:
+            self._has_begun, self._answer_due = True, _after(now, self.timeouts.stall)
+        return self.due()
 
     def due(self) -> float:
-        """Returns when the next clock runs out."""
+        """Returns when the next timeout runs out."""
         due = min(self.ends, self._answer_due)
-        return min(due, _after(self._asked, self.timeouts.read)) if self._begun else due
+        return min(due, _after(self._read_at, self.timeouts.read)) if self._has_begun else due
 
     def timeout(self, request_id: str | None) -> APITimeoutError:
-        """Returns the error for the clock that runs out next."""
-        return self.error(self._next()[1], request_id=request_id)
+        """Returns the error for the timeout that runs out next."""
+        candidates: list[tuple[float, TimeoutPhase]] = [(self.ends, "total")]
+        candidates.append((self._answer_due, "stall" if self._has_begun else "first_event"))
+        if self._has_begun:
+            candidates.append((_after(self._read_at, self.timeouts.read), "read"))
+        return self.error(min(candidates)[1], request_id=request_id)
 
     def error(self, phase: TimeoutPhase, what: str | None = None, *, request_id: str | None = None) -> APITimeoutError:
-        """Returns the error for a clock."""
+        """Returns the error for a timeout."""
         seconds = getattr(self.timeouts, phase)
         return APITimeoutError(
             f"{what or _WHAT[phase]} within {seconds:g} seconds (timeouts.{phase})",
@@ -96,13 +98,6 @@ class StreamTimeouts:
             retryable=phase != "total",
             request_id=request_id,
         )
-
-    def _next(self) -> tuple[float, TimeoutPhase]:
-        ends: list[tuple[float, TimeoutPhase]] = [(self.ends, "total")]
-        ends.append((self._answer_due, "stall" if self._begun else "first_event"))
-        if self._begun:
-            ends.append((_after(self._asked, self.timeouts.read), "read"))
-        return min(ends)
 
 
 def _after(now: float, seconds: float | None) -> float:
@@ -118,11 +113,6 @@ def _after(now: float, seconds: float | None) -> float:
 # - a body with a connection of its own is read in the caller's task, and a timer ends the connection. The pending read
 #   returns what has arrived, then fails.
 # On trio a cancel scope around one await is exact, and is used for both.
-
-T = TypeVar("T")
-
-_CANCELLING = 5.0  # seconds that a cancelled step may take to end
-_ABSORBED = 0.01  # seconds after which it is looked at whether a cancellation has been absorbed
 
 
 class Interrupted(Exception):
@@ -140,8 +130,8 @@ def event_loop() -> asyncio.AbstractEventLoop | None:
 class Steps(Protocol):
     """Runs steps of one exchange, one at a time."""
 
-    async def run(self, step: Callable[[], Awaitable[T]], due: float) -> T:
-        """Returns what a step returns, also where that comes together with the deadline.
+    async def run(self, step: Callable[[], Coroutine[Any, Any, T]], due: float) -> T:
+        """Returns the result of a step, also if it is there together with the deadline.
 
         Args:
             due: the deadline, in the event loop's time.
@@ -161,12 +151,8 @@ def make_steps(loop: asyncio.AbstractEventLoop | None) -> Steps:
     return _ScopedSteps() if loop is None else _TaskSteps(loop)
 
 
-async def run_within(step: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """Returns what a step returns, if that takes no longer than so many seconds.
-
-    Raises:
-        Interrupted: it took longer, and was cancelled.
-    """
+async def run_within(step: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
+    """Returns the result of a step. Raises Interrupted if it takes longer, and cancels it."""
     return await make_steps(event_loop()).run(step, anyio.current_time() + seconds)
 
 
@@ -178,12 +164,9 @@ class _TaskSteps:
         self._task: asyncio.Task[Any] | None = None
         self._interrupted = False
 
-    async def run(self, step: Callable[[], Awaitable[T]], due: float) -> T:
-        async def awaited() -> T:
-            return await step()
-
+    async def run(self, step: Callable[[], Coroutine[Any, Any, T]], due: float) -> T:
         self._interrupted = False
-        task: asyncio.Task[T] = self._loop.create_task(awaited(), name="streamfold")
+        task: asyncio.Task[T] = self._loop.create_task(step(), name="streamfold")
         self._task = task
         try:
             await asyncio.wait([task], timeout=None if due == inf else max(0.0, due - self._loop.time()))
@@ -234,7 +217,7 @@ class _ScopedSteps:
     def __init__(self) -> None:
         self._scope: anyio.CancelScope | None = None
 
-    async def run(self, step: Callable[[], Awaitable[T]], due: float) -> T:
+    async def run(self, step: Callable[[], Coroutine[Any, Any, T]], due: float) -> T:
         with anyio.CancelScope(deadline=due) as scope:
             self._scope = scope
             try:
@@ -251,25 +234,26 @@ class _ScopedSteps:
 class ReadTimer:
     """The timer of a body that is read from a connection of its own, on asyncio. One timer serves all reads.
 
-    Used as a context manager around each read.
-
     Args:
-        due: returns when the current read must end, in the event loop's time.
-        expire: called when that has passed and the read still waits; ends the connection.
+        expire: called when a read still waits at its deadline; ends the connection.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, due: Callable[[], float], expire: Callable[[], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, expire: Callable[[], None]) -> None:
         self._loop = loop
-        self._due = due
         self._expire = expire
         self._timer: asyncio.TimerHandle | None = None
+        self._due = inf
         self._reading = self._closed = False
+
+    def until(self, due: float) -> Self:
+        """Returns the context manager of a read with this deadline."""
+        self._due = due
+        return self
 
     def __enter__(self) -> None:
         self._reading = True
-        due = self._due()
-        if self._timer is None or due < self._timer.when():  # else it fires early, and is set again then
-            self._set(due)
+        if self._timer is None or self._due < self._timer.when():  # else it fires early, and is set again then
+            self._set(self._due)
 
     def __exit__(self, *_: object) -> None:
         self._reading = False
@@ -288,11 +272,10 @@ class ReadTimer:
         self._timer = None
         if not self._reading:
             return  # the next read sets it
-        due = self._due()
-        if self._loop.time() >= due:
+        if self._loop.time() >= self._due:
             self._expire()
         else:
-            self._set(due)
+            self._set(self._due)
 
 
 def shut_down(connection: Any) -> None:

@@ -28,6 +28,7 @@ from streamfold import (
     Timeouts,
     run_tools,
 )
+from streamfold.client import Backoff
 from streamfold.limits import (
     BudgetExceededError,
     LimitReachedError,
@@ -39,7 +40,6 @@ from streamfold.limits import (
     provider_limiter,
 )
 from streamfold.middleware import BaseChatModel, forward, get_model_info
-from streamfold.net import Backoff
 from streamfold.types import ChatParams, ModelInfo, TimeoutOptions
 
 from .answers import Answer, error_members

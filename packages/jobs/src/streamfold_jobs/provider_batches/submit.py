@@ -29,7 +29,7 @@ from streamfold import (
 )
 from streamfold.adapters import PreparedRequest
 from streamfold.adapters.batches import BatchListing, BatchStatus, EndpointRequest, UploadedBatchAPI
-from streamfold.net import Backoff
+from streamfold.client import Backoff
 from streamfold.types import BatchClient, BatchRequest, ChatParams
 
 from ..ledger import Ledger

@@ -1,52 +1,41 @@
-"""One POST and the bytes of its answer: status to error, clocks, and a socket that is closed whatever happens.
+"""One attempt: sends a request, reads the response under its timeouts, and closes the connection whatever happens.
 
-No cancel scope or task group is held while control is with the caller (`waits.py`). So a stream may be closed by
-another task than the one that reads it, which then wakes up and finds the exchange closed.
+No cancel scope or task group is held while control is with the caller. So another task than the one that reads may
+close the exchange; the reader then wakes up and finds it closed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import httpx
 
 from ..engine import error_body
-from ..errors import (
-    APIConnectionError,
-    APIError,
-    APITimeoutError,
-    ConfigError,
-    ErrorInfo,
-    ProtocolError,
-    error_info,
-    status_error,
-)
-from ..types import Limits, RateLimit, Reply, ReplyWarning, Timeouts
+from ..errors import APIConnectionError, APIError, APITimeoutError, ConfigError, ProtocolError, status_error
+from ..types import RateLimit, Reply, ReplyWarning, Timeouts
 from ..urls import shown_url
 from .cloud_auth import Signature, Signer, may_be_expired
 from .compression import body_codings, unpacked, unrequested_codings
-from .connection_cleanup import ConnectCleanup
 from .connection_reuse import end_unless_silent
 from .error_redaction import clear_frames
+from .httpx_transport import ConnectCleanup, HTTPRequest, aclose_generators, build_request, sent_url
 from .rate_limit_headers import read_rate_limit, read_retry_after
-from .redaction import Redactor, secrets_in_headers
-from .stream_bodies import RequestBody, aclose_generators
+from .redaction import secrets_in_headers
 from .timeouts import Interrupted, ReadTimer, StreamTimeouts, make_steps, shut_down
 from .transport_errors import describe, has_cause, is_malformed, is_network_error, is_timeout
-from .urls import RedactedURL, read_url, sent_url
 
 T = TypeVar("T")
 
-_CLOSING = 5.0  # seconds that closing may take, so that a dead peer can't hold a cancelled task
+_CLOSING = 5.0  # seconds: a dead peer must not hold a cancelled task
 _ERROR_BODY = 10.0  # seconds for the body of an error status, which may never end
-# Seconds for the end of the body behind the end of the answer, so that the connection can be used again.
+# For the end of the body behind the end of the answer, so that the connection can be used again.
 _DRAIN = Timeouts(connect=None, first_event=None, read=None, stall=None, total=0.1)
 
 # The id that the provider's support asks for: OpenAI and most others, Anthropic, Moonshot, Azure, Amazon.
@@ -55,34 +44,6 @@ _REQUEST_IDS = (
 )  # fmt: skip
 _REDIRECTS = (301, 302, 303, 307, 308)
 _SHOULD_RETRY = {"true": True, "false": False}
-
-
-class HTTPRequest(NamedTuple):  # half as dear to make as a frozen dataclass, and each request needs one
-    """A request before it is sent. URL and headers are not in the repr, because they may contain keys.
-
-    Attributes:
-        shown_url: the URL without secrets, for errors.
-        read_error: reads the body of a response whose status is not 2xx.
-        own_client: whether it is sent with a client of `make_client`: httpx then logs `shown_url` instead of the URL,
-            whose text a transport of the caller's may read, and a slow body is ended by its connection.
-        redactor: removes the request's secrets from errors; recorders that see the request use it too.
-        signer: authenticates each attempt; None where the headers have a key, or none is needed.
-    """
-
-    url: str
-    headers: Mapping[str, str]
-    body: bytes
-    timeouts: Timeouts = Timeouts()
-    limits: Limits = Limits()
-    shown_url: str = ""
-    own_client: bool = False
-    redactor: Redactor = Redactor()
-    signer: Signer | None = None
-    method: str = "POST"
-    read_error: Callable[[Any, int | None], ErrorInfo] = error_info
-
-    def __repr__(self) -> str:
-        return f"<HTTPRequest {self.method} {self.shown_url}>"
 
 
 class Exchange:
@@ -94,22 +55,22 @@ class Exchange:
     Attributes:
         request_id: the server's id for the request, from the response headers.
         rate_limit: the rate limits in the response headers.
-        redactor: removes the secrets of the request, those that it was signed with included.
+        redactor: removes the secrets of the request, also those that it was signed with.
         closed: whether `aclose` was called.
         now: returns the event loop's time.
-        warnings: what was odd in the response, once it is open.
+        warnings: what is unusual in the response, once it is open.
     """
 
     def __init__(
         self,
         client: httpx.AsyncClient,
         request: HTTPRequest,
-        clocks: StreamTimeouts,
+        timeouts: StreamTimeouts,
         loop: asyncio.AbstractEventLoop | None,
     ) -> None:
         self._client = client
         self._request = request
-        self._clocks = clocks
+        self._timeouts = timeouts
         self._loop = loop
         self._steps = make_steps(loop)
         self.now = anyio.current_time if loop is None else loop.time
@@ -118,7 +79,7 @@ class Exchange:
         self._body: AsyncIterator[bytes] | None = None  # without its codings; None: nothing more is read of it
         self._socket: Any = None  # of the connection that only this body is read from
         self._timer: ReadTimer | None = None  # ends it
-        self._timeout: APITimeoutError | None = None  # the one for which the timer has ended the connection
+        self._timeout_error: APITimeoutError | None = None  # the one for which the timer has ended the connection
         self._events = 0
         self._codings: list[str] = []
         self._signature: Signature | None = None
@@ -134,13 +95,13 @@ class Exchange:
         if seconds and not self.closed:
             await self.wait_for(partial(anyio.sleep, seconds))
 
-    async def wait_for(self, step: Callable[[], Awaitable[object]]) -> None:
+    async def wait_for(self, step: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Waits for something before the request is sent; `aclose` and the timeout `total` end it.
 
         Raises:
             APITimeoutError: `total` ran out.
         """
-        self._clocks.pause()
+        self._timeouts.pause()
         await self._run(step)
 
     async def open(self) -> None:
@@ -154,12 +115,12 @@ class Exchange:
         """
         if self.closed:
             return
-        self._clocks.start(self.now())
+        self._timeouts.start(self.now())
         response = await self._run(self._send)
         if response is None:
             await self.aclose()
             return
-        headers = _fields(response)
+        headers = [(name.lower(), value) for name, value in response.headers.multi_items()]
         self.request_id = _request_id(headers)
         self.rate_limit = read_rate_limit(headers)
         self._codings = body_codings(headers)
@@ -173,34 +134,34 @@ class Exchange:
         """Returns the next bytes; None at the end of the body, and after `aclose`.
 
         Args:
-            events: how many events with a part of the answer the bytes so far contained, for the clocks.
+            events: how many events with a part of the answer the bytes so far contained, for the timeouts.
 
         Raises:
-            APITimeoutError: a clock ran out. What had arrived before was returned by the reads before.
+            APITimeoutError: a timeout ran out. What had arrived before was returned by the reads before.
             APIConnectionError: the connection broke, perhaps because it was closed here.
         """
         if self._body is None:
             return None
         now = self.now()
-        self._clocks.read(now, progress=events != self._events)
+        due = self._timeouts.start_read(now, made_progress=events != self._events)
         self._events = events
-        if self._timeout is None and self._clocks.expired(now):  # bytes are always there, so that nothing waits
+        if self._timeout_error is None and now >= due:  # bytes are always there, so that nothing waits
             self._expire()
         try:
             if self._timer is not None:
-                with self._timer:
+                with self._timer.until(due):
                     data = await self._next_piece()
-            elif self._timeout is None:
-                data = await self._steps.run(self._next_piece, self._clocks.due())
+            elif self._timeout_error is None:
+                data = await self._steps.run(self._next_piece, due)
             else:
                 data = None
         except Interrupted:
             if not self.closed:
-                raise self._clocks.timeout(self.request_id) from None
+                raise self._timeouts.timeout(self.request_id) from None
             return None
         except Exception as exc:
-            if self._timeout is not None and not self.closed:
-                raise self._timeout from None
+            if self._timeout_error is not None and not self.closed:
+                raise self._timeout_error from None
             error = self._failed(exc)
             if self.closed:
                 return None
@@ -212,13 +173,13 @@ class Exchange:
             with suppress(Interrupted):
                 await make_steps(self._loop).run(partial(aclose_generators, self._raw), self.now() + _CLOSING)
             return None
-        if data is None and self._timeout is not None:
-            raise self._timeout
+        if data is None and self._timeout_error is not None:
+            raise self._timeout_error
         return data
 
     async def drain(self) -> None:
-        """Reads the rest behind the end of the answer, for a moment: usually nothing but the end of the body."""
-        self._clocks = StreamTimeouts(_DRAIN, self.now())
+        """Reads the rest behind the end of the answer, for 0.1 seconds: usually only the end of the body."""
+        self._timeouts = StreamTimeouts(_DRAIN, self.now())
         try:
             while await self.read() is not None:
                 pass
@@ -255,7 +216,7 @@ class Exchange:
         await response.aclose()
 
     async def _send(self) -> httpx.Response:
-        request = self._built()
+        request = build_request(self._client, self._request)
         if self._request.signer is not None:
             await self._sign(request, self._request.signer)
         handshake = ConnectCleanup(self._client, request.extensions)
@@ -268,27 +229,8 @@ class Exchange:
                 with anyio.move_on_after(_CLOSING, shield=True):
                     await handshake.aclose()
 
-    def _built(self) -> httpx.Request:
-        """The request as httpx sends it. Raises ConfigError for a URL that httpx or the socket would stumble over."""
-        wanted = self._request
-        if (url := read_url(wanted.url)) is None:  # the errors of libraries would quote parts of it
-            raise ConfigError("base_url is not a valid URL: check the host and the port")
-        connect = wanted.timeouts.connect
-        request = self._client.build_request(
-            wanted.method,
-            url,
-            headers=dict(wanted.headers),
-            content=wanted.body,
-            extensions={"timeout": {"connect": connect, "read": None, "write": None, "pool": connect}},
-        )
-        request.stream = RequestBody(wanted.body)
-        request.extensions["streamfold.redactor"] = wanted.redactor
-        if wanted.own_client:
-            request.url = RedactedURL(request.url, wanted.shown_url)
-        return request
-
     async def _sign(self, request: httpx.Request, signer: Signer) -> None:
-        """Adds the headers that authenticate this attempt. They are secrets from now on."""
+        """Adds the headers that authenticate this attempt, whose values are secrets."""
         wanted = self._request
         signed = await signer.sign(wanted.method, sent_url(request.url), wanted.headers, wanted.body)
         self._signature = signed
@@ -297,7 +239,7 @@ class Exchange:
         request.headers.update(signed.headers)
 
     def discard_credentials(self, error: APIError) -> bool:
-        """Returns whether the server refused credentials that can be looked up anew, which the next attempt will do."""
+        """Returns whether the server refused credentials that the next attempt will look up again."""
         signer, signature = self._request.signer, self._signature
         if signer is None or signature is None or not may_be_expired(error):
             return False
@@ -318,15 +260,12 @@ class Exchange:
         if connection is not None and self._loop is not None and response.http_version.startswith("HTTP/1"):
             self._socket = connection.get_extra_info("socket")
         if self._socket is not None and self._loop is not None:
-            self._timer = ReadTimer(self._loop, self._due, self._expire)
+            self._timer = ReadTimer(self._loop, self._expire)
         return self._body
 
-    def _due(self) -> float:
-        return self._clocks.due()
-
     def _expire(self) -> None:
-        """Ends the connection, if the body has one of its own, because of the clock that has run out."""
-        self._timeout = self._clocks.timeout(self.request_id)
+        """Notes the timeout that ran out, and ends the connection, if only this body is read from it."""
+        self._timeout_error = self._timeouts.timeout(self.request_id)
         if self._timer is not None:
             self._timer.close()
             shut_down(self._socket)
@@ -339,14 +278,14 @@ class Exchange:
             self._at_end = True
             return None
 
-    async def _run(self, step: Callable[[], Awaitable[T]], due: float = inf) -> T | None:
+    async def _run(self, step: Callable[[], Coroutine[Any, Any, T]], due: float = inf) -> T | None:
         """Runs a step before the first bytes of the body; None if `aclose` ended it."""
         try:
-            result = await self._steps.run(step, min(due, self._clocks.due()))
+            result = await self._steps.run(step, min(due, self._timeouts.due()))
             return None if self.closed else result
         except Interrupted:
             if not self.closed:
-                raise self._clocks.timeout(self.request_id) from None
+                raise self._timeouts.timeout(self.request_id) from None
         except ConfigError:
             raise
         except APIError:  # of the body, or of the credentials
@@ -373,7 +312,7 @@ class Exchange:
         # A client of httpx-aiohttp calls every lost connection a ConnectTimeout.
         if isinstance(exc, httpx.TimeoutException) and is_timeout(exc) and self._response is None:
             what = "no free connection in the pool" if isinstance(exc, httpx.PoolTimeout) else None
-            return self._unreachable(self._clocks.error("connect", what))
+            return _unreachable(self._timeouts.error("connect", what))
         if self._response is None and is_malformed(exc):
             what = f"the server sent a malformed response: {describe(exc) or type(exc).__name__}"
             malformed = ProtocolError(what, retryable=True, partial=Reply())
@@ -385,11 +324,7 @@ class Exchange:
             f"{'the connection broke' if connected else 'no connection'}: {describe(exc) or type(exc).__name__}",
             retryable=not final and not has_cause(exc, ssl.SSLCertVerificationError),
         )
-        return error if connected else self._unreachable(error)
-
-    def _unreachable(self, error: APIConnectionError) -> APIConnectionError:
-        error.hint = "check base_url and that the server is running"
-        return error
+        return error if connected else _unreachable(error)
 
     async def _status_error(self, response: httpx.Response) -> APIError | None:
         """Returns the error for a status that is not 2xx, with as much of its body as could be read; None if closed."""
@@ -427,9 +362,9 @@ class Exchange:
         self._at_end = True
 
 
-def _fields(response: httpx.Response) -> list[tuple[str, str]]:
-    """Returns the headers as texts, with names in lower case."""
-    return [(name.lower(), value) for name, value in response.headers.multi_items()]
+def _unreachable(error: APIConnectionError) -> APIConnectionError:
+    error.hint = "check base_url and that the server is running"
+    return error
 
 
 def _request_id(headers: list[tuple[str, str]]) -> str | None:

@@ -1,0 +1,218 @@
+"""What sending with an httpx client needs: requests, URLs, bodies, and the cleanup of connections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, NamedTuple, Self
+from weakref import WeakKeyDictionary
+
+import anyio
+import httpx
+
+from ..errors import ConfigError, ErrorInfo, error_info
+from ..types import Limits, Timeouts
+from .cloud_auth import Signer
+from .redaction import Redactor
+from .transport_errors import is_network_error
+
+_HIGHEST_PORT = 65535
+_MOST_BUFFERED = 1000  # pieces; a body in memory may be endless, and never wait
+
+
+class HTTPRequest(NamedTuple):
+    """A request before it is sent. URL and headers are not in the repr, because they may contain keys.
+
+    Attributes:
+        shown_url: the URL without secrets, for errors.
+        read_error: reads the body of a response whose status is not 2xx.
+        own_client: whether it is sent with a client of `make_client`: httpx then logs `shown_url` instead of the URL,
+            whose text a transport of the caller's may read, and a slow body is ended by its connection.
+        redactor: removes the request's secrets from errors; recorders that see the request use it too.
+        signer: authenticates each attempt; None where the headers have a key, or none is needed.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    timeouts: Timeouts = Timeouts()
+    limits: Limits = Limits()
+    shown_url: str = ""
+    own_client: bool = False
+    redactor: Redactor = Redactor()
+    signer: Signer | None = None
+    method: str = "POST"
+    read_error: Callable[[Any, int | None], ErrorInfo] = error_info
+
+    def __repr__(self) -> str:
+        return f"<HTTPRequest {self.method} {self.shown_url}>"
+
+
+def build_request(client: httpx.AsyncClient, wanted: HTTPRequest) -> httpx.Request:
+    """Returns the request as httpx sends it. Raises ConfigError for a URL that httpx or the socket can't use."""
+    if (url := _parsed_url(wanted.url)) is None:  # the errors of libraries would quote parts of it
+        raise ConfigError("base_url is not a valid URL: check the host and the port")
+    connect = wanted.timeouts.connect
+    request = client.build_request(
+        wanted.method,
+        url,
+        headers=dict(wanted.headers),
+        content=wanted.body,
+        extensions={"timeout": {"connect": connect, "read": None, "write": None, "pool": connect}},
+    )
+    request.stream = _RequestBody(wanted.body)
+    request.extensions["streamfold.redactor"] = wanted.redactor
+    if wanted.own_client:
+        request.url = _RedactedURL(request.url, wanted.shown_url)
+    return request
+
+
+class _RedactedURL(httpx.URL):
+    """A URL with another text: httpx logs the URL of every request, and a URL may contain a key."""
+
+    def __init__(self, url: httpx.URL, shown: str) -> None:
+        super().__init__(url)
+        self._shown = shown
+
+    def __str__(self) -> str:
+        return self._shown
+
+    def __repr__(self) -> str:
+        return f"URL({self._shown!r})"
+
+
+@lru_cache(64)
+def _parsed_url(text: str) -> httpx.URL | None:
+    try:
+        url = httpx.URL(text)
+        usable = bool(url.host) and (url.port is None or url.port <= _HIGHEST_PORT)  # decodes the host
+    except (httpx.InvalidURL, ValueError):  # ValueError: a host that is not valid IDNA
+        return None
+    return url if usable else None
+
+
+def sent_url(url: httpx.URL) -> str:
+    """Returns a URL with the escapes that are sent, whatever its text is."""
+    return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.decode('ascii')}"
+
+
+# Bodies are iterators, not generators: the garbage collector would end unfinished ones, of which trio complains.
+
+
+class Pieces:
+    """A body in pieces of at most `size` bytes."""
+
+    def __init__(self, body: bytes, size: int) -> None:
+        self._pieces = iter([body[at : at + size] for at in range(0, len(body), size)])
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        for piece in self._pieces:
+            return piece
+        raise StopAsyncIteration
+
+
+class _RequestBody(httpx.ByteStream):
+    """A body in one piece, which may be read as often as it is sent."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        self._body = body
+
+    def __aiter__(self) -> Pieces:
+        return Pieces(self._body, len(self._body) or 1)
+
+
+async def aclose_generators(body: Any) -> None:
+    """Ends the generators through which a body is read, from the innermost one outwards, unless a task is in them.
+
+    On asyncio it must be called in a task of ours, because it cancels what it awaits.
+    """
+    if getattr(body, "ag_frame", None) is None or body.ag_running:
+        return
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            for _ in range(_MOST_BUFFERED):  # what has been read of it, then the cancelled wait for more
+                await anext(body)
+        except StopAsyncIteration:
+            pass
+        except Exception as exc:  # that is an end, too
+            if not is_network_error(exc):
+                raise
+
+
+# httpcore (1.0.9) closes a connection whose request fails, but not in these cases. It reports each step to a callback,
+# so that they can be handled here.
+# - A task is cancelled between the moment at which TCP is there and the one at which the request is sent, TLS handshake
+#   included. The connection stays open for as long as the client lives. Over HTTP/2 it stays in use with a
+#   half-initialised count of its streams, and every later request on it fails. It is closed here. Another request that
+#   waits for it then loses it before the first byte, and is tried again.
+# - Several requests wait for one connection to be opened, which may become one of HTTP/2, and one of them is cancelled.
+#   The pool forgets the connection; the others open and use it all the same, and then nothing ever closes it. So a
+#   request that would be sent on such a connection reports it as not available, and gets another one from the pool.
+
+_OPENED = ("connect_tcp.complete", "connect_unix_socket.complete", "start_tls.complete")
+_USED = "send_request_headers.started"  # from here on httpcore closes it, or over HTTP/2 the stream
+
+# How many requests of a client were given up before they were sent.
+_given_up: WeakKeyDictionary[httpx.AsyncClient, int] = WeakKeyDictionary()
+
+
+class ConnectCleanup:
+    """The connection that is opened for a request, until the request is sent on it."""
+
+    def __init__(self, client: httpx.AsyncClient, extensions: Any) -> None:
+        self._client = client
+        self._given_up = _given_up.get(client, 0)
+        self._is_sent = False
+        self._stream: Any = None
+        self._forgotten: list[Any] = []  # connections that may have no pool
+        self._extensions = extensions
+        self._extensions["trace"] = self._trace
+
+    def end(self, response: httpx.Response | None) -> None:
+        """Must be called when the head of the response has arrived, or has failed (None)."""
+        if self._extensions.get("trace") == self._trace:
+            del self._extensions["trace"]
+        if not self._is_sent:
+            _given_up[self._client] = _given_up.get(self._client, 0) + 1
+        if response is not None:  # its connection wasn't forgotten after all
+            used = response.extensions.get("network_stream")
+            self._forgotten = [stream for stream in self._forgotten if stream is not used]
+
+    def is_clean(self) -> bool:
+        """Returns whether there is nothing to close."""
+        return self._stream is None and not self._forgotten
+
+    async def aclose(self) -> None:
+        """Closes connections that were opened and never used."""
+        streams = [*self._forgotten, self._stream] if self._stream is not None else self._forgotten
+        self._stream, self._forgotten = None, []
+        for stream in streams:
+            with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):  # then it is closed too
+                await stream.aclose()
+
+    async def _trace(self, step: str, info: dict[str, Any]) -> None:
+        if step.endswith(_OPENED):
+            self._stream = info["return_value"]
+        elif step.endswith(_USED):
+            if step.startswith("http2."):
+                self._check_pool()
+            self._is_sent, self._stream = True, None
+
+    def _check_pool(self) -> None:
+        """Refuses a connection that its pool may have forgotten, because another request was given up meanwhile."""
+        given_up = _given_up.get(self._client, 0)
+        if given_up == self._given_up:
+            return
+        self._given_up = given_up
+        if self._stream is not None:
+            self._forgotten.append(self._stream)
+            self._stream = None
+        from httpcore import ConnectionNotAvailable
+
+        raise ConnectionNotAvailable
