@@ -1,8 +1,8 @@
-"""aiohttp below httpx: its connections and its parser, which is written in C, for the clients that providers make.
+"""Sends with aiohttp, whose parser is written in C. This is the only module that knows both it and httpx.
 
-This is the only module that knows both. It sends what httpx would send, byte by byte,
-and raises httpx's exceptions. httpx-aiohttp does the same for any program; it costs a generator and a second buffer for
-each piece of a body, calls every lost connection a `ConnectTimeout`, and rewrites the escapes of URLs.
+It sends the bytes that httpx would send, and raises httpx's exceptions. httpx-aiohttp does the same for any program; it
+costs a generator and a second buffer for each piece of a body, calls every lost connection a `ConnectTimeout`, and
+rewrites the escapes of URLs.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ import aiohttp
 import httpx
 from yarl import URL
 
-from .connection_reuse import MalformedHead, ResponseFraming, has_decrypted, is_readable
+from .connection_reuse import KEEPALIVE_EXPIRY, MalformedHead, ResponseFraming, has_decrypted, is_readable
 from .httpx_transport import Pieces, sent_url
 from .transport_errors import MalformedResponse, has_cause
 
-_PIECE = 2**18  # bytes of a request that are handed to aiohttp at once: it warns of more, which block the event loop
-_ONE_WRITE = 2**15  # a request of up to so many bytes is written whole or not at all
-_KEEPALIVE = 5.0  # seconds that an idle connection is kept: what httpx does by default
-_HEAD = 100 * 1024  # bytes of a header, as httpcore accepts them
+_PIECE = 2**18  # bytes of a request that are passed to aiohttp at once: it warns of more, which block the event loop
+_ONE_WRITE = 2**15  # bytes: a request up to this size is written whole or not at all
+_HEAD = 100 * 1024  # bytes of a header, as in httpcore
 _AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # headers that aiohttp would add
 
-# Those further down are also exceptions of those further up: the last one that fits counts.
+# The last one that fits counts: those further down are subclasses of those further up.
 _ERRORS: tuple[tuple[type[Exception], type[httpx.TransportError]], ...] = (
     (aiohttp.ClientError, httpx.ReadError),
     (aiohttp.ClientPayloadError, httpx.RemoteProtocolError),
@@ -61,7 +60,7 @@ class _Transport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body = await request.aread()
-        await asyncio.sleep(0)  # in which a server's end of the connection that was used last is often noticed
+        await asyncio.sleep(0)  # often enough to notice that the server has closed the idle connection
         try:
             try:
                 response = await self._send(request, body)
@@ -102,7 +101,7 @@ class _Transport(httpx.AsyncBaseTransport):
     def _open(self) -> aiohttp.ClientSession:
         """Makes the session on the event loop that it belongs to."""
         connector = _Connector(
-            limit=0, ssl=self._verify, keepalive_timeout=_KEEPALIVE, resolver=aiohttp.ThreadedResolver()
+            limit=0, ssl=self._verify, keepalive_timeout=KEEPALIVE_EXPIRY, resolver=aiohttp.ThreadedResolver()
         )
         session = aiohttp.ClientSession(
             connector=connector,
@@ -118,7 +117,7 @@ class _Transport(httpx.AsyncBaseTransport):
 
 
 def _forget(session: aiohttp.ClientSession) -> None:
-    """Lets go of a session that nobody can close any more: aiohttp would log an error, which httpx does not."""
+    """Closes the connections of a session that was garbage-collected, without the error that aiohttp would log."""
     connector = session.connector
     session.detach()
     if connector is not None:
@@ -126,14 +125,14 @@ def _forget(session: aiohttp.ClientSession) -> None:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Gives out connections that are new or silent, each with a `_GuardedProtocol`."""
+    """Returns connections that are new or silent, each with a `_GuardedProtocol`."""
 
     async def connect(self, *args: Any, **options: Any) -> Any:
         while True:
             connection = await super().connect(*args, **options)
             transport, protocol = connection.transport, connection.protocol
             if transport is None or protocol is None:
-                return connection  # it is new and was closed at once, which whoever writes to it will notice
+                return connection  # it is new and was closed at once: writing to it fails
             guard = transport.get_protocol()
             if not isinstance(guard, _GuardedProtocol):
                 guard = _GuardedProtocol(transport, protocol)
@@ -146,10 +145,10 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class _GuardedProtocol(asyncio.Protocol):
-    """Between a connection and aiohttp's protocol for it, which is given the bytes of its responses and no others.
+    """Passes the bytes of responses, and no others, to aiohttp's protocol.
 
-    aiohttp does not look at what arrives while a connection is unused. With bytes behind the end of a response it
-    either forgets the response, or keeps what it has parsed of the next one, where nobody can see it.
+    aiohttp ignores what arrives while a connection is idle. With bytes behind the end of a response it either drops the
+    response, or keeps what it has parsed of the next one.
     """
 
     def __init__(self, transport: asyncio.Transport, protocol: Any) -> None:
@@ -160,12 +159,12 @@ class _GuardedProtocol(asyncio.Protocol):
         self._unused = True
 
     def is_silent(self) -> bool:
-        """Whether there is nothing to read from the connection, which nobody uses."""
+        """Returns whether there is nothing to read from the idle connection."""
         tls = self._transport.get_extra_info("ssl_object")
         return not (tls and has_decrypted(tls)) and not is_readable(self._transport.get_extra_info("socket"))
 
     def begin(self, connection: Any) -> None:
-        """Expects a response, until the connection is given back."""
+        """Expects a response, until the connection is released."""
         self._unused = False
         self._framing.begin()
         connection.add_callback(self._released)
@@ -222,7 +221,7 @@ class _Body(httpx.AsyncByteStream):
         try:
             data = await self._content.readany()
         except Exception as exc:
-            data = self._content._read_nowait(-1)  # what came before the error; aiohttp's public methods only raise it
+            data = self._content._read_nowait(-1)  # from before the error; aiohttp's public methods only raise it
             if not data:
                 mapped = _mapped(self._reason(exc))
                 if mapped is exc:
@@ -235,7 +234,7 @@ class _Body(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         connection = self._response.connection
         if connection is None:
-            return  # it was given back at the end of the body, or closed before
+            return  # it was released at the end of the body, or closed before
         transport = connection.transport
         self._response.close()
         if transport is not None:
@@ -243,26 +242,23 @@ class _Body(httpx.AsyncByteStream):
             await asyncio.sleep(0)  # in which the socket is closed
 
     def lost(self) -> None:
-        """Ends the wait of a reader when the connection is lost.
-
-        aiohttp (3.14) does not where it closes the connection itself, because of a chunk that breaks HTTP's rules.
-        """
+        """Ends the wait of a reader. aiohttp (3.14) doesn't where it closes the connection itself for a bad chunk."""
         if not self._content.is_eof() and self._content.exception() is None:
             self._content.set_exception(self._reason(aiohttp.ClientPayloadError("the connection was closed")))
 
     def _reason(self, exc: Exception) -> Exception:
-        """Returns what went wrong with a connection that is lost; `exc` if that is not known."""
+        """Returns why the connection was lost; `exc` if that is unknown."""
         lost = self._protocol is not None and not self._protocol.connected
         known = self._protocol.exception() if self._protocol is not None and lost else None
         return known if isinstance(known, Exception) else exc
 
 
 def _mapped(exc: Exception) -> Exception:
-    """Returns httpx's exception for one of aiohttp's; any other one as it is."""
+    """Returns httpx's exception for one of aiohttp's; any other one unchanged."""
     kinds = [kind for of, kind in _ERRORS if isinstance(exc, of)]
     if not kinds and type(exc).__module__.partition(".")[0] == "aiohttp":  # of its parser, which is not public
         kinds = [MalformedResponse]
     if not kinds:
         return exc
-    said = getattr(exc, "message", exc)  # without the URL
-    return kinds[-1](" ".join(str(said).split()))
+    message = getattr(exc, "message", exc)  # without the URL
+    return kinds[-1](" ".join(str(message).split()))

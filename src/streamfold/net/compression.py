@@ -1,8 +1,8 @@
-"""Bodies of responses as bytes: unpacked in bounded pieces where they are compressed.
+"""Unpacks compressed bodies in bounded pieces.
 
-Requests ask for no compression, because proxies hold compressed streams back. Recorded answers, and those of some
-servers and proxies, are compressed all the same. They are unpacked as they arrive, in pieces: a few hundred bytes in
-stacked codings may unpack to gigabytes, and the limits of an answer see each piece before the next one is made.
+Requests ask for no compression, because proxies hold compressed streams back, but some servers and proxies compress all
+the same. A few hundred bytes in stacked codings may unpack to gigabytes: the limits of an answer are applied to each
+piece before the next one is made.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ..types import Reply, ReplyWarning
 
 _PIECE = 64 * 1024  # bytes that are unpacked at once
 _MOST_CODINGS = 5  # of one body
-_WINDOW = 23  # 2 to the power of it is the memory of zstd: the most that HTTP allows (RFC 9659)
-_ZSTD_SLICE = 64  # bytes of input that zstandard unpacks to 2 MiB at most: it has no limit for its output
+_WINDOW = 23  # log2 of the memory of zstd: the most that HTTP allows (RFC 9659)
+_ZSTD_SLICE = 64  # bytes of input, which zstandard unpacks to 2 MiB at most: it can't limit its output
 
 
 def body_codings(headers: Iterable[tuple[str, str]]) -> list[str]:
-    """Returns the codings of a body, the one that was put on last first. The names of headers are in lower case."""
+    """Returns the codings of a body, the outermost first. The names of headers are in lower case."""
     values = [value for name, value in headers if name == "content-encoding"]
     if not values:
         return values
@@ -47,10 +47,10 @@ def unpacked(raw: AsyncIterator[bytes], codings: list[str], *, is_unpacked: bool
     """Returns the bytes of a body without its codings.
 
     Args:
-        is_unpacked: whether that has been done, so that the codings are only looked at.
+        is_unpacked: whether that has been done, so that the codings are only checked.
 
     Raises:
-        ProtocolError: a coding is not known, or the package for it is not installed.
+        ProtocolError: a coding is unknown, or the package for it is not installed.
     """
     if not codings:
         return raw
@@ -59,11 +59,11 @@ def unpacked(raw: AsyncIterator[bytes], codings: list[str], *, is_unpacked: bool
 
 
 def unpacked_pieces(pieces: Iterable[bytes], codings: list[str]) -> Iterator[tuple[int, bytes]]:
-    """Yields what the pieces of a body unpack to, each time with the number of the piece that it came of.
+    """Yields the unpacked pieces of a body, each with the number of the packed piece.
 
     Raises:
-        ProtocolError: a coding is not known, or the package for it is not installed.
-        httpx.DecodingError: the body is something else.
+        ProtocolError: a coding is unknown, or the package for it is not installed.
+        httpx.DecodingError: the body has another coding.
     """
     unpackers = _unpackers(codings)
     errors = tuple(unpacker.error for unpacker in unpackers)
@@ -76,17 +76,17 @@ def unpacked_pieces(pieces: Iterable[bytes], codings: list[str]) -> Iterator[tup
 
 
 class _Unpacker(Protocol):
-    """Takes one coding off, or a sequence of bodies with it."""
+    """Removes one coding, also from several bodies in a row."""
 
     error: type[Exception]
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yields all that these bytes unpack to, in pieces that may be empty."""
+        """Yields the unpacked bytes in pieces that may be empty."""
         ...
 
 
 class _Unpacked:
-    """A body without its codings. Not a generator: a reader may leave it unfinished."""
+    """A body without its codings. Not a generator, because a reader may leave it unfinished."""
 
     def __init__(self, raw: AsyncIterator[bytes], unpackers: list[_Unpacker]) -> None:
         self._raw = raw
@@ -108,7 +108,6 @@ class _Unpacked:
 
 
 def _through(unpackers: list[_Unpacker], data: bytes) -> Iterator[bytes]:
-    """Returns what data unpacks to, taking one coding off after the other."""
     pieces: Iterator[bytes] = iter((data,))
     for unpacker in unpackers:
         pieces = chain.from_iterable(map(unpacker.feed, pieces))
@@ -140,7 +139,7 @@ class _Zlib:
     def feed(self, data: bytes) -> Iterator[bytes]:
         while True:
             if self._body.eof:
-                data = data.lstrip(b"\0")  # as it fills up blocks
+                data = data.lstrip(b"\0")  # padding
                 if not data:
                     return
                 self._body = zlib.decompressobj(self._bits)

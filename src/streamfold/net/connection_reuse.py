@@ -1,4 +1,18 @@
-"""Decides whether a connection may be used again: where a response ends, and what came behind it."""
+"""Decides whether a connection may be used again: where a response ends, and what arrived behind it.
+
+A connection is used again only if it is silent: anything else would be read as the answer to the next request. A
+server, or a proxy before it, may send more than was requested: a second response, a late one, a 408 for a connection
+that it wants to close, a chunk too many. RFC 9112, 9.2, forbids to take that for a response. These bytes may be in the
+parser of the last response, in the buffer of its reader, in TLS, or in the socket.
+
+- httpx and httpx2: `guard_connections` makes a pool of httpcore with a network backend of ours, whose streams follow
+  every byte. Unless nothing is left, they report the connection as readable, so that the pool closes it, and refuse a
+  request, which the pool then sends on another connection.
+- aiohttp: `aiohttp_transport` gives the parser only what belongs to a response, and closes a connection that has more.
+- A client that was passed in: `end_unless_silent` looks at httpx's and httpcore's own objects.
+
+HTTP/2 numbers its responses and needs none of this. If something can't be found out, the connection is closed.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +25,6 @@ import httpx
 
 from .timeouts import event_loop, shut_down
 
-# Where a response ends in the bytes of a connection: its head, and a body with a length or in chunks (RFC 9112, 6).
-# aiohttp's parser takes all the bytes that it is given. Bytes behind the end of a response are then an error that
-# costs the response, or the beginning of another one; a bad chunk costs the head that came with it. Here a parser
-# is given whole heads one by one, then the body, and nothing behind its end. A head that says two things about its
-# length is read, or refused, as h11 does it, which is what httpx and httpx2 go by.
-
 _BLANK_LINE = re.compile(rb"\n\r?\n")  # as h11 does, which also takes lines without a CR
 _STATUS = re.compile(rb"HTTP/\d\.\d (\d\d\d)")
 _FIELD = re.compile(rb"\n(content-length|transfer-encoding):[ \t]*([^\r\n]*?)[ \t]*\r?(?=\n)", re.IGNORECASE)
@@ -28,6 +36,7 @@ _LONGEST_HEAD = 100 * 1024  # what httpcore accepts
 _LONGEST_LINE = 64 * 1024  # of a chunk's size with its extensions, or of a trailer
 _SMALL = 2048  # bytes of a chunk: to copy a larger one takes longer
 _FIRST_PRINTABLE = 0x21
+KEEPALIVE_EXPIRY = 5.0  # seconds that an idle connection is kept: httpx's default
 
 
 class MalformedHead(ValueError):
@@ -35,30 +44,32 @@ class MalformedHead(ValueError):
 
 
 class ResponseFraming:
-    """The bytes of one connection, response after response.
+    """Finds the ends of responses in the bytes of one connection (RFC 9112, 6).
+
+    A head with contradicting lengths is read, or refused, as in h11, which httpx and httpx2 use.
 
     Attributes:
-        ended: whether the last response has ended, and nothing is expected. So it is before the first one.
+        ended: whether the last response has ended, and nothing is expected.
         surplus: whether there were bytes that belong to no response.
     """
 
     def __init__(self) -> None:
         self.ended = True
         self.surplus = False
-        self._head: bytes | None = None  # as much of it as has come; None: it is over
-        self._left: int | None = 0  # bytes of the body, or of the chunk with its line end; None: nobody knows
+        self._head: bytes | None = None  # what has arrived of it; None: it is complete
+        self._left: int | None = 0  # bytes of the body, or of the chunk with its line end; None: unknown
         self._line: bytes | None = None  # the line that has begun; None: the body has no chunks
-        self._trailer = False  # whether the last chunk has come
+        self._trailer = False  # whether the last chunk has arrived
 
     def begin(self) -> None:
-        """Must be called when a request is sent: from here on a response is expected."""
+        """Must be called when a request is sent."""
         self.ended, self._head, self._left, self._line, self._trailer = False, b"", 0, None, False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Returns the pieces that a parser is to be given: each head as one, and the body as it comes.
+        """Returns the pieces for a parser: each head as one piece, the body, and nothing behind its end.
 
         Raises:
-            MalformedHead: nothing of this will ever be a response.
+            MalformedHead: the bytes aren't a response.
         """
         pieces: list[bytes] = []
         while self._head is not None and not self.ended:
@@ -89,7 +100,7 @@ class ResponseFraming:
         return pieces
 
     def _check(self, head: bytes) -> None:
-        """Refuses what h11 refuses; aiohttp's parser took a NUL in a field for a right one before 3.14."""
+        """Refuses what h11 refuses. aiohttp's parser accepts a NUL in a field before 3.14."""
         if b"\0" in head:
             raise MalformedHead("there is a NUL in it")
         if head and head[0] < _FIRST_PRINTABLE:
@@ -98,7 +109,7 @@ class ResponseFraming:
             raise MalformedHead(f"the head has more than {_LONGEST_HEAD} bytes")
 
     def _read_head(self, head: bytes) -> bytes:
-        """Finds out how long the body is. Returns the head with at most one field that says so."""
+        """Reads the length of the body. Returns the head with at most one field about it."""
         if _is_usual(head):
             self._head, self._line = None, b""
             return head
@@ -144,12 +155,12 @@ class ResponseFraming:
         return end
 
     def _whole_chunks(self, data: bytes, at: int) -> tuple[bytes, int]:
-        """Returns chunks as a single one, because a parser takes as long for each as for all else that is in them.
+        """Joins small chunks into one, because a parser needs as much time for each as for its content.
 
         Returns:
-            The chunk, and where those end that are in it: before the first one that is not whole, large, or special.
+            The chunk, and the end of those in it: before the first one that is incomplete, large, or has extensions.
         """
-        texts: list[bytes] = []  # `list[bytes]()` takes thirty times as long
+        texts: list[bytes] = []
         end, size_of, last = at, len(data), b""
         while end < size_of and not last and (size := _PLAIN_SIZE(data, end)) is not None:
             start = size.end()
@@ -179,16 +190,17 @@ class ResponseFraming:
                     self._left = None
                 return size_of
             line, at = data[at:end], end + 1
-            if self._line:
-                line, self._line = self._line + line, b""
-            left = self._line_ends(line)
+            if self._line:  # two reads have cut the line
+                line = self._line + line
+                self._line = b""
+            left = self._read_line(line)
             if self.ended:
                 return at
         self._left = None
         return size_of
 
-    def _line_ends(self, line: bytes) -> int | None:
-        """Reads the line of a chunk's size, or of a trailer; returns how many bytes follow, None if nobody knows."""
+    def _read_line(self, line: bytes) -> int | None:
+        """Reads the line of a chunk's size, or of a trailer. Returns how many bytes follow; None if unknown."""
         if self._trailer:
             self.ended = line in (b"", b"\r")
             return 0
@@ -201,7 +213,7 @@ class ResponseFraming:
 
 
 def _is_usual(head: bytes) -> bool:
-    """Whether a head announces an answer in chunks, and nothing in it needs a closer look."""
+    """Returns whether a head announces an answer in chunks, and needs no closer look."""
     lower = head.lower()
     return (
         head.startswith(b"HTTP/1.1 200 ")
@@ -212,28 +224,10 @@ def _is_usual(head: bytes) -> bool:
     )
 
 
-# Is a connection silent? Only then is it used again: whatever it still sends would be the answer to the next
-# request.
-# A server, or a proxy before it, may send more than was requested: a second response, a late one, a 408 for a
-# connection that it wants to close, a chunk too many. RFC 9112, 9.2, forbids to take that for a response. Those
-# bytes may be in four places: in the parser of the connection's last response, in what its reader has buffered, in
-# TLS, and in the socket.
-# - httpx and httpx2: `guard_connections` makes a pool of httpcore with a network backend of ours. Its streams see every
-#   byte (`framing`). Unless nothing is left anywhere, they tell the pool that a connection is readable, so that it is
-#   closed, and refuse a request, which the pool then sends on another connection.
-# - aiohttp: `over_aiohttp` gives the parser only what belongs to a response. It closes a connection that has more when
-#   that arrives, and looks here before one is used again.
-# - A client that was passed in: `end_unless_silent` looks at httpx's and httpcore's own objects.
-# HTTP/2 numbers its responses and needs none of this. Where something isn't found, nothing is certain, and the
-# connection is closed.
-
-KEEPALIVE_EXPIRY = 5.0  # seconds that an idle connection is kept: httpx's own default
-
-
 def guard_connections(transport: Any, httpcore: Any, verify: ssl.SSLContext, *, http2: bool, proxy: str | None) -> None:
     """Gives a transport of httpx or httpx2 a pool that uses connections again only if they are silent.
 
-    The pool has no limit, and the options that the transport's own one was made with.
+    The pool has no limit on its connections.
 
     Args:
         httpcore: the package: httpcore, or httpcore2, whose interface is the same.
@@ -252,7 +246,7 @@ def guard_connections(transport: Any, httpcore: Any, verify: ssl.SSLContext, *, 
 
 
 class _Backend:
-    """A network backend as httpcore describes it (`AsyncNetworkBackend`), as far as our pools need one.
+    """An `AsyncNetworkBackend` of httpcore, as far as our pools need one.
 
     Args:
         begins_with_http: False for a SOCKS proxy. Its connections can be followed behind TLS only; others are not kept.
@@ -270,11 +264,11 @@ class _Backend:
 
 
 class GuardedStream:
-    """A connection as httpcore describes it (`AsyncNetworkStream`), which knows whether it is silent.
+    """An `AsyncNetworkStream` of httpcore that knows whether it is silent.
 
     Args:
         stream: httpcore's own.
-        outside: what a TLS stream runs over.
+        outside: the stream below TLS.
         follows: whether all that is sent and received is HTTP/1.1.
     """
 
@@ -323,7 +317,7 @@ class GuardedStream:
         return self._inner.get_extra_info(info)
 
     def is_silent(self) -> bool:
-        """Whether the last response has ended, and nothing is left behind it. Not if that can't be found out."""
+        """Returns whether the last response has ended and nothing is left behind it. False if unknown."""
         if self._framing is None or self._framing.surplus or not self._framing.ended:
             return False
         try:
@@ -338,13 +332,11 @@ class GuardedStream:
 
 
 def end_unless_silent(response: httpx.Response) -> None:
-    """Ends the connection of a response whose end was read, unless it is certain that nothing came behind that.
+    """Ends the connection of a response whose end was read, unless nothing arrived behind it for certain.
 
-    Must be called before the response is closed: its pool then finds the connection readable and closes it, in the step
-    in which another request could have got it.
-
-    There is nothing to do for a response without a connection (in-memory transports), for one of aiohttp, over HTTP/2,
-    and where the connection is guarded.
+    Must be called before the response is closed: its pool then finds the connection readable and closes it. Does
+    nothing for a response without a connection (in-memory transports), for one of aiohttp, over HTTP/2, and where the
+    connection is guarded.
     """
     network = response.extensions.get("network_stream")
     if network is None or isinstance(network, GuardedStream) or not response.http_version.startswith("HTTP/1"):
@@ -355,16 +347,16 @@ def end_unless_silent(response: httpx.Response) -> None:
 
 
 def _is_silent(response: httpx.Response, network: Any) -> bool:
-    """Whether a connection of httpx's own is silent: nothing is left in h11, in TLS, in anyio's stream, in the socket.
+    """Returns whether nothing is left in h11, TLS, anyio's stream and the socket of a connection of httpx.
 
-    Not if that can't be found out, and not with TLS on trio, where TLS inside of TLS can't be told from a single one.
+    False if unknown, and with TLS on trio, where TLS inside TLS looks like a single one.
     """
     try:
         tls = network.get_extra_info("ssl_object")
         if tls is not None and (event_loop() is None or has_decrypted(tls)):
             return False
         stream: Any = response.stream
-        # h11 keeps what came behind the response, and nothing public of httpx and httpcore leads there.
+        # h11 keeps what arrived behind the response; httpx and httpcore have no public way to it.
         rest, _ = stream._stream._httpcore_stream._stream._connection._h11_state.trailing_data
         return not (rest or _has_queued(network) or is_readable(network.get_extra_info("socket")))
     except AttributeError:
@@ -372,21 +364,21 @@ def _is_silent(response: httpx.Response, network: Any) -> bool:
 
 
 def _has_queued(network: Any) -> bool:
-    """Whether a connection of httpcore has read more than was asked for, which asyncio makes anyio do, but not trio."""
+    """Returns whether a connection of httpcore has read ahead, as anyio does on asyncio.
+
+    Raises:
+        AttributeError: with TLS inside TLS, where only one can be looked into.
+    """
     if event_loop() is None:
         return False
-    # Nothing public of anyio tells whether `receive` would return at once.
-    return bool(_below_tls(network._stream)._protocol.read_queue)
-
-
-def _below_tls(stream: Any) -> Any:
-    """Returns anyio's stream below TLS; None if there is TLS inside of TLS, where only one can be looked into."""
-    below = getattr(stream, "transport_stream", stream)
-    return None if hasattr(below, "transport_stream") else below
+    stream = network._stream
+    below_tls = getattr(stream, "transport_stream", stream)
+    # anyio has no public way to find out whether `receive` would return at once.
+    return bool(below_tls._protocol.read_queue)
 
 
 def is_readable(socket: Any) -> bool:
-    """Whether there is something to read from a socket, its end included. True if it is closed, or there is none."""
+    """Returns whether there is something to read from a socket, its end included. True if it is closed or None."""
     if socket is None or (descriptor := socket.fileno()) < 0:
         return True
     if not hasattr(select, "poll"):
@@ -397,11 +389,11 @@ def is_readable(socket: Any) -> bool:
 
 
 def has_decrypted(tls: ssl.SSLObject) -> bool:
-    """Whether there is something to read in TLS that is in the socket no more. Takes it away."""
+    """Returns whether TLS has data that is no longer in the socket. Reads a byte of it."""
     try:
         tls.read(1)
     except ssl.SSLWantReadError:
         return False
     except ssl.SSLError:
-        pass  # the end, or nothing that could be read
+        pass  # the end, or unreadable
     return True

@@ -1,4 +1,4 @@
-"""Keeps secrets out of exceptions: out of their texts, and out of the local variables that many tools print."""
+"""Removes secrets from exceptions and tracebacks, whose local variables many tools print."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import wraps
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, TypeVar
 
 from ..errors import APIError, StreamError, StreamfoldError
@@ -15,7 +15,7 @@ from .transport_errors import is_network_error
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Of other projects, whose frames hold requests with their headers and what a server has sent, or may.
+# Packages whose frames may hold headers or what a server has sent.
 _PACKAGES = {
     "httpx", "httpcore", "httpx_aiohttp", "aiohttp", "anyio", "h11", "h2", "hpack", "hyperframe", "asyncio",
     "contextlib", "json", "trio", "ssl", "yarl", "socksio", "pydantic", "botocore", "google", "httpx2", "httpcore2",
@@ -23,10 +23,9 @@ _PACKAGES = {
 
 
 def redact_error(error: APIError, redactor: Redactor) -> None:
-    """Removes secrets from everything that an error shows, and from the errors that led to it.
+    """Removes secrets from an error and from the errors that led to it, and clears their frames.
 
-    The tracebacks stay, as `clear_frames` leaves them. An error of another library that still shows a secret is taken
-    out of the chain.
+    An error of another library that still shows a secret is removed from the chain.
     """
     clear_frames(error)
     for exc in _chain(error):
@@ -42,9 +41,9 @@ def redact_error(error: APIError, redactor: Redactor) -> None:
 
 
 def _clean(exc: BaseException, redactor: Redactor) -> bool:
-    """Removes secrets from one exception as far as it allows; returns whether none are left."""
+    """Removes secrets from one exception. Returns whether none are left."""
     for name, value in vars(exc).items():
-        # Of other libraries' exceptions we don't know what else they hold.
+        # Other attributes of other libraries' exceptions stay unchanged.
         if isinstance(value, str | bytes) or isinstance(exc, APIError):
             vars(exc)[name] = redactor.value(value)
     args = tuple(redactor.value(part) if isinstance(part, str | bytes) else part for part in exc.args)
@@ -56,12 +55,10 @@ def _clean(exc: BaseException, redactor: Redactor) -> bool:
 def clear_frames(error: BaseException) -> None:
     """Removes the local variables of our frames, and all frames of HTTP libraries, from the tracebacks of an error.
 
-    Requests keep their keys out of our variables, but what a server has sent, which may repeat a key, is in those of
-    parsers. Frames that are running keep their variables. An exception that `raise ... from None` hides is dropped.
+    Frames that are running keep their variables. An exception that `raise ... from None` hides is dropped.
 
-    Frames of others are not cleared, nor ours in an error of the network: httpcore raises one error in several tasks,
-    so that its traceback may have frames of coroutines that are still suspended, which that would end. They are left
-    out.
+    Frames of other libraries, and ours in an error of the network, are left out instead of cleared: httpcore raises one
+    error in several tasks, so that its traceback may have frames of suspended coroutines, which clearing would end.
     """
     for exc in _chain(error):
         if exc.__suppress_context__ and exc.__cause__ is None:
@@ -73,7 +70,8 @@ def clear_frames(error: BaseException) -> None:
         while step is not None:
             package = step.tb_frame.f_globals.get("__name__", "").partition(".")[0]
             if package == "streamfold" and not shared:
-                _clear(step.tb_frame)
+                with suppress(RuntimeError):  # it is running
+                    step.tb_frame.clear()
             if package not in _PACKAGES and not (package == "streamfold" and shared):
                 kept.append(step)
             step = step.tb_next
@@ -82,13 +80,8 @@ def clear_frames(error: BaseException) -> None:
         exc.__traceback__ = kept[0] if kept else None
 
 
-def _clear(frame: FrameType) -> None:
-    with suppress(RuntimeError):  # it is running
-        frame.clear()
-
-
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yields an exception and all that led to it, members of groups included."""
+    """Yields an exception and all its causes, members of groups included."""
     seen: set[int] = set()
     waiting = [error]
     while waiting:
@@ -103,7 +96,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def scrubs_traceback(function: F) -> F:
-    """Decorates a public function: its arguments, which may be keys, are in no traceback that passes through it."""
+    """Decorates a public function so that its arguments, which may be keys, are in no traceback."""
     if inspect.iscoroutinefunction(function):
 
         @wraps(function)

@@ -20,16 +20,11 @@ from ..types import RateLimit, RateLimitResource, RateLimitWindow
 
 _NAME = re.compile(r"(?:x-|anthropic-)?ratelimit-(.+)")
 _FIELDS = {"limit": "limit", "remaining": "remaining", "reset": "reset_after"}
-_RESOURCES: dict[frozenset[str], RateLimitResource] = {
-    frozenset(): "requests",
-    frozenset({"requests"}): "requests",
-    frozenset({"req"}): "requests",
-    frozenset({"tokens"}): "tokens",
-    frozenset({"input", "tokens"}): "input_tokens",
-    frozenset({"tokens", "prompt"}): "input_tokens",
-    frozenset({"output", "tokens"}): "output_tokens",
-    frozenset({"tokens", "generated"}): "output_tokens",
-}
+_RESOURCES: dict[tuple[str, ...], RateLimitResource] = {  # by the other words of a name, sorted
+    (): "requests", ("requests",): "requests", ("req",): "requests", ("tokens",): "tokens",
+    ("input", "tokens"): "input_tokens", ("prompt", "tokens"): "input_tokens",
+    ("output", "tokens"): "output_tokens", ("generated", "tokens"): "output_tokens",
+}  # fmt: skip
 _PERIODS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "month": 2592000.0}
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhd]))+")
@@ -79,10 +74,10 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
         ("retry-after", lambda text: parsedate_to_datetime(text).timestamp() - time()),
     ]
     for name, read in ways:
-        if not (said := headers.get(name)):
+        if not (value := headers.get(name)):
             continue
         try:
-            seconds = read(said)
+            seconds = read(value)
         except (ValueError, OverflowError):  # OverflowError: a date far outside of the calendar
             continue
         if seconds == seconds:  # not "nan"
@@ -91,10 +86,10 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _place(words: list[str]) -> tuple[str, tuple[RateLimitResource, float | None]] | None:
-    """Which member of which window a header is about, by the words of its name."""
+    """Returns the member and the window that the words of a header's name stand for."""
     fields = [word for word in words if word in _FIELDS]
     periods = [_PERIODS[word] for word in words if word in _PERIODS]
-    rest = frozenset(word for word in words if word not in _FIELDS and word not in _PERIODS)
+    rest = tuple(sorted({*words} - {*_FIELDS, *_PERIODS}))
     if len(fields) != 1 or len(periods) > 1 or rest not in _RESOURCES:
         return None
     return _FIELDS[fields[0]], (_RESOURCES[rest], periods[0] if periods else None)

@@ -9,25 +9,16 @@ import httpx
 # Not all errors arrive as httpx's: those of TLS, of HTTP/2 frames and of aiohttp's parser are passed on as they are.
 _NETWORK = (httpx.HTTPError, httpx.StreamError, ConnectionError, TimeoutError, ssl.SSLError)
 _NETWORK_PACKAGES = {
-    "httpcore",
-    "h11",
-    "h2",
-    "hpack",
-    "hyperframe",
-    "aiohttp",
-    "anyio",
-    "httpcore2",
-    "httpx2",
-    "socksio",
-}
+    "httpcore", "h11", "h2", "hpack", "hyperframe", "aiohttp", "anyio", "httpcore2", "httpx2", "socksio",
+}  # fmt: skip
 
 
 class MalformedResponse(httpx.RemoteProtocolError):
-    """What came is not a response that can be read."""
+    """The response can't be parsed."""
 
 
 def is_network_error(exc: Exception) -> bool:
-    """Whether an exception is a failure of the network or the server, rather than of the program."""
+    """Returns whether an exception is a failure of the network or the server, rather than of the program."""
     return isinstance(exc, _NETWORK) or type(exc).__module__.partition(".")[0] in _NETWORK_PACKAGES
 
 
@@ -37,7 +28,7 @@ def describe(exc: BaseException | None) -> str:
 
 
 def is_timeout(exc: BaseException | None) -> bool:
-    """Whether a timeout caused an exception. trio's own timeout is not a TimeoutError."""
+    """Returns whether a timeout caused an exception. trio's own isn't a TimeoutError."""
     if exc is None:
         return False
     timeout = isinstance(exc, TimeoutError) or type(exc).__name__ == "TooSlowError"
@@ -45,12 +36,12 @@ def is_timeout(exc: BaseException | None) -> bool:
 
 
 def has_cause(exc: BaseException | None, kind: type[BaseException]) -> bool:
-    """Whether an exception, or one in the chain that led to it, is of this kind."""
+    """Returns whether an exception or one of its causes is of this kind."""
     return exc is not None and (isinstance(exc, kind) or has_cause(exc.__cause__ or exc.__context__, kind))
 
 
 def is_malformed(exc: BaseException | None) -> bool:
-    """Whether an exception was caused by a response that can't be read, rather than by a connection that is gone."""
+    """Returns whether an exception was caused by a malformed response, rather than by a lost connection."""
     if exc is None:
         return False
     # h11's: httpcore's error of the same name may also mean that the connection was closed.
