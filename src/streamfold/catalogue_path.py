@@ -1,4 +1,4 @@
-"""Where the data files of the package are: what is known of providers, of models, and of the words of errors."""
+"""The folder of the data files about providers, models and errors."""
 
 from __future__ import annotations
 

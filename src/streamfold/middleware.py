@@ -1,6 +1,4 @@
-"""What stands before a model: a model around another one that changes what is sent, shown and answered.
-
-`BaseChatModel` is the base of models that are no provider: it needs `stream` alone.
+"""`Middleware`: a model around another that changes requests, chunks, replies and errors.
 
 Provisional: a minor version may change or remove a name without a deprecation."""
 
@@ -39,7 +37,7 @@ __all__ = [
 
 
 class Middleware(BaseChatModel):
-    """A model that asks another model. Override what you want to change; the rest passes through.
+    """A model around another one. Override what you want to change; the rest passes through unchanged.
 
         class Polite(Middleware):
             async def change_request(self, request: Request) -> Request:
@@ -50,11 +48,8 @@ class Middleware(BaseChatModel):
     It is a `ChatModel`, so middleware can be stacked, and goes wherever a provider goes: into `Fallback`, `run_tools`,
     `streamfold.sync.Provider`, the gateway.
 
-    Args:
-        model: the model to ask. `aclose` closes it.
-
     Attributes:
-        model: the same.
+        model: the inner model. `aclose` closes it.
     """
 
     def __init__(self, model: ChatModel) -> None:
@@ -64,23 +59,21 @@ class Middleware(BaseChatModel):
     async def change_request(self, request: Request) -> Request:
         """Returns the request to send. `dataclasses.replace` makes a changed copy. Called once for each answer.
 
-        Raises:
-            StreamfoldError: the request is not to be sent; any error goes to the caller.
+        Any error that it raises goes to the caller, and nothing is sent.
         """
         return request
 
     def change_chunks(self, chunks: AsyncIterator[StreamChunk], request: Request) -> AsyncIterator[StreamChunk]:
-        """Returns the chunks to hand out. Usually an async generator over `chunks`, with a state of its own.
+        """Returns the chunks to deliver. Usually an async generator over `chunks`.
 
         The finished chunk comes last, and has the calls.
         """
         return chunks
 
     async def change_reply(self, reply: Reply, request: Request) -> Reply:
-        """Returns the reply to hand out. It should say what the chunks said.
+        """Returns the reply to deliver, which should agree with the chunks. `dataclasses.replace` makes a changed copy.
 
-        Also called for the partial reply of an error, whose text is then that of the chunks that were handed out.
-        `dataclasses.replace` makes a changed copy.
+        Also called for the partial reply of an error, whose text is then that of the delivered chunks.
         """
         return reply
 
@@ -88,15 +81,13 @@ class Middleware(BaseChatModel):
         """Returns the error to raise. `change_reply` was applied to its partial reply."""
         return error
 
-    # --- a model ------------------------------------------------------------------------------------------------------
-
     @property
     def name(self) -> str:
-        """The name of the model that is asked."""
+        """The name of the inner model."""
         return self.model.name
 
     def facts(self) -> ModelInfo | None:
-        """Returns what stands behind the model that is asked; its endpoints do not get requests as they are asked."""
+        """Returns the endpoints of the inner model, which don't get requests unchanged."""
         facts = get_model_info(self.model)
         return facts and replace(facts, changed=True, direct=None)
 
@@ -123,14 +114,14 @@ class _ChangedAnswer(WrappedAnswer):
         self._arguments = arguments
 
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
-        """Yields the chunks of the answer, as the middleware hands them out."""
+        """Yields the chunks of the answer."""
         middleware, given = self._middleware, self._arguments.request
         request = await middleware.change_request(given)
         if self._closed:
             return
         if request is not given:
             self._source = forward_source(middleware.model, replace(self._arguments, request=request))
-        text, reasoning = list[str](), list[str]()  # what was handed out
+        text, reasoning = list[str](), list[str]()  # of the delivered chunks
         try:
             async with AsyncExitStack() as stack:
                 chunks = await stack.enter_async_context(aclosing(self._chunks()))

@@ -8,22 +8,16 @@ from dataclasses import is_dataclass
 from importlib import import_module
 from typing import Any, NamedTuple, is_typeddict
 
-# Public names on their way out: they keep working, and say what to write instead.
-# A public module has a table of them, and its `__getattr__` ends with `deprecated_name`. A method or a parameter
-# that goes calls `warn_deprecated` itself.
-
 
 class Deprecated(NamedTuple):
-    """What becomes of a name: the dotted name to write instead, and the version in which the old one is gone."""
+    """A deprecated name: the dotted name to write instead, and the version that removes the old one."""
 
     instead: str
     until: str
 
 
 def deprecated_name(module: str, name: str, table: Mapping[str, Deprecated]) -> Any:
-    """Returns what a deprecated name of a module stands for, with a `DeprecationWarning` at the line that uses it.
-
-    To be called by the module's `__getattr__`.
+    """Returns the object of a deprecated name, and warns at the line that uses it. For the module's `__getattr__`.
 
     Raises:
         AttributeError: the module has no such name.
@@ -37,19 +31,15 @@ def deprecated_name(module: str, name: str, table: Mapping[str, Deprecated]) -> 
 
 
 def warn_deprecated(old: str, instead: str, until: str, *, stacklevel: int = 3) -> None:
-    """Says that something is going, and what to write instead. `stacklevel` counts as for `warnings.warn`."""
+    """Warns that something is deprecated. For methods and parameters. `stacklevel` counts as in `warnings.warn`."""
     warnings.warn(f"{old} goes with version {until}: use {instead}", DeprecationWarning, stacklevel=stacklevel)
 
 
 def set_public_module(module: str, exported: Iterable[object]) -> None:
-    """Sets `__module__` of our classes to the public module that exports them.
+    """Sets `__module__` of our classes to the public module that exports them, for tracebacks, reprs and pickles.
 
-    Tracebacks, reprs and pickles then name `streamfold.RateLimitError`, wherever its code is. A class that `streamfold`
-    exports keeps that name in other public modules. Classes of data keep their own: pydantic and
-    `typing.get_type_hints` look up the names in their annotations there.
-
-    Args:
-        exported: what the module exports. Values other than classes of ours are left alone.
+    A class that `streamfold` exports keeps that name in other public modules. Classes of data keep their own, where
+    pydantic and `typing.get_type_hints` look up the names in their annotations.
     """
     package = module.partition(".")[0]
     for value in exported:

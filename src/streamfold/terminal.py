@@ -1,4 +1,4 @@
-"""What commands share: output that is exact on a pipe and harmless on a terminal, options, and how failures end.
+"""Output of commands, exact on a pipe and safe on a terminal; their shared options, and their reports of errors.
 
 Provisional: a minor version may change or remove a name without a deprecation."""
 
@@ -68,16 +68,15 @@ def read_json(path: Path) -> Any:
 
 _PIPE_WIDTH = 100_000  # columns: on a pipe no line is wrapped and no name is cut
 
-# Characters that steer a terminal: control characters, and those that change the direction of writing.
+# Characters that control a terminal, or change the direction of writing.
 _CONTROLS = [*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F]
 _ESCAPES = {code: repr(chr(code))[1:-1] for code in _CONTROLS if chr(code) not in "\t\n"}
 
 
 def prepare_streams() -> None:
-    """Makes standard output write UTF-8 without newline translation on a pipe; nothing that is written raises.
+    """Makes standard output write UTF-8 without newline translation on a pipe, also on Windows.
 
-    The text of a model must arrive byte for byte, also on Windows, where a pipe is cp1252 with CRLF by default. A
-    terminal keeps its encoding, and shows characters that it does not have as escapes.
+    A terminal keeps its encoding, and shows characters that it doesn't have as escapes.
     """
     if not isinstance(sys.stdout, io.TextIOWrapper):
         return
@@ -88,16 +87,16 @@ def prepare_streams() -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console for standard output or standard error. It has colours and a width only on a terminal."""
+    """Returns a console for standard output or standard error, with colours and a width only on a terminal."""
     file = sys.stderr if stderr else sys.stdout
     terminal = file.isatty()
     return Console(file=file, force_terminal=terminal, width=None if terminal else _PIPE_WIDTH, highlight=False)
 
 
 def escape_control_characters(text: str) -> str:
-    r"""The text with control characters as escapes, so that it can't steer a terminal.
+    r"""Returns a text with its control characters as escapes, so that it can't control a terminal.
 
-    >>> harmless("one\n\x1b]0;two\x07")
+    >>> escape_control_characters("one\n\x1b]0;two\x07")
     'one\n\\x1b]0;two\\x07'
     """
     return text.translate(_ESCAPES)
@@ -109,13 +108,13 @@ def print_status(text: str, *, err: bool = False) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Prints one line of JSON, in ASCII: any encoding can carry it, and half of a surrogate pair stays what it is."""
+    """Prints one line of JSON in ASCII, which all encodings have, and which keeps half of a surrogate pair."""
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
 def print_rows(target: Console, heads: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
-    """Prints a table; where it does not fit, each row as lines under its first cell. No cell is cut."""
+    """Prints a table; if it doesn't fit, each row as lines under its first cell. No cell is cut."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for head in heads:
         table.add_column(head, overflow="fold")
@@ -151,7 +150,9 @@ def reported_errors(as_json: bool = False, line: Mapping[str, Any] | None = None
         raise typer.Exit(130) from None
     except StreamfoldError as error:
         if as_json:
-            print_json({**(line or {}), "error": _data(error)})
+            members = {name: value for name in _SHOWN if (value := getattr(error, name, None)) is not None}
+            data = {"type": type(error).__name__, "message": str(error), **members}
+            print_json({**(line or {}), "error": data})
         print_error(error)
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None
     except OSError as error:
@@ -173,9 +174,3 @@ def print_error(error: StreamfoldError) -> None:
 
 def _print_line(text: str) -> None:
     console(stderr=True).print(escape_control_characters(text), style="red", markup=False, soft_wrap=True)
-
-
-def _data(error: StreamfoldError) -> dict[str, Any]:
-    members = {name: getattr(error, name, None) for name in _SHOWN}
-    known = {name: value for name, value in members.items() if value is not None}
-    return {"type": type(error).__name__, "message": str(error), **known}

@@ -1,14 +1,11 @@
-"""A cache of turns: what clients leave out of earlier turns (reasoning, signatures, encrypted items) is given back.
-
-`TurnCache` keeps turns of the model in a store (`streamfold.stores`), and `CachingAnswer` is an answer that uses it.
+"""A cache of turns: restores what clients leave out of earlier turns (reasoning, signatures, encrypted items).
 
 A turn is found again only in the same conversation. Its key is a hash of the end user, the instructions, and every
-message up to and including the turn: roles, texts, images, results, names and ids, in their order. The ids of calls are
-the same in every conversation with Kimi (`functions.NAME:0`), and two users who say "Hi" get the same greeting; but
-what the model thought about each of them belongs to that user. Not part of the key: tools, which agents load late;
-reasoning, which is what gets lost; and what agents add and take away by themselves, see `_UNSTABLE`.
-
-A conversation that its client has rewritten (old results cleared, the beginning summarized) is another conversation.
+message up to and including the turn: roles, texts, images, results, names and ids, in their order. Ids of calls alone
+aren't enough: with Kimi they are the same in every conversation (`functions.NAME:0`), and two users who say "Hi" get
+the same greeting. Not part of the key: tools, which agents load late; reasoning, which is what gets lost; and text that
+agents add and remove by themselves, see `_UNSTABLE`. A conversation that its client has rewritten (old results cleared,
+the beginning summarized) is another one.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """
@@ -36,20 +33,17 @@ from .types import AudioPart, FilePart, ImagePart, Message, Reply, ReplyWarning,
 
 __all__ = ["CachingAnswer", "RestoredHistory", "TurnCache", "TurnStore", "named_end_user", "read_turn_cache"]
 
-_FORMAT = "3"  # of keys and values in a store: another number finds nothing of an older version
+_FORMAT = "3"  # version of keys and values in a store
 _STORE_TIMEOUT = 2.0  # seconds that an answer waits for the store, before it and after it
 _LARGE = 2**18  # characters of a conversation above which its keys are made in a thread
 
 _logger = logging.getLogger("streamfold")
 
-
-# --- the end user of a request ----------------------------------------------------------------------------------------
-
 # Members of requests that name the end user. OpenAI: `user`, and its successors `safety_identifier` and
 # `prompt_cache_key` (https://platform.openai.com/docs/api-reference/chat/create#chat_create-user). GLM: `user_id`.
 _USER_MEMBERS = frozenset(["user", "user_id", "end_user", "end_user_id", "safety_identifier", "prompt_cache_key"])
-# Objects in which the application or the client chooses the names. All of their members count, except those that name
-# one request. Messages API: `metadata.user_id`. OpenAI: `metadata`. Vertex AI: `labels`. Bedrock: `requestMetadata`.
+# Objects with names that the application or the client chooses. All of their members count, except those that name one
+# request. Messages API: `metadata.user_id`. OpenAI: `metadata`. Vertex AI: `labels`. Bedrock: `requestMetadata`.
 _USER_OBJECTS = frozenset(["metadata", "labels", "request_metadata"])
 _NAMES_A_USER = frozenset(["user", "userid", "username", "customer", "member", "account", "tenant", "email"])
 _NAMES_ONE_REQUEST = frozenset(
@@ -63,16 +57,17 @@ _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+")
 def named_end_user(
     members: Mapping[str, Any], headers: Mapping[str, str] | None = None, *, explicit: bool = False
 ) -> str:
-    """Returns a hash of what a request says about its end user; "" if it names none.
+    """Returns a hash of the members and headers that name the end user of a request; "" if there are none.
 
     Args:
         members: the body of a request, in any API, or the members that `extra_body` adds to one.
-        headers: further headers of the request.
-        explicit: count only what can't mean anything but a user, where the wrong guess would be an error and not only
-            a turn that isn't found.
+        explicit: count only what can't mean anything but a user, where a wrong guess would be an error.
     """
     named = [*_named_in(members, explicit=explicit)]
-    named += [(name.lower(), text) for name, text in (headers or {}).items() if _is_of_user(name)]
+    for name, text in (headers or {}).items():
+        found = _USER_HEADER.search(name)
+        if found is not None and found.end() == len(name):
+            named.append((name.lower(), text))
     return _digest("end user", sorted(named, key=str)) if named else ""
 
 
@@ -103,21 +98,13 @@ def _words(name: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(name)]
 
 
-def _is_of_user(header: str) -> bool:
-    found = _USER_HEADER.search(header)
-    return found is not None and found.end() == len(header)
-
-
-# --- which turn is which ----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Unstable:
-    """Text that an agent adds to its requests and takes away again, so that it can't be part of a key.
+    """Text that an agent adds to its requests and removes again, so that it can't be part of a key.
 
     Attributes:
-        client: the agent that does it.
-        text: what the whole of a text part must look like.
+        client: the agent.
+        text: matches the whole of a text part.
         role: of the message that has the part.
         after_results: whether it must stand directly behind results of tools, and not in the first turn of the user.
     """
@@ -129,8 +116,8 @@ class _Unstable:
 
 
 _UNSTABLE = (
-    # Reminders behind the results of tools, which are gone in the next request. Those of the first turn of the user are
-    # never meant: they hold the user's own files.
+    # Reminders behind the results of tools, which are missing in the next request. Those in the first turn of the user
+    # hold the user's own files, and stay.
     _Unstable(
         "Claude Code 2.1",
         re.compile(r"(?:\s*<system-reminder>(?:(?!</?system-reminder>).)*</system-reminder>)+\s*", re.DOTALL),
@@ -153,7 +140,7 @@ def _positions(messages: Sequence[Message], end_user: str) -> Iterator[str]:
     after_results = user_has_spoken = False
     for message in messages:
         yield digest
-        if message is GO_ON_MESSAGE:  # the client doesn't know it, and will not send it
+        if message is GO_ON_MESSAGE:  # the client doesn't know it
             continue
         if (counted := _counted(message, reminded=after_results and user_has_spoken)) is not None:
             digest = _digest(digest, counted)
@@ -163,18 +150,21 @@ def _positions(messages: Sequence[Message], end_user: str) -> Iterator[str]:
 
 
 def _turn_key(position: str, turn: Message, *, ids: bool) -> str:
-    """Returns the key of a turn that follows what `position` stands for.
+    """Returns the key of a turn at a position.
 
     Args:
-        ids: whether all clients return the ids of calls. If not, an id that stands for none doesn't count.
+        ids: whether all clients return the ids of calls. If not, ids that we made up don't count.
     """
-    calls = [_call(call) if ids or not _is_made_up(call) else [None, *_call(call)[1:]] for call in turn.tool_calls]
-    text = "".join(_text(turn).split())  # clients trim and join it in their own ways
+    calls = [_call(call) for call in turn.tool_calls]
+    if not ids:
+        made_up = [re.fullmatch(rf"call_\d+_{re.escape(call.name)}", call.id) for call in turn.tool_calls]
+        calls = [[None, *call[1:]] if found else call for call, found in zip(calls, made_up, strict=True)]
+    text = "".join(_text(turn).split())  # clients trim and join it differently
     return _digest(position, calls, text, turn.name)
 
 
 def _counted(message: Message, *, reminded: bool) -> Any:
-    """Returns what of a message is part of the keys of all later turns; None if nothing is.
+    """Returns the parts of a message that the keys of later turns depend on; None if there are none.
 
     Args:
         reminded: whether the message may have reminders of an agent.
@@ -186,17 +176,16 @@ def _counted(message: Message, *, reminded: bool) -> Any:
         if not (calls or hosted or parts or message.refusal):
             return None
         return [message.role, parts, message.refusal, message.name, calls, hosted]
-    parts = [part for part in _parts(message) if not _is_unstable(part, message.role, reminded=reminded)]
+    unstable = [each.text for each in _UNSTABLE if each.role == message.role and (reminded or not each.after_results)]
+    parts = [
+        part
+        for part in _parts(message)
+        if not (isinstance(part, str) and any(text.fullmatch(part) for text in unstable))
+    ]
     extras = {name: value for name, value in message.extras.items() if name != "cache_control"}
     if not (parts or extras) and message.content:
         return None
     return [message.role, parts, message.name, message.tool_call_id, message.error, extras]
-
-
-def _is_unstable(part: Any, role: str, *, reminded: bool) -> bool:
-    return isinstance(part, str) and any(
-        each.role == role and (reminded or not each.after_results) and each.text.fullmatch(part) for each in _UNSTABLE
-    )
 
 
 def _parts(message: Message) -> list[Any]:
@@ -224,13 +213,8 @@ def _call(call: ToolCall) -> list[Any]:
     return [call.id, call.name, call.kind, {"_raw": call.raw_arguments} if call.error else _plain(call.arguments)]
 
 
-def _is_made_up(call: ToolCall) -> bool:
-    """Returns whether the id of a call is one that we made, because the client sent none."""
-    return re.fullmatch(rf"call_\d+_{re.escape(call.name)}", call.id) is not None
-
-
 def _plain(value: Any) -> Any:
-    """Returns arguments as they are the same in every language: `1.0` is `1` to JavaScript."""
+    """Returns arguments in a form that is the same in every language: JavaScript writes `1.0` as `1`."""
     match value:
         case float() if value.is_integer():
             return int(value)
@@ -252,17 +236,17 @@ def _digest(*parts: Any) -> str:
 
 
 def _can_be_known(message: Message) -> bool:
-    """Returns whether a message is a turn of the model with calls or text: others have nothing to be known by."""
+    """Returns whether a message is a turn of the model with calls or text, which a key can be made of."""
     return message.role == "assistant" and bool(message.tool_calls or _text(message).strip())
 
 
 def _has_provider_data(message: Message) -> bool:
-    """Returns whether a turn has something that a client may leave out and its provider may want back."""
+    """Returns whether a turn has data that clients may leave out and providers may require."""
     return bool(message.reasoning is not None or message.extras or any(call.extra for call in message.tool_calls))
 
 
 def _missing(returned: Message, stored: Message) -> list[str]:
-    """Returns what a stored turn has and the returned one lacks."""
+    """Returns the kinds of data that a stored turn has and the returned one lacks."""
     pairs = list(zip(returned.tool_calls, stored.tool_calls, strict=True))
     found = {
         "reasoning": stored.reasoning is not None and not returned.reasoning,
@@ -276,11 +260,7 @@ _FORMS = ("blocks", "output")  # the turn once more, in the form in which the cl
 
 
 def _restore_turn(returned: Message, stored: Message) -> Message:
-    """Returns a turn as its client returned it, with what it has lost.
-
-    Reasoning that the client has sent stays: it may have edited it. Calls and text are the stored ones, byte for byte,
-    as they have the same key.
-    """
+    """Returns a turn with its lost data. Reasoning that the client has sent stays: it may have edited it."""
     kept = {name: value for name, value in returned.extras.items() if name not in _FORMS}
     return replace(
         stored,
@@ -295,7 +275,7 @@ def _restore_turn(returned: Message, stored: Message) -> Message:
 
 
 def _with_result_ids(made: list[Message], returned: Sequence[Message], changed: Sequence[int]) -> list[Message]:
-    """Returns the conversation with results under the ids that the calls of their turns have got back."""
+    """Returns the conversation with the restored ids of calls in their results."""
     ids: dict[str | None, str] = {}
     for at in changed:
         pairs = zip(returned[at].tool_calls, made[at].tool_calls, strict=True)
@@ -303,22 +283,19 @@ def _with_result_ids(made: list[Message], returned: Sequence[Message], changed: 
     return [replace(each, tool_call_id=ids.get(each.tool_call_id, each.tool_call_id)) for each in made] if ids else made
 
 
-# --- the cache --------------------------------------------------------------------------------------------------------
-
-
 class TurnStore(Protocol):
-    """What a cache of turns needs of a store: each `streamfold.stores.Store` is one, and any object with these methods.
+    """A store of turns: each `streamfold.stores.Store` is one, and any object with these methods.
 
-    A store may forget whatever it likes. An exception of its methods, or no answer within two seconds, is reported as
-    the warning `turn_cache_failed`, and the answer does not depend on it.
+    It may forget entries. If a method raises, or takes more than two seconds, the reply has the warning
+    `turn_cache_failed`.
     """
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
-        """Returns the values of those keys that are known."""
+        """Returns the values of known keys."""
         ...
 
     async def put(self, owner: str, values: Mapping[str, bytes]) -> bool:
-        """Keeps values. A key that is known gets the new value. Returns whether they are kept."""
+        """Stores values, also under known keys. Returns whether they were stored."""
         ...
 
     async def aclose(self) -> None:
@@ -328,11 +305,11 @@ class TurnStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RestoredHistory:
-    """A conversation with what the cache has given back.
+    """A conversation with restored turns.
 
     Attributes:
-        changed: the positions of turns that got something back.
-        warnings: what was given back (`turn_restored`), and what went wrong (`turn_cache_failed`).
+        changed: the positions of restored turns.
+        warnings: `turn_restored` and `turn_cache_failed`.
     """
 
     messages: tuple[Message, ...]
@@ -341,24 +318,24 @@ class RestoredHistory:
 
 
 class TurnCache:
-    """Remembers what clients leave out of earlier turns, and gives it back when the turns return without it.
+    """Remembers data that clients leave out of earlier turns, and restores it when the turns return without it.
 
-    Reasoning, thinking blocks and their signatures, Gemini's thought signatures, encrypted items: several providers
-    refuse the next request of a tool loop without them. `reply.message` keeps them by itself; conversations that were
-    made of plain dicts, or come from clients of other people, often do not.
+    Several providers refuse the next request of a tool loop without reasoning, thinking blocks and their signatures,
+    Gemini's thought signatures, or encrypted items. `reply.message` keeps them; conversations that were made of plain
+    dicts, or come from other clients, often don't.
 
         provider = Provider.from_config("kimi", turn_cache="sqlite:///turns.db")
 
-    A turn is given back only what it had, and only to the same owner and end user, in the same conversation: with the
-    same instructions, and the same messages up to and including the turn. Tools may change. Messages with an `origin`
-    are complete and left alone.
+    A turn is restored only for the same owner and end user, in the same conversation: with the same instructions, and
+    the same messages up to and including the turn. Tools may change. Messages with an `origin` are complete and stay
+    unchanged.
 
     Args:
-        store: where turns are kept: a store, or its name, as for `streamfold.stores.open_store`.
-        owner: whose conversations these are. What was remembered for one owner is not found for another.
-        end_user: which of the owner's users they are of. None: the one that a request names, see the guide.
-        ids: whether calls are returned with their ids. Without them a turn is known by the names and the arguments of
-            its calls, and gets its ids back too.
+        store: a store, or its name, as for `streamfold.stores.open_store`.
+        owner: whose conversations these are. Owners don't find each other's turns.
+        end_user: the owner's user. None: the one that a request names, see the guide.
+        ids: whether clients return the ids of calls. Without them a turn is found by the names and the arguments of its
+            calls, and its ids are restored, too.
     """
 
     def __init__(
@@ -371,7 +348,7 @@ class TurnCache:
         self._stored_owner = sha256(owner.encode("utf-8", "surrogatepass")).hexdigest() if owner else ""
 
     def of(self, *owner: str, end_user: str | None = None, ids: bool = True) -> TurnCache:
-        """Returns the same cache for the conversations of an owner: a user, a tenant, a key.
+        """Returns a view of the cache for one user, tenant or key.
 
         Args:
             owner: added to the owner of this cache.
@@ -381,11 +358,11 @@ class TurnCache:
         return TurnCache(self.store, owner=sha256(named).hexdigest(), end_user=end_user, ids=ids)
 
     def for_end_user(self, name: str) -> TurnCache:
-        """Returns the same cache for the conversations of one of the owner's users; "" is none of them."""
+        """Returns a view of the cache for one of the owner's users; "": for none of them."""
         return TurnCache(self.store, owner=self.owner, end_user=name, ids=self._ids)
 
     async def recall(self, messages: Sequence[Message]) -> RestoredHistory:
-        """Returns a conversation with what its turns have lost, as far as it is known."""
+        """Returns a conversation with its lost data, as far as it is known."""
         wanted = [at for at, message in enumerate(messages) if _can_be_known(message) and message.origin is None]
         if not wanted:
             return RestoredHistory(tuple(messages))
@@ -407,7 +384,7 @@ class TurnCache:
         return RestoredHistory(tuple(_with_result_ids(made, messages, [*lost])), tuple(lost), tuple(warnings))
 
     async def remember(self, messages: Sequence[Message], reply: Reply) -> ReplyWarning | None:
-        """Remembers the answer to a conversation, if it has anything that could be left out of it.
+        """Remembers the answer to a conversation, if clients may leave out parts of it.
 
         Returns:
             A warning if the store has failed.
@@ -428,12 +405,12 @@ class TurnCache:
         return f"<TurnCache {self.store!r}>"
 
     def _as_returned(self, turn: Message) -> Iterator[Message]:
-        """Yields a turn in the forms in which clients return it."""
+        """Yields a turn in all forms in which clients return it."""
         yield turn
         if not self._ids:
             yield replace(turn, tool_calls=tuple(replace(call, id=f"call_0_{call.name}") for call in turn.tool_calls))
         elif turn.tool_calls:
-            yield replace(turn, content=None)  # many programs keep the calls alone
+            yield replace(turn, content=None)  # many programs keep only the calls
         if turn.reasoning:  # pi 0.73 makes a text of thinking that is not signed
             yield replace(turn, content=turn.reasoning + _text(turn))
 
@@ -443,7 +420,7 @@ class TurnCache:
         return await anyio.to_thread.run_sync(lambda: [*work()]) if size > _LARGE else [*work()]
 
     async def _read(self, keys: Collection[str], found: dict[str, Message]) -> None:
-        """Adds the turns that are known to `found`. What fails has not taken them away."""
+        """Adds known turns to `found`, also those of a lookup that fails halfway."""
 
         def take(values: Mapping[str, bytes]) -> None:
             found.update({key: Message.from_dict(json.loads(value)) for key, value in values.items()})
@@ -456,10 +433,9 @@ class TurnCache:
 
 
 class CachingAnswer(WrappedAnswer):
-    """Recalls the earlier turns, gets the answer, and remembers it before its end is delivered.
+    """Restores earlier turns, gets the answer, and remembers it before its end is delivered.
 
-    The request is prepared at once, so that its mistakes are raised where it is made; and once more if the cache gave
-    something back.
+    The request is prepared at once, so that its mistakes are raised there; and once more if turns were restored.
 
     Args:
         open_source: prepares the answer to a request, without sending it.
@@ -515,18 +491,18 @@ class CachingAnswer(WrappedAnswer):
         return [*self._added, *own, *others]
 
 
-# About parts that the client did not send: whether the provider takes them is not the client's concern.
+# They are about parts that the client did not send.
 _OF_RESTORED_PARTS = ("reasoning_dropped", "provider_data_dropped")
 
 
 async def _within(work: Coroutine[Any, Any, object], done: str) -> ReplyWarning | None:
-    """Waits for a store, but not long. Returns a warning if it fails."""
+    """Waits for a store, at most two seconds. Returns a warning if it fails."""
     try:
         try:
             await run_within(lambda: work, _STORE_TIMEOUT)
         except Interrupted:
             raise TimeoutError from None
-    except Exception as error:  # whatever a store raises: the model can still answer, or has answered
+    except Exception as error:  # the answer doesn't depend on the store
         known = isinstance(error, StoreError | TimeoutError)
         _logger.warning(
             "the cache of earlier turns could not be %s: %s", done, error, exc_info=None if known else error
@@ -543,13 +519,13 @@ def _open(where: str, retention: Retention | None) -> TurnStore:
 def read_turn_cache(
     given: TurnCache | TurnStore | str | bool | None, retention: Retention | None = None
 ) -> TurnCache | None:
-    """Returns the cache that a caller means: True is one in this process, False and None are none at all.
+    """Returns the cache for the argument `turn_cache`: True is one in memory, False and None are none.
 
     Args:
         retention: of a store that is made here. A turn may have three records.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: the argument is something else.
     """
     match given:
         case None | False:

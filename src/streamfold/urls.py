@@ -10,12 +10,12 @@ from ipaddress import ip_address
 
 @lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
-    """Returns whether a name or an address is this machine's own.
+    """Returns whether a name or an address is this machine's.
 
     >>> [is_loopback(host) for host in ("localhost", "app.localhost", "127.0.0.1", "::1", "example.com")]
     [True, True, True, True, False]
     """
-    if host == "localhost" or host.endswith(".localhost"):  # RFC 6761: never asked of a name server
+    if host == "localhost" or host.endswith(".localhost"):  # RFC 6761
         return True
     try:
         return ip_address(host).is_loopback
@@ -23,17 +23,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-# References to environment variables in settings, as in `"https://${GATEWAY}/v1"`, and URLs without secrets.
-# Variables are read when a request is made and not before, so that a profile that is printed holds none of their
-# values.
-
-_REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")  # "$${NAME}" is a plain "${NAME}"
+# A reference to an environment variable in a setting, as in `"https://${GATEWAY}/v1"`; "$${NAME}" is a plain "${NAME}".
+_REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def variable_names(text: str) -> list[str]:
     """Returns the names of the variables that a text refers to.
 
-    >>> referenced("https://${HOST}:${PORT}/$${v1}")
+    >>> variable_names("https://${HOST}:${PORT}/$${v1}")
     ['HOST', 'PORT']
     """
     return [variable for escaped, variable in _REFERENCE.findall(text) if not escaped]
@@ -42,7 +39,7 @@ def variable_names(text: str) -> list[str]:
 def expand_variables(text: str, value_of: Callable[[str], str]) -> str:
     """Returns a text with its references replaced.
 
-    >>> filled("https://${HOST}/$${v1}", {"HOST": "example.com"}.__getitem__)
+    >>> expand_variables("https://${HOST}/$${v1}", {"HOST": "example.com"}.__getitem__)
     'https://example.com/${v1}'
     """
     return _REFERENCE.sub(lambda found: found[0][1:] if found[1] else value_of(found[2]), text)

@@ -14,7 +14,8 @@ import pytest
 from folding import DONE, fin, text
 from http2_servers import Peer, begun, serving, whole
 from streamfold import APIConnectionError, ConfigError, IncompleteStreamError, Provider, ServerError
-from streamfold.net import Backoff, backoff, http_client
+from streamfold.client import Backoff, retrying
+from streamfold.net import http_client
 from streamfold.net.http_client import make_client
 from tables import each_row
 
@@ -150,7 +151,7 @@ async def test_a_stream_that_ends_early_leaves_the_others_alone(how: str) -> Non
 @pytest.mark.slow
 def test_a_connection_whose_first_request_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     """However far it had come: the next request is answered, and nothing stays open."""
-    monkeypatch.setattr(backoff, "_BACKOFF", Backoff(first=0.001))
+    monkeypatch.setattr(retrying, "_BACKOFF", Backoff(first=0.001))
 
     async def main() -> None:
         async with serving(whole) as server:

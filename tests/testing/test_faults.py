@@ -26,6 +26,7 @@ from streamfold import (
     StreamError,
     Timeouts,
 )
+from streamfold.client import Backoff, retrying
 from streamfold.engine import event_ranges
 from streamfold.engine.sse import SSEDecoder
 from streamfold.faults import (
@@ -45,7 +46,6 @@ from streamfold.faults import (
     status,
     truncate_json,
 )
-from streamfold.net import Backoff, backoff
 from streamfold.recording import FaultTransport, Recording, ReplayTransport
 from streamfold.testing import assert_any_cut, say, think, usage
 from streamfold.testing import call as call_step
@@ -398,7 +398,7 @@ async def test_retries_get_the_recording_in_the_end(
     answering: Answering, faults: list[Fault], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request that is sent again is answered by the recording that the fault kept back."""
-    monkeypatch.setattr(backoff, "_BACKOFF", Backoff(first=0.001))
+    monkeypatch.setattr(retrying, "_BACKOFF", Backoff(first=0.001))
     clocks = Timeouts(first_event=0.3) if stall(times=1) in faults else Timeouts()
     async with answering(HELLO, *faults, max_retries=2, timeouts=clocks) as provider:
         reply = await outcome(provider)

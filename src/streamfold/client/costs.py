@@ -21,10 +21,10 @@ class ModelPrices:
     """The prices of one model at one endpoint, which all its answers share.
 
     Attributes:
-        common: the prices of all models, as the configuration has them.
+        common: the configured prices of all models.
         tables: those of some models.
-        url: the base URL, by which the package knows the provider.
-        model: the model that was asked for.
+        url: the base URL, by which `genai-prices` finds the provider.
+        model: the requested model.
     """
 
     common: Mapping[str, Any]
@@ -34,33 +34,33 @@ class ModelPrices:
 
     @classmethod
     def of(cls, profile: Profile, model: str) -> ModelPrices:
-        """Returns the prices of a model. Nothing else of the profile is kept: replies are stored, and it has a key."""
+        """Returns the prices of a model. Keeps no reference to the profile, which has a key: replies are stored."""
         return cls(profile.prices, profile.models, shown_url(profile.base_url), model)
 
     @cached_property
     def read(self) -> Prices:
-        """The prices of the configuration, checked when somebody first asks."""
+        """The configured prices, checked at the first access."""
         return read_prices(prices_in(self.common, self.tables, self.model))
 
     @cached_property
     def assumed(self) -> bool:
-        """Whether the prices are those of all models, and not known to be those of this one."""
+        """Whether no configured prices are those of this model, but only those of all models."""
         return not any(table.prices for table in self.tables if table.fits(self.model))
 
     def of_step(self, model: str | None) -> ModelPrices:
-        """Returns the prices of a model that took part in an answer; None: the one that was asked for."""
+        """Returns the prices of a model that took part in an answer; None: the requested one."""
         return self if model in (None, self.model) else replace(self, model=model)
 
 
 @dataclass(frozen=True, slots=True)
 class ProfilePricing:
-    """The prices of one model, by the configuration, and by the package `genai-prices` for what that lacks.
+    """Computes the cost of an answer from the configured prices, else from the package `genai-prices`.
 
     Attributes:
         prices: the prices of the model.
-        asked: when the answer was asked for.
-        partial: whether the answer was cut, so that its token counts are not the last ones.
-        batched: whether it came in a batch of the provider, which has prices of its own.
+        asked: when the answer was requested.
+        partial: whether the answer was cut, so that its token counts aren't final.
+        batched: whether it came from the batch API, which has its own prices.
     """
 
     prices: ModelPrices
@@ -70,16 +70,16 @@ class ProfilePricing:
 
     @classmethod
     def of(cls, prices: ModelPrices) -> ProfilePricing:
-        """Returns the pricing of an answer that is asked for now."""
+        """Returns the pricing of an answer that is requested now."""
         return cls(prices, datetime.now(UTC))
 
     @property
     def known(self) -> bool:
-        """Whether the configuration or the package has prices of the model, or the provider says them."""
+        """Whether the configuration, the package or the provider has prices of the model."""
         return self.prices.read.reported is not None or self.cost(Reply(usage=Usage(1, 1, 2))) is not None
 
     def cost(self, reply: Reply) -> Cost | None:
-        """Returns the cost of a reply, or None if it is not known."""
+        """Returns the cost of a reply; None if unknown."""
         if reply.usage is None:
             return None
         found = self.prices.read.of(reply.usage)
@@ -90,11 +90,7 @@ class ProfilePricing:
         return replace(found, estimated=True) if found is not None and self.partial else found
 
     def _of_steps(self, reply: Reply) -> Cost | None:
-        """Returns the sum of the steps of an answer, each at the prices of its own model.
-
-        Returns:
-            None if there are no steps, or if the prices of a model are not known.
-        """
+        """Returns the sum of the steps of an answer, each at the prices of its model; None if one is unknown."""
         usage = reply.usage or Usage()
         steps, total = priced_steps(usage), None
         replaced = not steps and any(part.kind == "fallback" for part in reply.hosted)
@@ -128,9 +124,9 @@ class ProfilePricing:
                 found = genai_prices.calc_price(
                     counts, model, provider_api_url=prices.url, genai_request_timestamp=self.asked
                 )
-            except (LookupError, ValueError):  # it knows no such provider or model; the counts contradict each other
+            except (LookupError, ValueError):  # the provider or model is unknown; the counts contradict each other
                 continue
-            # The package has one price for what is written to a cache, however long it is kept.
+            # The package has one price for cache writes, however long they are kept.
             estimated = hour_writes(usage.raw) > 0 or has_other_models(usage.raw)
             return Cost(Decimal(found.total_price), source="genai-prices", estimated=estimated)
         return None
@@ -138,15 +134,14 @@ class ProfilePricing:
 
 @cache
 def _has_package() -> bool:
-    # To look for a package that is not there takes as long as all else that is done for the cost of an answer.
     try:
         return find_spec("genai_prices") is not None
-    except ImportError:  # of a finder that somebody has installed
+    except ImportError:  # of another finder of modules
         return False
 
 
 def _in_batch(cost: Cost, usage: Usage, share: float | None) -> Cost:
-    """Returns what an answer costs in a batch. Whether cached input has the same share is not known everywhere."""
+    """Returns the cost of an answer in a batch. Whether cached input has the same discount isn't always known."""
     assumed = share is None or bool(usage.cached_tokens or usage.cache_write_tokens)
     amount = cost.amount if share is None else cost.amount * Decimal(str(share))
     return replace(cost, amount=amount, estimated=cost.estimated or assumed)

@@ -192,7 +192,8 @@ class _FallbackAnswer(WrappedAnswer):
             if window is None or all(size <= window for size in self._too_long):
                 return position, source
             self._skip(position, ConfigError(f"the prompt was too long, and its window is {window} tokens"))
-        raise _joined(self._problems)
+        unset = all(isinstance(problem, NotConfiguredError) for problem in self._problems)
+        raise (NotConfiguredError if unset else ConfigError)("; ".join(map(str, self._problems)))
 
     def _skip(self, position: int, problem: ConfigError) -> None:
         """Notes that a model can't take the request."""
@@ -201,12 +202,6 @@ class _FallbackAnswer(WrappedAnswer):
 
     def _skipped(self, position: int) -> Attempt:
         return Attempt(self._models[position].name, self._policy.skip_reason(position) or "not asked")
-
-
-def _joined(problems: Sequence[ConfigError]) -> ConfigError:
-    """One error for those of several models: a NotConfiguredError if all of them are."""
-    unset = all(isinstance(problem, NotConfiguredError) for problem in problems)
-    return (NotConfiguredError if unset else ConfigError)("; ".join(map(str, problems)))
 
 
 class Fallback(BaseChatModel):

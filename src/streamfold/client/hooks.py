@@ -1,8 +1,4 @@
-"""Hooks: functions that are called while an answer is requested and read. The log is one set of them.
-
-Hooks belong to a provider; there is no global list. They are plain functions, called at the place where the thing
-happens, so they must not block. A hook that raises is logged and changes nothing.
-"""
+"""Functions that are called while an answer is requested and read. Logging is one set of them."""
 
 from __future__ import annotations
 
@@ -39,17 +35,17 @@ _NOTHING = nullcontext()
 
 @dataclass(slots=True, eq=False)
 class RequestInfo:
-    """An answer that is requested. All hooks of one answer get the same object.
+    """A call. All hooks of one call get the same object.
 
     Attributes:
         provider: name of the provider.
         adapter: name of the wire format.
         url: where the request goes, with values from the environment as `${NAME}`.
-        request: model, messages, tools and options as the application gave them.
-        sent: the same as they were adapted to the endpoint, from the first request on; None before.
-        dialect: how the model writes calls inside its text, if the server does not parse them.
-        redactor: takes the secrets of the request out of texts.
-        notes: free for the hooks, to keep something from one call to the next.
+        request: model, messages, tools and options of the application.
+        sent: the same as adapted to the endpoint, from the first request on; None before.
+        dialect: how the model writes calls inside its text, if the server doesn't parse them.
+        redactor: removes the secrets of the request from texts.
+        notes: free for hooks to keep state.
     """
 
     provider: str
@@ -63,7 +59,7 @@ class RequestInfo:
 
     @property
     def model(self) -> str:
-        """The model that is asked."""
+        """The requested model."""
         return self.request.model
 
 
@@ -76,19 +72,19 @@ class Hooks:
     They are plain functions and must not block. One that raises is logged, with its traceback, and changes nothing.
 
     Attributes:
-        on_request: a request is about to be sent, for the first time or again.
-        on_bytes: a piece of the body has arrived and is about to be read; with the bytes. Called for every read of the
-            network, so it must be quick. The bytes may contain secrets that the server echoes.
+        on_request: before a request is sent, for the first time or again.
+        on_bytes: with each piece of the body before it is read. Called for every read of the network, so it must be
+            quick. The bytes may contain secrets that the server echoes.
         sending: returns a context manager that is entered after `on_request`, and left when the head of the response
-            has come or has failed: for what has to be current while a request is sent, such as a span.
-        on_first_chunk: the answer begins; with the seconds since it was requested.
-        on_retry: an attempt failed and there will be another; with the `Attempt`.
-        on_finish: the answer is complete; with the `Reply`.
-        on_error: the answer failed; with the error that the caller gets.
-        on_close: called last, always, also for an answer that was not read to its end.
+            has arrived or failed: for what must be current while a request is sent, such as a span.
+        on_first_chunk: when the answer begins; with the seconds since it was requested.
+        on_retry: when an attempt failed and there will be another; with the `Attempt`.
+        on_finish: when the answer is complete; with the `Reply`.
+        on_error: when the answer failed; with the error that the caller gets.
+        on_close: at the end, also of an answer that was not read to its end.
 
     Raises:
-        ConfigError: a hook is not a function, or is an async function, which nobody would await.
+        ConfigError: a hook isn't a function, or is an async function.
     """
 
     on_request: Callable[[RequestInfo], object] | None = None
@@ -115,7 +111,7 @@ class Hooks:
 
 
 def read_hooks(given: Hooks | Iterable[Hooks]) -> tuple[Hooks, ...]:
-    """Hooks as `hooks=` takes them: one, or several. Raises ConfigError for anything else."""
+    """Returns the hooks of the argument `hooks=`: one, or several. Raises ConfigError for anything else."""
     hooks: tuple[Any, ...] = tuple(given) if isinstance(given, Iterable) else (given,)
     for each in hooks:
         if not isinstance(each, Hooks):
@@ -125,11 +121,7 @@ def read_hooks(given: Hooks | Iterable[Hooks]) -> tuple[Hooks, ...]:
 
 
 class Notifier:
-    """Calls the hooks of one answer.
-
-    Attributes:
-        info: the answer.
-    """
+    """Calls the hooks of one call."""
 
     def __init__(self, info: RequestInfo, hooks: Iterable[Hooks]) -> None:
         self.info = info
@@ -137,7 +129,7 @@ class Notifier:
 
     @property
     def tap(self) -> Callable[[bytes], None] | None:
-        """What is called with each piece of the body; None if no hook wants them."""
+        """A function for each piece of the body; None if no hook takes them."""
         wanted = [hooks.on_bytes for hooks in self._hooks if hooks.on_bytes is not None]
         if not wanted:
             return None
@@ -153,7 +145,7 @@ class Notifier:
         return tap
 
     def sending(self) -> AbstractContextManager[None]:
-        """Enters what the hooks `sending` return. What fails in one of them is logged, and changes nothing."""
+        """Enters the context managers of the hooks `sending`. Failures are logged."""
         wanted = [hooks.sending for hooks in self._hooks if hooks.sending is not None]
         return self._sending(wanted) if wanted else _NOTHING
 
@@ -178,7 +170,7 @@ class Notifier:
                     _logger.exception("%s: the hook sending failed", self.info.provider)
 
     def notify(self, name: str, *details: object) -> None:
-        """Calls the hook `name` of all hooks. What one raises is logged."""
+        """Calls the hook `name` of all hooks. Failures are logged."""
         for hooks in self._hooks:
             if (hook := getattr(hooks, name)) is not None:
                 try:
@@ -187,19 +179,14 @@ class Notifier:
                     _logger.exception("%s: the hook %s failed", self.info.provider, name)
 
 
-# --- The log ---------------------------------------------------------------------------------------------------------
-# Names, numbers and the texts of errors, without secrets; never content. A line stays one line, whatever a server or a
-# client of the gateway put into it.
+# The log has names, numbers and the texts of errors without secrets; never content.
 
 
 def _log_request(info: RequestInfo) -> None:
-    if not _logger.isEnabledFor(logging.DEBUG):
-        return
-    tools = len(info.request.tools)
+    messages, tools = len(info.request.messages), len(info.request.tools)
     _logger.debug(
-        "%s: POST %s model=%s messages=%d tools=%d",
-        info.provider, info.url, _one_line(info.model), len(info.request.messages), tools,
-    )  # fmt: skip
+        "%s: POST %s model=%s messages=%d tools=%d", info.provider, info.url, _one_line(info.model), messages, tools
+    )
 
 
 def _log_first_chunk(info: RequestInfo, seconds: float) -> None:
@@ -232,5 +219,5 @@ _QUIET = Hooks(on_retry=_log_retry)  # the only warning
 
 
 def _one_line(text: str) -> str:
-    """A text with its control characters escaped."""
+    """Returns a text with its control characters escaped: a server must not add lines to the log."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

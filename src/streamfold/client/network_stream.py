@@ -1,4 +1,4 @@
-"""One answer over the network: attempts until the first chunk, then chunks; reconnects."""
+"""One answer over the network: attempts until the first chunk, then chunks; reconnects and continuations."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from ..answers import ChatParams, ChatStream
+from ..answers import ChatParams, ChatStream, ChunkSource, WrappedAnswer
 from ..engine import StreamDecoder
 from ..errors import APIConnectionError, APIError, APITimeoutError, IncompleteStreamError, StreamError, StreamfoldError
 from ..net import Exchange, HTTPRequest
 from ..requests import estimated_tokens, text_tokens
-from ..types import PartialToolCall, Reply, ReplyWarning, StreamChunk, Timing, Usage
-from .continuation import ContinuedAnswer, continued_params
+from ..types import Message, PartialToolCall, Reply, ReplyWarning, StreamChunk, Timing, Usage
 from .endpoint import Endpoint
 from .hooks import Notifier
 from .prepared_call import PreparedCall
@@ -276,7 +275,7 @@ def open_answer(endpoint: Endpoint, params: ChatParams) -> NetworkStream:
 
 def resume_answer(endpoint: Endpoint, params: ChatParams, error: APIError) -> ChatStream:
     """Returns the rest of an answer that broke off. Raises StreamfoldError if the endpoint can't continue it."""
-    params = continued_params(params, error)
+    params = _continued(params, error)
     request = endpoint.request(params.request)
     how = endpoint.model(request.model).adapter.continues(request)
     if how is None or error.partial is None:
@@ -286,4 +285,86 @@ def resume_answer(endpoint: Endpoint, params: ChatParams, error: APIError) -> Ch
         )
     again = partial(resume_answer, endpoint, params)
     source = open_answer(endpoint, params)
-    return ChatStream(ContinuedAnswer(source, error.partial, echo=how == "with_echo", again=again))
+    return ChatStream(_ContinuedAnswer(source, error.partial, echo=how == "with_echo", again=again))
+
+
+def _continued(params: ChatParams, error: APIError) -> ChatParams:
+    """Returns the request that continues an answer. Raises StreamfoldError if that can't be done."""
+    begun = error.partial or Reply()
+    if error.partial_tool_calls:
+        names = ", ".join(call.name for call in error.partial_tool_calls)
+        raise StreamfoldError(
+            f"resume(): a tool call had begun ({names}), which can't be continued: send the request again"
+        )
+    if begun.refusal or not begun.text:
+        what = "the model refused" if begun.refusal else "no text had arrived"
+        raise StreamfoldError(f"resume(): {what}: send the request again")
+    text, earlier = begun.text, params.request.messages
+    if earlier[-1].partial:  # it was a continuation itself
+        text = f"{earlier[-1].content or ''}{text}"
+        earlier = earlier[:-1]
+    message = Message("assistant", text, reasoning=begun.reasoning if begun.reasoned else None, partial=True)
+    request = replace(params.request, messages=(*earlier, message))
+    return replace(params, request=request, fail_fast=False)  # fallbacks aren't tried
+
+
+class _ContinuedAnswer(WrappedAnswer):
+    """The rest of an answer. Its reply is the whole answer.
+
+    Args:
+        partial: what had arrived before.
+        echo: whether the rest may begin with the text of `partial`.
+        again: continues this answer, if it breaks off too.
+    """
+
+    def __init__(self, source: ChunkSource, partial: Reply, *, echo: bool, again: Callable[[APIError], object]) -> None:
+        super().__init__(source)
+        self._reply_before_break = partial
+        self._again = again
+        self._expected = partial.text if echo else ""  # the rest of the echo
+        self._held: list[StreamChunk] = []  # chunks that may be an echo
+        self._echoed = ""
+
+    async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
+        """Yields the chunks of the rest."""
+        try:
+            async with self._opened() as batches:
+                async for batch in batches:
+                    chunks = [chunk for each in batch for chunk in self._without_echo(each)]
+                    if (reply := self._source.reply) is not None:
+                        self.reply = self._joined(reply)
+                    if chunks:
+                        yield chunks
+        except APIError as error:
+            if error.partial is not None:
+                error.partial = self._joined(error.partial)
+            error.continuation = self._again
+            raise
+
+    def _without_echo(self, chunk: StreamChunk) -> list[StreamChunk]:
+        if not self._expected or not (chunk.delta or chunk.finished):  # reasoning doesn't echo the text
+            return [chunk]
+        if self._expected.startswith(chunk.delta) and not chunk.finished:
+            self._expected = self._expected[len(chunk.delta) :]
+            self._echoed += chunk.delta
+            self._held.append(chunk)
+            if not self._expected:
+                self._held = []
+            return []
+        if chunk.delta.startswith(self._expected):
+            chunk.delta = chunk.delta[len(self._expected) :]
+            self._echoed += self._expected
+            self._expected, self._held = "", []
+            return [chunk]
+        held, self._held = self._held, []  # it wasn't an echo
+        self._expected = self._echoed = ""
+        return [*held, chunk]
+
+    def _joined(self, rest: Reply) -> Reply:
+        before = self._reply_before_break
+        return replace(
+            rest,
+            text=before.text + rest.text.removeprefix(self._echoed),
+            reasoning=before.reasoning + rest.reasoning,
+            reasoned=before.reasoned or rest.reasoned,
+        )

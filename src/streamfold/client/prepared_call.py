@@ -32,7 +32,7 @@ class Preview:
         url: the address, with `${NAME}` for everything that comes from an environment variable.
         headers: the values of configured headers and of the key are `***`.
         body: the bytes of the JSON body.
-        warnings: what had to be changed, dropped or is doubtful. They will also be on the reply.
+        warnings: about options that were changed or dropped. The reply will have them, too.
     """
 
     method: str

@@ -49,9 +49,9 @@ class Provider(BaseChatModel):
         profile: the configuration.
         http_client: the client to send with. It remains the caller's and is not closed.
         hooks: functions that are called while answers are requested and read.
-        fallbacks: models that are asked when this one fails, as with `Fallback`. `aclose` closes them.
-        turn_cache: gives earlier turns back what they have lost, see `TurnCache`: a cache or a store, which remains the
-            caller's and is not closed; or a name such as "sqlite:///turns.db". Default: what the profile says.
+        fallbacks: models that are tried when this one fails, as with `Fallback`. `aclose` closes them.
+        turn_cache: restores earlier turns, see `TurnCache`: a cache or a store, which remains the caller's and is not
+            closed; or a name such as "sqlite:///turns.db". Default: as in the profile.
     """
 
     def __init__(
@@ -92,16 +92,13 @@ class Provider(BaseChatModel):
         A name is looked up in `streamfold.toml`, then in the catalogue. Without a name, `STREAMFOLD_PROVIDER` names the
         provider, else the file's `default`. A mapping is used as it is; no file is read for it.
 
-        Overrides and the mapping take the same keys: adapter, base_url, api_key, api_key_env, key_header, auth, issuer,
-        model, model_family, families, api, dialect, escape_special_tokens, renders_templates, quirks, headers,
-        options, unsupported_options, extra_body, timeouts, max_retries, limits, transport, http2, coalesce, rpm, tpm,
-        max_concurrent, max_cost_per_day, rate_limits, fallback, capabilities, prices, batches, models, turn_cache; a
-        mapping may start from the catalogue with the key `profile`. The providers that `fallback` names are asked when
-        this one fails, as with `Fallback`; the overrides are not used for them.
+        Overrides and the mapping take the keys of `ProviderConfig`; a mapping may start from the catalogue with the key
+        `profile`. The providers that `fallback` names are tried when this one fails, as with `Fallback`; the overrides
+        are not used for them.
 
         Args:
             spec: name or mapping.
-            config: the file to read, or one that was read. Default: the file that `STREAMFOLD_CONFIG` names, else
+            config: the file, or one that was read. Default: the file that `STREAMFOLD_CONFIG` names, else
                 `streamfold.toml` in the working directory or in the user's directory.
             http_client: the client to send with. It remains the caller's and is not closed.
             hooks: functions that are called while answers are requested and read, by fallbacks too.
@@ -121,7 +118,7 @@ class Provider(BaseChatModel):
             limited = provider.with_limiter(RateLimiter("batch", rpm=300))
 
         Args:
-            patient: wait and send a request again when the server has too many; else that is an error.
+            patient: whether to wait and send again when the server has too many requests; else that is an error.
         """
         limited = copy(self)
         limited._endpoint = self._endpoint.with_limiter(limiter, patient=patient)
@@ -130,10 +127,10 @@ class Provider(BaseChatModel):
         return limited
 
     def prefer_aiohttp(self) -> Self:
-        """Sends with aiohttp where that is possible, if the configuration chooses no `transport`: for many streams.
+        """Sends with aiohttp, which is faster for many streams, if the configuration chooses no `transport`.
 
-        aiohttp needs asyncio, HTTP/1.1, and no proxy or an `http://` one; elsewhere httpx sends. The log says which of
-        them does. It holds for the fallbacks too, and must be called before the first request.
+        aiohttp needs asyncio, HTTP/1.1, and no proxy or an `http://` one; elsewhere httpx is used, and logged. Applies
+        to the fallbacks, too. Must be called before the first request.
         """
         self._endpoint.prefer_aiohttp()
         for model in self.fallbacks:
@@ -143,7 +140,7 @@ class Provider(BaseChatModel):
 
     @property
     def limiter(self) -> RateLimiter | None:
-        """What requests wait for; None if nothing is limited. Raises ConfigError if the key or the store is missing."""
+        """The rate limiter; None if nothing is limited. Raises ConfigError if the key or the store is missing."""
         return self._endpoint.limiter()
 
     @property
@@ -155,7 +152,7 @@ class Provider(BaseChatModel):
         """Returns what is known about a model at this endpoint: "yes", "no" or "unknown" for each capability.
 
         Args:
-            model: a model other than the configured one. Without any model: what all models of the endpoint share.
+            model: default: the configured one; without any, the result holds for all models of the endpoint.
 
         Raises:
             NotConfiguredError: the configured model refers to an environment variable that is not set.
@@ -194,7 +191,7 @@ class Provider(BaseChatModel):
             if await provider.count_tokens(messages, tools) > 150_000:
                 ...
 
-        Takes the arguments of `chat_stream`. Fallbacks are not asked: their models count otherwise.
+        Takes the arguments of `chat_stream`. Fallbacks are not tried: their models count differently.
 
         Raises:
             ConfigError: the request can't be sent as it is, or the provider's API can't count tokens.
@@ -203,7 +200,7 @@ class Provider(BaseChatModel):
         return await count_tokens(self._endpoint, ChatParams.read(messages, tools, tool_choice, options))
 
     def facts(self) -> ModelInfo:
-        """Returns what stands behind the provider: its endpoint and those of its fallbacks, without secrets."""
+        """Returns the endpoints of the provider and its fallbacks, without secrets."""
         own = self._own.facts()
         return replace((self._fallback and self._fallback.facts()) or own, direct=self)
 
@@ -219,11 +216,11 @@ class Provider(BaseChatModel):
         """Returns the bytes of a file that a tool of the provider made: one of `reply.files`.
 
         Args:
-            file: its bytes are returned if they came with the answer; else they are fetched from the provider.
-            max_bytes: how large it may be.
+            file: fetched from the provider, unless its bytes came with the answer.
+            max_bytes: the largest allowed size.
 
         Raises:
-            ConfigError: the provider keeps no file under an id of this one, or can't be asked for it.
+            ConfigError: the file has no id, or the provider's API can't return files.
             APIError: the request failed, or the file is larger.
         """
         return await fetch_file(self._endpoint, file, max_bytes)

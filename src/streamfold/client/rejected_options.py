@@ -16,17 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..adapters import Adapter, PreparedRequest
 from ..errors import APIError, BadRequestError, ErrorClassification, UnsupportedOptionError
 from ..requests import EFFORTS, Request, drop_forced_tool_choice, is_forced, nearest_effort
-from ..types import Message, ReplyWarning, WarningCode
+from ..types import ReplyWarning, WarningCode
 
 if TYPE_CHECKING:
     from ..requests import ReasoningEffort
 
 
-# What a server's refusals have taught: how an option is sent to a model that did not take it as it was.
-# `restriction_from_error` reads a refusal, `with_restrictions` applies what was learned to a request. Both are
-# pure; the client decides when to ask again, and what to remember.
-
-# The names that members of requests have, by our option. A refusal may use that of another API, behind a router.
+# The names of our options in requests. An error may use that of another API, behind a router.
 _MEMBERS: dict[str, tuple[str, ...]] = {
     "temperature": ("temperature",),
     "top_p": ("top_p",),
@@ -48,15 +44,15 @@ _LONGEST_REASON = 300  # characters of the server's message
 
 @dataclass(frozen=True, slots=True)
 class LearnedRestriction:
-    """How an option is sent, because the server refused it as it was. Without any of these it is left out.
+    """How an option is sent after the server rejected it. Without the optional attributes it is left out.
 
     Attributes:
         option: the name of the option, "tool_choice", or "reasoning" for that of earlier turns.
-        why: the server's own words.
-        instead: the other name that its member has.
+        why: the server's message.
+        instead: the name of the member that replaces the rejected one.
         least, most: the bounds of its value.
-        allowed: the values that it may have.
-        unasked: it was refused although no caller had set it: an adapter writes it anyway.
+        allowed: the accepted values.
+        set_by_adapter: it was rejected although no caller had set it: an adapter writes it anyway.
     """
 
     option: str
@@ -65,20 +61,19 @@ class LearnedRestriction:
     least: float | None = None
     most: float | None = None
     allowed: tuple[ReasoningEffort, ...] = ()
-    unasked: bool = False
+    set_by_adapter: bool = False
 
 
 def restriction_from_error(
     meaning: ErrorClassification, message: str, sent: Request, body: Mapping[str, Any]
 ) -> LearnedRestriction | None:
-    """Returns how to send a request that was refused, or None if nothing of it may be changed.
+    """Returns how to send a rejected request, or None if nothing in it may be changed.
 
-    Never changed are messages, tools, the form of the answer, and what the caller wrote into `extra_body`. An option
-    that was not sent teaches nothing.
+    Messages, tools, the response format and `extra_body` are never changed, nor is an option that was not sent.
 
     Args:
-        message: the server's own words.
-        sent: the request that was refused, as it was adapted for its endpoint.
+        message: the server's message.
+        sent: the rejected request, as it was adapted for its endpoint.
         body: its JSON.
     """
     option = _option(meaning.param or "", sent, body)
@@ -86,12 +81,12 @@ def restriction_from_error(
         return None
     why = message if len(message) <= _LONGEST_REASON else f"{message[:_LONGEST_REASON]}..."
     lesson = LearnedRestriction(option, why)
-    if option == "max_output_tokens":  # it bounds the bill, and is never left out
-        names, unasked = _MEMBERS[option], sent.options.max_output_tokens is None
+    if option == "max_output_tokens":  # it limits the cost, so it is never left out
+        names, set_by_adapter = _MEMBERS[option], sent.options.max_output_tokens is None
         value = next((body[name] for name in names if isinstance(body.get(name), int)), sent.options.max_output_tokens)
         if meaning.instead in names and meaning.instead not in body:
             return replace(lesson, instead=meaning.instead)
-        bounded = replace(lesson, least=meaning.least, most=meaning.most, unasked=unasked)
+        bounded = replace(lesson, least=meaning.least, most=meaning.most, set_by_adapter=set_by_adapter)
         return bounded if value is not None and _bounded(value, bounded) != value else None
     if option in ("temperature", "top_p"):
         bounded = replace(lesson, least=meaning.least, most=meaning.most)
@@ -104,7 +99,7 @@ def restriction_from_error(
 
 
 def _option(param: str, sent: Request, body: Mapping[str, Any]) -> str | None:
-    """Returns which option a member of the request stands for, if it was sent."""
+    """Maps a member of the request to the option that it was written from, if that was sent."""
     path = [part for part in re.split(r"[.\[\]]+", param) if part]
     if not path:
         return None
@@ -122,24 +117,24 @@ def _option(param: str, sent: Request, body: Mapping[str, Any]) -> str | None:
 
 
 def with_restrictions(request: Request, lessons: Iterable[LearnedRestriction]) -> tuple[Request, list[ReplyWarning]]:
-    """Returns the request as the model takes it, after what was learned about it, and a warning for each change."""
+    """Returns the request as the model accepts it, and a warning for each change."""
     warnings: list[ReplyWarning] = []
     for lesson in lessons:
         match lesson.option:
-            case "stop":  # never left out: the reader ends the answer there
+            case "stop":  # the reader ends the answer there instead
                 request = replace(request, family=request.family.over({"stop": "no"}))
             case "tool_choice":
                 request = drop_forced_tool_choice(request, f"refused a forced tool choice ({lesson.why})", warnings)
             case "reasoning":
                 request = _without_reasoning(request, lesson, warnings)
             case _:
-                request = _option_sent_otherwise(request, lesson, warnings)
+                request = _with_changed_option(request, lesson, warnings)
     return request, warnings
 
 
-def _option_sent_otherwise(request: Request, lesson: LearnedRestriction, warnings: list[ReplyWarning]) -> Request:
+def _with_changed_option(request: Request, lesson: LearnedRestriction, warnings: list[ReplyWarning]) -> Request:
     name, value = lesson.option, getattr(request.options, lesson.option)
-    if value is None and not lesson.unasked:
+    if value is None and not lesson.set_by_adapter:
         return request
     if lesson.instead is not None:
         others = {member: lesson.instead for member in _MEMBERS[name] if member != lesson.instead}
@@ -156,7 +151,7 @@ def _option_sent_otherwise(request: Request, lesson: LearnedRestriction, warning
 
 
 def _sent_value(value: Any, lesson: LearnedRestriction) -> Any:
-    """Returns the value that is sent in place of the one asked for; None: nothing is sent."""
+    """Returns the value to send instead of the requested one; None: none."""
     if lesson.allowed:
         return value if value in lesson.allowed else nearest_effort(value, lesson.allowed)
     if lesson.least is None and lesson.most is None:
@@ -165,7 +160,7 @@ def _sent_value(value: Any, lesson: LearnedRestriction) -> Any:
 
 
 def _bounded(value: Any, lesson: LearnedRestriction) -> Any:
-    """Returns the number inside the bounds, as a whole one if it was whole."""
+    """Returns the number inside the bounds, as an integer if it was one."""
     whole = isinstance(value, int) or lesson.option == "max_output_tokens"
     for bound, pick in ((lesson.most, min), (lesson.least, max)):
         if value is not None and bound is not None:
@@ -174,27 +169,30 @@ def _bounded(value: Any, lesson: LearnedRestriction) -> Any:
 
 
 def _without_reasoning(request: Request, lesson: LearnedRestriction, warnings: list[ReplyWarning]) -> Request:
-    """Leaves out the reasoning of earlier turns, which some servers refuse as a member that they don't know."""
+    """Leaves out the reasoning of earlier turns, which some servers reject as an unknown member."""
     if not any(message.reasoning for message in request.messages):
         return request
     detail = f"the reasoning of earlier turns was not sent: {request.model} refused it ({lesson.why})"
     warnings.append(ReplyWarning("reasoning_dropped", detail))
-    return replace(request, messages=tuple(map(_bare, request.messages)))
-
-
-def _bare(message: Message) -> Message:
-    if not message.reasoning:
-        return message
-    extras = {name: value for name, value in message.extras.items() if name != "reasoning_details"}
-    return replace(message, reasoning=None, extras=extras)
+    messages = [
+        replace(
+            message,
+            reasoning=None,
+            extras={name: value for name, value in message.extras.items() if name != "reasoning_details"},
+        )
+        if message.reasoning
+        else message
+        for message in request.messages
+    ]
+    return replace(request, messages=tuple(messages))
 
 
 Combination: TypeAlias = frozenset[tuple[str, Any]]
-"""What a request asks for beside its conversation: the names of options, with the values of those that are switches."""
+"""The options of a request: their names, with the values of those that are switches."""
 
 _SECONDS = 3600.0
-_MOST_OWNERS = 1000  # and models, of which something is kept; both come from callers
-_MOST_COMBINATIONS = 32  # of one owner and model
+_MOST_OWNERS = 1000  # pairs of owner and model, which come from callers
+_MOST_COMBINATIONS = 32  # of one pair
 _NUMBERS = ("temperature", "top_p", "max_output_tokens", "stop", "seed", "response_format")
 _SWITCHES = ("parallel_tool_calls", "reasoning_effort")
 
@@ -203,10 +201,10 @@ _owner: ContextVar[str] = ContextVar("streamfold_owner", default="")
 
 @contextmanager
 def requests_of(owner: str) -> Iterator[None]:
-    """Remembers refusals of the requests that are prepared inside for this owner alone.
+    """Remembers rejections of the requests that are prepared inside for this owner alone.
 
     Args:
-        owner: who sends them, such as a key of the gateway. "": the owner of the provider's API key.
+        owner: such as a key of the gateway. "": the owner of the provider's API key.
     """
     token = _owner.set(owner)
     try:
@@ -216,12 +214,12 @@ def requests_of(owner: str) -> Iterator[None]:
 
 
 def current_owner() -> str:
-    """Returns the owner of the requests that are prepared now; "" if none was named."""
+    """Returns the owner that `requests_of` named; "" if there is none."""
     return _owner.get()
 
 
 def combination_of(request: Request) -> Combination:
-    """Returns what a request asks for, before anything of it was left out."""
+    """Returns the options of a request before any was left out."""
     options = request.options
     found: set[tuple[str, Any]] = {(name, None) for name in _NUMBERS if getattr(options, name) is not None}
     found |= {(name, value) for name in _SWITCHES if (value := getattr(options, name)) is not None}
@@ -241,12 +239,12 @@ def combination_of(request: Request) -> Combination:
 
 @dataclass(frozen=True, slots=True)
 class Restrictions:
-    """How requests are sent differently, because the endpoint refused them as they were.
+    """How requests are sent after the endpoint rejected parts of them.
 
     Attributes:
         lessons: options that are left out or changed.
-        adapter: leaves out a part that no option asked for; None: the usual adapter is right.
-        only_streams: whole answers are refused, so that they are streamed.
+        adapter: leaves out a part that no option set; None: the usual adapter.
+        only_streams: whole answers are rejected, so that they are streamed.
     """
 
     lessons: tuple[LearnedRestriction, ...] = ()
@@ -254,37 +252,30 @@ class Restrictions:
     only_streams: bool = False
 
     def __add__(self, other: Restrictions) -> Restrictions:
-        return Restrictions(
-            _joined(self.lessons, other.lessons), other.adapter or self.adapter, self.only_streams or other.only_streams
-        )
+        # New lessons replace those about the same option; a name and a bound are two things.
+        replaced = {(lesson.option, lesson.instead is None) for lesson in other.lessons}
+        kept = [lesson for lesson in self.lessons if (lesson.option, lesson.instead is None) not in replaced]
+        adapter, only_streams = other.adapter or self.adapter, self.only_streams or other.only_streams
+        return Restrictions((*kept, *other.lessons), adapter, only_streams)
 
 
 NO_RESTRICTIONS = Restrictions()
 
 
-def _joined(old: tuple[LearnedRestriction, ...], new: tuple[LearnedRestriction, ...]) -> tuple[LearnedRestriction, ...]:
-    """Returns lessons with new ones in place of those about the same option; a name and a bound are two things."""
-    about = {(lesson.option, lesson.instead is None) for lesson in new}
-    return (*(lesson for lesson in old if (lesson.option, lesson.instead is None) not in about), *new)
-
-
 class RestrictionCache:
-    """Restrictions of one provider: by model, owner and the combination that was refused, each for an hour.
+    """Restrictions of one provider: by model, owner and rejected combination of options, each for an hour.
 
-    A restriction holds for requests that ask for all that the refused one asked for, or more: a server that takes no
-    `temperature` beside reasoning may take it without. Nobody is told what another owner's request was refused for.
-
-    Args:
-        clock: returns the time in seconds.
+    A restriction holds for requests with all options of the rejected one, or more: a server that rejects `temperature`
+    beside reasoning may accept it without. Owners don't see each other's restrictions.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._kept: OrderedDict[tuple[str, str], OrderedDict[Combination, tuple[float, Restrictions]]] = OrderedDict()
-        self._lock = Lock()  # requests of several threads may be refused at once
+        self._lock = Lock()  # several threads may use a cache at once
 
     def find(self, model: str, owner: str, request: Request) -> Restrictions:
-        """Returns how a request must be sent."""
+        """Returns the restrictions of a request."""
         if not self._kept:
             return NO_RESTRICTIONS
         with self._lock:
@@ -296,7 +287,7 @@ class RestrictionCache:
         return sum(fitting, NO_RESTRICTIONS)
 
     def add(self, model: str, owner: str, refused: Combination, restrictions: Restrictions) -> None:
-        """Remembers how a combination must be sent. Restrictions about the same option replace earlier ones."""
+        """Remembers restrictions of a combination. They replace earlier ones about the same option."""
         now = self._clock()
         with self._lock:
             kept = self._kept.setdefault((model, owner), OrderedDict())

@@ -1,6 +1,6 @@
 """Authentication by the credentials of a cloud: a signature of each request, or a token that expires.
 
-Credentials are looked up and refreshed by the cloud's own library, in a thread: it reads files and asks servers.
+The cloud's own library looks credentials up and refreshes them, in a thread: it reads files and sends requests.
 """
 
 from __future__ import annotations
@@ -40,11 +40,10 @@ _REFRESH_BEFORE = 300
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The headers that authenticate one attempt of a request.
+    """The headers that authenticate one attempt of a request. Their values are secrets.
 
     Attributes:
-        headers: to be added. Their values are secrets.
-        generation: the number of the credentials that they were made with, for `Signer.discard`.
+        generation: the number of the credentials, for `Signer.discard`.
     """
 
     headers: Mapping[str, str] = field(repr=False)
@@ -65,18 +64,12 @@ class Signer(Protocol):
         ...
 
     def discard(self, signature: Signature) -> None:
-        """Makes the next request look credentials up anew, unless that has happened since. A server refused them."""
+        """Makes the next request look up other credentials than these, which a server refused."""
         ...
 
 
 class _ThreadedSigner(ABC):
-    """Runs `_headers` in a thread, one at a time, so that credentials are refreshed once.
-
-    Args:
-        provider: the provider's name, for errors.
-        audience: what the credentials are for: the service of AWS, the scope of a token.
-        key_variables: variables that may hold an API key instead, for errors.
-    """
+    """Runs `_headers` in a thread, one at a time, so that credentials are refreshed once. See `make_signer`."""
 
     def __init__(self, provider: str, audience: str, key_variables: Sequence[str] = ()) -> None:
         self._provider = provider
@@ -88,11 +81,9 @@ class _ThreadedSigner(ABC):
         self._refused = -1  # the newest generation that a server has refused
 
     async def sign(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Signature:
-        """Returns the headers to add; see `Signer`."""
         return await to_thread.run_sync(self._locked, method, url, headers, body, abandon_on_cancel=True)
 
     def discard(self, signature: Signature) -> None:
-        """Makes the next request look credentials up anew; see `Signer`."""
         self._refused = max(self._refused, signature.generation)
 
     def _locked(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Signature:
@@ -109,15 +100,15 @@ class _ThreadedSigner(ABC):
             if error is None:
                 raise
             clear_frames(exc)
-            raise error from None  # what the library says is in the message; its frames hold credentials
+            raise error from None  # the frames of the library hold credentials
 
     @abstractmethod
     def _headers(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
-        """Returns the headers to add, as the cloud's library makes them."""
+        """Returns the headers of the cloud's library."""
 
     @abstractmethod
     def _error(self, exc: Exception) -> StreamfoldError | None:
-        """Returns our error for one of the cloud's library; None if it is not a failure to get credentials."""
+        """Returns our error for one of the cloud's library; None if it isn't a failure to get credentials."""
 
     def _missing(self, how: str) -> NotConfiguredError:
         key = f"; or set {' or '.join(self._keys)}" if self._keys else ""
@@ -150,7 +141,7 @@ class AWSSigner(_ThreadedSigner):
         added = {"X-Amz-Date": now}
         if frozen.token:
             added["X-Amz-Security-Token"] = frozen.token
-        # Others are left out: a proxy may change them. AWS requires the host, the type and its own.
+        # AWS requires the host, the type and its own headers. A proxy may change others.
         own = {name: text for name, text in headers.items() if name.lower().startswith(("content-type", "x-amz"))}
         request = AWSRequest(method=method, url=url, headers={**own, **added}, data=body)
         request.context["timestamp"] = now
@@ -162,7 +153,7 @@ class AWSSigner(_ThreadedSigner):
         return {**added, "Authorization": scheme}
 
     def _region(self, url: str) -> str:
-        """The region in the address, else the one that the AWS tools would use."""
+        """Returns the region in the address, else the one of the AWS tools."""
         if found := _AWS_REGION.search(urlsplit(url).hostname or ""):
             return found[1]
         region = self._session.get_config_variable("region")
@@ -218,7 +209,7 @@ class GoogleSigner(_ThreadedSigner):
 def _google_request(
     url: str, method: str = "GET", body: Any = None, headers: Any = None, timeout: float | None = 120, **_: Any
 ) -> Any:
-    """Sends a request of google-auth, which would otherwise need another HTTP library.
+    """Sends a request for google-auth, which would otherwise need another HTTP library.
 
     https://google-auth.readthedocs.io/en/latest/reference/google.auth.transport.html
     """
@@ -231,11 +222,11 @@ def _google_request(
     return SimpleNamespace(status=response.status_code, headers=response.headers, data=response.content)
 
 
-_GOOGLE: Any = _google_request  # google-auth declares a class, and calls it like this function
+_GOOGLE: Any = _google_request  # google-auth declares a class, but only calls it
 
 
 class EntraSigner(_ThreadedSigner):
-    """Adds an access token of Microsoft Entra ID, from wherever Azure's tools find an identity.
+    """Adds an access token of Microsoft Entra ID, by the chain of credentials of Azure's tools.
 
     https://learn.microsoft.com/azure/developer/python/sdk/authentication/credential-chains#defaultazurecredential-overview
     """
@@ -267,7 +258,7 @@ class EntraSigner(_ThreadedSigner):
         said = Redactor(guess=True).text(str(exc.args[0]) if exc.args else type(exc).__name__)
         if isinstance(exc, ServiceRequestError | ServiceResponseError):
             return APIConnectionError(f"no token of Microsoft Entra ID: {said}", retryable=True)
-        # The chain of credentials reports those that are missing, and those that were refused, with one class.
+        # The chain of credentials has one class for missing and for refused ones.
         if isinstance(exc, CredentialUnavailableError) or "failed to retrieve a token from the included" in said:
             return self._missing(
                 "run `az login`, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET"
@@ -280,7 +271,7 @@ class EntraSigner(_ThreadedSigner):
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A way to authenticate: the package that it needs, the extra that brings it, the class, the default audience."""
+    """A way to authenticate: its package, our extra with that, the class, and the default audience."""
 
     package: str
     extra: str
@@ -288,7 +279,7 @@ class _Kind:
     audience: str
 
 
-SIGNERS: dict[str, _Kind] = {  # by the word of the configuration
+SIGNERS: dict[str, _Kind] = {  # by the value of `auth`
     "sigv4": _Kind("botocore", "bedrock", AWSSigner, "bedrock"),
     "google": _Kind("google.auth", "vertex", GoogleSigner, "https://www.googleapis.com/auth/cloud-platform"),
     "entra": _Kind("azure.identity", "azure", EntraSigner, "https://cognitiveservices.azure.com/.default"),
@@ -296,16 +287,16 @@ SIGNERS: dict[str, _Kind] = {  # by the word of the configuration
 
 
 def make_signer(auth: str, provider: str, *, audience: str | None = None, key_variables: Sequence[str] = ()) -> Signer:
-    """Returns what authenticates the requests of a provider. Reads nothing yet.
+    """Returns the signer of a provider's requests. Looks up no credentials yet.
 
     Args:
         auth: a key of `SIGNERS`.
         provider: the provider's name, for errors.
-        audience: what the credentials are for, if it is not the usual: the service of AWS, the scope of a token.
+        audience: the service of AWS, or the scope of a token, if it isn't the usual one.
         key_variables: variables that may hold an API key instead, for errors.
 
     Raises:
-        NotConfiguredError: the extra that it needs is not installed.
+        NotConfiguredError: a package is not installed.
     """
     kind = SIGNERS[auth]
     if not _is_installed(kind.package):
@@ -318,9 +309,9 @@ def make_signer(auth: str, provider: str, *, audience: str | None = None, key_va
 
 
 def may_be_expired(error: APIError) -> bool:
-    """Returns whether a server refused credentials that were valid when they were looked up.
+    """Returns whether a server refused credentials because they have expired.
 
-    AWS answers those that have ended with 403: https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html
+    AWS answers 403: https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html
     """
     if not isinstance(error, APIStatusError):
         return False
@@ -332,5 +323,5 @@ def may_be_expired(error: APIError) -> bool:
 def _is_installed(package: str) -> bool:
     try:
         return find_spec(package) is not None
-    except ModuleNotFoundError:  # of the package that it is in
+    except ModuleNotFoundError:  # of its parent package
         return False

@@ -117,16 +117,15 @@ def _through(unpackers: list[_Unpacker], data: bytes) -> Iterator[bytes]:
 def _unpackers(codings: list[str]) -> list[_Unpacker]:
     if len(codings) > _MOST_CODINGS:
         raise ProtocolError(f"the response has {len(codings)} content-encodings", partial=Reply())
-    return [_unpacker(name) for name in codings]
-
-
-def _unpacker(name: str) -> _Unpacker:
-    if (make := _UNPACKERS.get(name)) is None:
-        raise ProtocolError(f"the response has the unknown content-encoding {name[:100]!r}", partial=Reply())
-    try:
-        return make()
-    except ImportError as exc:
-        raise ProtocolError(f"the response has the content-encoding {name!r}: {exc}", partial=Reply()) from exc
+    unpackers = []
+    for name in codings:
+        if (make := _UNPACKERS.get(name)) is None:
+            raise ProtocolError(f"the response has the unknown content-encoding {name[:100]!r}", partial=Reply())
+        try:
+            unpackers.append(make())
+        except ImportError as exc:
+            raise ProtocolError(f"the response has the content-encoding {name!r}: {exc}", partial=Reply()) from exc
+    return unpackers
 
 
 class _Zlib:

@@ -21,7 +21,7 @@ from ..engine import error_body
 from ..errors import APIConnectionError, APIError, APITimeoutError, ConfigError, ProtocolError, status_error
 from ..types import RateLimit, Reply, ReplyWarning, Timeouts
 from ..urls import shown_url
-from .cloud_auth import Signature, Signer, may_be_expired
+from .cloud_auth import Signature, may_be_expired
 from .compression import body_codings, unpacked, unrequested_codings
 from .connection_reuse import end_unless_silent
 from .error_redaction import clear_frames
@@ -42,6 +42,7 @@ _DRAIN = Timeouts(connect=None, first_event=None, read=None, stall=None, total=0
 _REQUEST_IDS = (
     "x-request-id", "request-id", "msh-request-id", "x-trace-id", "apim-request-id", "x-amzn-requestid",
 )  # fmt: skip
+_UNREACHABLE = "check base_url and that the server is running"
 _REDIRECTS = (301, 302, 303, 307, 308)
 _SHOULD_RETRY = {"true": True, "false": False}
 
@@ -216,9 +217,13 @@ class Exchange:
         await response.aclose()
 
     async def _send(self) -> httpx.Response:
-        request = build_request(self._client, self._request)
-        if self._request.signer is not None:
-            await self._sign(request, self._request.signer)
+        wanted, request = self._request, build_request(self._client, self._request)
+        if wanted.signer is not None:
+            url = sent_url(request.url)
+            signed = self._signature = await wanted.signer.sign(wanted.method, url, wanted.headers, wanted.body)
+            self.redactor = wanted.redactor.with_secrets(secrets_in_headers(signed.headers.items()))
+            request.extensions["streamfold.redactor"] = self.redactor
+            request.headers.update(signed.headers)
         handshake = ConnectCleanup(self._client, request.extensions)
         try:
             self._response = await self._client.send(request, stream=True, follow_redirects=False)
@@ -228,15 +233,6 @@ class Exchange:
             if not handshake.is_clean():
                 with anyio.move_on_after(_CLOSING, shield=True):
                     await handshake.aclose()
-
-    async def _sign(self, request: httpx.Request, signer: Signer) -> None:
-        """Adds the headers that authenticate this attempt, whose values are secrets."""
-        wanted = self._request
-        signed = await signer.sign(wanted.method, sent_url(request.url), wanted.headers, wanted.body)
-        self._signature = signed
-        self.redactor = wanted.redactor.with_secrets(secrets_in_headers(signed.headers.items()))
-        request.extensions["streamfold.redactor"] = self.redactor
-        request.headers.update(signed.headers)
 
     def discard_credentials(self, error: APIError) -> bool:
         """Returns whether the server refused credentials that the next attempt will look up again."""
@@ -312,7 +308,9 @@ class Exchange:
         # A client of httpx-aiohttp calls every lost connection a ConnectTimeout.
         if isinstance(exc, httpx.TimeoutException) and is_timeout(exc) and self._response is None:
             what = "no free connection in the pool" if isinstance(exc, httpx.PoolTimeout) else None
-            return _unreachable(self._timeouts.error("connect", what))
+            timeout = self._timeouts.error("connect", what)
+            timeout.hint = _UNREACHABLE
+            return timeout
         if self._response is None and is_malformed(exc):
             what = f"the server sent a malformed response: {describe(exc) or type(exc).__name__}"
             malformed = ProtocolError(what, retryable=True, partial=Reply())
@@ -324,7 +322,8 @@ class Exchange:
             f"{'the connection broke' if connected else 'no connection'}: {describe(exc) or type(exc).__name__}",
             retryable=not final and not has_cause(exc, ssl.SSLCertVerificationError),
         )
-        return error if connected else _unreachable(error)
+        error.hint = None if connected else _UNREACHABLE
+        return error
 
     async def _status_error(self, response: httpx.Response) -> APIError | None:
         """Returns the error for a status that is not 2xx, with as much of its body as could be read; None if closed."""
@@ -360,11 +359,6 @@ class Exchange:
             if len(body) >= self._request.limits.error_body_bytes:
                 return
         self._at_end = True
-
-
-def _unreachable(error: APIConnectionError) -> APIConnectionError:
-    error.hint = "check base_url and that the server is running"
-    return error
 
 
 def _request_id(headers: list[tuple[str, str]]) -> str | None:

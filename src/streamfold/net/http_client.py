@@ -19,20 +19,17 @@ from .._version import __version__
 from ..errors import ConfigError, StreamfoldError
 from ..urls import shown_url
 from .connection_reuse import guard_connections
-from .httpx2_transport import httpx2_transport
 from .redaction import Redactor, secrets_in_url
 from .timeouts import event_loop
 
 _CLOSING = 5.0  # seconds that closing the connections may take when their event loop ends
-_OLDEST_AIOHTTP, _TOO_NEW_AIOHTTP = (3, 14), (4, 0)  # as in pyproject.toml: aiohttp_transport.py knows its insides
+_OLDEST_AIOHTTP, _TOO_NEW_AIOHTTP = (3, 14), (4, 0)  # as in pyproject.toml
 
 MakeTransport = Callable[[ssl.SSLContext, "str | None"], httpx.AsyncBaseTransport]  # given TLS settings and a proxy
 
 
 def make_client(transport: str = "httpx", *, http2: bool = False) -> httpx.AsyncClient:
-    """Returns a client without a limit on its connections: a full pool would look like a slow server.
-
-    It keeps no cookies: they would belong to whoever sent the last request.
+    """Returns a client without cookies and without a limit on its connections: a full pool looks like a slow server.
 
     Args:
         transport: "httpx", "httpx2" or "aiohttp".
@@ -68,6 +65,8 @@ def _httpx(transport: str, http2: bool) -> MakeTransport:
     def make(verify: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
         try:
             if transport == "httpx2":
+                from .httpx2_transport import httpx2_transport
+
                 return httpx2_transport(verify, http2=http2, proxy=proxy)
             import httpcore  # which httpx itself needs
 
@@ -109,23 +108,28 @@ def _aiohttp() -> MakeTransport:
 
 
 class _ProxyTransport(httpx.AsyncBaseTransport):
-    """Sends requests through the proxies of the environment. httpx itself does so only without a transport of ours.
+    """Sends requests through the proxies of the environment, which httpx does only with its own transports.
 
-    Takes out of the head of a response what httpx would stumble over or log: it parses the target of a redirect even if
-    that is not followed, and raises errors of other libraries for odd ones; it logs the reason phrase, in which a
-    server may echo a key.
+    Removes two parts from the head of a response: the target of a redirect, which httpx parses even if it isn't
+    followed, with errors of other libraries; and the reason phrase, which httpx logs, and in which a server may echo a
+    key.
     """
 
     def __init__(self, make: MakeTransport) -> None:
         self._proxies = _environment_proxies()
-        self._verify = cache(httpx.create_ssl_context)  # reads all certificates, which takes a while
+        self._verify = cache(httpx.create_ssl_context)  # slow: it reads all certificates
         self._make = make
         self._transports: dict[tuple[bool, str | None], httpx.AsyncBaseTransport] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         proxy = _proxy_for(self._proxies, request.url)
+        secure = request.url.scheme == "https" or (proxy or "").startswith("https:")
+        if (transport := self._transports.get((secure, proxy))) is None:
+            # Without TLS: settings that trust no certificate.
+            verify = self._verify() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            transport = self._transports[secure, proxy] = self._make(verify, proxy)
         try:
-            response = await self._to(request.url, proxy).handle_async_request(request)
+            response = await transport.handle_async_request(request)
         except (httpx.ProxyError, httpx.ConnectError) as exc:
             if proxy is None:
                 raise
@@ -135,15 +139,6 @@ class _ProxyTransport(httpx.AsyncBaseTransport):
         if "location" in response.headers:
             response.extensions["location"] = response.headers.pop("location")
         return response
-
-    def _to(self, url: httpx.URL, proxy: str | None) -> httpx.AsyncBaseTransport:
-        """Returns the transport for a URL."""
-        secure = url.scheme == "https" or (proxy or "").startswith("https:")
-        if (transport := self._transports.get((secure, proxy))) is None:
-            # Without TLS: settings that trust nobody.
-            verify = self._verify() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            transport = self._transports[secure, proxy] = self._make(verify, proxy)
-        return transport
 
     async def aclose(self) -> None:
         for transport in self._transports.values():

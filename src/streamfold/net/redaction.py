@@ -7,7 +7,7 @@ import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from html.entities import codepoint2name
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
@@ -17,7 +17,7 @@ from ..engine import event_ranges
 
 _WORD = 8  # characters; a plain word up to this length is a placeholder such as EMPTY rather than a key
 
-# Headers of the protocol, which say nothing about who is asking.
+# Headers of the protocol, whose values aren't secrets.
 _PROTOCOL = {
     "accept", "accept-encoding", "accept-language", "cache-control", "connection", "content-encoding",
     "content-length", "content-type", "host", "keep-alive", "te", "transfer-encoding", "x-amz-date",
@@ -33,12 +33,12 @@ _PLAIN_KEY = re.compile("key", re.IGNORECASE)  # as often the key of a dictionar
 
 
 def is_placeholder(secret: str) -> bool:
-    """Whether a text is so plain a word that it is no real key, and may stand in any other text."""
+    """Returns whether a text is a plain short word, which isn't a real key and is part of other texts."""
     return len(secret) <= _WORD and (secret.isalpha() or secret.isdigit())
 
 
 def secrets_in_headers(headers: Iterable[tuple[str, str]]) -> list[str]:
-    """Returns the values of all headers but those of the protocol, also without a scheme such as `Bearer`."""
+    """Returns the values of all headers except those of the protocol, also without a scheme such as `Bearer`."""
     found: list[str] = []
     for name, value in headers:
         lower = name.lower()
@@ -51,7 +51,7 @@ def secrets_in_headers(headers: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def secrets_in_url(url: str) -> list[str]:
-    """Returns the password and the values of the query, as they are written and as they are meant."""
+    """Returns the password and the values of the query, both escaped and unescaped."""
     parts = urlsplit(url)
     found: list[str] = []
     userinfo = parts.netloc.rpartition("@")[0]
@@ -64,7 +64,7 @@ def secrets_in_url(url: str) -> list[str]:
 
 
 def secrets_in_json(value: Any) -> list[str]:
-    """Returns the strings in members of a JSON value whose names say that they hold secrets."""
+    """Returns the strings in members of a JSON value that are named like secrets."""
     match value:
         case list():
             return [secret for item in value for secret in secrets_in_json(item)]
@@ -82,7 +82,7 @@ def secrets_in_json(value: Any) -> list[str]:
 
 
 def holds_secret(name: str, value: Any) -> bool:
-    """Whether a member of a JSON object holds a secret, by its name. `headers` to be sent on do."""
+    """Returns whether a member of a JSON object holds a secret, by its name. `headers` do."""
     if name == "headers" and isinstance(value, dict):
         return all(isinstance(item, str) for item in value.values())
     plain = re.sub("[-_ ]", "", name)
@@ -93,17 +93,14 @@ def _distinct(found: Iterable[str]) -> list[str]:
     return [secret for secret in dict.fromkeys(found) if secret]
 
 
-# --- What keys look like ---------------------------------------------------------------------------------------------
-
 _STARTS = "sk pk rk gsk xai nvapi pplx hf tvly ghp gho ghu ghs ghr github_pat glpat xoxa xoxb xoxp xoxr xoxs"
 
 
 def _patterns() -> Iterator[tuple[str, str]]:
-    """Yields how keys begin, each with a pattern.
+    """Yields the beginnings of keys, each with its pattern: of vendors, bearer tokens, JSON web tokens, clouds.
 
-    The keys of OpenAI and its relatives and of code hosts, bearer tokens, JSON web tokens, and the keys of clouds. A
-    pattern begins with plain letters, looks back from there, and looks no further than keys are long: other ways of
-    writing it take a hundred times as long.
+    A pattern begins with plain letters, looks back from there, and has bounded lookaheads: other ways to write it take
+    a hundred times as long.
     """
     for start in [start + end for start in _STARTS.split() for end in "-_"]:
         yield start, _beginning(start) + r"(?=[\w-]{0,200}\d)[\w-]{16,}"
@@ -115,7 +112,7 @@ def _patterns() -> Iterator[tuple[str, str]]:
 
 
 def _beginning(start: str) -> str:
-    """Not in the middle of a word, but behind an escaped line end."""
+    """Returns a pattern that doesn't match in the middle of a word, but behind an escaped line end."""
     return rf"{start}(?:(?<![A-Za-z0-9_]{start})|(?<=\\[nrt]{start}))"
 
 
@@ -124,30 +121,26 @@ KEY_PATTERNS = dict(_patterns())
 
 @cache
 def key_pattern(start: str) -> re.Pattern[str]:
-    """Returns the pattern of the keys that begin so. Compiling all of them at import would take a sixth of its time."""
+    """Returns the pattern of the keys with this beginning. Compiled lazily: all take a sixth of the import time."""
     return re.compile(KEY_PATTERNS[start], re.ASCII)
 
-
-# Removes secrets from whatever is shown: errors, logs, recordings, tracebacks. The only place that does.
-# A server may echo a secret as it is, written with JSON escapes (also twice), in a URL, in HTML or in base64, and
-# in pieces over several events. A `Redactor` finds all of these.
 
 T = TypeVar("T")
 Span = tuple[int, int]
 
 HIDDEN = "***"
-_SHORTEST = 4  # characters; a shorter text stands in too many others
+_SHORTEST = 4  # characters; a shorter text is part of too many others
 _SHORTEST_BASE64 = 6  # a shorter one is encoded in less than eight characters
 _DEEPEST = 100  # levels of a JSON value; deeper ones are hidden as a whole
 _ESCAPES = re.compile(r"[\\%&+]")
 
 
 class Redactor:
-    """Replaces secrets by `***`. Its repr does not show them.
+    """Replaces secrets by `***`: also those that a server echoes with JSON escapes, in a URL, in HTML or in base64.
 
     Args:
         secrets: the texts to remove. Those of less than four characters are ignored, and plain words of up to eight
-            letters or digits are removed only as whole words: they stand in too many other texts.
+            letters or digits are removed only as whole words: they are part of too many other texts.
         guess: also remove texts that look like a key, and members of JSON objects that are named like one.
     """
 
@@ -163,9 +156,14 @@ class Redactor:
         return Redactor((*self._given, *secrets), guess=guess or self._guess)
 
     def spans(self, text: str) -> list[Span]:
-        """Returns where secrets are in a text, in order. Overlapping ones are one."""
+        """Returns the places of secrets in a text, in order. Overlapping ones are joined."""
         escaped = _ESCAPES.search(text) is not None
-        found = [span for plain, pattern in self._secrets for span in _found(text, plain, pattern(), escaped)]
+        found = [
+            match.span()
+            for plain, pattern in self._secrets
+            if escaped or plain in text
+            for match in pattern().finditer(text)
+        ]
         if self._guess:
             for start in KEY_PATTERNS:
                 if start in text:
@@ -180,7 +178,7 @@ class Redactor:
         return text
 
     def pieces(self, texts: Sequence[str]) -> list[str]:
-        """Returns texts that continue each other without the secrets in them, also those that are cut by their ends."""
+        """Returns texts that continue each other without secrets, also without those that they cut in pieces."""
         spans = self.spans("".join(texts))
         if not spans:
             return list(texts)
@@ -217,43 +215,27 @@ class Redactor:
 
     @cached_property
     def _secrets(self) -> list[tuple[str, Callable[[], re.Pattern[str]]]]:
-        """The texts to look for, the longest first, each with its pattern, which is compiled when it is needed."""
+        """The texts to look for, the longest first, each with its lazily compiled pattern."""
         known = {secret for secret in self._given if len(secret) >= _SHORTEST}
         for secret in list(known):
             data = secret.encode("utf-8", "replace")
-            known.add(data.decode("latin-1"))  # as it is in bytes that are read as Latin-1
+            known.add(data.decode("latin-1"))  # in bytes that are read as Latin-1
             if len(secret) >= _SHORTEST_BASE64 and not is_placeholder(secret):
                 known |= {encode(data).decode().rstrip("=") for encode in (b64encode, urlsafe_b64encode)}
-        compiled: dict[str, re.Pattern[str]] = {}
-
-        def pattern(secret: str) -> re.Pattern[str]:
-            if secret not in compiled:
-                compiled[secret] = re.compile(_spelled(secret))
-            return compiled[secret]
-
         ordered = sorted(known, key=lambda text: (-len(text), text))
-        return [(secret, lambda secret=secret: pattern(secret)) for secret in ordered]  # type: ignore[misc]
+        return [(secret, cache(partial(_compiled, secret))) for secret in ordered]
 
 
-# --- Spellings -------------------------------------------------------------------------------------------------------
-
-
-def _found(text: str, plain: str, pattern: re.Pattern[str], escaped: bool) -> list[Span]:
-    if not escaped and plain not in text:
-        return []
-    return [match.span() for match in pattern.finditer(text)]
-
-
-def _spelled(secret: str) -> str:
+def _compiled(secret: str) -> re.Pattern[str]:
     """Returns a pattern for a secret in all its spellings."""
-    pattern = "".join(f"(?:{'|'.join(_ways(char))})" for char in secret)
-    return rf"(?<![A-Za-z0-9]){pattern}(?![A-Za-z0-9])" if is_placeholder(secret) else pattern
+    pattern = "".join(f"(?:{'|'.join(_spellings(char))})" for char in secret)
+    return re.compile(rf"(?<![A-Za-z0-9]){pattern}(?![A-Za-z0-9])" if is_placeholder(secret) else pattern)
 
 
-def _ways(char: str) -> Iterator[str]:
-    """Yields patterns for the ways to write a character: in JSON, in a URL, in HTML, as it is.
+def _spellings(char: str) -> Iterator[str]:
+    """Yields patterns for the spellings of a character: in JSON, in a URL, in HTML, plain.
 
-    The character itself is last, because `%` and `&` are also how their own spellings begin.
+    The plain one is last, because the other spellings of `%` and `&` begin with it.
     """
     if char in "\"'\\/":
         yield rf"\\+{re.escape(char)}"  # escaped, perhaps more than once
@@ -284,7 +266,7 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
 
 
 def _without(text: str, start: int, spans: Sequence[Span]) -> str:
-    """Returns a piece, which begins at `start`, without the spans; `***` is where a span begins."""
+    """Returns a piece, which begins at `start`, without the spans; `***` stands where a span begins."""
     for first, last in reversed(spans):
         if first < start + len(text) and last > start:
             hidden = HIDDEN if first >= start else ""
@@ -292,11 +274,10 @@ def _without(text: str, start: int, spans: Sequence[Span]) -> str:
     return text
 
 
-# Finds secrets that events cut in pieces, or that are escaped inside JSON, in the texts that the events add up to.
-# A string may be continued by several events, as the arguments of a call are. Each piece of it is known with its
-# place in the bytes, so that bytes change where a secret is and nowhere else.
+# Several events may continue one string, and cut a secret in it. So secrets are looked for in the joined texts, whose
+# pieces are known with their places in the bytes.
 
-_PLACE = ("type", "item_id", "output_index", "content_index", "index")  # which part of an answer an event is about
+_PLACE = ("type", "item_id", "output_index", "content_index", "index")  # of an event's part in the answer
 # A string, also one that the end of the text cuts, or a character that begins or ends something else.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
 _CUT_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{0,3})?\Z")
@@ -314,13 +295,12 @@ class _Piece(NamedTuple):
     """A string in a JSON document.
 
     Attributes:
-        place: which part of the answer it is; strings with the same place continue each other. None: in a document that
-            is cut, where not all of that is known.
-        names: the names of the members around it, whatever their positions in lists.
+        place: the part of the answer; strings with the same place continue each other. None: unknown, in a document
+            that is cut.
+        names: the names of the members around it, without positions in lists.
         flags: the members beside it that are true or false, such as `thought` of Gemini's parts.
-        text: what it says.
-        start, end: where its token is in the bytes.
-        is_cut: the body ends inside of it.
+        start, end: the place of its token in the bytes.
+        is_cut: whether the body ends inside it.
     """
 
     place: tuple[Any, ...] | None
@@ -333,14 +313,14 @@ class _Piece(NamedTuple):
 
 
 class _Members(list[tuple[str, Any]]):
-    """A JSON object as it is written, in its order."""
+    """The members of a JSON object in their order."""
 
     def named(self, names: Iterable[str]) -> tuple[Any, ...]:
         return tuple(value for key, value in self if key in names and isinstance(value, str | int))
 
 
 def secrets_in_body(body: bytes, redactor: Redactor) -> list[Replacement]:
-    """Returns the changes that remove secrets from the strings of a body: of its events, or of the JSON that it is."""
+    """Returns the changes that remove secrets from the strings of a body, which is JSON or has events."""
     documents = [
         lines for event in event_ranges(body) if (lines := [(start, body[start:end]) for start, end in event.payloads])
     ]
@@ -352,7 +332,7 @@ def secrets_in_body(body: bytes, redactor: Redactor) -> list[Replacement]:
 
 
 def redacted_events(payloads: Sequence[str], redactor: Redactor) -> list[str]:
-    """Returns the payloads of events without secrets, also where a secret is cut in pieces by the events."""
+    """Returns the payloads of events without secrets, also without those that the events cut in pieces."""
     data = [payload.encode("utf-8", "surrogatepass") for payload in payloads]
     starts = list(accumulate(map(len, data), initial=0))
     pieces = [_pieces(_parsed(line), [(start, line)]) for start, line in zip(starts, data, strict=False)]
@@ -369,7 +349,7 @@ def redacted_events(payloads: Sequence[str], redactor: Redactor) -> list[str]:
 
 
 def apply_replacements(body: bytes, splices: Iterable[Replacement]) -> bytes:
-    """Returns the bytes with these changes, which are in order and do not overlap."""
+    """Returns the bytes with these changes, which are in order and don't overlap."""
     out, at = [], 0
     for start, end, new in splices:
         out += [body[at:start], new]
@@ -378,11 +358,10 @@ def apply_replacements(body: bytes, splices: Iterable[Replacement]) -> bytes:
 
 
 def _changes(pieces: Sequence[_Piece], redactor: Redactor) -> list[Replacement]:
-    """Returns the changes that remove secrets from strings, also those that are cut in pieces by them.
+    """Returns the changes that remove secrets from strings that may continue each other.
 
-    Which strings continue each other is known exactly for most answers. But readers join the parts of an answer as well
-    (Gemini's), and an event that is cut does not say which part it is about: so strings are also joined by the names
-    around them. Joining too much does no harm, as only secrets are removed.
+    Strings are also joined by the names around them: readers join the parts of an answer (Gemini's), and an event that
+    is cut doesn't name its part. Joining too much does no harm, as only secrets are removed.
     """
     texts = [piece.text for piece in pieces]
     for sequence in _sequences(pieces):
@@ -427,7 +406,7 @@ def _pieces(value: Any, lines: list[tuple[int, bytes]]) -> list[_Piece]:
 
     Args:
         value: the document, parsed; None if it is cut, or several documents.
-        lines: where its bytes are, and the bytes.
+        lines: the places of its bytes, and the bytes.
     """
     found = list(_tokens(lines))
     if value is None:
@@ -445,7 +424,7 @@ def _pieces(value: Any, lines: list[tuple[int, bytes]]) -> list[_Piece]:
 def _strings(
     value: Any, path: tuple[Any, ...], flags: tuple[Any, ...]
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """Yields place and flags of each string that is not the name of a member, in the order of the text."""
+    """Yields place and flags of each string that isn't the name of a member, in the order of the text."""
     match value:
         case str():
             yield path, flags
@@ -460,8 +439,8 @@ def _strings(
 
 
 def _tokens(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Piece]:
-    """Yields the strings of a JSON text that are not names of members, also of one that is cut anywhere."""
-    around: list[str | None] = []  # the member that is being read of each object, None for a list
+    """Yields the strings of a JSON text that aren't names of members, also of a text that is cut."""
+    around: list[str | None] = []  # the current member of each object, None for a list
     is_name = False
     for offset, line in lines:
         for token in _TOKEN.finditer(line):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio
 
@@ -104,13 +104,11 @@ def _after(now: float, seconds: float | None) -> float:
     return inf if seconds is None else now + seconds
 
 
-# Ends what takes too long, without ever cancelling a task of the caller's.
-# A cancellation on asyncio doesn't say who sent it. If a deadline of ours and one of the caller's cancel the same
-# task in the same turn of the event loop, neither can take its own cancellation back, and a CancelledError that
-# nobody requested is left over. So on asyncio
-# - whatever has no connection yet (connecting, TLS, sending, the head of the response), and bodies without a connection
-#   of their own (HTTP/2, in-memory transports), are awaited in a task of ours, which is the one that is cancelled;
-# - a body with a connection of its own is read in the caller's task, and a timer ends the connection. The pending read
+# Deadlines never cancel a task of the caller: on asyncio, if a deadline of ours and one of the caller's cancel the same
+# task at once, neither can take its cancellation back, and a CancelledError is left over. So on asyncio
+# - steps without a connection (connecting, TLS, sending, the head of the response), and bodies that share one (HTTP/2)
+#   or have none (in-memory transports), are awaited in a task of ours, which is cancelled;
+# - a body with its own connection is read in the caller's task, and a timer ends the connection. The pending read
 #   returns what has arrived, then fails.
 # On trio a cancel scope around one await is exact, and is used for both.
 
@@ -127,27 +125,15 @@ def event_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-class Steps(Protocol):
-    """Runs steps of one exchange, one at a time."""
+def make_steps(loop: asyncio.AbstractEventLoop | None) -> _TaskSteps | _ScopedSteps:
+    """Returns an object that runs the steps of one exchange, one at a time.
 
-    async def run(self, step: Callable[[], Coroutine[Any, Any, T]], due: float) -> T:
-        """Returns the result of a step, also if it is there together with the deadline.
+    Its `run` returns the result of a step, also if it is there together with the deadline. It raises Interrupted if the
+    deadline passed, or if `end` was called, which any task may do.
 
-        Args:
-            due: the deadline, in the event loop's time.
-
-        Raises:
-            Interrupted: the deadline passed, or `end` was called.
-        """
-        ...
-
-    async def end(self) -> None:
-        """Ends the current step, if there is one. From any task."""
-        ...
-
-
-def make_steps(loop: asyncio.AbstractEventLoop | None) -> Steps:
-    """Returns the steps of an exchange, given the running event loop of asyncio; None on trio."""
+    Args:
+        loop: the running event loop of asyncio; None on trio.
+    """
     return _ScopedSteps() if loop is None else _TaskSteps(loop)
 
 
@@ -157,7 +143,7 @@ async def run_within(step: Callable[[], Coroutine[Any, Any, T]], seconds: float)
 
 
 class _TaskSteps:
-    """Runs each step in a task of its own, in a copy of the caller's context."""
+    """Runs each step in its own task, in a copy of the caller's context."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -190,10 +176,10 @@ class _TaskSteps:
 
 
 async def _cancel(task: asyncio.Task[Any]) -> None:
-    """Cancels a task of ours and waits for its end. A cancellation of the caller meanwhile is raised after that.
+    """Cancels a task of ours and waits for its end. Then raises a cancellation of the caller.
 
-    The task is cancelled once: a second cancellation would reach httpcore while it closes the connection, which then
-    stays open. But anyio's `connect_tcp` may absorb one that comes together with the connection; then it is sent again.
+    A second cancellation would reach httpcore while it closes the connection, which then stays open. It is only sent if
+    the first one was absorbed, as by anyio's `connect_tcp` when the connection is there.
     """
     loop, cancelled = task.get_loop(), None
     ends = loop.time() + _CANCELLING
@@ -212,7 +198,7 @@ async def _cancel(task: asyncio.Task[Any]) -> None:
 
 
 class _ScopedSteps:
-    """Runs each step in a cancel scope of its own."""
+    """Runs each step in its own cancel scope."""
 
     def __init__(self) -> None:
         self._scope: anyio.CancelScope | None = None

@@ -34,26 +34,22 @@ class Provider:
         with Provider.from_config("kimi:kimi-k2.6") as provider:
             print(provider.chat("Hello").text)
 
-    It has the types, errors and guarantees of `streamfold.Provider`, which does the work on a thread in the background.
-    So it also works where an event loop is running, as in a notebook. The thread is started by the first request.
+    It has the types, errors and guarantees of `streamfold.Provider`, which it runs on a background thread. So it also
+    works where an event loop is running, as in a notebook. The thread is started by the first request.
 
-    Make one with `from_config`. Use it as a context manager, or call `close` at the end. What is still open when the
-    provider is garbage-collected or the interpreter exits is closed then. After a fork, make a new one.
-
-    Args:
-        model: the asynchronous provider to use, or any other `ChatModel`; `close` closes it. It must not be used
-            elsewhere.
+    Make one with `from_config`. Use it as a context manager, or call `close` at the end; garbage collection and the
+    exit of the interpreter close it, too. After a fork, make a new one.
 
     Attributes:
-        model: the same.
-        thread: where it runs.
+        model: the asynchronous provider, or any other `ChatModel`, which must not be used elsewhere. `close` closes it.
+        thread: its thread.
     """
 
     def __init__(self, model: ChatModel) -> None:
         check_model(model, "Provider()")
         self.model = model
         self.thread = LoopThread(model)
-        finalize(self, self.thread.stop).atexit = False  # the thread looks after the exit itself
+        finalize(self, self.thread.stop).atexit = False  # `LoopThread` handles the exit
 
     @classmethod
     @scrubs_traceback
@@ -71,17 +67,18 @@ class Provider:
 
         Args:
             spec, config, overrides: as there.
-            http_client: the client to send with, an asynchronous one that is used nowhere else. It is not closed.
-            hooks: functions that are called while answers are requested and read, on the thread of the provider.
+            http_client: an asynchronous client that is used nowhere else. It is not closed.
+            hooks: functions that are called on the thread of the provider.
             turn_cache: see `streamfold.Provider`.
 
         Raises:
             ConfigError: a key or value is unknown or not allowed; the message says what is allowed.
         """
-        made = AsyncProvider.from_config(
-            spec, config=config, http_client=http_client, hooks=hooks, turn_cache=turn_cache, **overrides
+        return cls(
+            AsyncProvider.from_config(
+                spec, config=config, http_client=http_client, hooks=hooks, turn_cache=turn_cache, **overrides
+            )
         )
-        return cls(made)
 
     @property
     def name(self) -> str:
@@ -105,16 +102,9 @@ class Provider:
         tool_choice: ToolChoice = "auto",
         **options: Unpack[ChatOptions],
     ) -> ChatStream:
-        """Returns a streamed answer. Nothing is sent until the first chunk is asked for.
+        """Returns a streamed answer: an iterator of `StreamChunk`, which is also a context manager.
 
-        Args:
-            messages, tools, tool_choice, options: as in `streamfold.Provider.chat_stream`.
-
-        Returns:
-            An iterator of `StreamChunk`, which is also a context manager.
-
-        Raises:
-            ConfigError: the request can't be sent as it is. Network errors are raised while iterating.
+        See `streamfold.Provider.chat_stream`.
         """
         stream = self.model.chat_stream(messages, tools, tool_choice=tool_choice, **options)
         return ChatStream(self, self.thread, stream)
@@ -129,15 +119,7 @@ class Provider:
         stream: bool = True,
         **options: Unpack[ChatOptions],
     ) -> Reply:
-        """Returns the whole answer. Takes the arguments of `chat_stream`.
-
-        Args:
-            stream: as in `streamfold.Provider.chat`.
-
-        Raises:
-            ConfigError: the request can't be sent as it is.
-            APIError: the request failed, or the answer is not complete; `partial` has the text received so far.
-        """
+        """Returns the whole answer. See `streamfold.Provider.chat`."""
         answer = open_stream(self.model, messages, tools, tool_choice, options, stream=stream)
         return ChatStream(self, self.thread, answer).read()
 
@@ -212,7 +194,7 @@ class Provider:
         stream: bool = True,
         **options: Unpack[ChatOptions],
     ) -> Preview:
-        """Returns the request that `chat` would send for the same arguments. Sends nothing, and needs no key.
+        """Returns the request that `chat` would send for the same arguments. See `streamfold.Provider.preview`.
 
         Raises:
             ConfigError: the request can't be sent as it is, or this provider wraps a model that has no preview.

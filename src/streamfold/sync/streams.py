@@ -28,7 +28,7 @@ class Chunks(Generic[S]):
     """The chunks of an asynchronous stream or run: an iterator, and a context manager that closes the connection."""
 
     def __init__(self, owner: object, thread: LoopThread, source: S) -> None:
-        self._owner = owner  # the provider: it is closed when nobody refers to it
+        self._owner = owner  # the provider, which is closed when it is garbage-collected
         self._thread = thread
         self._source: S = source
         self._started = self._ended = False
@@ -36,7 +36,7 @@ class Chunks(Generic[S]):
 
     @property
     def reply(self) -> Reply:
-        """The whole answer, of a tool run that of its last turn. Raises StreamfoldError before it has arrived."""
+        """The whole answer; of a tool run, the last turn. Raises StreamfoldError before it has arrived."""
         return self._source.reply
 
     def read(self) -> Reply:
@@ -125,14 +125,7 @@ class ChatStream(Chunks[AsyncChatStream]):
         return self._source.partial_tool_calls
 
     def watch(self, path: str, function: Watcher, *, tool: str | None = None) -> None:
-        """Calls a function as a value grows that the model is writing. See `streamfold.ChatStream.watch`.
-
-        It is called in the thread that reads the stream.
-
-        Raises:
-            ConfigError: the path is not one, or the function is async.
-            StreamfoldError: the stream has been read already.
-        """
+        """Calls a function while a value grows, in the thread that reads. See `streamfold.ChatStream.watch`."""
         watcher = checked_watcher(function)
         self._source.watch(path, lambda update: self._grown.append((watcher, update)), tool=tool)
         if not self._watching:
@@ -171,11 +164,7 @@ class ChatStream(Chunks[AsyncChatStream]):
             function(update)
 
     def start(self) -> Self:
-        """Sends the request and waits for the first chunk, which is then the first one of the iteration.
-
-        Raises:
-            APIError: the request failed.
-        """
+        """Sends the request and waits for the first chunk. See `streamfold.ChatStream.start`."""
         self._run(AsyncChatStream.start)
         return self
 

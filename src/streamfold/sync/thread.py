@@ -1,7 +1,7 @@
-"""The thread of a synchronous provider: an event loop on which everything asynchronous runs.
+"""The thread of a synchronous provider, with the event loop that its coroutines run on.
 
-Not anyio's blocking portal: it can't be asked to stop without waiting for it, which a finalizer must not do; its loop
-ends by starting a thread, which Python 3.12 and later refuse at the exit of the interpreter; and each call waits twice.
+It isn't anyio's blocking portal, which can't be stopped without waiting, as a finalizer must; whose loop ends by
+starting a thread, which Python 3.12 and later refuse at the exit of the interpreter; and where each call waits twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Closeable(Protocol):
-    """What a call reads: a `ChatStream` or a `ToolRun`."""
+    """A `ChatStream` or a `ToolRun`."""
 
     async def aclose(self) -> None: ...
 
@@ -54,7 +54,7 @@ class LoopThread:
         self.closed = False
         self._model = model
         self._open: WeakSet[Closeable] = WeakSet()  # used on the loop alone
-        self._lock = threading.RLock()  # a signal handler or a finalizer may call `stop` in the middle of a call
+        self._lock = threading.RLock()  # a signal handler or a finalizer may call `stop` during a call
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._serve, name="streamfold", daemon=True)
@@ -64,14 +64,13 @@ class LoopThread:
         """Calls an async function on the event loop, and waits for its result.
 
         Args:
-            source: the stream or run that it reads. If the waiting thread is interrupted, as by Ctrl-C, it is closed
-                before the interruption goes on.
+            source: the stream or run that it reads. It is closed if the waiting thread is interrupted, as by Ctrl-C.
 
         Raises:
             StreamfoldError: the thread was stopped, or can't be used from here.
             Exception: what the function raises.
         """
-        future: Future[T] = Future()  # made first: an interruption at any moment finds what it has to cancel
+        future: Future[T] = Future()  # made first, so that an interruption at any moment can cancel it
         try:
             self._submit(future, step, source)
             while _POLL_SECONDS is not None and not wait([future], _POLL_SECONDS).done:
@@ -87,14 +86,14 @@ class LoopThread:
             raise
 
     def close(self, source: Closeable) -> None:
-        """Closes a stream or run, unless that was done with the whole provider."""
+        """Closes a stream or run, unless the provider is closed."""
         if not self.closed:
             self.run(source.aclose, source)
 
     def stop(self) -> None:
         """Asks the thread to close everything and end. Does not wait, and may be called from any thread."""
         with self._lock:
-            before, self.closed = self.closed, True  # first: whoever wakes up without an answer looks at it
+            before, self.closed = self.closed, True  # first: callers that wake up without an answer check it
             if not before and self._loop is not None:
                 self._loop.call_soon_threadsafe(self._stop.set)
 
@@ -131,7 +130,7 @@ class LoopThread:
         step: Callable[[], Awaitable[T]],
         source: Closeable | None,
     ) -> None:
-        """Starts a call, on the loop. A coroutine made by the caller would be lost if Ctrl-C came before it is here."""
+        """Starts a call on the loop. Ctrl-C would lose a coroutine that the caller made."""
 
         def cancel(future: Future[T]) -> None:
             if future.cancelled() and not loop.is_closed():
@@ -160,8 +159,8 @@ class LoopThread:
             _running.discard(self)
 
     async def _until_stopped(self) -> None:
-        # anyio imports its backend with its first use. If that were the closing after Ctrl-C, the program would end
-        # with exit code 1: what a thread compiles makes CPython forget that it was interrupted.
+        # anyio imports its backend at its first use. If that were the closing after Ctrl-C, the program would end with
+        # exit code 1: compiling in a thread makes CPython forget the interruption.
         anyio.get_cancelled_exc_class()
         async with AsyncExitStack() as stack:  # from the last one to the first
             stack.push_async_callback(asyncio.get_running_loop().shutdown_asyncgens)
@@ -174,7 +173,7 @@ class LoopThread:
 
 def _settle(future: Future[T], task: asyncio.Task[T]) -> None:
     """Gives the waiting thread the outcome of a call, unless it has stopped waiting."""
-    error = None if task.cancelled() else task.exception()  # looked at, or asyncio logs that nobody did
+    error = None if task.cancelled() else task.exception()  # asyncio logs one that is never retrieved
     if task.cancelled():
         future.cancel()
     elif future.set_running_or_notify_cancel():

@@ -40,16 +40,9 @@ def run_tools(
 
         reply = run_tools(provider, "Is it warmer in Oslo or in Bergen?", [get_weather]).read()
 
-    All calls of a turn run at the same time, each plain function in a thread of its own, so that they may block and may
-    use the provider. Async tools, `on_tool_error` and hooks are called on the thread of the provider, which they must
-    not block. Everything else is as in `streamfold.run_tools`.
-
-    Args:
-        provider: a synchronous provider.
-        messages, tools, options: as in `streamfold.run_tools`, and so are all others.
-
-    Raises:
-        ConfigError: a tool has no function, two tools have the same name, or the request can't be sent.
+    All calls of a turn run at the same time, each plain function in its own thread, so that they may block and use the
+    provider. Async tools, `on_tool_error` and hooks are called on the thread of the provider, which they must not
+    block. All else is as in `streamfold.run_tools`.
     """
     _check_provider(provider, "run_tools()")
     threaded = [_threaded(tool) for tool in as_tools(tools)]
@@ -64,15 +57,7 @@ def resume_tools(
     tools: Iterable[ToolLike],
     **options: Unpack[RunOptions],
 ) -> ToolRun:
-    """Continues a run that paused, in this process or in another one.
-
-    Args:
-        provider: a synchronous provider.
-        state, tools, options: as in `streamfold.tools.resume_tools`, and so are all others.
-
-    Raises:
-        ConfigError: the state can't be read; and as for `run_tools`.
-    """
+    """Continues a paused run, also in another process. See `streamfold.tools.resume_tools`."""
     _check_provider(provider, "resume_tools()")
     run = resume_async(provider.model, state, [_threaded(tool) for tool in as_tools(tools)], **options)
     return ToolRun(provider, provider.thread, run)
@@ -85,7 +70,7 @@ def _check_provider(provider: object, function: str) -> None:
 
 
 def _threaded(tool: Tool) -> Tool:
-    """Returns a tool whose plain function runs in a thread: on the event loop it would hold up all other answers."""
+    """Returns a tool whose plain function runs in a thread: on the event loop it would block all other answers."""
     function = tool.function
     if function is None or iscoroutinefunction(function):
         return tool
@@ -99,7 +84,7 @@ def _threaded(tool: Tool) -> Tool:
 
 
 async def _in_thread(function: Callable[[], Any]) -> Any:
-    """Calls a function in a new thread. The exit of the interpreter does not wait for it, as it would for a pool's."""
+    """Calls a function in a new thread, which doesn't delay the exit of the interpreter as a pool's would."""
     done: Future[Any] = Future()
 
     def work() -> None:
