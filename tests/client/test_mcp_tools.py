@@ -27,6 +27,7 @@ from streamfold.types import AudioPart, FilePart, ImagePart
 SERVERS = Path(__file__).parents[1] / "support" / "servers"
 SDK_SERVER = [sys.executable, str(SERVERS / "mcp_sdk_server.py")]
 ODD_SERVER = [sys.executable, str(SERVERS / "mcp_odd_server.py")]
+pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")  # of the SDK, on trio
 PNG = b"\x89PNG\r\n\x1a\n...."
 
 
@@ -200,10 +201,12 @@ async def test_descriptions_are_plain(caplog: pytest.LogCaptureFixture) -> None:
 
 async def test_odd_servers(caplog: pytest.LogCaptureFixture) -> None:
     """What a server does wrong is an error of the call, without secrets; a server is started again three times."""
-    async with odd_server(env={"KEY": "hunter22222"}, call_timeout=5) as tools:
+    async with odd_server(env={"KEY": "hunter22222"}) as tools:
         refused = await result_of(tools, do="refuse")
         assert refused.error
         assert "failed: bad key *** \\x1b[2J" in refused.content
+        block = {"type": "text", "text": "hunter22222 is wrong"}
+        assert (await result_of(tools, content=[block], error=True)).content == "*** is wrong"
         nonsense = await result_of(tools, do="nonsense")
         assert (nonsense.error, "does not follow the protocol" in nonsense.content) == (True, True)
         assert json.loads((await result_of(tools, "typed", n=1)).content) == {"n": 1}

@@ -24,7 +24,17 @@ import anyio.abc
 from ..engine.dialects import any_special_token
 from ..errors import ConfigError, StreamfoldError, did_you_mean
 from ..net import Redactor, secrets_in_headers, secrets_in_url
-from ..types import Message, NeedsApproval, Tool, assistant, mcp_content, mcp_member, mcp_resource, user
+from ..types import (
+    Message,
+    NeedsApproval,
+    Tool,
+    assistant,
+    mcp_content,
+    mcp_member,
+    mcp_resource,
+    read_mcp_result,
+    user,
+)
 
 if TYPE_CHECKING:
     from mcp import ClientSession
@@ -217,8 +227,8 @@ class McpTools:
             McpServerError: it can't be reached, does not answer in time, or answers with an error.
         """
         try:
+            connection = await self._connected()
             with anyio.fail_after(self._call_timeout):
-                connection = await self._connected()
                 result = await connection.request(send)
         except McpServerError:
             raise
@@ -310,11 +320,19 @@ class McpTools:
         async def call(**arguments: Any) -> Any:
             listener = report if on_progress is not None else None
             try:
-                return await self._request(lambda client: client.call_tool(name, arguments, progress_callback=listener))
+                result = await self._request(
+                    lambda client: client.call_tool(name, arguments, progress_callback=listener)
+                )
             except McpServerError as error:
                 _logger.warning("a call of the MCP tool %s: %s", name, error)
-                content = [{"type": "text", "text": str(error)}]
-                return _sdk().types.CallToolResult.model_validate({"content": content, "isError": True})
+                text = str(error)
+            else:
+                read = read_mcp_result(result)
+                if read is None or not read.error or not isinstance(read.content, str):
+                    return result
+                text = self._redactor.text(read.content)
+            content = [{"type": "text", "text": text}]
+            return _sdk().types.CallToolResult.model_validate({"content": content, "isError": True})
 
         return call
 
