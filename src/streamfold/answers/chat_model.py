@@ -53,7 +53,7 @@ class ChatParams:
         coalesce = options.pop("coalesce", None)
         timeouts, headers = options.pop("timeouts", None), options.pop("extra_headers", None)
         if headers is not None:
-            read_headers(headers)
+            headers = read_headers(headers)
         if timeouts is not None:
             timeouts_over(Timeouts(), timeouts)
         request = Request.read(model or "", messages, tools, tool_choice, options, stream=stream)

@@ -27,7 +27,7 @@ from ..net import (
     make_client,
     whole_answer_timeouts,
 )
-from ..requests import NO_FAMILY, Family, PromptCacheMonitor, Request, read_headers, with_endpoint_defaults
+from ..requests import NO_FAMILY, Family, PromptCacheMonitor, Request, with_endpoint_defaults
 from ..types import Timeouts
 from ..urls import shown_url
 from .costs import ModelPrices
@@ -248,14 +248,14 @@ class Endpoint:
     def shown_headers(self, headers: Mapping[str, str], extra: Mapping[str, str] | None) -> dict[str, str]:
         """Returns the headers of a request with `***` for all values that may be secrets. Needs no key."""
         profile = self.profile
-        hidden = [*profile.headers, *read_headers(extra)]
+        hidden = [*profile.headers, *(extra or ())]
         if profile.api_key is not None or profile.api_key_env or profile.auth != "key":
             hidden.append(profile.key_header)
         return _merged(headers, dict.fromkeys(hidden, HIDDEN))
 
     def _headers(self, extra: Mapping[str, str] | None) -> EndpointHeaders:
         profile, key = self.profile, self.profile.key_headers()
-        headers = key | profile.sent_headers(read_headers(extra))
+        headers = key | profile.sent_headers(extra)
         return EndpointHeaders(headers, bool(key), Redactor(profile.secrets(extra)))
 
     def _current_cache(self) -> _VariableCache:

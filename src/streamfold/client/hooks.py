@@ -131,18 +131,13 @@ class Notifier:
     def tap(self) -> Callable[[bytes], None] | None:
         """A function for each piece of the body; None if no hook takes them."""
         wanted = [hooks.on_bytes for hooks in self._hooks if hooks.on_bytes is not None]
-        if not wanted:
-            return None
-        info = self.info
 
         def tap(data: bytes) -> None:
             for hook in wanted:
-                try:
-                    hook(info, data)
-                except Exception:
-                    _logger.exception("%s: the hook on_bytes failed", info.provider)
+                with _logged_failure(self.info, "on_bytes"):
+                    hook(self.info, data)
 
-        return tap
+        return tap if wanted else None
 
     def sending(self) -> AbstractContextManager[None]:
         """Enters the context managers of the hooks `sending`. Failures are logged."""
@@ -153,30 +148,31 @@ class Notifier:
     def _sending(self, wanted: list[Callable[[RequestInfo], AbstractContextManager[object]]]) -> Iterator[None]:
         entered: list[AbstractContextManager[object]] = []
         for hook in wanted:
-            try:
+            with _logged_failure(self.info, "sending"):
                 around = hook(self.info)
                 around.__enter__()
-            except Exception:
-                _logger.exception("%s: the hook sending failed", self.info.provider)
-            else:
                 entered.append(around)
         try:
             yield
         finally:
             for around in reversed(entered):
-                try:
+                with _logged_failure(self.info, "sending"):
                     around.__exit__(None, None, None)
-                except Exception:
-                    _logger.exception("%s: the hook sending failed", self.info.provider)
 
     def notify(self, name: str, *details: object) -> None:
         """Calls the hook `name` of all hooks. Failures are logged."""
         for hooks in self._hooks:
             if (hook := getattr(hooks, name)) is not None:
-                try:
+                with _logged_failure(self.info, name):
                     hook(self.info, *details)
-                except Exception:
-                    _logger.exception("%s: the hook %s failed", self.info.provider, name)
+
+
+@contextmanager
+def _logged_failure(info: RequestInfo, name: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        _logger.exception("%s: the hook %s failed", info.provider, name)
 
 
 # The log has names, numbers and the texts of errors without secrets; never content.

@@ -180,7 +180,7 @@ class NetworkStream:
         if self._over:
             return
         if self.reply is None and not self._failed:
-            self._attempts.settle_left(self._estimated_usage)
+            self._attempts.lease.charge_estimate(self._estimated_usage)
         await self._attempts.aclose()
 
     async def batches(self) -> AsyncGenerator[list[StreamChunk], None]:
@@ -228,9 +228,9 @@ class NetworkStream:
     def _settle(self, reply: Reply) -> None:
         """Notes what the answer has used, for the limits: an estimate where its usage and its cost can't be counted."""
         if any(warning.code == "usage_invalid" for warning in reply.warnings) and reply.cost is None:
-            self._attempts.settle_left(self._estimated_usage)
+            self._attempts.lease.charge_estimate(self._estimated_usage)
         else:
-            self._attempts.charge(reply)
+            self._attempts.lease.charge(reply)
 
     def _estimated_usage(self) -> Reply:
         """Returns what an answer has used: by the provider's counts as far as there are any, else by what was read."""

@@ -64,17 +64,18 @@ def retry_delay(error: APIError, attempt: int) -> float | None:
 
 
 class RateLimitLease:
-    """Waits for the reservation of each attempt, and closes it."""
+    """The reservations of a call, one for each attempt. Without a limiter there are none."""
 
-    def __init__(self, limiter: RateLimiter) -> None:
-        self._limiter = limiter
+    def __init__(self, limiter: RateLimiter | None) -> None:
+        self.limiter = limiter
         self._reservation: Reservation | None = None
         self._answered = False
 
     async def begin(self) -> None:
         """Waits until the next attempt may be sent. Raises APIError, ConfigError."""
         self._answered = False
-        self._reservation = self._limiter.claimed() or await self._limiter.acquire()
+        if self.limiter is not None:
+            self._reservation = self.limiter.claimed() or await self.limiter.acquire()
 
     def answered(self, rate_limit: RateLimit | None) -> None:
         """Notes that the server has accepted the attempt."""
@@ -84,24 +85,23 @@ class RateLimitLease:
 
     def charge(self, reply: Reply, *, partial: bool = False) -> None:
         """Notes what the answer has used."""
-        if self._reservation is not None:
-            cost = reply.cost if self._limiter.limits_cost else None
+        if self._reservation is not None and self.limiter is not None:
+            cost = reply.cost if self.limiter.limits_cost else None
             self._reservation.charge(reply.usage, cost, partial=partial)
 
-    @property
-    def is_answered(self) -> bool:
-        """Whether the server has accepted the attempt, which is not settled yet."""
-        return self._answered and self._reservation is not None
+    def charge_estimate(self, used: Callable[[], Reply]) -> None:
+        """Notes the estimated usage of an accepted attempt whose counts are unknown, as of an abandoned answer."""
+        if self._answered and self._reservation is not None:
+            self.charge(used(), partial=True)
 
     async def failed(self, error: APIError) -> None:
         """Ends the reservation of an attempt that has failed. Of an answer that had begun, it stays."""
-        reservation = self._reservation
-        if reservation is None:
+        if self._reservation is None:
             return
         if is_rate_limit(error):
-            reservation.refused(error.retry_after, error.rate_limit)
+            self._reservation.refused(error.retry_after, error.rate_limit)
         elif not self._answered and failed_before_answer(error):
-            reservation.failed()
+            self._reservation.failed()
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -120,6 +120,7 @@ class RetryLoop:
         waits: whether to wait when the server has too many requests, where they are limited; else that is an error.
 
     Attributes:
+        lease: the reservations of the attempts.
         exchange: the attempt in flight, or the last one.
         failed: the attempts that failed.
         closed: whether `aclose` was called.
@@ -140,7 +141,7 @@ class RetryLoop:
         self._notifier = notifier
         self._connections = connections
         self._max_retries = max_retries
-        self._lease = None if limiter is None else RateLimitLease(limiter)
+        self.lease = RateLimitLease(limiter)
         self._waits = waits
         self._loop: asyncio.AbstractEventLoop | None = None
         self._now = anyio.current_time
@@ -179,20 +180,18 @@ class RetryLoop:
             if pause:
                 await exchange.pause(pause)
             try:
-                if self._lease is not None:
-                    await exchange.wait_for(self._lease.begin)
+                if self.lease.limiter is not None:
+                    await exchange.wait_for(self.lease.begin)
                 if not self.closed:
                     self._notifier.notify("on_request")
                 with self._notifier.sending():
                     await exchange.open()
                 self.headers_after = self.elapsed()
-                if self._lease is not None:
-                    self._lease.answered(exchange.rate_limit)
+                self.lease.answered(exchange.rate_limit)
                 return await read(exchange)
             except APIError as error:
                 await exchange.aclose()
-                if self._lease is not None:
-                    await self._lease.failed(error)
+                await self.lease.failed(error)
                 if self.closed or (wanted := self._next_pause(error, exchange, timeouts, without)) is None:
                     raise
                 pause = wanted
@@ -231,27 +230,12 @@ class RetryLoop:
                 return exchange
         return None
 
-    def charge(self, reply: Reply) -> None:
-        """Notes what the answer has used, for the limits."""
-        if self._lease is not None:
-            self._lease.charge(reply)
-
-    def settle_left(self, used: Callable[[], Reply]) -> None:
-        """Notes what an abandoned answer has used.
-
-        Args:
-            used: returns the best estimate.
-        """
-        if self._lease is not None and self._lease.is_answered:
-            self._lease.charge(used(), partial=True)
-
     async def aclose(self) -> None:
         """Closes the connection and wakes the task that waits for it."""
         self.closed = True
         if self.exchange is not None:
             await self.exchange.aclose()
-        if self._lease is not None:
-            await self._lease.aclose()
+        await self.lease.aclose()
 
     def elapsed(self) -> float:
         """Returns the seconds since the request was first sent."""
@@ -283,7 +267,7 @@ class RetryLoop:
             self._request, pause = changed, 0.0
         elif not self._has_new_credentials and exchange.discard_credentials(error):
             self._has_new_credentials, pause = True, 0.0
-        elif self._lease is not None and is_rate_limit(error):
+        elif self.lease.limiter is not None and is_rate_limit(error):
             delay = retry_delay(error, self._rate_limit_retries)
             if not self._waits or delay is None or self.elapsed() >= _MAX_RATE_LIMIT_WAIT:
                 return None
