@@ -388,8 +388,8 @@ async def test_calls_are_part_of_an_answer() -> None:
 
     async with batch(server.provider(), rows(1), tools=[now]) as job:
         (answer,) = [answer async for answer in job]
-    assert answer.reply is not None
-    assert answer.reply["tool_calls"] == [{"id": "call_a", "name": "now", "arguments": {}}]
+    assert answer.members is not None
+    assert answer.members["tool_calls"] == [{"id": "call_a", "name": "now", "arguments": {}}]
     assert ran == []
     assert await finished(batch(server.provider(), rows(1), tools=[now], run_tools=True)) == [("r0", "noon!")]
     assert ran == [1]
@@ -664,3 +664,34 @@ def test_names_that_are_given_twice_among_many(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("".join(lines), "utf-8")
     with pytest.raises(ConfigError, match=r"rows\.jsonl, row 9001: the id '0' is that of row 1 too"):
         Rows(tmp_path / "rows.jsonl").check()
+
+
+async def test_a_wrong_answer_is_asked_for_again() -> None:
+    """As often as `tries` allows, with the usage and the cost of all replies; without `retry_checks`, never."""
+    for again, asked, cost in ((False, 1, 10), (True, 3, 30)):
+        server = Server()
+        model = server.provider(prices={"input": 1_000_000, "output": 0})
+        job = batch(model, rows(1), tries=3, check=lambda reply: "wrong", retry_checks=again)
+        async with job:
+            (answer,) = [each async for each in job]
+        assert answer.error is not None
+        assert (answer.error["type"], len(server.asked), answer.tries) == ("CheckFailed", asked, asked)
+        assert answer.cost is not None
+        assert (answer.usage.input_tokens, answer.cost.amount, answer.reply) == (10 * asked, cost, None)
+        assert job.summary.costs["USD"].amount == cost
+    verdicts = iter(["wrong", None])
+    async with batch(Server().provider(), rows(1), check=lambda reply: next(verdicts), retry_checks=True) as job:
+        (answer,) = [each async for each in job]
+    assert (answer.error, answer.text, answer.tries, answer.usage.input_tokens) == (None, "p0!", 2, 20)
+
+
+async def test_an_answer_is_a_reply() -> None:
+    """With its text, calls, usage, cost and warnings, and `parse_as`."""
+    server = Server({"p0": [streamed(text('{"name": "Oslo"}'))]})
+    async with batch(server.provider(prices={"input": 1_000_000, "output": 0}), rows(1)) as job:
+        (answer,) = [each async for each in job]
+    reply = answer.reply
+    assert reply is not None
+    assert (reply.text, reply.finish_reason, reply.usage) == (answer.text, "stop", answer.usage)
+    assert reply.cost == answer.cost
+    assert reply.parse_as(dict[str, str]) == {"name": "Oslo"}

@@ -54,8 +54,8 @@ async def test_rows_are_answered_in_their_order(tmp_path: Path) -> None:
     assert [(answer.id, answer.text) for answer in found] == [
         (f"row-{number}", ANSWER.format(f"p{number}")) for number in range(5)
     ]
-    assert found[0].reply is not None
-    assert found[0].reply["request_id"] == "req_p0"
+    assert found[0].members is not None
+    assert found[0].members["request_id"] == "req_p0"
     assert found[0].usage.input_tokens == 1000
     assert server.calls == [
         "POST /v1/files",
@@ -80,14 +80,14 @@ async def test_answers_are_those_of_live_rows(tmp_path: Path) -> None:
     server = FilesServer(odd={"p0": (200, called), "p1": (200, cut)})
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
     found = await answers(job(server, tmp_path, tools=[tool]))
-    assert found[0].reply is not None
-    assert found[1].reply is not None
-    calls = [(call["id"], call["arguments"], call.get("error")) for call in found[0].reply["tool_calls"]]
+    assert found[0].members is not None
+    assert found[1].members is not None
+    calls = [(call["id"], call["arguments"], call.get("error")) for call in found[0].members["tool_calls"]]
     assert calls[0] == ("c1", {"x": 1}, None)
     assert calls[1][2] == "invalid_json"
-    assert found[1].reply["tool_calls"] == []
-    assert found[1].reply["finish_reason"] == "length"
-    assert found[0].reply["model"] == "m-1"
+    assert found[1].members["tool_calls"] == []
+    assert found[1].members["finish_reason"] == "length"
+    assert found[0].members["model"] == "m-1"
 
 
 async def test_rows_that_failed_are_errors_and_are_asked_again_in_a_new_batch(tmp_path: Path) -> None:

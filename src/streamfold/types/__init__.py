@@ -112,6 +112,7 @@ __all__ = [
     "DirectModel",
     "ErrorInfo",
     "FilePart",
+    "FixedPricing",
     "ImagePart",
     "MediaPart",
     "Messages",

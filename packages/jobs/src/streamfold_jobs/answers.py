@@ -9,7 +9,8 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from streamfold import APIError, ConfigError, Cost, Reply, Usage
+from streamfold import APIError, ConfigError, Cost, Reply, ReplyWarning, ToolCall, Usage
+from streamfold.types import FixedPricing
 
 _COUNTS = tuple(member.name for member in fields(Usage) if member.name != "raw")
 
@@ -21,16 +22,17 @@ class Answer:
     Attributes:
         id: the id of the row.
         number: its place among the rows, from 0.
+        members: the answer as JSON data: text, reasoning, tool calls (`id`, `name`, `arguments`, and `error` for
+            arguments that aren't a JSON object), finish reason, model, request id, usage, cost and warnings; None for
+            an error.
         error: `type` and `message` of the error; None for an answer.
-        reply: text, reasoning, tool calls (`id`, `name`, `arguments`, and `error` for arguments that aren't a JSON
-            object), finish reason, model, request id, usage, cost and warnings; None for an error.
         tries: how often the row was sent.
         seconds: how long the last try took.
     """
 
     id: str
     number: int
-    reply: Mapping[str, Any] | None = None
+    members: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
     tries: int = 1
     seconds: float = 0.0
@@ -38,7 +40,27 @@ class Answer:
     @property
     def text(self) -> str:
         """The text of the answer; empty for an error."""
-        return str(self.reply["text"]) if self.reply else ""
+        return str(self.members["text"]) if self.members else ""
+
+    @property
+    def reply(self) -> Reply | None:
+        """The answer as a Reply, with `parse_as`; None for an error. It has what `members` has."""
+        found = self.members
+        if found is None:
+            return None
+        cost = self.cost
+        return Reply(
+            text=self.text,
+            reasoning=found.get("reasoning") or "",
+            refusal=found.get("refusal"),
+            tool_calls=[_call(call) for call in found.get("tool_calls") or ()],
+            finish_reason=found.get("finish_reason") or "unknown",
+            usage=None if found.get("usage") is None else self.usage,
+            warnings=[ReplyWarning(said["code"], said["detail"]) for said in found.get("warnings") or ()],
+            model=found.get("model"),
+            request_id=found.get("request_id"),
+            pricing=None if cost is None else FixedPricing(cost),
+        )
 
     @property
     def usage(self) -> Usage:
@@ -54,15 +76,21 @@ class Answer:
         return Cost(Decimal(said["amount"]), said["currency"], said["source"], day, said["estimated"])
 
     def _spent(self, name: str) -> Mapping[str, Any] | None:
-        reply = self.reply or (self.error or {}).get("reply") or {}
+        reply = self.members or (self.error or {}).get("reply") or {}
         found: Mapping[str, Any] | None = reply.get(name)
         return found
 
     def as_line(self) -> dict[str, Any]:
         """Returns the line of the output."""
         line: dict[str, Any] = {"id": self.id}
-        line |= {"error": dict(self.error)} if self.error else dict(self.reply or {})
+        line |= {"error": dict(self.error)} if self.error else dict(self.members or {})
         return line | {"tries": self.tries, "seconds": round(self.seconds, 3)}
+
+
+def _call(call: Mapping[str, Any]) -> ToolCall:
+    arguments = dict(call["arguments"])
+    raw = arguments["_raw"] if call.get("error") else json.dumps(arguments, ensure_ascii=False)
+    return ToolCall(call["id"], call["name"], arguments, raw)
 
 
 @dataclass(slots=True)

@@ -91,6 +91,9 @@ RunTools = Annotated[bool, typer.Option("--run-tools", help="Run the calls, and 
 MaxOutputTokens = Annotated[int | None, typer.Option(min=1, help="The most tokens of an answer.")]
 Temperature = Annotated[float | None, typer.Option(help="The sampling temperature.")]
 Shard = Annotated[str, typer.Option(help="i/n: only every n-th row, from row i on (0 to n-1).")]
+RetryChecks = Annotated[
+    bool, typer.Option("--retry-checks", help="Send rows again whose answers do not fit --schema, within --tries.")
+]
 RetryErrors = Annotated[bool, typer.Option("--retry-errors", help="Ask again for rows that were errors.")]
 InFlight = Annotated[
     Literal["ask", "error"], typer.Option(help="Rows that were in flight when a job was killed: send again, or errors.")
@@ -125,6 +128,7 @@ def run(
     temperature: Temperature = None,
     shard: Shard = "0/1",
     retry_errors: RetryErrors = False,
+    retry_checks: RetryChecks = False,
     in_flight: InFlight = "ask",
     via: Via = "live",
     wait: Wait = True,
@@ -145,7 +149,8 @@ def run(
         sampling = {"temperature": temperature, "max_output_tokens": max_output_tokens}
         given: dict[str, Any] = {
             "concurrency": concurrency, "tries": tries, "rpm": rpm, "tpm": tpm, "max_cost": max_cost,
-            "retry_errors": retry_errors, "in_flight": in_flight, "shard": _read_shard(shard),
+            "retry_errors": retry_errors, "retry_checks": retry_checks, "in_flight": in_flight,
+            "shard": _read_shard(shard),
             "via": via, "wait": wait, "stream": stream, "run_tools": run_tools,
             **{name: value for name, value in sampling.items() if value is not None},
             **_form(schema), **_tools(tools, to_run=run_tools),

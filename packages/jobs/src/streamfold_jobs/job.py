@@ -48,6 +48,7 @@ def batch(
     tools: Iterable[ToolLike] = (),
     run_tools: bool = False,
     check: Callable[[Reply], str | None] | None = None,
+    retry_checks: bool = False,
     via: Literal["live", "provider-batch"] = "live",
     wait: bool = True,
     stream: bool | None = None,
@@ -77,8 +78,11 @@ def batch(
         tools: for all rows that don't have tools themselves.
         run_tools: run the calls with `run_tools`; without it they are part of the answer.
         check: returns what is wrong with a reply, or None. A row whose reply is wrong is an error.
+        retry_checks: send a row whose reply is wrong again, as often as `tries` allows. Its usage and its cost are then
+            those of all its replies.
         via: "provider-batch" sends the rows through the provider's batch API, which answers within hours and often for
-            half the price. It needs a ledger, and accepts none of `rpm`, `tpm`, `max_cost` and `run_tools`.
+            half the price. It needs a ledger, and accepts none of `rpm`, `tpm`, `max_cost`, `run_tools` and
+            `retry_checks`.
         wait: with "provider-batch": wait for the answers. Otherwise the job pauses when all rows are submitted, and
             fetches the answers that are ready when it is started again.
         stream: False fetches answers in one piece, which costs less to read. Default: once they are known to be short.
@@ -89,8 +93,9 @@ def batch(
     """
     check_model(model, "batch()")
     settings = JobSettings(
-        concurrency, tries, max_cost, in_flight, retry_errors, shard, as_tools(tools), run_tools, check, options, stream
-    )
+        concurrency, tries, max_cost, in_flight, retry_errors, shard, as_tools(tools), run_tools, check, options,
+        stream, retry_checks,
+    )  # fmt: skip
     backend = _make_backend(settings, model, via, ledger, wait, {"rpm": rpm, "tpm": tpm})
     return BatchJob(model, Rows(rows), ledger, settings, backend)
 
@@ -103,6 +108,7 @@ def _make_backend(
     if via != "provider-batch":
         raise ConfigError(f"via: can't be {via!r}. Allowed: live, provider-batch")
     limits = {**rates, "max_cost": settings.max_cost, "run_tools": settings.run_tools or None}
+    limits["retry_checks"] = settings.retry_checks or None
     given = [name for name, value in limits.items() if value is not None]
     if given:
         raise ConfigError(f"{given[0]} is not available with batches of the provider: leave it out")

@@ -239,7 +239,7 @@ def _row_values(answer: Answer) -> tuple[Any, ...]:
 
 def _answer_values(answer: Answer) -> tuple[Any, ...]:
     """Returns the values of `_KEEP`."""
-    members = answer.reply if answer.error is None else {"error": answer.error}
+    members = answer.members if answer.error is None else {"error": answer.error}
     return (answer.number, encoded(members or {}))
 
 

@@ -193,6 +193,7 @@ class RowRequests:
             PermissionDeniedError: HTTP 403, which may be about the key or about this row.
         """
         tries = refusals = 0
+        rejected: list[tuple[Reply, Cost | None]] = []  # by the caller's check
         while (reservation := await self._reserve()) is not None:
             async with reservation:
                 if not await sending(row):
@@ -203,7 +204,13 @@ class RowRequests:
                     reply, cost = await self._reply(row)
                     reservation.answered(reply.rate_limit)
                     reservation.charge(reply.usage, cost)
-                    return row.answer(reply, cost, tries, monotonic() - began, self._settings.check)
+                    reply, cost = _with_rejected(rejected, reply, cost)
+                    answer = row.answer(reply, cost, tries, monotonic() - began, self._settings.check)
+                    again = self._settings.retry_checks and tries < self._settings.tries and not self._stopped
+                    if answer.error is None or not again:
+                        return answer
+                    rejected = [(reply, cost)]
+                    continue
                 except _STOPS_THE_JOB as error:
                     reservation.failed()
                     await unsent(row)
@@ -295,6 +302,17 @@ def _pause(before: int, error: StreamfoldError) -> float:
     if said is not None:  # never less
         return said * (1 + random() / 4)  # noqa: S311 - not secrecy
     return _BACKOFF.delay(before)
+
+
+def _with_rejected(
+    rejected: list[tuple[Reply, Cost | None]], reply: Reply, cost: Cost | None
+) -> tuple[Reply, Cost | None]:
+    """Returns a reply with the usage and the cost of those that were rejected before it."""
+    for before, spent in rejected:
+        if before.usage is not None:
+            reply = replace(reply, usage=before.usage if reply.usage is None else before.usage + reply.usage)
+        cost = None if cost is None or spent is None else cost + spent
+    return reply, cost
 
 
 def _paused(error: StreamfoldError) -> JobPausedError:

@@ -180,7 +180,7 @@ def _uncounted(answer: Answer) -> str | None:
     """Returns why the cost of an answer with a known price is unknown; None if its tokens were counted."""
     if answer.usage != Usage():
         return None
-    said = (answer.reply or {}).get("warnings") or ()
+    said = (answer.members or {}).get("warnings") or ()
     if any(warning["code"] == "option_emulated" for warning in said):
         return (
             "an answer that is cut at a stop text while it is streamed has no token counts: fetch the answers in one"

@@ -29,6 +29,7 @@ class JobSettings:
     check: Callable[[Reply], str | None] | None
     options: Mapping[str, Any] = field(default_factory=dict)
     stream: bool | None = None
+    retry_checks: bool = False
 
     def __post_init__(self) -> None:
         check_number("max_cost", self.max_cost)

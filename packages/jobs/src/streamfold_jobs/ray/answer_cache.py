@@ -90,7 +90,7 @@ class AnswerCache:
 
     async def keep(self, key: str, answer: Answer) -> None:
         """Keeps an answer; when it returns, the answer outlives this process. A store that fails is logged."""
-        members = {"reply": answer.reply, "error": answer.error, "tries": answer.tries, "seconds": answer.seconds}
+        members = {"reply": answer.members, "error": answer.error, "tries": answer.tries, "seconds": answer.seconds}
         self._waiting[key] = json.dumps(members, separators=(",", ":")).encode()
         async with self._lock:  # one write at a time, with all answers that have come meanwhile
             if key not in self._waiting:
@@ -110,13 +110,14 @@ class AnswerCache:
 def _read_answer(value: bytes) -> Answer | None:
     """Returns an answer that was kept; None if it can't have been written here."""
     try:
-        answer = Answer("", 0, **json.loads(value))
+        read = json.loads(value)
+        answer = Answer("", 0, read.pop("reply"), **read)
         cells = answer_cells(answer)
         counts: list[Any] = [answer.usage.input_tokens, answer.usage.output_tokens, answer.tries]
         whole = answer.cost is None or answer.cost.amount.is_finite()
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
         return None
-    parts = isinstance(answer.reply, dict) + isinstance(answer.error, dict)
+    parts = isinstance(answer.members, dict) + isinstance(answer.error, dict)
     typed = all(cells[name] is None or isinstance(cells[name], kind) for name, kind in ANSWER_COLUMNS.items())
     small = all(count is None or (isinstance(count, int) and 0 <= count < 2**31) for count in counts)
     return answer if parts == 1 and typed and small and whole else None

@@ -226,7 +226,7 @@ class Ask:
 
 def _is_final(answer: Answer) -> bool:
     """Returns whether the answer may be cached: a reply, or the error of a wrong request."""
-    error = answer.error or {"reply": answer.reply}
+    error = answer.error or {"reply": answer.members}
     return "reply" in error or error.get("status_code") in _WRONG
 
 
