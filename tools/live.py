@@ -143,7 +143,7 @@ def _described(path: Path, reply: Reply, provider: Provider) -> list[str]:
     except AssertionError as error:
         wrong.append(f"{path.name}: {error}")
     files = [path.with_name(path.name + suffix).read_bytes() for suffix in (".sse", ".toml")]
-    if any(secret.encode() in content for secret in profile.secrets() for content in files):
+    if any(secret.encode() in content for secret in profile.resolve().secrets() for content in files):
         wrong.append(f"{path.name} has a secret in it")
     return wrong
 

@@ -73,4 +73,4 @@ def test_many_paths(endpoint: Endpoint) -> None:
     """Not all of them are kept."""
     for number in range(1000):
         assert endpoint.urls(f"/files/{number}").sent.endswith(f"/v1/files/{number}")
-    assert len(endpoint._cache.urls) <= 64
+    assert len(endpoint.resolved()._urls) <= 64

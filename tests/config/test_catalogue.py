@@ -130,9 +130,9 @@ async def test_a_request_and_its_answer(name: str, monkeypatch: pytest.MonkeyPat
         base, _, query = profile.base_url.partition("?")
         path = provider.preview("x").url.removeprefix(base)
         path = path.partition("?")[0] if query else path
-        assert str(request.url) == profile.sent_url(path)
+        assert str(request.url) == profile.resolve().urls(path).sent
         keys = {key: value for key, value in request.headers.items() if "k-test" in value}
-        assert keys == {key.lower(): value for key, value in profile.key_headers().items()}
+        assert keys == {key.lower(): value for key, value in profile.resolve().key_headers.items()}
         sent = json.loads(request.content)
         assert sent.get("model") == "some-model" or "/some-model" in request.url.path
         assert sent.get("stream", "stream" in str(request.url))

@@ -197,8 +197,8 @@ def test_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert profile.headers == {"X-One": "1", "X-Two": "2"}
     monkeypatch.setenv("MY_KEY", "variable")
     write('[providers.main]\nprofile = "kimi"\napi_key = "file"\n')
-    assert Provider.from_config("main").profile.key() == "file"
-    assert Provider.from_config("main", api_key_env="MY_KEY").profile.key() == "variable"
+    assert Provider.from_config("main").profile.resolve().key == "file"
+    assert Provider.from_config("main", api_key_env="MY_KEY").profile.resolve().key == "variable"
 
 
 def test_another_adapter_leaves_the_quirks_of_the_catalogue() -> None:

@@ -48,11 +48,11 @@ def test_keys_are_read_late_and_in_order(monkeypatch: pytest.MonkeyPatch) -> Non
     """The first variable that is set counts; an explicit key counts before them; blanks are stripped."""
     profile = read_profile("kimi")
     monkeypatch.setenv("KIMI_API_KEY", "third")
-    assert profile.key() == "third"
+    assert profile.resolve().key == "third"
     monkeypatch.setenv("MOONSHOT_API_KEY", " first\n")
-    assert profile.key() == "first"
-    assert profile.keys_set() == {"MOONSHOT_API_KEY": True, "MOONSHOTAI_API_KEY": False, "KIMI_API_KEY": True}
-    assert read_profile("kimi", {"api_key": "own"}).key() == "own"
+    assert profile.resolve().key == "first"
+    assert profile.resolve().keys_set == {"MOONSHOT_API_KEY": True, "MOONSHOTAI_API_KEY": False, "KIMI_API_KEY": True}
+    assert read_profile("kimi", {"api_key": "own"}).resolve().key == "own"
 
 
 def test_key_is_not_in_reprs_or_validation_errors() -> None:
@@ -101,9 +101,9 @@ def test_a_header_that_is_none(name: str) -> None:
 
 def test_no_key_no_header() -> None:
     """Where no key is needed nothing is sent; a missing one is told even so."""
-    assert read_profile({"base_url": "http://x/v1", "key_header": "api-key"}).key_headers() == {}
+    assert read_profile({"base_url": "http://x/v1", "key_header": "api-key"}).resolve().key_headers == {}
     with pytest.raises(ConfigError, match='no API key for "gemini": set GEMINI_API_KEY or GOOGLE_API_KEY'):
-        read_profile("gemini").key_headers()
+        read_profile("gemini").resolve().headers()
 
 
 def test_credentials_stand_in_for_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,9 +116,10 @@ def test_credentials_stand_in_for_a_key(monkeypatch: pytest.MonkeyPatch) -> None
     ]:
         monkeypatch.delenv(variable, raising=False)
         profile = read_profile(name)
-        assert (describe_key(profile), profile.key(), profile.key_headers()) == (words, None, {})
+        assert (describe_key(profile), profile.resolve().key, profile.resolve().key_headers) == (words, None, {})
         monkeypatch.setenv(variable, "t-1")
-        assert (describe_key(profile), profile.key_headers()) == (f"set ({variable})", {"Authorization": "Bearer t-1"})
+        assert describe_key(profile) == f"set ({variable})"
+        assert profile.resolve().key_headers == {"Authorization": "Bearer t-1"}
     with pytest.raises(ConfigError, match=r"auth: can't be 'sigv5' \(did you mean 'sigv4'"):
         read_profile("bedrock", {"auth": "sigv5"})
     assert describe_key(read_profile({"base_url": "http://127.0.0.1/v1", "auth": "sigv4"})) == "AWS credentials"

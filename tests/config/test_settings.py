@@ -174,7 +174,7 @@ def test_base_urls_that_can_not_be_asked(url: str, message: str, monkeypatch: py
     assert str(caught.value) == f"provider 'custom': base_url: {message}"
     monkeypatch.setenv("SOMEWHERE", url)
     with pytest.raises(ConfigError) as caught:
-        read_profile({**BASE, "base_url": "${SOMEWHERE}"}).sent_url()
+        read_profile({**BASE, "base_url": "${SOMEWHERE}"}).resolve().urls()
     assert str(caught.value) == f'provider "custom": base_url: with the value of SOMEWHERE, it {message}'
 
 
@@ -198,7 +198,7 @@ def provider_at(url: str, way: str, folder: Path, monkeypatch: pytest.MonkeyPatc
 def test_base_urls_as_people_type_them(url: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blanks around a URL and capitals in its scheme don't matter, wherever it comes from."""
     provider = provider_at(url, way, tmp_path, monkeypatch)
-    assert provider.profile.sent_url("/chat/completions") == "http://x/v1/chat/completions"
+    assert provider.profile.resolve().urls("/chat/completions").sent == "http://x/v1/chat/completions"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -209,12 +209,12 @@ async def test_a_user_name_beside_a_key(url: str, way: str, tmp_path: Path, monk
         await provider_at(url, way, tmp_path, monkeypatch, api_key="key-1").chat("Hello")
     assert "base_url has a user name, which would replace the API key: remove one of them" in str(caught.value)
     assert "canary-word" not in f"{caught.value} {caught.value!r}"
-    assert provider_at(url, way, tmp_path, monkeypatch).profile.key_headers() == {}
+    assert provider_at(url, way, tmp_path, monkeypatch).profile.resolve().key_headers == {}
 
 
 @pytest.mark.parametrize("url", ["http://bücher.example/v1", "http://[::1]:8000/v1", "https://x/v1?api-version=1"])
 def test_base_urls_that_can(url: str) -> None:
-    assert read_profile({"base_url": url}).sent_url() == url
+    assert read_profile({"base_url": url}).resolve().base_url == url
 
 
 # --- facts about models ----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from commands import run as run_command
 from streamfold import ConfigError, Provider
-from streamfold.config import load_profile, read_config, trust_file
+from streamfold.config import Profile, load_profile, read_config, trust_file
 from tables import each_row
 
 SECRET = "the-key-of-the-user-0123456789"
@@ -33,8 +33,12 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def sent(name: str, **overrides: Any) -> str:
     """Everything that a request to a provider would have: its URL and its headers."""
-    profile = load_profile(name, overrides)
-    return f"{profile.sent_url('/x')} {profile.key_headers()} {profile.sent_headers()} {profile.sent_model()}"
+    return carried(load_profile(name, overrides))
+
+
+def carried(profile: Profile) -> str:
+    endpoint = profile.resolve()
+    return f"{endpoint.urls('/x').sent} {endpoint.headers().headers} {endpoint.model}"
 
 
 # Each sends a variable of the user's to the host of the file.
@@ -62,7 +66,7 @@ def test_a_found_file_sends_nothing_of_the_environment_to_its_hosts(case: str, c
     assert SECRET not in str(caught.value)
     assert str(checkout) in str(caught.value)
     named = load_profile("main", path=checkout)
-    assert SECRET in f"{named.sent_url()} {named.key_headers()} {named.sent_headers()} {named.sent_model()}"
+    assert SECRET in carried(named)
     trust_file(checkout)
     assert SECRET in sent("main")
     checkout.write_text(text + "# changed\n")
@@ -98,7 +102,7 @@ def test_a_found_file_uses_no_account_of_the_machine(checkout: Path) -> None:
     """Signatures and tokens of cloud accounts are for the hosts of the catalogue."""
     checkout.write_text(f'[providers.main]\nbase_url = "{EVIL}"\nauth = "google"\n')
     with pytest.raises(ConfigError, match="auth = 'google'"):
-        load_profile("main").make_signer()
+        load_profile("main").resolve().make_signer()
 
 
 @each_row(
@@ -127,7 +131,7 @@ def test_a_turn_cache_of_a_found_file(checkout: Path) -> None:
         f'[providers.main]\nbase_url = "{EVIL}"\nturn_cache = "valkey://:${{GITHUB_TOKEN}}@127.0.0.1:9"\n'
     )
     with pytest.raises(ConfigError, match="turn_cache"):
-        load_profile("main").sent_turn_cache()
+        _ = load_profile("main").resolve().turn_cache
 
 
 async def test_a_request_says_so(checkout: Path) -> None:

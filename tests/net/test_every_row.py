@@ -145,7 +145,7 @@ async def test_a_tool_call(row: str, way: str, account: Path, monkeypatch: pytes
     async with serving(cloud) as server:
         account.write_text(service_account(server.port), "utf-8")
         monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{server.port}/token")
-        address = urlsplit(profile.sent_url())
+        address = urlsplit(profile.resolve().base_url)
         base = f"http://127.0.0.1:{server.port}{address.path}" + (f"?{address.query}" if address.query else "")
         async with Provider.from_config(
             row, base_url=base, model="some-model", transport=servers.transport, max_retries=0

@@ -430,7 +430,7 @@ ADDRESSES = {
 def test_addresses_of_vertex(name: str, login: Callable[[int], None]) -> None:
     """Region, global endpoint and express mode, for Gemini and for Claude."""
     profile = Provider.from_config(name, model="m").profile
-    assert profile.sent_url() == ADDRESSES[name]
+    assert profile.resolve().base_url == ADDRESSES[name]
     assert profile.key_header == ("x-goog-api-key" if name == "vertex-express" else "Authorization")
     assert profile.auth == ("key" if name == "vertex-express" else "google")
 

@@ -64,7 +64,7 @@ async def _recorded(profile: Profile, directory: Path, name: str) -> AsyncIterat
         make_client(profile.transport),
         draft.folder,
         name=name,
-        secrets=profile.secrets(),
+        secrets=profile.resolve().secrets(),
         adapter=profile.adapter_of(profile.model),
     )
     try:

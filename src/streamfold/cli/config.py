@@ -140,7 +140,7 @@ def _unpriced_budgets(config: Config) -> list[str]:
 def _lacks_prices(config: Config, name: str) -> bool:
     try:
         profile = config.profile(name)
-        if profile.model is None or profile.sent_model() is None:
+        if profile.model is None or profile.resolve().model is None:
             return False  # each request names its model
         return not Provider(profile, turn_cache=False).facts().endpoints[0].priced()
     except ConfigError:  # a problem of its own
@@ -216,7 +216,8 @@ def _print_providers(config: Config, as_json: bool) -> None:
         source = str(config.path) if profile.name in config.names else "catalogue"
         url, state = shown_url(profile.base_url), describe_key(profile)
         if as_json:
-            line = {"name": profile.name, "adapter": profile.adapter, "base_url": url, "keys": profile.keys_set()}
+            keys = profile.resolve().keys_set
+            line = {"name": profile.name, "adapter": profile.adapter, "base_url": url, "keys": keys}
             about = {"auth": profile.auth, "can": abilities(profile), "evidence": profile.evidence}
             print_json({**line, **about, "source": source})
         key = Text(state, "green" if state.startswith("set") else "dim")

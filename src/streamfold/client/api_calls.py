@@ -37,7 +37,7 @@ async def call_api(
         ConfigError: the request can't be sent.
         APIError: it failed.
     """
-    model = endpoint.profile.sent_model() or ""
+    model = endpoint.resolved().model or ""
     request = endpoint.http_request(endpoint.model(model).adapter, call, timeouts)
     if limits is not None:
         request = request._replace(limits=limits)
@@ -62,7 +62,7 @@ async def fetch_file(endpoint: Endpoint, file: GeneratedFile, max_bytes: int) ->
     if file.file_id is None:
         where = f": it is at {file.url}" if file.url else ""
         raise ConfigError(f"the file has no id under which {profile.name!r} keeps it{where}")
-    path, headers = profile.make_adapter(profile.sent_model()).file_request(file)
+    path, headers = profile.make_adapter(profile.resolve().model).file_request(file)
 
     async def read(exchange: Exchange) -> bytes:
         pieces, size = list[bytes](), 0

@@ -67,7 +67,7 @@ class BatchRequest:
         except APIError as error:
             error.provider, error.request_id = call.endpoint.profile.name, error.request_id or result.request_id
             call.complete_partial(error)
-            redact_error(error, Redactor(call.endpoint.profile.secrets()))
+            redact_error(error, Redactor(call.endpoint.profile.resolve().secrets()))
             raise
         reply = decoder.reply
         call.complete(reply)
@@ -92,7 +92,7 @@ class BatchClient:
         # A batch is checked, line by line, before the answer to the call comes.
         self._timeouts = whole_answer_timeouts(profile.timeouts)
         self._limits = replace(profile.limits, event_bytes=max(profile.limits.event_bytes, _BODY))
-        self.api = profile.make_adapter(profile.sent_model()).batch_api(profile.batches)
+        self.api = profile.make_adapter(profile.resolve().model).batch_api(profile.batches)
         self.account = account_digest(profile)
 
     def request(self, params: ChatParams) -> BatchRequest:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -14,19 +13,10 @@ import httpx
 
 from ..adapters import Adapter, PreparedRequest
 from ..adapters.batches import EndpointRequest
-from ..config import Profile, timeouts_over, variable_values
+from ..config import Profile, ResolvedEndpoint, URLs, timeouts_over
 from ..errors import ConfigError
 from ..limits import RateLimiter, is_limited, provider_limiter
-from ..net import (
-    HIDDEN,
-    HTTPRequest,
-    LoopBoundClient,
-    Redactor,
-    Signer,
-    aiohttp_problem,
-    make_client,
-    whole_answer_timeouts,
-)
+from ..net import HIDDEN, HTTPRequest, LoopBoundClient, Signer, aiohttp_problem, make_client, whole_answer_timeouts
 from ..requests import NO_FAMILY, Family, PromptCacheMonitor, Request, with_endpoint_defaults
 from ..types import Timeouts
 from ..urls import shown_url
@@ -43,46 +33,7 @@ _COMMON_HEADERS = {
     "Accept-Encoding": "identity",  # a proxy that compresses a stream also holds it back
     "Cache-Control": "no-store",
 }
-_MOST_PATHS = 64  # a path may hold the id of an answer or of a file
 _MOST_MODELS = 100  # their names come from callers, those of a gateway included
-
-
-@dataclass(frozen=True, slots=True)
-class URLs:
-    """The URLs of a path.
-
-    Attributes:
-        sent: as it is sent; it may hold secrets.
-        shown: the same without the values of variables, and without other secrets.
-        named: with references instead of the values of variables.
-    """
-
-    sent: str = field(repr=False)
-    shown: str
-    named: str
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointHeaders:
-    """The configured headers of requests, and the redactor of their secrets.
-
-    Attributes:
-        headers: includes the key.
-        has_key: whether a key is among them.
-    """
-
-    headers: Mapping[str, str] = field(repr=False)
-    has_key: bool
-    redactor: Redactor
-
-
-@dataclass(slots=True)
-class _VariableCache:
-    """URLs and headers, as long as the environment variables in them keep these values."""
-
-    values: list[str | None] = field(repr=False)
-    urls: dict[str, URLs] = field(default_factory=dict, repr=False)
-    headers: EndpointHeaders | None = None
 
 
 class ServedModel(NamedTuple):
@@ -125,8 +76,7 @@ class Endpoint:
         self._defaults = profile.default_options()
         self._adapters: dict[str, Adapter] = {}  # by the quirks of models
         self._models: dict[str, ServedModel] = {}
-        self._variables = profile.variables()
-        self._cache = _VariableCache([])
+        self._resolved = profile.resolve()
         self._signer: Signer | None = None
 
     def with_limiter(self, limiter: RateLimiter, *, patient: bool) -> Self:
@@ -175,7 +125,7 @@ class Endpoint:
         Raises:
             ConfigError: no model is known.
         """
-        name = request.model or self.profile.sent_model()
+        name = request.model or self.resolved().model
         if not name:
             provider = self.profile.name
             raise ConfigError(f'no model for "{provider}": write "{provider}:MODEL", or pass model=')
@@ -187,7 +137,7 @@ class Endpoint:
         if owner := current_owner():
             return owner
         try:
-            key = self.profile.key()
+            key = self.resolved().key
         except ConfigError:  # sending the request says so
             key = None
         return sha256((key or "").encode()).hexdigest()
@@ -197,15 +147,15 @@ class Endpoint:
         profile, url = self.profile, self.urls(path).named
         return RequestInfo(profile.name, self.model(request.model).api, url, request, profile.dialect)
 
+    def resolved(self) -> ResolvedEndpoint:
+        """Returns address, headers and key; anew when an environment variable has changed."""
+        if not self._resolved.is_current:
+            self._resolved = self.profile.resolve()
+        return self._resolved
+
     def urls(self, path: str) -> URLs:
         """Returns the URLs of a path. Raises ConfigError."""
-        cache = self._current_cache()
-        if (urls := cache.urls.get(path)) is None:
-            sent = self.profile.sent_url(path)
-            if len(cache.urls) >= _MOST_PATHS:
-                cache.urls.clear()
-            urls = cache.urls[path] = URLs(sent, self.profile.shown_url(sent), self.profile.url_of(path))
-        return urls
+        return self.resolved().urls(path)
 
     def http_request(
         self,
@@ -222,14 +172,10 @@ class Endpoint:
             timeouts, extra_headers: those of this request alone.
             whole: the answer comes in one piece.
         """
-        urls = self.urls(ready.path)
-        if extra_headers is not None:
-            own = self._headers(extra_headers)
-        else:
-            cache = self._current_cache()
-            own = cache.headers = cache.headers or self._headers(None)
+        endpoint = self.resolved()
+        urls, own = endpoint.urls(ready.path), endpoint.headers(extra_headers)
         if not own.has_key and self._signer is None:
-            self._signer = self.profile.make_signer()
+            self._signer = endpoint.make_signer()
         configured = self.profile.timeouts
         return HTTPRequest(
             method=ready.method,
@@ -253,24 +199,13 @@ class Endpoint:
             hidden.append(profile.key_header)
         return _merged(headers, dict.fromkeys(hidden, HIDDEN))
 
-    def _headers(self, extra: Mapping[str, str] | None) -> EndpointHeaders:
-        profile, key = self.profile, self.profile.key_headers()
-        headers = key | profile.sent_headers(extra)
-        return EndpointHeaders(headers, bool(key), Redactor(profile.secrets(extra)))
-
-    def _current_cache(self) -> _VariableCache:
-        values = variable_values(self._variables) if self._variables else []
-        if values != self._cache.values:
-            self._cache = _VariableCache(values)
-        return self._cache
-
 
 def _merged(headers: Mapping[str, str], configured: Mapping[str, str]) -> dict[str, str]:
     return {**_COMMON_HEADERS, **headers, **configured}
 
 
 def _make_preferred_client(profile: Profile) -> httpx.AsyncClient:
-    problem = "http2 = true" if profile.http2 else aiohttp_problem(profile.sent_url())
+    problem = "http2 = true" if profile.http2 else aiohttp_problem(profile.resolve().base_url)
     transport = "httpx" if problem else "aiohttp"
     _logger.info("%s: requests are sent with %s%s", profile.name, transport, f": {problem}" if problem else "")
     return make_client(transport, http2=profile.http2)

@@ -67,7 +67,7 @@ class Provider(BaseChatModel):
             check_model(profile, "Provider()")
             raise ConfigError(f"Provider() takes a Profile, not {type(profile).__name__}")
         self.profile = profile
-        self.turn_cache = read_turn_cache(profile.sent_turn_cache() if turn_cache is None else turn_cache)
+        self.turn_cache = read_turn_cache(profile.resolve().turn_cache if turn_cache is None else turn_cache)
         self._owns_turn_cache = isinstance(turn_cache, str | bool | None)
         self.hooks = read_hooks(hooks)
         self.fallbacks = tuple(fallbacks)
@@ -157,7 +157,7 @@ class Provider(BaseChatModel):
         Raises:
             NotConfiguredError: the configured model refers to an environment variable that is not set.
         """
-        return self.profile.capabilities_of(model or self.profile.sent_model())
+        return self.profile.capabilities_of(model or self.profile.resolve().model)
 
     @scrubs_traceback
     def preview(
@@ -267,7 +267,7 @@ class _OwnModel(BaseChatModel):
             adapter,
             shown_url(profile.base_url),
             profile.model,
-            profile.problem(),
+            profile.resolve().problem(),
             profile.adapter_of,
             partial(_pricing, profile),
             tuple(profile.quirks_of(profile.model).get("refused_members", ())),

@@ -13,7 +13,8 @@ from ..errors import allowed_values_hint, did_you_mean
 from ..public_names import set_public_module
 from ..urls import variable_names
 from .catalogue import catalogue_folder, provider_files
-from .environment import set_variable, variable_is_set, variable_value, variable_values
+from .endpoint import EndpointHeaders, ResolvedEndpoint, URLs
+from .environment import set_variable, variable_is_set, variable_value
 from .file import Config, load_profile, load_profiles, read_config, read_profile, read_settings
 from .gc_tuning import tune_gc_for_server
 from .inspection import (

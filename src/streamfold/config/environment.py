@@ -27,9 +27,9 @@ def variable_value(variable: str, where: str) -> str:
     return os.environ[variable].strip()
 
 
-def variable_values(names: Iterable[str]) -> list[str | None]:
-    """Returns the values of environment variables; None for one that is not set."""
-    return [os.environ.get(name) for name in names]
+def read_environment(names: Iterable[str]) -> dict[str, str | None]:
+    """Returns the values of environment variables; None for one that is not set, or blank."""
+    return {name: os.environ.get(name, "").strip() or None for name in names}
 
 
 def set_variable(name: str, value: str) -> None:

@@ -19,10 +19,11 @@ from pydantic import Field, ValidationError, create_model
 from ..errors import ConfigError, allowed_values_hint, did_you_mean
 from ..urls import variable_names
 from .catalogue import catalogue_layers, provider_files
+from .endpoint import same_origin, untrusted
 from .environment import variable_is_set
 from .layers import Layer, MergedSettings, TomlFile, locate_errors, merge
 from .package_tables import PackageTable, find_table, package_of_table, table_names
-from .profile import Profile, same_origin, untrusted
+from .profile import Profile
 from .search_path import PROVIDER_VARIABLE, Location, read_file, search_locations
 from .store_settings import RateLimitSettings
 from .tables import Table, validated_by

@@ -40,7 +40,7 @@ class EffectiveValue:
 
 def describe_key(profile: Profile) -> str:
     """Returns whether the API key is set and which variables may hold it. Never the key."""
-    if keys := profile.keys_set():
+    if keys := profile.resolve().keys_set:
         found = [variable for variable, is_set in keys.items() if is_set]
         if not found and (others := _CREDENTIALS.get(profile.auth)):
             return f"{others} (or {' or '.join(keys)})"
@@ -86,7 +86,7 @@ def capability_values(config: Config, spec: str, model: str | None = None) -> li
     layers = config.layers(spec)
     profile = build_profile(layers)
     if model is None and profile.model is not None and not _unset(profile.model):
-        model = profile.sent_model()
+        model = profile.resolve().model
     known = profile.capabilities_of(model)
     return [(name, known.of(name), _written(layers, profile, name, model or "")) for name in CAPABILITIES]
 
@@ -95,7 +95,7 @@ def _family_values(layers: Sequence[Layer], profile: Profile) -> Iterator[Effect
     """Yields what is known of the model beside its capabilities, by the keys of `families.toml`."""
     if profile.model is None or _unset(profile.model):
         return
-    model = profile.sent_model() or ""
+    model = profile.resolve().model or ""
     for name, value in profile.family_of(model).known().items():
         if name not in CAPABILITIES:
             yield EffectiveValue(f"family.{name}", json.dumps(value), _written(layers, profile, name, model))
@@ -232,7 +232,7 @@ def _provider_problems(config: Config, name: str) -> Iterator[tuple[int, str]]:
     if profile is None:
         return
     missing = list(_missing(profile))
-    if not missing and profile.untrusted_file is not None and (problem := profile.problem()) is not None:
+    if not missing and profile.untrusted_file is not None and (problem := profile.resolve().problem()) is not None:
         missing.append((("base_url",), problem))
     merged = merge(layers)
     yield from (merged.locate(path, text) for path, text in missing)
@@ -240,7 +240,7 @@ def _provider_problems(config: Config, name: str) -> Iterator[tuple[int, str]]:
 
 def _missing(profile: Profile) -> Iterator[tuple[KeyPath, str]]:
     """Yields the environment variables that a provider needs and that are not set."""
-    keys = profile.keys_set()
+    keys = profile.resolve().keys_set
     if keys and not any(keys.values()) and profile.auth == "key":
         yield ("api_key",), f"no API key: set {' or '.join(keys)}"
     for path, text in profile.references().items():

@@ -29,6 +29,9 @@ from .layers import TomlFile
 from .search_path import user_folder
 from .tables import read_table, validation_error, validation_errors
 
+if TYPE_CHECKING:
+    from .endpoint import ResolvedEndpoint
+
 _ROW = "\n[[families]]\n"
 _PREFIX = re.compile(r"^prefix = (.+)$", re.MULTILINE)
 _TUPLES = frozenset(each.name for each in fields(Family) if "tuple" in str(each.type))
@@ -222,7 +225,7 @@ class EndpointModels:
         capabilities: Capabilities
         models: tuple[ModelTable, ...]
 
-        def _expanded(self, *path: str) -> str: ...
+        def resolve(self) -> ResolvedEndpoint: ...
 
     def make_adapter(self, model: str | None = None) -> Adapter:
         """Returns the adapter with the quirks of this endpoint, and of a model where they differ for it."""
@@ -289,7 +292,7 @@ class EndpointModels:
         if vendor is not None and find_adapter(self.adapter).maker == vendor:
             return bool(self.quirks.get("hosted", True))
         try:
-            host = urlsplit(self._expanded("base_url")).hostname or ""
+            host = urlsplit(self.resolve().base_url).hostname or ""
         except (NotConfiguredError, ValueError):  # a variable isn't set
             return self.api is not None  # an endpoint with both of OpenAI's APIs is OpenAI's own, or Azure
         return is_first_party_host(vendor, host.lower())

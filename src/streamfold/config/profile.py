@@ -1,17 +1,14 @@
-"""The settings of one provider: keys, their types for type checkers, and their checks."""
+"""The settings of one provider: keys, their types for type checkers, and their checks. No environment."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -27,8 +24,7 @@ from pydantic import (
 from ..adapters import find_adapter
 from ..adapters.batches import BatchSettings
 from ..engine.dialects import DialectContext, find_dialect
-from ..errors import ConfigError, NotConfiguredError, allowed_values_hint
-from ..net import Redactor, Signer, make_signer, secrets_in_headers, secrets_in_url
+from ..errors import ConfigError, allowed_values_hint
 from ..requests import (
     HEADER_NAME,
     NO_OPTIONS,
@@ -38,14 +34,14 @@ from ..requests import (
     ModelTable,
     Options,
     header_name_problem,
-    header_problem,
 )
 from ..types import Limits, Timeouts
-from ..urls import check_references, expand_variables, shown_url, variable_names
+from ..urls import check_references, shown_url, variable_names
 from .catalogue import provider_files
-from .environment import variable_is_set, variable_value
+from .endpoint import ResolvedEndpoint, check_url, joined_url, normalized_url
+from .environment import read_environment
 from .model_facts import EndpointModels, check_models, read_prices, read_quirks
-from .store_settings import RateLimitSettings, StoreName, store_url
+from .store_settings import RateLimitSettings, StoreName
 from .tables import (
     Count,
     Flag,
@@ -68,55 +64,6 @@ if TYPE_CHECKING:
 
 
 POSITIVE = Field(gt=0)
-# The end of a request's URL, in each API.
-_PATH_OF_API = re.compile(r"(/chat/completions|/responses|/messages|/models/[^/]+:(?:stream)?[gG]enerateContent)/*$")
-
-
-def check_url(url: str) -> None:
-    """Raises ValueError if a text can't be the base URL of requests. The error does not quote it."""
-    if not url.startswith(("http://", "https://")):
-        raise ValueError("must begin with http:// or https://")
-    if re.search(r"[\x00-\x20\x7f]", url):
-        raise ValueError("must not contain spaces or control characters")
-    if "#" in url:
-        raise ValueError("must not have a fragment (#...), which is never sent")
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-    except ValueError:
-        raise ValueError("must have a valid host") from None
-    try:
-        _ = parts.port
-    except ValueError:
-        raise ValueError("must have a port between 0 and 65535") from None
-    try:
-        host.encode("idna").decode("idna")
-    except UnicodeError:  # an "xn--" that is not an encoded name, a label of more than 63 characters
-        host = ""
-    if not host:
-        raise ValueError("must have a valid host")
-    if found := _PATH_OF_API.search(parts.path):
-        right = shown_url(parts._replace(path=parts.path[: found.start()], query="").geturl())
-        raise ValueError(f"must end before {found[1]}, which is added: {right}")
-
-
-def same_origin(one: Any, other: Any) -> bool:
-    """Returns whether two base URLs surely have the same scheme, host and port; not with a variable in one of them."""
-    if not (isinstance(one, str) and isinstance(other, str)) or variable_names(one) or variable_names(other):
-        return False
-    try:
-        first, second = urlsplit(one), urlsplit(other)
-    except ValueError:
-        return False
-    return (first.scheme, first.netloc) == (second.scheme, second.netloc)
-
-
-def joined_url(base_url: str, path: str) -> str:
-    """Returns the URL of a path below a base URL. Both may have a query."""
-    base, _, query = base_url.partition("?")
-    path, _, more = path.partition("?")
-    queries = "&".join(filter(None, (query, more)))
-    return base + path + ("?" + queries if queries else "")
 
 
 def read_timeouts(value: Any) -> Any:
@@ -230,14 +177,6 @@ def _is_url(url: str) -> None:
         raise ValueError("must begin with http:// or https://")
 
 
-def _as_typed(url: Any) -> Any:
-    """Returns a URL without blanks around it, and with its scheme in lower case."""
-    if not isinstance(url, str):
-        return url
-    scheme, mark, rest = url.strip().partition("://")
-    return scheme.lower() + mark + rest if mark and scheme.lower() in ("http", "https") else url.strip()
-
-
 def _without_slash(url: str) -> str:
     return url.rstrip("/")
 
@@ -271,15 +210,6 @@ def _are_options(options: dict[str, Any]) -> None:
             mistakes.append(((name,), str(exc)))
     if mistakes:
         raise validation_error(mistakes)
-
-
-def untrusted(file: str) -> str:
-    """Returns why a file that was found in the working directory may use no variables, and how to trust it."""
-    path = Path(file).absolute()
-    return (
-        f"{file} was found in the working directory, and may have come with a checkout. If you trust it as it is now:"
-        f" `streamfold config trust {path}`; or name it: STREAMFOLD_CONFIG={path}"
-    )
 
 
 class Profile(EndpointModels, Table):
@@ -378,7 +308,7 @@ class Profile(EndpointModels, Table):
     adapter: Annotated[str, validated_by(find_adapter)] = "chat"
     base_url: Annotated[
         str,
-        BeforeValidator(_as_typed),
+        BeforeValidator(normalized_url),
         validated_by(check_references),
         validated_by(_is_url),
         AfterValidator(_without_slash),
@@ -452,14 +382,6 @@ class Profile(EndpointModels, Table):
         """Returns the profile with an untrusted file that chooses the host: no variable or account is used for it."""
         return self.model_copy(update={"untrusted_file": file})
 
-    def _check_trusted(self, what: str) -> None:
-        """Raises NotConfiguredError for what comes from the environment, if an untrusted file chooses the host."""
-        if self.untrusted_file is not None:
-            host = shown_url(self.base_url)
-            raise NotConfiguredError(
-                f'provider "{self.name}": {what} is not sent to {host}: {untrusted(self.untrusted_file)}'
-            )
-
     def references(self) -> dict[KeyPath, str]:
         """Returns the parts of a request that may refer to variables, by their path; nothing else is expanded."""
         key = None if self.api_key is None else self.api_key.get_secret_value()
@@ -470,143 +392,20 @@ class Profile(EndpointModels, Table):
     def variables(self) -> list[str]:
         """Returns the names of all variables that are read when a request is made."""
         names = [name for text in self.references().values() for name in variable_names(text)]
-        return list(dict.fromkeys([*self.keys_set(), *names]))
+        return list(dict.fromkeys([*self.key_variables(), *names]))
 
-    def keys_set(self) -> dict[str, bool]:
-        """Returns the variables that may hold the key, and whether each is set. Never their values."""
-        names = variable_names(self.api_key.get_secret_value()) if self.api_key is not None else self.api_key_env
-        return {variable: variable_is_set(variable) for variable in names}
+    def key_variables(self) -> list[str]:
+        """Returns the names of the variables that may hold the key."""
+        return variable_names(self.api_key.get_secret_value()) if self.api_key is not None else [*self.api_key_env]
 
-    def key(self) -> str | None:
-        """Returns the API key, or None if none is needed or `auth` stands in for it.
-
-        Raises:
-            NotConfiguredError: none of the variables that may hold the key is set.
-        """
-        if self.api_key is not None:
-            return self._sendable("api_key", self._expanded("api_key").strip())
-        for variable in self.api_key_env:
-            if variable_is_set(variable):
-                self._check_trusted(variable)
-                return self._sendable(variable, os.environ[variable].strip())
-        if self.api_key_env and self.auth == "key":
-            raise NotConfiguredError(f'no API key for "{self.name}": set {" or ".join(self.api_key_env)}')
-        return None
-
-    def key_headers(self) -> dict[str, str]:
-        """Returns the header with the key; no header if no key is needed. Raises NotConfiguredError as `key` does."""
-        key = self.key()
-        if not key:
-            return {}
-        address = self.base_url
-        with suppress(NotConfiguredError):  # a variable in the URL isn't set, which the request will say
-            address = self.sent_url()
-        if "@" in urlsplit(address).netloc:
-            raise ConfigError(
-                f'provider "{self.name}": base_url has a user name, which would replace the API key: remove one of them'
-            )
-        return {self.key_header: f"Bearer {key}" if self.key_header.lower() == "authorization" else key}
-
-    def make_signer(self) -> Signer | None:
-        """Returns what authenticates requests without a key; None if `auth` is "key".
-
-        Raises:
-            NotConfiguredError: the extra that it needs is not installed.
-        """
-        if self.auth == "key":
-            return None
-        self._check_trusted(f"what auth = {self.auth!r} finds on this machine")
-        return make_signer(self.auth, self.name, audience=self.auth_scope, key_variables=self.api_key_env)
-
-    def sent_url(self, path: str = "") -> str:
-        """Returns the URL of a path below the base URL, with the values of its variables.
-
-        Raises:
-            ConfigError: a variable is not set, or the result is not a URL.
-        """
-        url = _as_typed(self._expanded("base_url"))
-        try:
-            check_url(url)
-        except ValueError as exc:
-            names = " and ".join(variable_names(self.base_url))
-            text = f"with the value of {names}, it {exc}" if names else str(exc)
-            raise ConfigError(f'provider "{self.name}": base_url: {text}') from None
-        base, mark, query = url.partition("?")
-        # The address of a gateway may end with a slash.
-        return joined_url(re.sub(r"(?<=[^:/])//+", "/", base).rstrip("/") + mark + query, path)
+    def resolve(self) -> ResolvedEndpoint:
+        """Returns the endpoint with the values that environment variables have now."""
+        return ResolvedEndpoint(self, read_environment(self.variables()))
 
     def url_of(self, path: str) -> str:
-        """Returns the URL of a path below the base URL as it may be shown: references are not looked up."""
+        """Returns the URL of a path below the base URL, with references instead of the values of variables."""
         return joined_url(shown_url(self.base_url), path)
-
-    def shown_url(self, url: str) -> str:
-        """Returns a URL that was made of the base URL without the values of variables, and without other secrets."""
-        scheme, mark, rest = url.partition("://")
-        return scheme + mark + shown_url("//" + Redactor(self._url_secrets()).text(rest))[2:]
-
-    def sent_headers(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Returns the headers with the values of their variables, and those of one request on top of them.
-
-        Raises:
-            ConfigError: a variable is not set, or a value can't be sent.
-        """
-        headers = {name: self._sendable(f"headers.{name}", self._expanded("headers", name)) for name in self.headers}
-        return headers | {name: self._sendable(f"extra_headers: {name}", text) for name, text in (extra or {}).items()}
-
-    def sent_model(self) -> str | None:
-        """Returns the model with the values of its variables. Raises NotConfiguredError for one that is not set."""
-        return None if self.model is None else self._expanded("model")
-
-    def sent_turn_cache(self) -> str | bool:
-        """Returns where turns are kept, with the values of its variables; False: nowhere. Raises NotConfiguredError."""
-        if not isinstance(self.turn_cache, str):
-            return bool(self.turn_cache)
-        if variable_names(self.turn_cache):
-            self._check_trusted("a variable in turn_cache")
-        return store_url(self.turn_cache)
-
-    def problem(self) -> str | None:
-        """Returns what keeps requests from being sent; None if nothing is missing."""
-        try:
-            self.secrets()
-            self.sent_url()
-            self.sent_model()
-        except ConfigError as exc:
-            return str(exc)
-        return None
-
-    def secrets(self, extra_headers: Mapping[str, str] | None = None) -> list[str]:
-        """Returns the texts that must never be shown, in case the server repeats them.
-
-        These are the key, the values of all headers and variables, and password and query of the URL.
-        """
-        found = [self.key() or "", *self._url_secrets()]
-        keys = self.keys_set()
-        found += [os.environ.get(variable, "").strip() for variable in self.variables() if variable not in keys]
-        found += secrets_in_headers([*self.key_headers().items(), *self.sent_headers(extra_headers).items()])
-        return [secret for secret in dict.fromkeys(found) if secret]
-
-    def _url_secrets(self) -> list[str]:
-        found = []
-        for variable in variable_names(self.base_url):
-            value = os.environ.get(variable, "").strip()
-            rest = value.partition("://")[2].rstrip("/")  # libraries quote parts of a URL in their errors
-            found += [value, rest, rest.partition("/")[0], rest.partition("/")[2]]
-        return [*found, *secrets_in_url(self._expanded("base_url"))]
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
             yield name, shown_url(value) if name in ("base_url", "turn_cache") and isinstance(value, str) else value
-
-    def _expanded(self, *path: str) -> str:
-        key, text = ".".join(path), self.references()[path]
-        expanded = expand_variables(text, lambda variable: variable_value(variable, f'provider "{self.name}": {key}'))
-        if self.untrusted_file is not None and (names := variable_names(text)):
-            self._check_trusted(f"{' and '.join(names)} in {key}")
-        return expanded
-
-    def _sendable(self, key: str, value: str) -> str:
-        # The HTTP library's own error would quote the value, escaped, so that no redaction finds it.
-        if problem := header_problem(value):
-            raise ConfigError(f'provider "{self.name}": {key}: {problem}')
-        return value

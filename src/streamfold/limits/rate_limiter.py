@@ -503,7 +503,8 @@ def _total_tokens(usage: Usage | None) -> float | None:
 
 def account_digest(profile: Profile) -> str:
     """Returns a hash of the base URL and the key. Raises ConfigError if a variable is not set."""
-    return sha256(f"{profile.sent_url()}\0{profile.key() or ''}".encode()).hexdigest()[:32]
+    endpoint = profile.resolve()
+    return sha256(f"{endpoint.base_url}\0{endpoint.key or ''}".encode()).hexdigest()[:32]
 
 
 def is_limited(profile: Profile) -> bool:

@@ -89,7 +89,7 @@ class Doctor:
             name=profile.name,
             base_url=shown_url(profile.base_url),
             adapter=profile.adapter,
-            model=profile.sent_model() or "",
+            model=profile.resolve().model or "",
             server=next((seen.headers["server"] for seen in answered if "server" in seen.headers), ""),
             date=datetime.now(UTC).date().isoformat(),
             version=__version__,

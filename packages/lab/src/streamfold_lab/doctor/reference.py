@@ -107,7 +107,7 @@ async def compare_with_reference(
         seen_here.append(pair[0])
         if all(seen.fine and seen.reply.finish_reason != "length" for seen in pair):
             pairs.append(pair)
-    name = f"{reference.profile.name}:{reference.profile.sent_model()}"
+    name = f"{reference.profile.name}:{reference.profile.resolve().model}"
     return [_triggers(pairs, name), _schemas(pairs, name), _counts(pairs, name)], seen_here
 
 

@@ -96,7 +96,7 @@ class ExaminedEndpoint:
 
     def over_budget(self, ask: ProbeRequest, *, whole: bool = False) -> str:
         """Returns why a request can't be sent within the budget; empty if it can. Raises ConfigError."""
-        adapter = self.profile.make_adapter(self.profile.sent_model())
+        adapter = self.profile.make_adapter(self.profile.resolve().model)
         body = prepare(self.profile, adapter, ask, self.avoided, whole=whole)[1]
         return self.spent.exceeds(self.budget, WrittenRequest.of(body, self._price), anyio.current_time())
 
@@ -109,13 +109,13 @@ class ExaminedEndpoint:
         Raises:
             ConfigError: the request can't be written for this endpoint.
         """
-        adapter = self.profile.make_adapter(self.profile.sent_model())
+        adapter = self.profile.make_adapter(self.profile.resolve().model)
         prepared, body = prepare(self.profile, adapter, ask, self.avoided, whole=whole)
         written = WrittenRequest.of(body, self._price)
         self.spent.requests += 1
         name = f"{self.requests:03}-{probe}-{ask.name}{'-whole' if whole else ''}"
         client, recorder = recording_client(
-            self._client, self.folder, name=name, secrets=self.profile.secrets(), adapter=self.profile.adapter
+            self._client, self.folder, name=name, secrets=self.profile.resolve().secrets(), adapter=self.profile.adapter
         )
         network = _Network(client)
         most = min(_MOST_BYTES, self.budget.bytes - self.spent.bytes)
@@ -209,7 +209,7 @@ def prepare(
 ) -> tuple[PreparedRequest, dict[str, Any]]:
     """Returns a request as the adapter prepares it, and its body with the edit of the probe. Raises ConfigError."""
     given = {name: value for name, value in ask.options.items() if name not in avoided}
-    model = profile.sent_model() or ""
+    model = profile.resolve().model or ""
     asked = Request.read(model, ask.messages, ask.tools, ask.tool_choice, given, stream=not whole)
     prepared = adapter.prepare(
         replace(asked, options=asked.options.over(profile.default_options())), repair_history=True

@@ -1,0 +1,328 @@
+"""The address, headers, key and secrets of a provider, with the values of environment variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+from urllib.parse import urlsplit
+
+from ..errors import ConfigError, NotConfiguredError
+from ..net import Redactor, Signer, make_signer, secrets_in_headers, secrets_in_url
+from ..requests import header_problem
+from ..urls import expand_variables, shown_url, variable_names
+from .environment import read_environment
+from .store_settings import store_url
+from .toml_positions import KeyPath
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+# The end of a request's URL, in each API.
+_PATH_OF_API = re.compile(r"(/chat/completions|/responses|/messages|/models/[^/]+:(?:stream)?[gG]enerateContent)/*$")
+_MOST_PATHS = 64  # a path may hold the id of an answer or of a file
+
+
+class EndpointSettings(Protocol):
+    """The settings of a `Profile` from which an endpoint is made."""
+
+    name: str
+    base_url: str
+    api_key: SecretStr | None
+    api_key_env: tuple[str, ...]
+    key_header: str
+    auth: Literal["key", "sigv4", "google", "entra"]
+    auth_scope: str | None
+    model: str | None
+    headers: dict[str, str]
+    turn_cache: str | bool | None
+    untrusted_file: str | None
+
+    def references(self) -> dict[KeyPath, str]: ...
+    def key_variables(self) -> list[str]: ...
+    def url_of(self, path: str) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class URLs:
+    """The URLs of a path.
+
+    Attributes:
+        sent: as it is sent; it may hold secrets.
+        shown: the same without the values of variables, and without other secrets.
+        named: with references instead of the values of variables.
+    """
+
+    sent: str = field(repr=False)
+    shown: str
+    named: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointHeaders:
+    """The configured headers of requests, and the redactor of their secrets.
+
+    Attributes:
+        headers: includes the key.
+        has_key: whether a key is among them.
+    """
+
+    headers: Mapping[str, str] = field(repr=False)
+    has_key: bool
+    redactor: Redactor
+
+
+@dataclass(frozen=True)
+class ResolvedEndpoint:
+    """Where the requests of a provider go, and what they carry. A value that is used twice is computed once.
+
+    Attributes:
+        environment: the values of the variables that the profile names; None for one that isn't set.
+
+    Raises:
+        NotConfiguredError: when a value is read: a variable is not set, or must not be sent to this host.
+        ConfigError: when a value is read: it can't be sent.
+    """
+
+    profile: EndpointSettings = field(repr=False)
+    environment: Mapping[str, str | None] = field(repr=False)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether all variables still have these values."""
+        return not self.environment or read_environment(self.environment) == self.environment
+
+    @cached_property
+    def key(self) -> str | None:
+        """The API key; None if none is needed, or if `auth` replaces it."""
+        profile = self.profile
+        if profile.api_key is not None:
+            return self._sendable("api_key", self._expand("api_key").strip())
+        for variable in profile.api_key_env:
+            if key := self.environment[variable]:
+                self._check_trusted(variable)
+                return self._sendable(variable, key)
+        if profile.api_key_env and profile.auth == "key":
+            raise NotConfiguredError(f'no API key for "{profile.name}": set {" or ".join(profile.api_key_env)}')
+        return None
+
+    @property
+    def keys_set(self) -> dict[str, bool]:
+        """The variables that may hold the key, and whether each is set."""
+        return {name: self.environment[name] is not None for name in self.profile.key_variables()}
+
+    @cached_property
+    def key_headers(self) -> dict[str, str]:
+        """The header with the key; none if no key is needed."""
+        if not self.key:
+            return {}
+        address = self.profile.base_url
+        with suppress(NotConfiguredError):  # a variable in the URL isn't set, which the request will say
+            address = self.base_url
+        if "@" in urlsplit(address).netloc:
+            raise ConfigError(
+                f'provider "{self.profile.name}": base_url has a user name, which would replace the API key: remove one'
+                " of them"
+            )
+        header = self.profile.key_header
+        return {header: f"Bearer {self.key}" if header.lower() == "authorization" else self.key}
+
+    @cached_property
+    def base_url(self) -> str:
+        """The base URL."""
+        url: str = normalized_url(self._expand("base_url"))
+        try:
+            check_url(url)
+        except ValueError as exc:
+            names = " and ".join(variable_names(self.profile.base_url))
+            text = f"with the value of {names}, it {exc}" if names else str(exc)
+            raise ConfigError(f'provider "{self.profile.name}": base_url: {text}') from None
+        base, mark, query = url.partition("?")
+        # The address of a gateway may end with a slash.
+        return re.sub(r"(?<=[^:/])//+", "/", base).rstrip("/") + mark + query
+
+    def urls(self, path: str = "") -> URLs:
+        """Returns the URLs of a path below the base URL."""
+        if (urls := self._urls.get(path)) is None:
+            sent = joined_url(self.base_url, path)
+            scheme, mark, rest = sent.partition("://")
+            shown = scheme + mark + shown_url("//" + Redactor(self._url_secrets()).text(rest))[2:]
+            if len(self._urls) >= _MOST_PATHS:
+                self._urls.clear()
+            urls = self._urls[path] = URLs(sent, shown, self.profile.url_of(path))
+        return urls
+
+    @cached_property
+    def _urls(self) -> dict[str, URLs]:
+        return {}
+
+    def headers(self, extra: Mapping[str, str] | None = None) -> EndpointHeaders:
+        """Returns the headers of a request, and their redactor.
+
+        Args:
+            extra: headers of this request, on top of the configured ones.
+        """
+        return self._headers(extra) if extra else self._configured_headers
+
+    @cached_property
+    def _configured_headers(self) -> EndpointHeaders:
+        return self._headers({})
+
+    def _headers(self, extra: Mapping[str, str]) -> EndpointHeaders:
+        sent = self.key_headers | self._sent_headers(extra)
+        return EndpointHeaders(sent, bool(self.key_headers), Redactor(self.secrets(extra)))
+
+    def _sent_headers(self, extra: Mapping[str, str]) -> dict[str, str]:
+        own = {name: self._sendable(f"headers.{name}", self._expand("headers", name)) for name in self.profile.headers}
+        return own | {name: self._sendable(f"extra_headers: {name}", text) for name, text in extra.items()}
+
+    @cached_property
+    def model(self) -> str | None:
+        """The default model."""
+        return None if self.profile.model is None else self._expand("model")
+
+    @property
+    def turn_cache(self) -> str | bool:
+        """Where turns are stored; False: nowhere."""
+        where = self.profile.turn_cache
+        if not isinstance(where, str):
+            return bool(where)
+        if variable_names(where):
+            self._check_trusted("a variable in turn_cache")
+        return store_url(where)
+
+    def make_signer(self) -> Signer | None:
+        """Returns what authenticates requests without a key; None if `auth` is "key".
+
+        Raises:
+            NotConfiguredError: also if the extra that it needs is not installed.
+        """
+        auth, profile = self.profile.auth, self.profile
+        if auth == "key":
+            return None
+        self._check_trusted(f"what auth = {auth!r} finds on this machine")
+        return make_signer(auth, profile.name, audience=profile.auth_scope, key_variables=profile.api_key_env)
+
+    def problem(self) -> str | None:
+        """Returns why no request can be sent; None if nothing is missing."""
+        try:
+            self.secrets()
+            _ = self.base_url, self.model
+        except ConfigError as exc:
+            return str(exc)
+        return None
+
+    def secrets(self, extra: Mapping[str, str] | None = None) -> list[str]:
+        """Returns the texts that must never be shown, in case the server repeats them.
+
+        These are the key, the values of all headers and variables, and password and query of the URL.
+        """
+        keys = self.profile.key_variables()
+        found = [self.key or "", *self._url_secrets()]
+        found += [value for name, value in self.environment.items() if value is not None and name not in keys]
+        found += secrets_in_headers([*self.key_headers.items(), *self._sent_headers(extra or {}).items()])
+        return [secret for secret in dict.fromkeys(found) if secret]
+
+    def _url_secrets(self) -> list[str]:
+        found = []
+        for variable in variable_names(self.profile.base_url):
+            value = self.environment[variable] or ""
+            rest = value.partition("://")[2].rstrip("/")  # libraries quote parts of a URL in their errors
+            found += [value, rest, rest.partition("/")[0], rest.partition("/")[2]]
+        return [*found, *secrets_in_url(self._expand("base_url"))]
+
+    def _expand(self, *path: str) -> str:
+        key, text = ".".join(path), self.profile.references()[path]
+
+        def value(variable: str) -> str:
+            if (found := self.environment[variable]) is None:
+                raise NotConfiguredError(f'provider "{self.profile.name}": {key}: {variable} is not set')
+            return found
+
+        expanded = expand_variables(text, value)
+        if names := variable_names(text):
+            self._check_trusted(f"{' and '.join(names)} in {key}")
+        return expanded
+
+    def _check_trusted(self, what: str) -> None:
+        """Raises NotConfiguredError for what comes from the environment, if an untrusted file chooses the host."""
+        profile = self.profile
+        if profile.untrusted_file is not None:
+            raise NotConfiguredError(
+                f'provider "{profile.name}": {what} is not sent to {shown_url(profile.base_url)}:'
+                f" {untrusted(profile.untrusted_file)}"
+            )
+
+    def _sendable(self, key: str, value: str) -> str:
+        # The HTTP library's own error would quote the value, escaped, so that no redaction finds it.
+        if problem := header_problem(value):
+            raise ConfigError(f'provider "{self.profile.name}": {key}: {problem}')
+        return value
+
+
+def check_url(url: str) -> None:
+    """Raises ValueError if a text can't be the base URL of requests. The error does not quote it."""
+    if not url.startswith(("http://", "https://")):
+        raise ValueError("must begin with http:// or https://")
+    if re.search(r"[\x00-\x20\x7f]", url):
+        raise ValueError("must not contain spaces or control characters")
+    if "#" in url:
+        raise ValueError("must not have a fragment (#...), which is never sent")
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        raise ValueError("must have a valid host") from None
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ValueError("must have a port between 0 and 65535") from None
+    try:
+        host.encode("idna").decode("idna")
+    except UnicodeError:  # an "xn--" that is not an encoded name, a label of more than 63 characters
+        host = ""
+    if not host:
+        raise ValueError("must have a valid host")
+    if found := _PATH_OF_API.search(parts.path):
+        right = shown_url(parts._replace(path=parts.path[: found.start()], query="").geturl())
+        raise ValueError(f"must end before {found[1]}, which is added: {right}")
+
+
+def same_origin(one: Any, other: Any) -> bool:
+    """Returns whether two base URLs surely have the same scheme, host and port; not with a variable in one of them."""
+    if not (isinstance(one, str) and isinstance(other, str)) or variable_names(one) or variable_names(other):
+        return False
+    try:
+        first, second = urlsplit(one), urlsplit(other)
+    except ValueError:
+        return False
+    return (first.scheme, first.netloc) == (second.scheme, second.netloc)
+
+
+def joined_url(base_url: str, path: str) -> str:
+    """Returns the URL of a path below a base URL. Both may have a query."""
+    base, _, query = base_url.partition("?")
+    path, _, more = path.partition("?")
+    queries = "&".join(filter(None, (query, more)))
+    return base + path + ("?" + queries if queries else "")
+
+
+def normalized_url(url: Any) -> Any:
+    """Returns a URL without spaces around it, and with its scheme in lower case."""
+    if not isinstance(url, str):
+        return url
+    scheme, mark, rest = url.strip().partition("://")
+    return scheme.lower() + mark + rest if mark and scheme.lower() in ("http", "https") else url.strip()
+
+
+def untrusted(file: str) -> str:
+    """Returns why a file that was found in the working directory may use no variables, and how to trust it."""
+    path = Path(file).absolute()
+    return (
+        f"{file} was found in the working directory, and may have come with a checkout. If you trust it as it is now:"
+        f" `streamfold config trust {path}`; or name it: STREAMFOLD_CONFIG={path}"
+    )
