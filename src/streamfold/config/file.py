@@ -196,7 +196,7 @@ class Config:
             explored: names whose fallbacks are not followed; added to.
         """
         explored = set() if explored is None else explored
-        chain = {name: iter(enumerate(self._listed_fallbacks(name) if fallback is None else fallback))}
+        chain = {name: enumerate(self._listed_fallbacks(name) if fallback is None else fallback)}
         while chain:
             owner = next(reversed(chain))
             index, spec = next(chain[owner], (-1, ""))
@@ -209,7 +209,7 @@ class Config:
             else:
                 yield owner, index, spec, self.unknown(spec)
                 if other not in explored:
-                    chain[other] = iter(enumerate(self._listed_fallbacks(other)))
+                    chain[other] = enumerate(self._listed_fallbacks(other))
 
     def _listed_fallbacks(self, name: str) -> list[str]:
         """Returns the fallbacks that the file lists for a provider, without values that are not names."""

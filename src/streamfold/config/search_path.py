@@ -13,9 +13,13 @@ from pathlib import Path
 from ..errors import ConfigError
 from .layers import TomlFile
 
+FILE_NAME = "streamfold.toml"
+FILE_VARIABLE = "STREAMFOLD_CONFIG"
+PROVIDER_VARIABLE = "STREAMFOLD_PROVIDER"
+
 
 def trust_file(path: Path) -> Path:
-    """Remembers a configuration file with its content as trusted. Returns where that is remembered.
+    """Records a configuration file with its present content as trusted. Returns the file of the record.
 
     Raises:
         ConfigError: the file can't be read, or the user's directory can't be written.
@@ -24,42 +28,38 @@ def trust_file(path: Path) -> Path:
         digest = sha256(path.read_bytes()).hexdigest()
     except OSError as exc:
         raise ConfigError(f"{path}: can't be read: {exc.strerror}") from exc
-    kept = _kept_in()
-    if kept is None:
+    record = _trust_record()
+    if record is None:
         raise ConfigError("there is no user's directory to remember it in: name the file with STREAMFOLD_CONFIG")
-    trusted = {**_trusted(kept), _name_of(path): digest}
-    temporary = kept.with_name(f"{kept.name}.{os.getpid()}")
+    trusted = {**_trusted_digests(record), os.path.realpath(path): digest}
+    temporary = record.with_name(f"{record.name}.{os.getpid()}")
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
+        record.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_text(json.dumps(trusted, indent=1) + "\n", "utf-8")
-        temporary.replace(kept)
+        temporary.replace(record)
     except OSError as exc:
-        raise ConfigError(f"{kept}: can't be written: {exc.strerror}") from exc
-    return kept
+        raise ConfigError(f"{record}: can't be written: {exc.strerror}") from exc
+    return record
 
 
 def is_trusted(path: Path, content: bytes) -> bool:
     """Returns whether the user trusts a file with this content. Raises ConfigError if that can't be read."""
-    kept = _kept_in()
-    return kept is not None and _trusted(kept).get(_name_of(path)) == sha256(content).hexdigest()
+    record = _trust_record()
+    return record is not None and _trusted_digests(record).get(os.path.realpath(path)) == sha256(content).hexdigest()
 
 
-def _kept_in() -> Path | None:
+def _trust_record() -> Path | None:
     folder = user_folder()
     return None if folder is None else folder / "streamfold" / "trusted.json"
 
 
-def _name_of(path: Path) -> str:
-    return os.path.realpath(path)
-
-
-def _trusted(kept: Path) -> dict[str, str]:
+def _trusted_digests(record: Path) -> dict[str, str]:
     try:
-        found = json.loads(kept.read_bytes())
+        found = json.loads(record.read_bytes())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as exc:
-        raise ConfigError(f"{kept}: can't be read ({exc}): remove it, and trust your files again") from exc
+        raise ConfigError(f"{record}: can't be read ({exc}): remove it, and trust your files again") from exc
     return found if isinstance(found, dict) else {}
 
 
@@ -73,11 +73,6 @@ def user_folder() -> Path | None:
         return Path.home() / ("AppData/Roaming" if sys.platform == "win32" else ".config")
     except RuntimeError:  # a user without a home directory
         return None
-
-
-FILE_NAME = "streamfold.toml"
-FILE_VARIABLE = "STREAMFOLD_CONFIG"
-PROVIDER_VARIABLE = "STREAMFOLD_PROVIDER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +90,7 @@ class Location:
 
     @property
     def is_found(self) -> bool:
-        """Whether the file is not the user's own: it is looked for in the working directory."""
+        """Whether it is in the working directory, so that it may not be the user's own."""
         return not self.required and not self.path.is_absolute()
 
     @property

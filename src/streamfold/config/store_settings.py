@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -27,7 +28,10 @@ def check_store(where: str) -> None:
         raise ValueError(f"must be memory, sqlite:///PATH or valkey://HOST:PORT{hint}")
     if scheme in ("memory", "sqlite") and not (scheme == "sqlite" and rest.startswith("/") and len(rest) > 1):
         raise ValueError("must be memory, or sqlite:/// and a path (one more slash begins an absolute path)")
-    if scheme not in ("memory", "sqlite") and not variable_names(rest) and not _host(where):
+    host = None
+    with suppress(ValueError):
+        host = urlsplit(where).hostname
+    if scheme not in ("memory", "sqlite") and not variable_names(rest) and not host:
         raise ValueError(f"must name a server, as in {scheme}://127.0.0.1:6379")
 
 
@@ -44,13 +48,6 @@ def store_place(where: str, what: str) -> tuple[str, str]:
 def store_url(where: str, what: str = "memory") -> str:
     """Returns the text with the values of its variables. Raises NotConfiguredError for one that is not set."""
     return expand_variables(where, lambda variable: variable_value(variable, what))
-
-
-def _host(where: str) -> str | None:
-    try:
-        return urlsplit(where).hostname
-    except ValueError:
-        return None
 
 
 def _read(value: Any) -> Any:

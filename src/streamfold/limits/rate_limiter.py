@@ -152,7 +152,13 @@ class RateLimiter:
         self._budget = millionths(Decimal(str(max_cost_per_day or 0)), ROUND_FLOOR)
         self._unusable = ""  # why costs can't be counted
         self._currency: str | None = None
-        self._session = self._open_session()
+        leased, budgeted = self._slots > 0 or self._budget > 0, self._budget > 0
+        self.counts_here = isinstance(self.store, MemoryLimitStore)
+        self._session: LimitSession
+        if isinstance(self.store, MemoryLimitStore):
+            self._session = LocalSession(self.store, name, leased=leased, budgeted=budgeted)
+        else:
+            self._session = SharedSession(self.store, name, leased=leased, budgeted=budgeted)
         self._gate = anyio.Lock(fast_acquire=True)
         self._waiting = 0
         self._prefetched: deque[_Prefetched] = deque()
@@ -227,14 +233,6 @@ class RateLimiter:
 
     def __repr__(self) -> str:
         return f"<RateLimiter {self.label} {self.store!r}>"
-
-    def _open_session(self) -> LimitSession:
-        budgeted = self._budget > 0
-        leased = self._slots > 0 or budgeted
-        self.counts_here = isinstance(self.store, MemoryLimitStore)
-        if isinstance(self.store, MemoryLimitStore):
-            return LocalSession(self.store, self.name, leased=leased, budgeted=budgeted)
-        return SharedSession(self.store, self.name, leased=leased, budgeted=budgeted)
 
     def _check_usable(self) -> None:
         if self._unusable and self._budget:

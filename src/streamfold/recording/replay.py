@@ -185,8 +185,8 @@ class RecordingSelector:
         )
 
     def _again(self, request: RecordedRequest) -> int | None:
-        for place, (asked, number, answer) in enumerate(self._spoiled):
-            if answer.broken and asked == request:
+        for place, (sent, number, answer) in enumerate(self._spoiled):
+            if answer.broken and sent == request:
                 del self._spoiled[place]
                 return number
         return None

@@ -43,7 +43,7 @@ _SENDING: ContextVar[Request] = ContextVar("_SENDING")
 class ScriptError(AssertionError):
     """The application sent another request than its test expects: one too many, one too few, or a different one.
 
-    It is not a StreamfoldError, so that no application handles it as a failure of its provider.
+    Not a StreamfoldError, which an application might handle as a failure of its provider.
     """
 
 
@@ -52,12 +52,12 @@ class SentRequest:
     """A request as the application made it, and as it was sent.
 
     Attributes:
-        model: the model that was asked.
-        messages: each as a `Message`; a string is one user message.
+        model: the requested model.
+        messages: a string is one user message.
         tools: each as a `Tool`.
         tool_choice: "auto", "none", "required", or the tool.
         options: temperature and so on.
-        body: the JSON body that went over the wire.
+        body: the JSON body.
     """
 
     model: str
@@ -87,7 +87,7 @@ class _DoubleAnswer(WrappedAnswer):
 
 
 class ProviderDouble(BaseChatModel):
-    """A model that sends its requests through a transport of its own, and keeps them.
+    """Base of test doubles: a model whose requests go to a transport of the test, and are recorded in `requests`.
 
     Attributes:
         provider: the provider that does the work.
@@ -102,15 +102,15 @@ class ProviderDouble(BaseChatModel):
         self.requests: list[SentRequest] = []
 
     @abstractmethod
-    async def _respond(self, sent: SentRequest, asked: Request, request: httpx.Request) -> httpx.Response:
+    async def _respond(self, sent: SentRequest, parsed: Request, request: httpx.Request) -> httpx.Response:
         """Returns the answer to a request, which is given in three forms: for users, parsed, and for the network."""
 
     async def _handle(self, request: httpx.Request) -> httpx.Response:
-        asked = _SENDING.get()
+        parsed = _SENDING.get()
         body = json.loads(request.content)
-        sent = SentRequest(asked.model, asked.messages, asked.tools, asked.tool_choice, asked.options, body)
+        sent = SentRequest(parsed.model, parsed.messages, parsed.tools, parsed.tool_choice, parsed.options, body)
         self.requests.append(sent)
-        return await self._respond(sent, asked, request)
+        return await self._respond(sent, parsed, request)
 
     @property
     def profile(self) -> Profile:
@@ -220,7 +220,7 @@ class ReplayProvider(ProviderDouble):
         profile = replaced_profile(provider, {**own, **overrides}, name="replay", adapter=first.adapter, model=model)
         super().__init__(profile, hooks=hooks)
 
-    async def _respond(self, sent: SentRequest, asked: Request, request: httpx.Request) -> httpx.Response:
+    async def _respond(self, sent: SentRequest, parsed: Request, request: httpx.Request) -> httpx.Response:
         try:
             return await self._transport.handle_async_request(request)
         except ConfigError as exc:  # an application might handle it as a failure of its provider
@@ -263,5 +263,5 @@ class RecordingProvider(ProviderDouble):
         finally:
             self._draft.discard()
 
-    async def _respond(self, sent: SentRequest, asked: Request, request: httpx.Request) -> httpx.Response:
+    async def _respond(self, sent: SentRequest, parsed: Request, request: httpx.Request) -> httpx.Response:
         return await self._transport.handle_async_request(request)

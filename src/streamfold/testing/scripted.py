@@ -225,13 +225,13 @@ class ScriptedProvider(ProviderDouble):
         if problems:
             raise ScriptError("; ".join(problems))
 
-    async def _respond(self, sent: SentRequest, asked: Request, request: httpx.Request) -> httpx.Response:
+    async def _respond(self, sent: SentRequest, parsed: Request, request: httpx.Request) -> httpx.Response:
         number = len(self.requests)
         turn = self._turns[number - 1] if number <= len(self._turns) else self._then
         if turn is None:
             self._reject(number, sent)
         try:
-            steps = self._for_schema(read_answer(turn(sent) if callable(turn) else turn), asked)
+            steps = self._for_schema(read_answer(turn(sent) if callable(turn) else turn), parsed)
             played = self._played(steps, sent.model, number)
         except ConfigError as exc:  # an application might handle a StreamfoldError as a failure of its provider
             self._problems.append(f"turn {number} can't be played: {exc}")
@@ -261,11 +261,11 @@ class ScriptedProvider(ProviderDouble):
             broken=last is not None and last.how == "broken",
         )
 
-    def _for_schema(self, steps: list[Step], asked: Request) -> list[Step]:
+    def _for_schema(self, steps: list[Step], parsed: Request) -> list[Step]:
         """Says data as this provider's models do: some endpoints take a `response_format` as a tool to be called."""
-        if asked.options.response_format is None:
+        if parsed.options.response_format is None:
             return steps
-        tool = self.profile.make_adapter(asked.model).prepare(asked, repair_history=True).request.answer_tool
+        tool = self.profile.make_adapter(parsed.model).prepare(parsed, repair_history=True).request.answer_tool
         if tool is None:
             return steps
         return [
