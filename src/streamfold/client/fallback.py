@@ -248,13 +248,14 @@ class Fallback(BaseChatModel):
         return self.models[0].name
 
     def facts(self) -> ModelInfo | None:
-        """Returns what stands behind the models, as far as it is known."""
-        known = [facts for model in self.models if (facts := get_model_info(model)) is not None]
+        """Returns the endpoints of the models, as far as they are known."""
+        found = [get_model_info(model) for model in self.models]
+        known = [facts for facts in found if facts is not None]
         if not known:
             return None
-        first, endpoints = get_model_info(self.models[0]), tuple(each for facts in known for each in facts.endpoints)
-        count = first.count if first else None
-        return ModelInfo(endpoints, len(known) < len(self.models) or any(facts.changed for facts in known), count)
+        endpoints = tuple(each for facts in known for each in facts.endpoints)
+        changed = len(known) < len(found) or any(facts.changed for facts in known)
+        return ModelInfo(endpoints, changed, found[0].count if found[0] is not None else None)
 
     def _with_first(self, model: ChatModel) -> Self:
         """Returns the same models with another first one. They share what is known about failures."""

@@ -201,8 +201,8 @@ class Provider(BaseChatModel):
 
     def facts(self) -> ModelInfo:
         """Returns the endpoints of the provider and its fallbacks, without secrets."""
-        own = self._own.facts()
-        return replace((self._fallback and self._fallback.facts()) or own, direct=self)
+        found = self._fallback.facts() if self._fallback is not None else None
+        return replace(found or self._own.facts(), direct=self)
 
     def batches(self) -> BatchClient:
         """Returns the provider's batch API, which answers within hours and often for half the price. See `batch`.
