@@ -387,18 +387,20 @@ def test_h5_schemas_in_the_flavour() -> None:
 @each_row(
     "schema",
     [
-        {"type": "string"},
         {"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}], "properties": {}},
         {"type": "object", "properties": {"a": {"type": "string", "anyOf": [{"minLength": 1}, {"type": "null"}]}}},
         {"type": "object", "properties": {"a": {"$ref": "https://x.test/a.json"}}},
         {"type": "object", "properties": {"a": {"$ref": "#/$defs/Nowhere"}}},
     ],
-    ids=["root", "alternatives at the root", "contradiction", "elsewhere", "nowhere"],
+    ids=["alternatives at the root", "contradiction", "elsewhere", "nowhere"],
 )
 def test_h5_what_has_no_form_in_the_flavour(schema: dict[str, Any]) -> None:
-    """What can't be said in the flavour without another meaning is refused before it is sent, with the tool's name."""
+    """What can't be said in the flavour is said in the description, or left open; a warning says so."""
+    body, changes = write(tools=[Tool("search", parameters=schema)])
+    assert outside_the_flavour(body["tools"][0]["function"]["parameters"]) == []
+    assert changes == ["schema_changed"]
     with pytest.raises(ConfigError, match="search"):
-        write(tools=[Tool("search", parameters=schema)])
+        write(tools=[Tool("search", parameters={"type": "string"})])
 
 
 def test_h5_an_engine_takes_any_schema() -> None:

@@ -16,7 +16,6 @@ from streamfold.adapters.kimi import KimiAdapter, KimiQuirks
 from streamfold.config.file import read_profile
 from streamfold.engine import ToolNameMap
 from streamfold.requests.request import Request
-from streamfold.requests.schema import moonshot_problems
 from tables import each_row
 
 WEATHER = Tool("get_weather", "The weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
@@ -139,7 +138,7 @@ def test_thinking_that_can_not_be_had(model: str, effort: str, sent: Any) -> Non
     ("tools", "message"),
     [
         ([Tool(f"tool_{n}") for n in range(129)], "at most 128 tools, not 129"),
-        ([Tool("pick", parameters={"type": "string"})], 'root needs "type": "object"'),
+        ([Tool("pick", parameters={"type": "string"})], 'root has "type": "object"'),
     ],
     ids=["many", "schema"],
 )
@@ -177,35 +176,6 @@ def test_h6_names_that_would_be_refused(name: str, sent: str) -> None:
     stream = chunk({"tool_calls": [entry(0, "i", sent, "{}"), entry(1, "j", "get_time", "{}")]}) + chunk({}, "stop")
     reply = fold(stream + DONE, tools=request.tools, tool_choice=request.tool_choice, names=ToolNameMap(request.names))
     assert ([call.name for call in reply.tool_calls], reply.warnings) == ([name, "get_time"], [])
-
-
-@each_row(
-    ("schema", "problems"),
-    [
-        ({"type": "object", "properties": {"a": {"type": "string"}, "b": {"enum": [1]}}}, []),
-        ({"type": "object", "properties": {"a": {"description": "x"}}}, ['parameters.properties.a: needs a "type"']),
-        (
-            {"type": "object", "properties": {"a": {"type": "string", "anyOf": [{"type": "string"}]}}},
-            ['parameters.properties.a: "type" may not stand beside "anyOf"; give each alternative its own'],
-        ),
-        (
-            {"type": "object", "properties": {"a": {"$ref": "#/definitions/A", "title": "A"}}},
-            [
-                "parameters.properties.a: a \"$ref\" must lead into \"#/$defs\", not to '#/definitions/A'",
-                'parameters.properties.a: nothing may stand beside "$ref"',
-            ],
-        ),
-        (
-            {"type": "object", "properties": {"a": {"type": "array", "items": {"title": "x"}}}},
-            ['parameters.properties.a.items: needs a "type"'],
-        ),
-        ({"type": "object", "$defs": {"A": {}}}, ['parameters.$defs.A: needs a "type"']),
-        ("x", ["parameters: must be a JSON schema"]),
-    ],
-)  # fmt: skip
-def test_schemas(schema: Any, problems: list[str]) -> None:
-    """Moonshot's flavour of JSON Schema (MoonshotAI/kimi-cli#1595)."""
-    assert moonshot_problems(schema) == problems
 
 
 def test_partial_mode() -> None:

@@ -408,12 +408,12 @@ async def test_partial_of_an_answer_by_tool() -> None:
     assert [warning.code for warning in stream.reply.warnings] == ["response_format_changed"]
 
 
+PLAIN = {"type": "object", "properties": {}, "additionalProperties": False, "required": []}
 FORM = {
     "type": "json_schema",
-    "json_schema": {"name": "river", "description": "One river.", "schema": {"type": "object"}, "strict": True},
+    "json_schema": {"name": "river", "description": "One river.", "schema": PLAIN, "strict": True},
 }
-PLAIN = {"type": "object"}
-DESCRIBED = {"type": "object", "description": "One river."}
+DESCRIBED = {**PLAIN, "description": "One river."}
 
 
 @each_row(

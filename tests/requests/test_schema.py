@@ -13,18 +13,12 @@ from pydantic import BaseModel, Field
 
 from streamfold import ConfigError, Tool
 from streamfold.adapters import EncodingReport
+from streamfold.adapters.anthropic import AnthropicAdapter
 from streamfold.adapters.chat import ChatAdapter, ChatQuirks
 from streamfold.adapters.kimi import KimiAdapter
 from streamfold.adapters.responses import ResponsesAdapter
 from streamfold.requests.request import Request
-from streamfold.requests.schema import (
-    drop_keywords,
-    inline_refs,
-    moonshot,
-    moonshot_problems,
-    openai_strict,
-    strict_problems,
-)
+from streamfold.requests.schema import Fitted, Subset, drop_keywords, fit_schema, inline_refs, schema_rules
 from streamfold.types.pydantic_support import read_as
 from tables import each_row
 
@@ -57,7 +51,7 @@ def test_references_are_written_out() -> None:
     }
     made, changes = inline_refs(schema, why="because")
     assert made == of(
-        a={"type": "object", "properties": {"b": TEXT}, "description": "mine"},
+        a={"type": "object", "properties": {"b": TEXT}, "description": "mine its"},
         b={"type": "array", "items": TEXT},
         c={"not": TEXT},
     )
@@ -136,135 +130,327 @@ def test_keywords_are_dropped_and_names_are_not() -> None:
 
 # --- Moonshot ---------------------------------------------------------------------------------------------------------
 
+MUST = "Must also fit this JSON schema: "
 _ANY = [{"type": kind} for kind in ("string", "number", "boolean", "object", "array", "null")]
-_TYPED = "added (Moonshot wants a type everywhere)"
+KIMI = schema_rules("kimi", None, "").tool
+
+
+def clean(fitted: Fitted) -> dict[str, Any]:
+    """The schema, of which nothing would be refused."""
+    assert fitted.problems == []
+    return fitted.schema
 
 
 @each_row(
     ("given", "made", "said"),
     [
         (TEXT, TEXT, []),
-        ({"properties": {"b": TEXT}}, of(b=TEXT), [f'"type": "object" {_TYPED}']),
-        ({"items": TEXT}, {"type": "array", "items": TEXT}, [f'"type": "array" {_TYPED}']),
-        ({"pattern": "x"}, {"type": "string", "pattern": "x"}, [f'"type": "string" {_TYPED}']),
-        ({"minimum": 1}, {"type": "number", "minimum": 1}, [f'"type": "number" {_TYPED}']),
-        ({"enum": ["a", "b"]}, {"type": "string", "enum": ["a", "b"]}, [f'"type": "string" {_TYPED}']),
-        ({"enum": [1, 2.5]}, {"type": "number", "enum": [1, 2.5]}, [f'"type": "number" {_TYPED}']),
-        ({"const": True}, {"type": "boolean", "const": True}, [f'"type": "boolean" {_TYPED}']),
+        ({"properties": {"b": TEXT}}, of(b=TEXT), ['"type": "object" added']),
+        ({"items": TEXT}, {"type": "array", "items": TEXT}, ['"type": "array" added']),
+        ({"pattern": "x"}, {"type": "string", "pattern": "x"}, ['"type": "string" added']),
+        ({"minimum": 1}, {"type": "number", "minimum": 1}, ['"type": "number" added']),
+        ({"enum": ["a", "b"]}, {"type": "string", "enum": ["a", "b"]}, ['"type": "string" added']),
+        ({"enum": [1, 2.5]}, {"type": "number", "enum": [1, 2.5]}, ['"type": "number" added']),
+        ({"const": True}, {"type": "boolean", "const": True}, ['"type": "boolean" added']),
         (
             {"enum": ["a", None], "title": "A"},
-            {"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null", "enum": [None]}], "title": "A"},
-            ["enum became anyOf, one for each type (Moonshot wants a type everywhere)"],
+            {"anyOf": [{"type": "null", "enum": [None]}, {"type": "string", "enum": ["a"]}], "title": "A"},
+            ["enum became anyOf, one for each type"],
+        ),
+        (
+            {"enum": [{"a": 1}, "b"]},
+            {
+                "anyOf": [
+                    {**of(a={"type": "integer", "const": 1}), "required": ["a"], "additionalProperties": False},
+                    {"type": "string", "const": "b"},
+                ]
+            },
+            ["enum became schemas of its values"],
         ),
         ({"type": "object", "additionalProperties": {}}, {"type": "object", "additionalProperties": {}}, []),
         (
-            {"type": "array", "items": [TEXT, {"type": "null"}]},
-            {"type": "array", "items": {"anyOf": [TEXT, {"type": "null"}]}},
-            ["items became one anyOf for all positions (Moonshot takes one schema for all items)"],
+            {"type": "array", "items": [TEXT, {"type": "null"}], "maxItems": 2},
+            {
+                "type": "array",
+                "items": {"anyOf": [TEXT, {"type": "null"}]},
+                "maxItems": 2,
+                "description": MUST + '{"prefixItems": [{"type": "string"}, {"type": "null"}]}',
+            },
+            ["prefixItems moved into the description"],
         ),
-        ({"description": "x"}, {"description": "x", "anyOf": _ANY}, [f"anyOf of all types {_TYPED}"]),
+        ({"description": "x"}, {"description": "x", "anyOf": _ANY}, ["anyOf of all types added"]),
         (
             {"type": "string", "anyOf": [{"pattern": "a"}, {"type": "string"}]},
             {"anyOf": [{"type": "string", "pattern": "a"}, {"type": "string"}]},
-            ["type moved into the alternatives of anyOf (Moonshot takes no type beside it)"],
+            ["type moved into the alternatives of anyOf"],
         ),
         (
-            {"type": "number", "anyOf": [{"type": "integer"}, {"$ref": "#/$defs/N"}]},
-            {"anyOf": [{"type": "integer"}, {"$ref": "#/$defs/N"}]},
-            ["type moved into the alternatives of anyOf (Moonshot takes no type beside it)"],
+            {"type": "string", "anyOf": [TEXT, {"type": "number"}]},
+            {"anyOf": [TEXT]},
+            ["type moved into the alternatives of anyOf"],
         ),
+        (
+            {"required": ["b"], "anyOf": [{"type": "object", "required": ["c"]}]},
+            {
+                "anyOf": [
+                    {
+                        "type": "object",
+                        "required": ["b", "c"],
+                        "properties": {"b": {"anyOf": _ANY}, "c": {"anyOf": _ANY}},
+                    }
+                ]
+            },
+            ["required moved into the alternatives of anyOf"],
+        ),
+        ({"oneOf": [TEXT, N]}, {"anyOf": [TEXT, N]}, ["oneOf became anyOf"]),
+        (
+            {"allOf": [{"$ref": "#/$defs/N"}], "description": "How many."},
+            {"type": "number", "description": "How many."},
+            ["allOf became one schema"],
+        ),
+        (
+            {"type": ["array", "string"], "items": TEXT, "description": "x"},
+            {"anyOf": [{"type": "array", "items": TEXT}, TEXT], "description": "x"},
+            ["a list of types became anyOf"],
+        ),
+        (
+            {"type": "string", "not": {"const": "x"}},
+            {"type": "string", "description": 'Must also fit this JSON schema: {"not": {"const": "x"}}'},
+            ["not moved into the description"],
+        ),
+        (True, {"anyOf": _ANY}, ["true became a schema of anything"]),
         (
             {"$ref": "#/$defs/N", "default": 3, "title": "A"},
             {"$ref": "#/$defs/N"},
-            [f"{word} removed (Moonshot takes nothing beside $ref)" for word in ("default", "title")],
+            ["title removed (nothing may stand beside $ref)"],
         ),
         (
             {"$ref": "#/$defs/N", "description": "How many."},
             {"type": "number", "description": "How many."},
-            ["#/$defs/N is written out (Moonshot wants it in $defs, with nothing beside it)"],
+            ["#/$defs/N is written out"],
         ),
-        (
-            {"$ref": "#/properties/other"},
-            {"type": "null"},
-            ["#/properties/other is written out (Moonshot wants it in $defs, with nothing beside it)"],
-        ),
+        ({"$ref": "#/properties/other"}, {"type": "null"}, ["#/properties/other is written out"]),
+        ({"$ref": "#"}, {"$ref": "#"}, []),
+        ({"$ref": "https://example.com/x"}, {"anyOf": _ANY}, ["https://example.com/x left open (it leads to nothing)"]),
     ],
-)  # fmt: skip
-def test_moonshot_repairs(given: dict[str, Any], made: dict[str, Any], said: list[str]) -> None:
-    """What can be said in Moonshot's flavour is said so, and nothing is left to be refused."""
+)
+def test_what_kimi_accepts(given: Any, made: dict[str, Any], said: list[str]) -> None:
+    """What can be said in Moonshot's flavour is said so, or moved into the description; nothing would be refused."""
     schema = {**of(a=given, other={"type": "null"}, n={"$ref": "#/$defs/N"}), "$defs": {"N": {"type": "number"}}}
     before = copy.deepcopy(schema)
-    fixed, changes = moonshot(schema)
-    assert (fixed["properties"]["a"], moonshot_problems(fixed)) == (made, [])
-    assert changes == [f"parameters.properties.a: {text}" for text in said]
+    fitted = fit_schema(schema, KIMI)
+    assert clean(fitted)["properties"]["a"] == made
+    said = [f"parameters.properties.a: {text}" for text in said]
+    assert [change for change in fitted.changes if change in said] == said
     assert schema == before
 
 
-def test_moonshot_definitions() -> None:
+def test_definitions_of_kimi() -> None:
     """The older name of `$defs` is changed, recursion and all; the root is never a reference."""
     schema = {"definitions": {"Node": of(kids={"items": {"$ref": "#/definitions/Node"}})}, "$ref": "#/definitions/Node"}
-    fixed, changes = moonshot({**schema, "$schema": "https://json-schema.org/draft-07/schema"})
+    fitted = fit_schema({**schema, "$schema": "https://json-schema.org/draft-07/schema"}, KIMI)
     node = of(kids={"type": "array", "items": {"$ref": "#/$defs/Node"}})
-    assert (fixed, moonshot_problems(fixed)) == ({**node, "$defs": {"Node": node}}, [])
-    assert changes[:2] == [
-        "parameters: definitions renamed to $defs (Moonshot's name for it)",
-        "parameters: $schema removed (Moonshot refuses it)",
-    ]
+    assert clean(fitted) == {**node, "$defs": {"Node": node}}
+    assert fitted.changes[0] == "parameters: definitions renamed to $defs"
+    assert "parameters: $schema removed" in fitted.changes
 
 
 @each_row(
-    ("schema", "problem"),
+    ("schema", "made"),
     [
-        ({"type": "string"}, 'parameters: the root needs "type": "object"'),
-        ({"type": "object", "anyOf": [{"required": ["a"]}]}, None),
-        ({"anyOf": [of(), of()]}, 'parameters: the root can\'t be an "anyOf": make it an object'),
-        ({"type": "object", "anyOf": [of(), of()]}, 'parameters: the root can\'t be an "anyOf": make it an object'),
         (
-            of(a={"anyOf": [{"type": "object", "required": ["b"]}]}),
-            'parameters.properties.a.anyOf[0]: "required" names b, which "properties" does not list',
+            {"type": "object", "anyOf": [of(a=TEXT), {**of(b=N), "required": ["b"]}]},
+            {**of(a=TEXT, b=N), "description": "Must also fit this JSON schema: ..."},
         ),
         (
             {**of(), "required": ["b"], "additionalProperties": False},
-            'parameters: "required" names b, which "properties" does not list',
+            {**of(), "required": [], "additionalProperties": False},
         ),
         (
-            of(a={"required": ["b"], "anyOf": [{"type": "object", "required": ["c"]}]}),
-            'parameters.properties.a: required may not stand both beside "anyOf" and in an alternative',
+            {**of(), "required": ["b"], "additionalProperties": N},
+            {**of(b=N), "required": ["b"], "additionalProperties": N},
         ),
-        (of(a={"type": "string", "anyOf": [{"type": "number"}]}), 'parameters.properties.a: "type" may not stand'),
-        (of(a={"$ref": "#"}), 'parameters.properties.a: a "$ref" must lead into "#/$defs"'),
-        (of(a={"$ref": "#/$defs/Nowhere"}), "parameters.properties.a: '#/$defs/Nowhere' leads to nothing"),
-        (of(a={"$ref": "https://example.com/x"}), 'parameters.properties.a: a "$ref" must lead into "#/$defs"'),
+        ({"required": ["b"]}, {**of(b={"anyOf": _ANY}), "required": ["b"]}),
+        ({}, {"type": "object"}),
     ],
-)  # fmt: skip
-def test_moonshot_leaves_what_would_mean_something_else(schema: dict[str, Any], problem: str | None) -> None:
-    """It stays as it is, and is an error that names the place before anything is sent."""
-    fixed, _ = moonshot(schema)
-    if problem is None:
-        assert "type" not in fixed or moonshot_problems(fixed)
-        problem = "parameters"
-    with pytest.raises(ConfigError, match="the schema of the tool 'pick' would be refused: parameters"):
-        KimiAdapter().rewrite(Request.read("kimi-k2", "x", [Tool("pick", parameters=schema)], "auto", {}))
-    assert any(text.startswith(problem) for text in moonshot_problems(fixed))
+)
+def test_the_root_of_kimi(schema: dict[str, Any], made: dict[str, Any]) -> None:
+    """It is an object; what required says beyond the listed properties is listed."""
+    fitted = clean(fit_schema(schema, KIMI))
+    if "description" in fitted:
+        fitted["description"] = fitted["description"][:32] + "..."
+    assert fitted == made
 
 
-def test_moonshot_lists_required_fields() -> None:
-    """A field that is required and nowhere listed may be anything, or what all other fields are."""
-    fixed, changes = moonshot({"required": ["a"], "properties": {"b": {"required": ["c"], "additionalProperties": N}}})
-    assert fixed["properties"]["b"] == {
-        "type": "object", "required": ["c"], "additionalProperties": N, "properties": {"c": N},
-    }  # fmt: skip
-    assert [one["type"] for one in fixed["properties"]["a"]["anyOf"]] == [
-        "string", "number", "boolean", "object", "array", "null",
-    ]  # fmt: skip
-    assert moonshot_problems(fixed) == []
-    assert changes == [
-        "parameters: a added to properties (Moonshot wants required fields listed there)",
-        'parameters: "type": "object" added (Moonshot wants a type everywhere)',
-        "parameters.properties.b: c added to properties (Moonshot wants required fields listed there)",
-        'parameters.properties.b: "type": "object" added (Moonshot wants a type everywhere)',
-        "parameters.properties.a: anyOf of all types added (Moonshot wants a type everywhere)",
+def test_a_tool_without_an_object() -> None:
+    """Arguments are an object: a tool whose schema is a text or a list is an error before anything is sent."""
+    for adapter in (KimiAdapter, ChatAdapter, ResponsesAdapter, AnthropicAdapter):
+        for schema in (TEXT, {"type": "array", "items": TEXT}):
+            with pytest.raises(
+                ConfigError, match='\'pick\' would be refused: parameters: the root has "type": "object"'
+            ):
+                adapter().rewrite(Request.read("kimi-k2", "x", [Tool("pick", parameters=schema)], "auto", {}))
+
+
+def test_on_the_hosted_api_of_kimi() -> None:
+    """Tools and the form of the answer are fitted, and the reply says what was changed."""
+    wanted = {"$schema": "x", "type": "object", "properties": {"a": {"minimum": 1}}}
+    tools = [Tool("pick", parameters=of(a={"enum": ["x"]}))]
+    request, warnings = KimiAdapter().rewrite(Request.read("kimi-k2", "x", tools, "auto", {"response_format": wanted}))
+    body = KimiAdapter().encode(request, EncodingReport())
+    assert body["tools"][0]["function"]["parameters"] == of(a={"type": "string", "enum": ["x"]})
+    assert body["response_format"]["json_schema"]["schema"] == of(a={"type": "number", "minimum": 1})
+    assert [(warning.code, warning.detail) for warning in warnings] == [
+        ("schema_changed", 'the tool pick: parameters.properties.a: "type": "string" added'),
+        (
+            "schema_changed",
+            'answer: response_format: $schema removed; response_format.properties.a: "type": "number" added',
+        ),
     ]
+
+
+# --- Claude -----------------------------------------------------------------------------------------------------------
+
+CLAUDE = schema_rules("claude", None, "")
+
+
+@each_row(
+    ("given", "made"),
+    [
+        (
+            {"type": "integer", "minimum": 1, "maximum": 5},
+            {"type": "integer", "description": "Must be at least 1; at most 5."},
+        ),
+        (
+            {"type": "string", "minLength": 2, "description": "A name."},
+            {"type": "string", "description": "A name. Must be at least 2 characters."},
+        ),
+        ({"type": "array", "items": TEXT, "minItems": 1}, {"type": "array", "items": TEXT, "minItems": 1}),
+        (
+            {"type": "array", "items": TEXT, "minItems": 2, "uniqueItems": True},
+            {"type": "array", "items": TEXT, "description": "Must be at least 2 items; without repetitions."},
+        ),
+        ({"type": "string", "format": "uri"}, {"type": "string", "format": "uri"}),
+        ({"type": "string", "format": "color"}, {"type": "string", "description": "Must be in the format color."}),
+        ({"type": "string", "pattern": "^(?=a)"}, {"type": "string", "description": "Must be of the pattern ^(?=a)."}),
+        ({"oneOf": [TEXT, N]}, {"anyOf": [TEXT, N]}),
+        ({"allOf": [of(a=TEXT), of(b=N)]}, {**of(a=TEXT, b=N), "additionalProperties": False}),
+        (of(a=TEXT), {**of(a=TEXT), "additionalProperties": False}),
+    ],
+)
+def test_what_claude_is_held_to(given: dict[str, Any], made: dict[str, Any]) -> None:
+    """Constraints that structured outputs lack are said in the description."""
+    assert clean(fit_schema(of(x=given), CLAUDE.format))["properties"]["x"] == made
+
+
+@each_row(
+    "given",
+    [
+        {"type": "object", "additionalProperties": N},
+        {"type": "object", "additionalProperties": True},
+        {"type": "object"},
+        {**of(a=TEXT), "additionalProperties": True},
+        {**of(a=TEXT), "required": ["b"]},
+        {"type": "object", "patternProperties": {"^a": N}},
+        {"$ref": "#"},
+        {},
+    ],
+)
+def test_what_claude_can_not_be_held_to(given: dict[str, Any]) -> None:
+    """An object of any members would be an empty one if it were closed: another way is taken, with a warning."""
+    schema = {**of(x=given), "required": ["x"]}
+    assert fit_schema(schema, CLAUDE.format).problems
+    adapter = AnthropicAdapter()
+    request, warnings = adapter.rewrite(
+        Request.read("claude-opus-4-8", "x", [Tool("f", parameters=schema, strict=True)], "auto", {})
+    )
+    assert (request.tools[0].strict, request.tools[0].parameters) == (None, schema)
+    assert [warning.code for warning in warnings] == ["option_dropped"]
+    request, warnings = adapter.rewrite(Request.read("claude-opus-4-8", "x", None, "auto", {"response_format": schema}))
+    assert "output_config" not in adapter.encode(request, EncodingReport())
+    assert [warning.code for warning in warnings] == ["response_format_changed"]
+    with pytest.raises(ConfigError):
+        adapter.rewrite(
+            Request.read(
+                "claude-opus-4-8",
+                "x",
+                [Tool("f", parameters=schema, strict=True)],
+                "auto",
+                {"unsupported_options": "strict"},
+            )
+        )
+
+
+def test_names_and_roots_of_claudes_tools() -> None:
+    """Names that are refused, and unions at the root, are said in the description; more is accepted, never less."""
+    odd = {**of(**{"@type": TEXT, "a": N}), "required": ["@type"], "additionalProperties": False}
+    fitted = fit_schema(odd, CLAUDE.tool)
+    assert clean(fitted) == {
+        **of(a=N),
+        "required": [],
+        "additionalProperties": TEXT,
+        "description": MUST + '{"properties": {"@type": {"type": "string"}}, "required": ["@type"]}',
+    }  # fmt: skip
+    assert fit_schema(fitted.schema, CLAUDE.format).problems
+    union = {**of(a=TEXT, b=N), "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+    fitted = fit_schema(union, CLAUDE.tool)
+    assert clean(fitted) == {
+        **of(a=TEXT, b=N),
+        "description": 'Must also fit this JSON schema: {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}',
+    }
+
+
+# --- others -----------------------------------------------------------------------------------------------------------
+
+
+@each_row(
+    ("subset", "given", "made"),
+    [
+        ({"refused": ("anyOf",)}, {"anyOf": [N, {"type": "null"}]}, {"type": ["number", "null"]}),
+        ({"refused": ("anyOf",)}, {"anyOf": [{"const": 1}, {"enum": [2]}]}, {"enum": [1, 2]}),
+        (
+            {"refused": ("anyOf",)},
+            {"anyOf": [of(a=N), of(a=TEXT)]},
+            {**of(a={"type": ["number", "string"]}), "description": "..."},
+        ),
+        ({"refused": ("anyOf",)}, {"anyOf": [N, {"type": "number", "minimum": 1}]}, {"description": "..."}),
+        ({"patterns": "whole"}, {"pattern": "[0-9]{3}"}, {"pattern": "^.*[0-9]{3}.*$"}),
+        ({"patterns": "whole"}, {"pattern": "^a"}, {"pattern": "^a.*$"}),
+        ({"patterns": "whole"}, {"pattern": "a|b"}, {"description": "..."}),
+        ({"needs_items": True}, {"type": "array"}, {"type": "array", "items": {}}),
+        (
+            {"references": "none"},
+            {"$ref": "#/$defs/Node"},
+            of(kids={"type": "array", "items": {"type": "object", "description": "..."}}),
+        ),
+        (
+            {"recursion": False},
+            {"$ref": "#/$defs/Node"},
+            of(kids={"type": "array", "items": {"type": "object", "description": "..."}}),
+        ),
+    ],
+)
+def test_other_subsets(subset: dict[str, Any], given: dict[str, Any], made: dict[str, Any]) -> None:
+    """What a subset lacks is said in other words, as far as it has some."""
+    schema = {**of(x=given), "$defs": {"Node": of(kids={"type": "array", "items": {"$ref": "#/$defs/Node"}})}}
+    found = clean(fit_schema(schema, Subset(**subset)))["properties"]["x"]
+
+    def short(node: Any) -> Any:
+        if not isinstance(node, dict):
+            return node
+        return {name: "..." if name == "description" else short(value) for name, value in node.items()}
+
+    assert short(found) == made
+
+
+def test_every_subset_has_a_source() -> None:
+    """A rule that nobody can look up again is no fact."""
+    for name in ("any", "openai", "azure", "claude", "kimi", "gemini", "databricks", "llamacpp"):
+        rules = schema_rules(name, None, "")
+        for subset in (rules.tool, rules.strict, rules.format, rules.loose):
+            assert subset is None or (subset.source.startswith("https://") and subset.checked)
+    with pytest.raises(ConfigError, match=r"the quirk schemas can't be 'opnai' \(did you mean 'openai'"):
+        schema_rules("opnai", None, "")
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -274,25 +460,9 @@ def nested(depth: int) -> dict[str, Any]:
     return schema
 
 
-def test_moonshot_on_the_hosted_api() -> None:
-    """Tools and the form of the answer go through the pass, and the reply says what was changed."""
-    wanted = {"$schema": "x", "type": "object", "properties": {"a": {"minimum": 1}}}
-    tools = [Tool("pick", parameters=of(a={"enum": ["x"]}))]
-    request, warnings = KimiAdapter().rewrite(Request.read("kimi-k2", "x", tools, "auto", {"response_format": wanted}))
-    body = KimiAdapter().encode(request, EncodingReport())
-    assert body["tools"][0]["function"]["parameters"] == of(a={"type": "string", "enum": ["x"]})
-    assert body["response_format"]["json_schema"]["schema"] == of(a={"type": "number", "minimum": 1})
-    number = f'response_format.properties.a: "type": "number" {_TYPED}'
-    assert [(warning.code, warning.detail) for warning in warnings] == [
-        ("schema_changed", f'the tool pick: parameters.properties.a: "type": "string" {_TYPED}'),
-        (
-            "schema_changed",
-            f"answer: response_format: $schema removed (Moonshot refuses it); {number}",
-        ),
-    ]
-
-
 # --- OpenAI's strict mode ---------------------------------------------------------------------------------------------
+
+OPENAI = schema_rules("openai", None, "").format
 
 
 class Cat(BaseModel):
@@ -316,7 +486,8 @@ class Home(BaseModel):
 
 def test_strict() -> None:
     """Closed objects, every field required, null for what was optional, and no word that strict mode does not know."""
-    made, changes = openai_strict(Home.model_json_schema())
+    fitted = fit_schema(Home.model_json_schema(), OPENAI)
+    made = clean(fitted)
     lives = {"minimum": 1, "title": "Lives", "type": ["integer", "null"]}
     kind = {"const": "cat", "title": "Kind", "type": "string"}
     cat = {"properties": {"kind": kind, "lives": lives}, "required": ["kind", "lives"], "title": "Cat",
@@ -329,12 +500,12 @@ def test_strict() -> None:
     }
     assert (made["required"], made["additionalProperties"]) == (["pet", "other", "first", "tags"], False)
     assert made["$defs"]["Cat"] == cat
-    assert made["$defs"]["Dog"]["properties"]["name"] == {"title": "Name", "type": "string"}
-    assert strict_problems(made) == []
-    assert "parameters.properties.pet: oneOf became anyOf (strict mode has no oneOf)" in changes
-    assert "parameters.properties.pet: discriminator removed (strict mode does not take it)" in changes
-    assert "parameters.$defs.Dog.properties.name: minLength removed (strict mode does not take it)" in changes
-    assert "parameters: other, tags may be null and must be there (strict mode has no optional)" in changes
+    name = {"title": "Name", "type": "string", "description": "Must be at least 2 characters."}
+    assert made["$defs"]["Dog"]["properties"]["name"] == name
+    assert "parameters.properties.pet: oneOf became anyOf" in fitted.changes
+    assert "parameters.properties.pet: discriminator removed" in fitted.changes
+    assert "parameters.$defs.Dog.properties.name: minLength moved into the description" in fitted.changes
+    assert "parameters: other, tags may be null and must be there" in fitted.routine
     # What comes back of it fits the model again.
     said = {"pet": {"kind": "cat", "lives": None}, "other": None, "first": {"kind": "cat", "lives": 3}, "tags": None}
     assert read_as(Home, said) == Home(pet=Cat(kind="cat"), first=Cat(kind="cat", lives=3))
@@ -348,46 +519,56 @@ def test_strict() -> None:
         ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
         ({"type": "null"}, {"type": "null"}),
         ({"type": "string", "enum": ["a"]}, {"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]}),
-        ({"enum": ["a", None]}, {"enum": ["a", None]}),
+        ({"enum": ["a", None]}, {"anyOf": [{"type": "null", "enum": [None]}, {"type": "string", "enum": ["a"]}]}),
         ({"anyOf": [TEXT, {"type": "null"}]}, {"anyOf": [TEXT, {"type": "null"}]}),
         ({"anyOf": [TEXT, {"type": "number"}]}, {"anyOf": [TEXT, {"type": "number"}, {"type": "null"}]}),
         ({"$ref": "#/$defs/A", "default": 1}, {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]}),
         ({"allOf": [TEXT], "title": "x"}, {"anyOf": [{"type": "string", "title": "x"}, {"type": "null"}]}),
-        ({"type": "string", "format": "color"}, {"type": ["string", "null"]}),
+        (
+            {"type": "string", "format": "color"},
+            {"type": ["string", "null"], "description": "Must be in the format color."},
+        ),
         ({"type": "string", "format": "date"}, {"type": ["string", "null"], "format": "date"}),
     ],
 )
 def test_strict_optional(given: dict[str, Any], made: dict[str, Any]) -> None:
     """Each kind of schema has its own way to take a null as well."""
     schema = {**of(a=given, b={"$ref": "#/$defs/A"}), "$defs": {"A": TEXT}}
-    fixed, _ = openai_strict(schema)
-    assert (fixed["properties"]["a"], strict_problems(fixed)) == (made, [])
+    assert clean(fit_schema(schema, OPENAI))["properties"]["a"] == made
 
 
 @each_row(
     ("schema", "problem"),
     [
-        (TEXT, 'parameters: the root is a plain "type": "object"'),
-        ({"anyOf": [of(), of()]}, 'parameters: the root is a plain "type": "object"'),
-        ({"type": "object"}, "parameters: an object whose fields are not listed"),
-        (of(a={"type": "object", "additionalProperties": TEXT}), "parameters.properties.a: an object whose fields"),
-        ({**of(a=TEXT), "additionalProperties": TEXT}, "parameters: fields beside the listed ones"),
-        (of(a={}), "parameters.properties.a.anyOf[0]: strict mode takes no value of any type"),
-        (of(a={"type": "array"}), 'parameters.properties.a: an array needs "items"'),
-        (of(a={"type": "array", "prefixItems": [TEXT]}), "parameters.properties.a: prefixItems can't be said"),
-        (of(a={"allOf": [of(), of()]}), "parameters.properties.a"),
-        (of(a=True), "parameters.properties.a: True is no schema"),
-        ("x", "parameters: must be a JSON schema"),
+        (TEXT, 'parameters: the root has "type": "object"'),
+        ({"type": "object", "additionalProperties": TEXT}, "parameters: an object whose members"),
+        (of(a={"type": "object", "additionalProperties": TEXT}), "parameters.properties.a: an object whose members"),
+        ({**of(a=TEXT), "additionalProperties": TEXT}, "parameters: members beside the listed ones"),
+        ({**of(a=TEXT), "required": ["b"]}, 'parameters: "required" names b'),
+        (of(a={}), "parameters.properties.a.anyOf[0]: a value of any type"),
+        (of(a={"type": "array"}), "parameters.properties.a.items: a value of any type"),
+        (of(a=True), "parameters.properties.a: a value of any type"),
     ],
 )
 def test_strict_leaves_what_would_mean_something_else(schema: Any, problem: str) -> None:
-    fixed = openai_strict(schema)[0] if isinstance(schema, dict) else schema
-    assert strict_problems(fixed)[0].startswith(problem)
+    assert fit_schema(schema, OPENAI).problems[0].startswith(problem)
+
+
+def test_strict_says_what_it_can() -> None:
+    """Tuples as lists, unions at the root as one object, conjunctions as one schema: more is accepted, never less."""
+    fitted = clean(fit_schema({"anyOf": [of(a=TEXT), of(b=TEXT)]}, OPENAI))
+    assert fitted["properties"] == {"a": {"type": ["string", "null"]}, "b": {"type": ["string", "null"]}}
+    point = {"type": "array", "prefixItems": [N, N], "minItems": 2, "maxItems": 2}
+    fitted = clean(fit_schema(of(a=point, b={"allOf": [of(x=N), of(y=N)]}), OPENAI))
+    assert {**fitted["properties"]["a"], "description": ""} == {
+        "type": ["array", "null"], "items": N, "minItems": 2, "maxItems": 2, "description": "",
+    }  # fmt: skip
+    assert list(fitted["properties"]["b"]["anyOf"][0]["properties"]) == ["x", "y"]
 
 
 @pytest.mark.parametrize("adapter", [ChatAdapter, ResponsesAdapter])
 def test_strict_tools(adapter: type[ChatAdapter]) -> None:
-    """A tool that is to be strict is sent so, or is an error that says why it can't be; the others stay as they are."""
+    """A tool that is to be strict is sent so, or without strict and with a warning; the others stay as they are."""
     tools = [Tool("a", parameters=of(x=TEXT), strict=True), Tool("b", parameters=of(x=TEXT))]
     request, warnings = adapter().rewrite(Request.read("m", "x", tools, "auto", {}))
     assert request.tools[0].parameters == {
@@ -395,9 +576,12 @@ def test_strict_tools(adapter: type[ChatAdapter]) -> None:
     }  # fmt: skip
     assert request.tools[1] is tools[1]
     assert [warning.code for warning in warnings] == ["schema_changed"]
-    assert warnings[0].detail.startswith("the tool a: parameters: x may be null")
-    with pytest.raises(ConfigError, match="the tool 'c' would be refused: parameters: an object whose fields"):
-        adapter().rewrite(Request.read("m", "x", [Tool("c", parameters={"type": "object"}, strict=True)], "auto", {}))
+    assert warnings[0].detail.startswith("the tool a: parameters: additionalProperties set to false")
+    loose = Tool("c", parameters=of(x={"type": "object"}), strict=True)
+    request, warnings = adapter().rewrite(Request.read("m", "x", [loose], "auto", {}))
+    assert (request.tools[0].strict, request.tools[0].parameters) == (None, loose.parameters)
+    assert [warning.code for warning in warnings] == ["option_dropped"]
+    assert warnings[0].detail.startswith("strict was not sent for tools[0] (parameters.properties.x: an object whose")
 
 
 def test_passes_by_quirk() -> None:
@@ -416,6 +600,24 @@ def test_passes_by_quirk() -> None:
 
 # --- any schema -------------------------------------------------------------------------------------------------------
 
+SUBSETS = [
+    subset
+    for name in (
+        "openai",
+        "azure",
+        "claude",
+        "gemini",
+        "kimi",
+        "cerebras",
+        "groq",
+        "databricks",
+        "deepseek",
+        "llamacpp",
+    )
+    for rules in [schema_rules(name, None, "")]
+    for subset in (rules.tool, rules.strict, rules.format)
+    if subset is not None
+]
 _names = st.sampled_from(["a", "b", "type", "items"])
 _leaves = st.sampled_from(
     [{}, TEXT, {"type": "integer", "minimum": 1}, {"enum": ["x", 1]}, {"const": None}, {"$ref": "#/$defs/D"}, True,
@@ -439,13 +641,15 @@ def test_any_schema(properties: Any, definition: Any) -> None:
     """No pass fails, changes what it was given, or changes something and is silent; twice is no worse than once."""
     schema = {"type": "object", "properties": {"p": properties}, "$defs": {"D": definition}}
     before = copy.deepcopy(schema)
-    passes = [(inline_refs, strict_problems), (moonshot, moonshot_problems), (openai_strict, strict_problems)]
-    for one, problems in passes:
-        made, changes = one(schema)  # type: ignore[operator]
+    made, changes = inline_refs(schema)
+    assert schema == before
+    assert changes or made == schema
+    for subset in SUBSETS:
+        fitted = fit_schema(schema, subset)
         assert schema == before
-        assert changes or made == schema
-        if one is not inline_refs:  # what is recursive is unrolled once more
-            assert len(problems(one(made)[0])) <= len(problems(made))  # type: ignore[operator]
+        assert fitted.changes or fitted.routine or fitted.schema == schema
+        if not fitted.problems:
+            assert fit_schema(fitted.schema, subset).problems == []
 
 
 # --- schemas that are too deep ----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,16 @@ from .option_fitting import refuse_if_strict
 from .options import ResponseFormat, read_response_format
 from .request import Request
 from .required_capabilities import is_forced
-from .schema import ROUTINE, Passed, check_shapes, drop_keywords, inline_refs, openai_strict, strict_problems
+from .schema import (
+    Passed,
+    SchemaRules,
+    Subset,
+    check_shapes,
+    count_uses,
+    drop_keywords,
+    fit_schema,
+    inline_refs,
+)
 
 if TYPE_CHECKING:
     from ..types import WarningCode
@@ -42,10 +52,9 @@ class Rules:
         response_format: how a schema for the answer is requested.
         format_names: whether a schema for the answer is sent with a name and a description beside it.
         json_mode: whether any JSON object can be requested: "says_json": only if a message says "json".
-        strict_tools: convert the schemas of tools with `strict=True` to OpenAI's strict subset.
-        strict_output: convert response schemas generated from pydantic models to OpenAI's strict subset.
-        passes: other passes for every schema.
-        problems: returns why a schema would still be refused.
+        schemas: what is accepted in a schema.
+        strict_output: whether the model is held to response schemas that were generated from pydantic models.
+        passes: other changes to every schema, before it is fitted to what is accepted.
         hosted: the tools that the provider runs, by their kind.
         tool_choice_none: whether the tool choice "none" is accepted. If not, the tools are left out.
     """
@@ -54,10 +63,9 @@ class Rules:
     response_format: Literal["json_schema", "json_object", "tool"] = "json_schema"
     format_names: bool = True
     json_mode: Literal["yes", "says_json", "no"] = "yes"
-    strict_tools: bool = False
+    schemas: SchemaRules = field(default_factory=SchemaRules)
     strict_output: bool = False
     passes: tuple[_Pass, ...] = ()
-    problems: Callable[..., list[str]] | None = None
     hosted: Mapping[str, HostedForm] = field(default_factory=dict)
     tool_choice_none: bool = True
 
@@ -70,21 +78,24 @@ def schema_passes(*, inline: bool, unsupported: Collection[str]) -> tuple[_Pass,
 
 def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarning]]:
     """Returns the request as the endpoint accepts it, and the changes. Raises ConfigError for what it would refuse."""
-    form = _form(request, rules)
+    form: _Form | None = _form(request, rules)
     request, warnings = _rename_tools(request, rules.tool_name)
-    tools: list[Tool] = []
-    for tool in request.tools:
-        with _not_too_deep(f"the tool {tool.name!r}"):
-            tools.append(_tool(tool, rules, warnings))
-    wanted = read_response_format(request.options.response_format)
-    if wanted is not None and wanted.schema is not None:
+    tools = _fit_tools(request, rules, warnings)
+    given = wanted = read_response_format(request.options.response_format)
+    if wanted is not None and wanted.schema is not None and form == "json_schema":
         with _not_too_deep("response_format"):
-            wanted = _format(wanted, replace(rules, response_format=form), warnings)
+            fitted = _format(wanted, rules, warnings)
+        wanted = fitted or wanted
+        if fitted is None:
+            form = _form_without_schema(request, wanted)
     if tools or wanted is not None:
-        request = replace(request, tools=tuple(tools), options=replace(request.options, response_format=wanted))
-    if wanted is not None and wanted.schema is not None and form != "json_schema":
-        step = _by_instruction if form == "json_object" else _by_tool
-        request = step(request, wanted, warnings)
+        request = replace(request, tools=tools, options=replace(request.options, response_format=wanted))
+    if given is not None and wanted is not None and wanted.schema is not None:
+        match form:
+            case "json_object" | "instruction":
+                request = _by_instruction(request, wanted, warnings, json_mode=form == "json_object")
+            case "tool":
+                request = _by_tool(request, wanted, rules, warnings)
     if wanted is not None and wanted.schema is None:
         request = _any_json(request, rules, warnings)
     if request.capabilities.forced_choice == "no":
@@ -121,6 +132,9 @@ def drop_forced_tool_choice(request: Request, why: str, warnings: list[ReplyWarn
     return replace(request, tool_choice=free)
 
 
+_Form: TypeAlias = Literal["json_schema", "json_object", "tool", "instruction"]
+
+
 def _form(request: Request, rules: Rules) -> Literal["json_schema", "json_object", "tool"]:
     """Returns how a schema for the answer is requested: as configured, unless this model supports no schemas."""
     can = request.capabilities
@@ -130,41 +144,98 @@ def _form(request: Request, rules: Rules) -> Literal["json_schema", "json_object
     return rules.response_format
 
 
+def _form_without_schema(request: Request, wanted: ResponseFormat) -> _Form:
+    """Returns how an answer is requested whose schema the endpoint does not accept."""
+    can, schema = request.capabilities, wanted.schema or {}
+    is_object = schema.get("type", "object") == "object"
+    return "tool" if is_object and can.tools == can.forced_choice == "yes" else "instruction"
+
+
 # --- schemas ----------------------------------------------------------------------------------------------------------
 
 
-def _tool(tool: Tool, rules: Rules, warnings: list[ReplyWarning]) -> Tool:
-    if tool.kind != "function":
-        return tool
-    strict = bool(tool.strict and rules.strict_tools)
-    passes = (*rules.passes, openai_strict) if strict else rules.passes
-    schema, changes = _passed(tool.parameters, passes, "parameters")
-    problems = strict_problems(schema) if strict else []
-    problems = problems or (rules.problems(schema) if rules.problems else [])
-    if problems:
-        raise ConfigError(f"the schema of the tool {tool.name!r} would be refused: {'; '.join(problems)}")
-    _report(warnings, "schema_changed", f"the tool {tool.name}", _surprising(changes) if tool.model else changes)
-    return replace(tool, parameters=schema) if changes else tool
+def _fit_tools(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> tuple[Tool, ...]:
+    """Returns the tools with the schemas that the endpoint accepts, as many of them strict as it accepts."""
+    tools: list[Tool] = []
+    loose: list[str] = []
+    used: Counter[str] = Counter()
+    for at, tool in enumerate(request.tools):
+        if tool.kind != "function":
+            tools.append(tool)
+            continue
+        with _not_too_deep(f"the tool {tool.name!r}"):
+            made, changes = _fit_tool(tool, rules)
+            strict = rules.schemas.strict
+            if tool.strict and strict is not None:
+                held, why = _fit_strict(made, tool, strict, used, changes)
+                if why:
+                    loose.append(f"tools[{at}] ({join_limited(why, '; ')})")
+                made = held
+        _report(warnings, "schema_changed", f"the tool {tool.name}", changes)
+        tools.append(made if made != tool else tool)
+    if loose:
+        dropped = ReplyWarning("option_dropped", f"strict was not sent for {', '.join(loose[:20])}")
+        refuse_if_strict(request.options, [dropped])
+        warnings.append(dropped)
+    return tuple(tools)
 
 
-def _format(wanted: ResponseFormat, rules: Rules, warnings: list[ReplyWarning]) -> ResponseFormat:
-    at = "response_format"
-    schema, changes = _passed(wanted.schema or {}, rules.passes, at)
-    if rules.problems and (problems := rules.problems(schema, at=at)):
-        raise ConfigError(f"the schema of response_format would be refused: {'; '.join(problems)}")
+def _fit_tool(tool: Tool, rules: Rules) -> tuple[Tool, list[str]]:
+    """Returns a tool with its schema as the endpoint accepts it of every tool, and the changes."""
+    schema, changes = _passed(tool.parameters, rules, "parameters")
+    fitted = fit_schema(schema, rules.schemas.tool)
+    if rules.schemas.tool.root_object and fitted.schema.get("type") != "object":
+        raise ConfigError(
+            f"the schema of the tool {tool.name!r} would be refused: {'; '.join(fitted.problems)}. The arguments of a"
+            " tool are an object"
+        )
+    changes += fitted.changes if tool.model else [*fitted.changes, *fitted.routine]
+    return replace(tool, parameters=fitted.schema), changes
+
+
+def _fit_strict(
+    made: Tool, tool: Tool, subset: Subset, used: Counter[str], changes: list[str]
+) -> tuple[Tool, list[str]]:
+    """Returns a tool that the model is held to, or one without `strict`, and why. Adds to `used` and `changes`."""
+    fitted = fit_schema(made.parameters, subset)
+    needs = count_uses(fitted.schema) + Counter(tools=1)
+    limits = {name: getattr(subset, name) for name in ("tools", "optional", "unions")}
+    over = [
+        f"more than {most} {_LIMITS[name]}" for name, most in limits.items() if most and used[name] + needs[name] > most
+    ]
+    if over or fitted.problems:
+        return replace(made, strict=None), over or fitted.problems
+    used.update({name: needs[name] for name in limits})
+    changes += fitted.changes if tool.model else [*fitted.changes, *fitted.routine]
+    return replace(made, parameters=fitted.schema), []
+
+
+_LIMITS = {"tools": "strict tools", "optional": "optional parameters", "unions": "parameters with unions"}
+
+
+def _format(wanted: ResponseFormat, rules: Rules, warnings: list[ReplyWarning]) -> ResponseFormat | None:
+    """Returns a response format as the endpoint accepts it; None if its schema can't be sent."""
+    at, schemas = "response_format", rules.schemas
+    schema, changes = _passed(wanted.schema or {}, rules, at)
     strict = wanted.strict
-    if wanted.model and rules.strict_output and rules.response_format == "json_schema":
-        closed, more = openai_strict(schema, at=at)
-        problems = strict_problems(closed, at=at)
-        strict = not problems
-        if strict:
-            schema, changes = closed, changes + _surprising(more)
-        else:  # the answer will most likely fit even so, and will be validated
-            changes = [*changes, f"{at}: strict mode is not asked for ({'; '.join(problems)})"]
+    fitted = None
+    if schemas.loose is None or strict or (wanted.model and rules.strict_output):
+        fitted = fit_schema(schema, schemas.format, at=at)
+        if schemas.loose is not None:
+            strict = not fitted.problems
+        if fitted.problems and schemas.loose is not None:  # the answer will most likely fit even so
+            changes.append(f"{at}: strict mode is not asked for ({join_limited(fitted.problems, '; ')})")
+            fitted = None
+    if fitted is None and schemas.loose is not None:
+        fitted = fit_schema(schema, schemas.loose, at=at)
+    if fitted is None or fitted.problems:
+        return None
+    changes += fitted.changes if wanted.model else [*fitted.changes, *fitted.routine]
     _report(warnings, "schema_changed", wanted.name, changes)
-    if rules.response_format == "json_schema" and not rules.format_names:
-        schema = _without_name(wanted, schema, warnings)
-    return replace(wanted, schema=schema, strict=strict)
+    made = fitted.schema
+    if not rules.format_names:
+        made = _without_name(wanted, made, warnings)
+    return replace(wanted, schema=made, strict=strict)
 
 
 def _without_name(wanted: ResponseFormat, schema: dict[str, Any], warnings: list[ReplyWarning]) -> dict[str, Any]:
@@ -178,11 +249,6 @@ def _without_name(wanted: ResponseFormat, schema: dict[str, Any], warnings: list
     return schema
 
 
-def _surprising(changes: list[str]) -> list[str]:
-    """Returns the changes of a pydantic model's schema without those that every such schema needs."""
-    return [change for change in changes if not any(words in change for words in ROUTINE)]
-
-
 @contextmanager
 def _not_too_deep(what: str) -> Iterator[None]:
     """Raises ConfigError if a schema is nested so deeply that no pass can walk through it."""
@@ -192,11 +258,10 @@ def _not_too_deep(what: str) -> Iterator[None]:
         raise ConfigError(f"the schema of {what} is nested too deeply") from None
 
 
-def _passed(schema: Mapping[str, Any], passes: tuple[_Pass, ...], at: str) -> Passed:
-    if passes:
-        check_shapes(schema, at)
+def _passed(schema: Mapping[str, Any], rules: Rules, at: str) -> Passed:
+    check_shapes(schema, at)
     made, changes = dict(schema), list[str]()
-    for one in passes:
+    for one in rules.passes:
         made, more = one(made, at=at)
         changes += more
     return made, changes
@@ -210,13 +275,17 @@ def _report(warnings: list[ReplyWarning], code: WarningCode, what: str, changes:
 # --- the form of the answer -------------------------------------------------------------------------------------------
 
 
-def _by_instruction(request: Request, wanted: ResponseFormat, warnings: list[ReplyWarning]) -> Request:
-    """Requests JSON mode and puts the schema into an instruction, for servers without schemas."""
+def _by_instruction(
+    request: Request, wanted: ResponseFormat, warnings: list[ReplyWarning], *, json_mode: bool
+) -> Request:
+    """Puts the schema into an instruction, with JSON mode where the server has it."""
     schema = json.dumps(wanted.schema, ensure_ascii=False)
     about = f"{wanted.description}\n\n" if wanted.description else ""
-    text = f"{about}Answer with one JSON object that fits this JSON schema, and with nothing else:\n{schema}"
-    _report(warnings, "response_format_changed", wanted.name, ["sent as JSON mode and an instruction with the schema"])
-    return _with_format(_instructed(request, text), ResponseFormat())
+    kind = "JSON object" if json_mode else "JSON value"
+    text = f"{about}Answer with one {kind} that fits this JSON schema, and with nothing else:\n{schema}"
+    means = "JSON mode and an instruction" if json_mode else "an instruction"
+    _report(warnings, "response_format_changed", wanted.name, [f"sent as {means} with the schema"])
+    return _with_format(_instructed(request, text), ResponseFormat() if json_mode else None)
 
 
 def _any_json(request: Request, rules: Rules, warnings: list[ReplyWarning]) -> Request:
@@ -248,12 +317,15 @@ def _instructed(request: Request, text: str) -> Request:
     return replace(request, messages=(system(text), *request.messages), positions=positions)
 
 
-def _by_tool(request: Request, wanted: ResponseFormat, warnings: list[ReplyWarning]) -> Request:
+def _by_tool(request: Request, wanted: ResponseFormat, rules: Rules, warnings: list[ReplyWarning]) -> Request:
     """Adds a tool whose arguments are the answer. The model must call it, or one of the other tools."""
     names = {tool.name for tool in request.tools}
     name = next(name for name in (wanted.name, "final_answer", "final_answer_2") if name not in names)
     about = "Gives the final answer, in this form."
-    answer = Tool(name, f"{about} {wanted.description}" if wanted.description else about, wanted.schema or {})
+    about = f"{about} {wanted.description}" if wanted.description else about
+    with _not_too_deep("response_format"):
+        answer, changes = _fit_tool(Tool(name, about, wanted.schema or {}), rules)
+    _report(warnings, "schema_changed", wanted.name, changes)
     tools, choice = (*request.tools, answer), request.tool_choice
     if choice == "none" or not request.tools:
         tools, choice = (answer,), NamedTool(name)

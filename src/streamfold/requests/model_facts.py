@@ -180,6 +180,11 @@ class Family(ModelFacts):
         return Capabilities(**{name: value for name, value in said.items() if value is not None})
 
     @property
+    def closed_vendor(self) -> str | None:
+        """The maker, if nobody else may serve the models: then its rules hold wherever they are sold."""
+        return None if self.open_weights else self.vendor
+
+    @property
     def takes_chat(self) -> bool:
         """Whether Chat Completions is enough: it serves these models, and takes tools however much they think."""
         served = self.apis is None or "chat" in self.apis

@@ -21,6 +21,7 @@ from ...requests import (
     Request,
     Rules,
     read_response_format,
+    schema_rules,
     with_raw_tools,
     written_hosted,
 )
@@ -37,7 +38,7 @@ from .encode import content_blocks, encode_turns, is_system
 from .prompt_caching import limit_cache_breakpoints, with_cache_control
 from .quirks import AnthropicQuirks
 from .reasoning import fit_thinking, output_limit, thinking_details, thinking_members
-from .tools import FILES_BETA, MCP_BETA, add_hosted_members, close_objects, hosted_forms, limit_strict_tools, uses_mcp
+from .tools import FILES_BETA, MCP_BETA, add_hosted_members, hosted_forms, uses_mcp
 
 # The members of a request that count_tokens takes.
 _COUNTED = (
@@ -82,10 +83,15 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         )
 
     def rules(self, request: Request) -> Rules:
-        """Returns what the API accepts in tool names and response formats."""
-        forms = hosted_forms(self.quirks.web_search) if request.tools else {}
-        form = self.quirks.response_format
-        return Rules(tool_name=_NAME, response_format=form, format_names=False, hosted=forms, json_mode="no")
+        """Returns what the API accepts in tool names, schemas and response formats."""
+        return Rules(
+            tool_name=_NAME,
+            response_format=self.quirks.response_format,
+            format_names=False,
+            schemas=schema_rules(self.quirks.schemas, None, "claude"),
+            hosted=hosted_forms(self.quirks.web_search) if request.tools else {},
+            json_mode="no",
+        )
 
     def option_rules(self, request: Request) -> OptionRules:
         """Returns which options the API has a place for."""
@@ -103,8 +109,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         request, only = only_allowed_tools(request)
         request, fitted = fit_thinking(request, self.quirks)
         request, marks = limit_cache_breakpoints(request)
-        request, loose = limit_strict_tools(request)
-        return request, [*changes, *only, *fitted, *marks, *loose]
+        return request, [*changes, *only, *fitted, *marks]
 
     # --- how it is written --------------------------------------------------------------------------------------------
 
@@ -234,15 +239,12 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
             return hosted
         if tool.kind != "function":
             raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it as HostedTool")
-        schema = {"type": "object", **tool.parameters}
-        if schema["type"] != "object":
-            raise ConfigError(f"the tool {tool.name!r}: the schema of its arguments must have the type 'object'")
         strict = {"strict": True} if tool.strict else {}
         about = {"description": tool.description} if tool.description else {}
         return {
             "name": tool.name,
             **about,
-            "input_schema": schema,
+            "input_schema": dict(tool.parameters),
             **strict,
             **tool.extra,
             **with_cache_control(tool.cache),
@@ -264,7 +266,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         read = read_response_format(wanted)
         if read is None or read.schema is None:
             return None
-        return {"type": "json_schema", "schema": close_objects(read.schema)}
+        return {"type": "json_schema", "schema": dict(read.schema)}
 
 
 def _check_prefill(body: Mapping[str, Any]) -> None:

@@ -32,6 +32,7 @@ class AnthropicQuirks:
         prefill: a last message of the assistant is continued (refused by Claude Opus 4.6 and later).
         forced_while_thinking: a forced tool choice is accepted while the model thinks. Manual thinking never allows it.
         response_format: how an answer that fits a schema is requested: "json_schema" is `output_config.format`.
+        schemas: the row of `facts/schemas.toml` that says what the endpoint accepts in a schema. None: Claude's.
         web_search: the version of the search that the server runs.
         cache_included: `input_tokens` in the usage already includes cached tokens (vLLM before 0.12, OpenRouter).
     """
@@ -49,6 +50,7 @@ class AnthropicQuirks:
     prefill: bool = False
     forced_while_thinking: bool = True
     response_format: Literal["json_schema", "tool"] = "json_schema"
+    schemas: str | None = None
     web_search: str = "web_search_20260318"
     cache_included: bool = False
 

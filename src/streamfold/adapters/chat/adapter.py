@@ -13,7 +13,7 @@ from typing import Literal, Self
 from urllib.parse import quote
 
 from ...errors import APIError, BadRequestError
-from ...requests import HistoryRules, OptionRules, Request, Rules, schema_passes
+from ...requests import HistoryRules, OptionRules, Request, Rules, schema_passes, schema_rules
 from ...types import ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
@@ -60,7 +60,7 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
         return Rules(
             response_format=quirks.response_format,
             json_mode="says_json" if quirks.says_json else "yes",
-            strict_tools=True,
+            schemas=schema_rules(quirks.schemas, request.family.closed_vendor, "compatible"),
             strict_output=quirks.strict_output,
             passes=schema_passes(inline=quirks.inline_refs, unsupported=quirks.unsupported_keywords),
             hosted=self.hosted_forms,

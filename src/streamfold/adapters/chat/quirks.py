@@ -27,6 +27,7 @@ class ChatQuirks:
             without JSON mode. The tool's arguments are then the text of the answer, and arrive in one piece at the end.
         strict_output: a `response_format` that is a pydantic model is sent in the subset of OpenAI's strict mode, which
             guarantees a fitting answer. Not all servers have it: Groq answers a 400 for models without that mode.
+        schemas: the row of `facts/schemas.toml` that says what the endpoint accepts in a schema. None: by the model.
         inline_refs: the server accepts no `$ref` in a schema.
         unsupported_keywords: schema keywords that the server refuses.
         reasoning_field: where the reasoning of an earlier turn is sent back: a member of the message; "think_tag": in
@@ -79,6 +80,7 @@ class ChatQuirks:
     stream_usage: bool = True
     response_format: Literal["json_schema", "json_object", "tool"] = "json_schema"
     strict_output: bool = False
+    schemas: str | None = None
     inline_refs: bool = False
     unsupported_keywords: tuple[str, ...] = ()
     reasoning_field: ReasoningField | None = None

@@ -20,6 +20,7 @@ from ...requests import (
     Request,
     Rules,
     read_response_format,
+    schema_rules,
     with_raw_tools,
 )
 from ...requests.schema import openapi_subset
@@ -75,8 +76,12 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         """Returns what the endpoint accepts in tool names, schemas and response formats."""
         functions = any(tool.hosted is None for tool in request.tools)
         form: Literal["json_schema", "tool"] = "json_schema" if self.quirks.json_with_tools or not functions else "tool"
-        passes = (openapi_subset,) if self.quirks.schemas == "openapi" else ()
-        return Rules(tool_name=_NAME, response_format=form, format_names=False, passes=passes, hosted=FORMS)
+        if self.quirks.schemas == "openapi":
+            return Rules(
+                tool_name=_NAME, response_format=form, format_names=False, passes=(openapi_subset,), hosted=FORMS
+            )
+        schemas = schema_rules("gemini", None, "")
+        return Rules(tool_name=_NAME, response_format=form, format_names=False, schemas=schemas, hosted=FORMS)
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         """Returns the request as the endpoint accepts it, and a warning for each change."""
@@ -179,8 +184,11 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         if tool.kind != "function":
             raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: write it as HostedTool")
         out: dict[str, Any] = {"name": tool.name, "description": tool.description}
-        if any(value for name, value in tool.parameters.items() if name not in _SAYS_NOTHING):
-            out["parameters" if self.quirks.schemas == "openapi" else "parametersJsonSchema"] = dict(tool.parameters)
+        says = any(value for name, value in tool.parameters.items() if name not in _SAYS_NOTHING)
+        if self.quirks.schemas == "openapi" and says:
+            out["parameters"] = dict(tool.parameters)
+        elif self.quirks.schemas == "json" and (says or "properties" not in tool.parameters):  # any members
+            out["parametersJsonSchema"] = dict(tool.parameters)
         return out | dict(tool.extra)
 
     def _generation(self, request: Request) -> dict[str, Any]:

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import ConfigError
-from ...requests import Family, HistoryRules, ModelFacts, OptionRules, Rules, drop_forced_tool_choice
-from ...requests.schema import moonshot, moonshot_problems
+from ...requests import Family, HistoryRules, ModelFacts, OptionRules, Rules, drop_forced_tool_choice, schema_rules
 from ...types import AudioPart, FilePart, Message, NamedTool, ReplyWarning, Tool
 from ..chat import ChatAdapter, ChatQuirks
 from ..chat.quirks import ReasoningField
@@ -98,12 +97,8 @@ class KimiAdapter(ChatAdapter):
         """Returns what the endpoint accepts in tool names, schemas and response formats."""
         rules = super().rules(request)
         if not self.hosted:
-            return rules
-        # `strict` is on by default there, and holds the model to Moonshot's flavour, not to OpenAI's.
-        passes = (*rules.passes, moonshot)
-        return replace(
-            rules, tool_name=_NAME, strict_tools=False, strict_output=False, passes=passes, problems=moonshot_problems
-        )
+            return replace(rules, schemas=schema_rules(self.quirks.schemas, None, "engine"))
+        return replace(rules, tool_name=_NAME, schemas=schema_rules("kimi", None, ""), strict_output=False)
 
     def _check_tools(self, tools: tuple[Tool, ...]) -> None:
         if len(tools) > 128:

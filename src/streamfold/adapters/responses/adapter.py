@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Literal
 from urllib.parse import quote
 
-from ...requests import HistoryRules, OptionRules, Request, Rules
+from ...requests import HistoryRules, OptionRules, Request, Rules, schema_rules
 from ...types import GeneratedFile, ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
@@ -82,7 +82,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         """Returns what the endpoint accepts in tool names, schemas and response formats."""
         json_mode: Literal["says_json", "yes"] = "says_json" if self.quirks.says_json else "yes"
         return Rules(
-            strict_tools=True,
+            schemas=schema_rules(self.quirks.schemas, request.family.closed_vendor, "openai"),
             strict_output=self.quirks.strict_output,
             json_mode=json_mode,
             hosted=self.hosted_forms,

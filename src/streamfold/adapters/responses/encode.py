@@ -367,6 +367,7 @@ class ResponsesQuirks:
         hosted_tools: in whose words tools that the provider runs are written.
         strict_output: a `response_format` that is a pydantic model is sent in the subset of OpenAI's strict mode, which
             guarantees a fitting answer.
+        schemas: the row of `facts/schemas.toml` that says what the endpoint accepts in a schema. None: by the model.
         says_json: JSON mode is refused unless a message says "json" (OpenAI, Azure).
         returned_items: which items of earlier answers are sent back. "plain": messages, as their text alone, and calls,
             for servers whose input has no other items (Perplexity, by the types of its SDK).
@@ -378,6 +379,7 @@ class ResponsesQuirks:
     encrypted_reasoning: bool = True
     system_as_instructions: bool = False
     strict_output: bool = True
+    schemas: str | None = None
     hosted_tools: Literal["openai", "xai", "openrouter", "perplexity"] = "openai"
     says_json: bool = True
     returned_items: Literal["all", "plain"] = "all"

@@ -1,13 +1,7 @@
-"""JSON schemas for providers that accept only a part of the standard: named passes that report their changes.
+"""JSON schemas for providers that accept only a part of the standard.
 
-A pass takes a schema and returns a changed copy and a list of short texts, `PLACE: what was done (why)`. What it can't
-repair without changing what the schema means it leaves as it is; `moonshot_problems` and `strict_problems` say then why
-the provider would refuse it.
-
-    inline_refs     every `$ref` becomes what it stands for; a recursive one stays, and is reported
-    drop_keywords   keywords that a provider does not take
-    moonshot        Moonshot's flavour, for tools and answers of the hosted Kimi models
-    openai_strict   the subset that OpenAI's strict mode takes
+`subsets` is what each endpoint accepts, as data; `fitting` rewrites a schema into it and reports every change. A schema
+is never made to accept less. `openapi` is the older subset of Google's endpoints, which is another language.
 
 >>> inline_refs({"$defs": {"A": {"type": "string"}}, "properties": {"a": {"$ref": "#/$defs/A"}}})
 ({'properties': {'a': {'type': 'string'}}}, ['parameters.properties.a: #/$defs/A is written out'])
@@ -15,7 +9,7 @@ the provider would refuse it.
 
 from __future__ import annotations
 
-from .json_schema import Passed, check_shapes, drop_keywords, inline_refs, map_subschemas
-from .moonshot import moonshot, moonshot_problems
-from .openai_strict import ROUTINE, openai_strict, strict_problems
+from .fitting import Fitted, count_uses, fit_schema
+from .json_schema import Passed, check_shapes, drop_keywords, inline_refs
 from .openapi import from_openapi, openapi_subset
+from .subsets import SchemaRules, Subset, schema_rules

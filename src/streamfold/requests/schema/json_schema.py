@@ -223,7 +223,8 @@ def resolve(schema: Mapping[str, Any], ref: str) -> Any:
 def _merged(target: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
     clash = [keyword for keyword in beside if keyword in target and target[keyword] != beside[keyword]]
     if all(keyword in ANNOTATIONS for keyword in clash):
-        return {**target, **beside}
+        both = {"description": f"{beside['description']} {target['description']}"} if "description" in clash else {}
+        return {**target, **beside, **both}
     return {"allOf": [dict(target), dict(beside)]}  # both hold, and neither may take the other's place
 
 

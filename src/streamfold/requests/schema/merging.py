@@ -1,0 +1,178 @@
+"""Two schemas as one: both hold, or one of several does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from .json_schema import ANNOTATIONS, resolve
+
+_NOT_DEMANDS = ANNOTATIONS | {"$schema", "$id", "$anchor", "$comment"}
+_BOUNDS: Mapping[str, Callable[[Any, Any], Any]] = {
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
+    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
+}
+_OF_OBJECTS = frozenset(("type", "properties", "required", "additionalProperties"))
+_OF_VALUES = frozenset(("type", "enum", "const"))
+
+
+def types_of(node: Mapping[str, Any]) -> list[str]:
+    """Returns the types that a schema names."""
+    given = node.get("type")
+    return [given] if isinstance(given, str) else list(given) if isinstance(given, list) else []
+
+
+def unique(schemas: Iterable[Any]) -> list[Any]:
+    """Returns the schemas without repetitions; `==` decides, but a number is no boolean."""
+    found: list[Any] = []
+    for schema in schemas:
+        if not any(type(schema) is type(other) and schema == other for other in found):
+            found.append(schema)
+    return found
+
+
+def one_of(schemas: Iterable[Any]) -> Any:
+    """Returns a schema that accepts what one of these accepts."""
+    found = unique(schemas)
+    if any(schema is True or schema == {} for schema in found):
+        return {}
+    return found[0] if len(found) == 1 else {"anyOf": found}
+
+
+def both(first: Any, second: Any, root: Mapping[str, Any]) -> Any:
+    """Returns a schema that accepts what both accept.
+
+    Args:
+        root: the schema that their references lead into.
+
+    Returns:
+        False if they exclude each other; None if it can't be said as one schema without `allOf`.
+    """
+    if first is True or second is False:
+        return second
+    if second is True or first is False:
+        return first
+    if not isinstance(first, Mapping) or not isinstance(second, Mapping):
+        return None
+    made, other = _resolved(first, root), _resolved(second, root)
+    if made is None or other is None or not (_can_add(made, other) and _can_add(other, made)):
+        return None
+    for keyword, value in other.items():
+        mine: Any = made.get(keyword)
+        if keyword not in made or mine == value:
+            made[keyword] = value
+        elif keyword == "description":
+            made[keyword] = f"{mine} {value}"
+        elif keyword in ("$defs", "definitions"):
+            made[keyword] = {**mine, **value}
+        elif keyword in _BOUNDS:
+            made[keyword] = _BOUNDS[keyword](mine, value)
+        elif keyword == "required":
+            made[keyword] = list(dict.fromkeys([*mine, *value]))
+        elif keyword == "enum":
+            made[keyword] = [each for each in mine if each in value]
+        elif keyword == "type":
+            kinds = _common_types(types_of(made), types_of(other))
+            if not kinds:
+                return False
+            made[keyword] = kinds[0] if len(kinds) == 1 else kinds
+        elif keyword == "properties":
+            merged = {name: both(mine[name], inner, root) if name in mine else inner for name, inner in value.items()}
+            if None in merged.values():
+                return None
+            made[keyword] = {**mine, **merged}
+        elif keyword in ("items", "additionalProperties"):
+            merged_one = both(mine, value, root)
+            if merged_one is None:
+                return None
+            made[keyword] = merged_one
+        elif keyword not in _NOT_DEMANDS:
+            return None
+    return made
+
+
+def _resolved(node: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns a copy without a reference at the top; None if what stands beside it can't be added to the target."""
+    seen: set[str] = set()
+    while isinstance(ref := node.get("$ref"), str):
+        target = resolve(root, ref)
+        if ref in seen or not isinstance(target, Mapping):
+            return None
+        seen.add(ref)
+        rest = {keyword: value for keyword, value in node.items() if keyword != "$ref"}
+        if any(keyword in target and keyword not in _NOT_DEMANDS for keyword in rest):
+            return None
+        node = {**target, **rest}
+        if ref == "#":
+            node = {keyword: value for keyword, value in node.items() if keyword not in ("$defs", "definitions")}
+    return dict(node)
+
+
+def _can_add(node: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Returns whether the properties of the other one are allowed in this one, or are judged by it all the same."""
+    more, names = node.get("additionalProperties", True), other.get("properties")
+    if more is True or not isinstance(names, Mapping):
+        return True
+    return names.keys() <= (node.get("properties") or {}).keys()
+
+
+def _common_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
+    found = [kind for kind in first if kind in second or (kind == "integer" and "number" in second)]
+    return found + [kind for kind in second if kind == "integer" and "number" in first and kind not in found]
+
+
+def flatten_union(alternatives: Sequence[Any], root: Mapping[str, Any]) -> tuple[dict[str, Any], bool] | None:
+    """Returns a schema without `anyOf` that accepts at least what one of the alternatives accepts.
+
+    Returns:
+        The schema, and whether it accepts nothing else; None if there is none that says anything.
+    """
+    found = [_resolved(each, root) if isinstance(each, Mapping) else None for each in alternatives]
+    known = [
+        {keyword: value for keyword, value in each.items() if keyword not in _NOT_DEMANDS}
+        for each in found
+        if each is not None
+    ]
+    if len(known) < len(alternatives) or not known:
+        return None
+    if all(each.keys() <= _OF_OBJECTS and types_of(each) in ([], ["object"]) for each in known):
+        return _any_object(known), False
+    if all(
+        each.keys() <= _OF_VALUES and ("enum" in each or "const" in each or each.get("type") == "null")
+        for each in known
+    ):
+        values = [value for each in known for value in each.get("enum", [each.get("const")])]
+        kinds = list(dict.fromkeys(kind for each in known for kind in types_of(each)))
+        typed = {"type": kinds[0] if len(kinds) == 1 else kinds} if all(map(types_of, known)) else {}
+        return {**typed, "enum": unique(values)}, True
+    kinds = [kind for each in known for kind in types_of(each)]
+    apart = len(set(kinds)) == len(kinds) and not {"integer", "number"} <= set(kinds) and all(map(types_of, known))
+    plain = not any({"enum", "const", "$ref", "anyOf", "oneOf", "allOf", "not", "if"} & each.keys() for each in known)
+    if not apart or not plain:
+        return None
+    merged = {keyword: value for each in known for keyword, value in each.items()}  # of different types: none twice
+    return {**merged, "type": kinds[0] if len(kinds) == 1 else kinds}, True
+
+
+def _any_object(schemas: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns an object with the properties of all; what all require is required."""
+    names = dict.fromkeys(name for each in schemas for name in each.get("properties") or {})
+    properties = {
+        name: one_of(each["properties"][name] for each in schemas if name in (each.get("properties") or {}))
+        for name in names
+    }
+    required = [
+        name
+        for name in dict.fromkeys(name for each in schemas for name in each.get("required") or ())
+        if all(name in (each.get("required") or ()) for each in schemas)
+    ]
+    more = [each.get("additionalProperties", True) for each in schemas]
+    out: dict[str, Any] = {"type": "object"}
+    if properties:
+        out["properties"] = properties
+    if required:
+        out["required"] = required
+    if True not in more and {} not in more:
+        limits = unique(each for each in more if each is not False)
+        out["additionalProperties"] = one_of(limits) if limits else False
+    return out
